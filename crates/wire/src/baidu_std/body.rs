@@ -1,0 +1,202 @@
+//! What is behind the meta: a message, perhaps compressed and with a checksum, and an attachment that is
+//! never compressed.
+//!
+//! The order is brpc's: serialize, compress, sum up, append the attachment; and back.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use super::meta::Meta;
+use crate::payload::{Json, compress};
+use crate::{Checksum, Compression, Format, Head, Outbox};
+
+/// A message and its attachment, as they are to travel.
+#[derive(Debug)]
+pub(super) struct Body {
+    message: Bytes,
+    attachment: Bytes,
+    compress_type: i32,
+    content_type: i32,
+    checksum: Option<[u8; 4]>,
+    covers_attachment: bool,
+}
+
+impl Body {
+    /// Makes `message` what `head` says.
+    pub(super) fn encode(message: Bytes, attachment: Bytes, head: &Head) -> Result<Self, Unsendable> {
+        let content_type = content_type(head.format).ok_or(Unsendable::Format(head.format))?;
+        let compress_type =
+            compress_type(head.compression).ok_or(Unsendable::Compression(head.compression))?;
+        let message = match head.compression {
+            Compression::None => message,
+            compression => compress::compress(compression, &message).map_err(Unsendable::Compress)?.into(),
+        };
+        if message.len() + attachment.len() > MAX_PAYLOAD {
+            return Err(Unsendable::Length(message.len() + attachment.len()));
+        }
+        let checksum = match head.checksum {
+            Checksum::None => None,
+            Checksum::Message => Some(crc32c(&message, b"")),
+            Checksum::MessageAndAttachment => Some(crc32c(&message, &attachment)),
+        };
+        let covers_attachment = head.checksum == Checksum::MessageAndAttachment;
+        Ok(Self { message, attachment, compress_type, content_type, checksum, covers_attachment })
+    }
+
+    /// The fields of the meta that tell how to read this.
+    pub(super) fn meta(&self) -> Meta<'_> {
+        Meta {
+            compress_type: Some(self.compress_type),
+            // Below 2 GiB, as `encode` saw to.
+            attachment_size: (!self.attachment.is_empty()).then_some(self.attachment.len() as i32),
+            content_type: Some(self.content_type),
+            checksum_type: Some(if self.checksum.is_some() { CRC32C } else { NO_CHECKSUM }),
+            checksum_value: Some(self.checksum.as_ref().map_or(b"", |value| value)),
+            checksum_with_attachment: self.covers_attachment,
+            ..Meta::default()
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.message.len() + self.attachment.len()
+    }
+
+    pub(super) fn append(self, out: &mut Outbox) {
+        out.body(self.message);
+        out.body(self.attachment);
+    }
+}
+
+/// The fields of the meta when there is neither message nor attachment.
+pub(super) fn empty_meta() -> Meta<'static> {
+    Meta {
+        compress_type: Some(0),
+        content_type: Some(0),
+        checksum_type: Some(NO_CHECKSUM),
+        checksum_value: Some(b""),
+        ..Meta::default()
+    }
+}
+
+/// Divides a frame's payload into message and attachment and verifies the checksum.
+pub(super) fn split(payload: Bytes, meta: &Meta<'_>) -> Result<(Bytes, Bytes), Unusable> {
+    let (size, mut message) = (payload.len(), payload);
+    let attachment = match meta.attachment_size.unwrap_or_default() {
+        0 => Bytes::new(),
+        announced => {
+            let length = usize::try_from(announced).ok().and_then(|announced| size.checked_sub(announced));
+            message.split_off(length.ok_or(Unusable::Attachment { announced, size })?)
+        }
+    };
+    if meta.checksum_type == Some(CRC32C) {
+        let covered = if meta.checksum_with_attachment { &attachment[..] } else { b"" };
+        // brpc asserts four bytes; any other length is a mismatch here.
+        if meta.checksum_value != Some(&crc32c(&message, covered)[..]) {
+            return Err(Unusable::Checksum { size });
+        }
+    }
+    Ok((message, attachment))
+}
+
+/// How a frame's message is written, compressed and checked.
+pub(super) fn head(meta: &Meta<'_>) -> Head {
+    Head {
+        format: format(meta.content_type.unwrap_or_default()),
+        compression: compression(meta.compress_type.unwrap_or_default()),
+        checksum: match (meta.checksum_type, meta.checksum_with_attachment) {
+            (Some(CRC32C), true) => Checksum::MessageAndAttachment,
+            (Some(CRC32C), false) => Checksum::Message,
+            _ => Checksum::None,
+        },
+        ..Head::default()
+    }
+}
+
+/// Why a message cannot be sent over baidu_std.
+#[derive(Debug)]
+pub(super) enum Unsendable {
+    /// There is no content type for the format.
+    Format(Format),
+    /// There is no compress type for the compression.
+    Compression(Compression),
+    /// It cannot be compressed.
+    Compress(compress::Error),
+    /// It is longer than a frame can be.
+    Length(usize),
+}
+
+impl fmt::Display for Unsendable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Format(format) => write!(f, "baidu_std has no content type for {}", format.as_str()),
+            Self::Compression(compression) => {
+                write!(f, "baidu_std has no compress type for {}", compression.as_str())
+            }
+            Self::Compress(error) => write!(f, "cannot compress the message: {error}"),
+            Self::Length(length) => write!(f, "{length} bytes are more than a frame can hold"),
+        }
+    }
+}
+
+/// Why a received payload cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unusable {
+    /// The attachment does not fit into the payload.
+    Attachment { announced: i32, size: usize },
+    /// The checksum is another one.
+    Checksum { size: usize },
+}
+
+/// Payloads are counted by an `int` in brpc (`PackRpcHeader`).
+const MAX_PAYLOAD: usize = i32::MAX as usize;
+
+const NO_CHECKSUM: i32 = 0;
+const CRC32C: i32 = 1;
+
+/// CRC-32C masked as LevelDB does, big-endian (brpc `policy/crc32c_checksum.cpp`).
+fn crc32c(message: &[u8], attachment: &[u8]) -> [u8; 4] {
+    let sum = crc32c::crc32c_append(crc32c::crc32c(message), attachment);
+    sum.rotate_right(15).wrapping_add(0xa282_ead8).to_be_bytes()
+}
+
+/// The number for a format. Bytes that mean nothing to the framework go as they are, under the default.
+fn content_type(format: Format) -> Option<i32> {
+    match format {
+        Format::Protobuf | Format::Raw | Format::Other(_) => Some(0),
+        Format::Json(Json::Brpc | Json::Go) => Some(1),
+        Format::Json(Json::Proto3) => Some(2),
+        Format::ProtoText => Some(3),
+        Format::MessagePack => None,
+    }
+}
+
+fn format(content_type: i32) -> Format {
+    match content_type {
+        1 => Format::Json(Json::Brpc),
+        2 => Format::Json(Json::Proto3),
+        3 => Format::ProtoText,
+        _ => Format::Protobuf,
+    }
+}
+
+/// The number for a compression. 4 is reserved for LZ4, yet brpc has no code for it.
+fn compress_type(compression: Compression) -> Option<i32> {
+    match compression {
+        Compression::None => Some(0),
+        Compression::Snappy => Some(1),
+        Compression::Gzip => Some(2),
+        Compression::Zlib => Some(3),
+        Compression::Lz4 | Compression::Zstd | Compression::Other(_) => None,
+    }
+}
+
+fn compression(compress_type: i32) -> Compression {
+    match compress_type {
+        0 => Compression::None,
+        1 => Compression::Snappy,
+        2 => Compression::Gzip,
+        3 => Compression::Zlib,
+        other => Compression::Other(u8::try_from(other).unwrap_or(u8::MAX)),
+    }
+}

@@ -1,0 +1,146 @@
+//! The frame: a header of 12 bytes, a meta, a payload. Calls and streams share its shape and differ in the
+//! magic (brpc `policy/baidu_rpc_protocol.cpp` `ParseRpcMessage`, `policy/streaming_rpc_protocol.cpp`).
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::Violation;
+
+/// What a frame belongs to, told by its magic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A request or a response.
+    Rpc,
+    /// A message of a stream.
+    Stream,
+}
+
+impl Kind {
+    pub(super) const fn magic(self) -> &'static [u8; 4] {
+        match self {
+            Self::Rpc => b"PRPC",
+            Self::Stream => b"STRM",
+        }
+    }
+
+    fn of(magic: &[u8]) -> Option<Self> {
+        [Self::Rpc, Self::Stream].into_iter().find(|kind| kind.magic() == magic)
+    }
+}
+
+/// A whole frame, its header taken off.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) kind: Kind,
+    pub(super) meta: Bytes,
+    pub(super) payload: Bytes,
+}
+
+impl Frame {
+    /// The frame that `bytes` hold exactly; `None` if they are anything else.
+    pub(super) fn exactly(mut bytes: Bytes) -> Option<Self> {
+        let header = Header::read(bytes.first_chunk()?)?;
+        let payload = header.body.checked_sub(header.meta)?;
+        if bytes.len() != HEADER + header.body {
+            return None;
+        }
+        bytes.advance(HEADER);
+        let meta = bytes.split_to(bytes.len() - payload);
+        Some(Self { kind: header.kind, meta, payload: bytes })
+    }
+}
+
+/// What the inbox begins with.
+#[derive(Debug)]
+pub(super) enum Cut {
+    /// A whole frame, taken out of the inbox.
+    Whole(Frame),
+    /// The beginning of a frame that needs so many bytes in all; 0 while that is unknown.
+    Partial(usize),
+    /// Something else; the inbox was left as it is.
+    Foreign,
+}
+
+/// Takes the next frame out of `inbox`, if all of it is there.
+///
+/// `limit` bounds what follows the header, as brpc's `max_body_size` does.
+pub(super) fn cut(inbox: &mut BytesMut, limit: usize) -> Result<Cut, Violation> {
+    let Some(header) = inbox.first_chunk() else {
+        return Ok(if may_begin_a_frame(inbox) { Cut::Partial(0) } else { Cut::Foreign });
+    };
+    let Some(header) = Header::read(header) else {
+        return Ok(Cut::Foreign);
+    };
+    header.check(limit)?;
+    let whole = HEADER + header.body;
+    if inbox.len() < whole {
+        return Ok(Cut::Partial(whole));
+    }
+    inbox.advance(HEADER);
+    let meta = inbox.split_to(header.meta).freeze();
+    let payload = inbox.split_to(header.body - header.meta).freeze();
+    Ok(Cut::Whole(Frame { kind: header.kind, meta, payload }))
+}
+
+fn may_begin_a_frame(start: &[u8]) -> bool {
+    let n = start.len().min(4);
+    [Kind::Rpc, Kind::Stream].iter().any(|kind| kind.magic()[..n] == start[..n])
+}
+
+/// Bytes of a header: magic, body size, meta size; the sizes big-endian.
+pub(super) const HEADER: usize = 12;
+
+#[derive(Debug)]
+struct Header {
+    kind: Kind,
+    /// Bytes behind the header: the meta and the payload.
+    body: usize,
+    meta: usize,
+}
+
+impl Header {
+    /// `None` if the magic is not ours.
+    fn read(bytes: &[u8; HEADER]) -> Option<Self> {
+        let [magic @ .., b0, b1, b2, b3, m0, m1, m2, m3] = bytes;
+        Some(Self {
+            kind: Kind::of(magic)?,
+            body: u32::from_be_bytes([*b0, *b1, *b2, *b3]) as usize,
+            meta: u32::from_be_bytes([*m0, *m1, *m2, *m3]) as usize,
+        })
+    }
+
+    fn check(&self, limit: usize) -> Result<(), Violation> {
+        if self.body > limit {
+            return Err(too_long(self.body, limit));
+        }
+        if self.meta > self.body {
+            return Err(meta_past_body(self.meta, self.body));
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn too_long(body: usize, limit: usize) -> Violation {
+    Violation::new(format!("a body of {body} bytes exceeds the limit of {limit}"))
+}
+
+#[cold]
+fn meta_past_body(meta: usize, body: usize) -> Violation {
+    Violation::new(format!("a meta of {meta} bytes exceeds its body of {body}"))
+}
+
+/// Begins a frame at the end of `buffer`, its sizes left open; returns where it begins.
+pub(super) fn begin(buffer: &mut Vec<u8>, kind: Kind) -> usize {
+    let start = buffer.len();
+    buffer.extend_from_slice(kind.magic());
+    buffer.extend_from_slice(&[0; 8]);
+    start
+}
+
+/// Writes the sizes of the frame that begins at `start`.
+pub(super) fn finish(buffer: &mut [u8], start: usize, meta: usize, payload: usize) {
+    let size =
+        |n: usize| u32::try_from(n).expect("a payload is below 2 GiB and a meta is far below").to_be_bytes();
+    buffer[start + 4..start + 8].copy_from_slice(&size(meta + payload));
+    buffer[start + 8..start + HEADER].copy_from_slice(&size(meta));
+}

@@ -1,0 +1,475 @@
+//! `RpcMeta` and `StreamFrameMeta`, read from and written to their protobuf bytes by hand: a call's meta
+//! costs no allocation unless it carries user fields (brpc `policy/baidu_rpc_meta.proto`,
+//! `streaming_rpc_meta.proto`).
+
+/// The bytes are not the protobuf message they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+/// What travels before a request or a response. `None` is a field that is absent.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Meta<'a> {
+    pub(super) request: Option<Request<'a>>,
+    pub(super) response: Option<Response<'a>>,
+    pub(super) compress_type: Option<i32>,
+    pub(super) correlation_id: i64,
+    pub(super) attachment_size: Option<i32>,
+    pub(super) authentication_data: Option<&'a [u8]>,
+    /// Read, never written: streams are not created yet.
+    pub(super) stream_settings: Option<StreamSettings>,
+    pub(super) user_fields: Vec<(&'a [u8], &'a [u8])>,
+    pub(super) content_type: Option<i32>,
+    pub(super) checksum_type: Option<i32>,
+    pub(super) checksum_value: Option<&'a [u8]>,
+    pub(super) checksum_with_attachment: bool,
+}
+
+impl<'a> Meta<'a> {
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut meta = Self::default();
+        meta.merge(bytes).map(|()| meta)
+    }
+
+    fn merge(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
+        let mut chunk_info = None::<ChunkInfo>;
+        let mut fields = Fields::of(bytes);
+        while let Some(field) = fields.next()? {
+            match field {
+                (1, Value::Bytes(bytes)) => self.request.get_or_insert_default().merge(bytes)?,
+                (2, Value::Bytes(bytes)) => self.response.get_or_insert_default().merge(bytes)?,
+                (3, Value::Varint(value)) => self.compress_type = Some(int32(value)),
+                (4, Value::Varint(value)) => self.correlation_id = value.cast_signed(),
+                (5, Value::Varint(value)) => self.attachment_size = Some(int32(value)),
+                (6, Value::Bytes(bytes)) => chunk_info.get_or_insert_default().merge(bytes)?,
+                (7, Value::Bytes(bytes)) => self.authentication_data = Some(bytes),
+                (8, Value::Bytes(bytes)) => self.stream_settings.get_or_insert_default().merge(bytes)?,
+                (9, Value::Bytes(bytes)) => self.add_user_field(bytes)?,
+                // A closed enum of proto2: a number it does not know leaves the field as it was.
+                (10, Value::Varint(value)) if (0..=3).contains(&int32(value)) => {
+                    self.content_type = Some(int32(value));
+                }
+                (11, Value::Varint(value)) => self.checksum_type = Some(int32(value)),
+                (12, Value::Bytes(bytes)) => self.checksum_value = Some(bytes),
+                (13, Value::Varint(value)) => self.checksum_with_attachment = value != 0,
+                _ => {}
+            }
+        }
+        let complete = self.request.as_ref().is_none_or(Request::is_complete)
+            && self.stream_settings.as_ref().is_none_or(StreamSettings::is_complete)
+            && chunk_info.as_ref().is_none_or(ChunkInfo::is_complete);
+        if complete { Ok(()) } else { Err(Malformed) }
+    }
+
+    fn add_user_field(&mut self, entry: &'a [u8]) -> Result<(), Malformed> {
+        let (mut key, mut value) = (&b""[..], &b""[..]);
+        let mut fields = Fields::of(entry);
+        while let Some(field) = fields.next()? {
+            match field {
+                (1, Value::Bytes(bytes)) => key = bytes,
+                (2, Value::Bytes(bytes)) => value = bytes,
+                _ => {}
+            }
+        }
+        if self.user_fields.len() == MAX_USER_FIELDS {
+            return Err(Malformed);
+        }
+        self.user_fields.push((key, value));
+        Ok(())
+    }
+
+    /// Appends the fields in the order of their numbers, as brpc does.
+    pub(super) fn write(&self, buffer: &mut Vec<u8>) {
+        if let Some(request) = &self.request {
+            put_length(buffer, 1, request.size());
+            request.write(buffer);
+        }
+        if let Some(response) = &self.response {
+            put_length(buffer, 2, response.size());
+            response.write(buffer);
+        }
+        put_int32(buffer, 3, self.compress_type);
+        put_int64(buffer, 4, Some(self.correlation_id));
+        put_int32(buffer, 5, self.attachment_size);
+        put_bytes(buffer, 7, self.authentication_data);
+        for (key, value) in &self.user_fields {
+            put_length(buffer, 9, bytes_size(Some(key)) + bytes_size(Some(value)));
+            put_bytes(buffer, 1, Some(key));
+            put_bytes(buffer, 2, Some(value));
+        }
+        put_int32(buffer, 10, self.content_type);
+        put_int32(buffer, 11, self.checksum_type);
+        put_bytes(buffer, 12, self.checksum_value);
+        if self.checksum_with_attachment {
+            put_int32(buffer, 13, Some(1));
+        }
+    }
+}
+
+/// More user fields than anybody sends, and few enough that keeping their keys unique costs nothing.
+pub(super) const MAX_USER_FIELDS: usize = 1024;
+
+/// `RpcRequestMeta`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Request<'a> {
+    pub(super) service_name: Option<&'a [u8]>,
+    pub(super) method_name: Option<&'a [u8]>,
+    pub(super) log_id: Option<i64>,
+    pub(super) trace_id: Option<i64>,
+    pub(super) span_id: Option<i64>,
+    pub(super) parent_span_id: Option<i64>,
+    pub(super) request_id: Option<&'a [u8]>,
+    pub(super) timeout_ms: Option<i32>,
+}
+
+impl<'a> Request<'a> {
+    fn merge(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
+        let mut fields = Fields::of(bytes);
+        while let Some(field) = fields.next()? {
+            match field {
+                (1, Value::Bytes(bytes)) => self.service_name = Some(bytes),
+                (2, Value::Bytes(bytes)) => self.method_name = Some(bytes),
+                (3, Value::Varint(value)) => self.log_id = Some(value.cast_signed()),
+                (4, Value::Varint(value)) => self.trace_id = Some(value.cast_signed()),
+                (5, Value::Varint(value)) => self.span_id = Some(value.cast_signed()),
+                (6, Value::Varint(value)) => self.parent_span_id = Some(value.cast_signed()),
+                (7, Value::Bytes(bytes)) => self.request_id = Some(bytes),
+                (8, Value::Varint(value)) => self.timeout_ms = Some(int32(value)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.service_name.is_some() && self.method_name.is_some()
+    }
+
+    fn size(&self) -> usize {
+        let ids = [self.log_id, self.trace_id, self.span_id, self.parent_span_id];
+        bytes_size(self.service_name)
+            + bytes_size(self.method_name)
+            + ids.into_iter().map(int_size).sum::<usize>()
+            + bytes_size(self.request_id)
+            + int_size(self.timeout_ms.map(i64::from))
+    }
+
+    fn write(&self, buffer: &mut Vec<u8>) {
+        put_bytes(buffer, 1, self.service_name);
+        put_bytes(buffer, 2, self.method_name);
+        put_int64(buffer, 3, self.log_id);
+        put_int64(buffer, 4, self.trace_id);
+        put_int64(buffer, 5, self.span_id);
+        put_int64(buffer, 6, self.parent_span_id);
+        put_bytes(buffer, 7, self.request_id);
+        put_int32(buffer, 8, self.timeout_ms);
+    }
+}
+
+/// `RpcResponseMeta`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Response<'a> {
+    pub(super) error_code: i32,
+    pub(super) error_text: Option<&'a [u8]>,
+}
+
+impl<'a> Response<'a> {
+    fn merge(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
+        let mut fields = Fields::of(bytes);
+        while let Some(field) = fields.next()? {
+            match field {
+                (1, Value::Varint(value)) => self.error_code = int32(value),
+                (2, Value::Bytes(bytes)) => self.error_text = Some(bytes),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn size(&self) -> usize {
+        int_size(Some(self.error_code.into())) + bytes_size(self.error_text)
+    }
+
+    fn write(&self, buffer: &mut Vec<u8>) {
+        put_int32(buffer, 1, Some(self.error_code));
+        put_bytes(buffer, 2, self.error_text);
+    }
+}
+
+/// `StreamSettings`, as far as a side that accepts no stream must know them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct StreamSettings {
+    pub(super) stream_id: Option<i64>,
+}
+
+impl StreamSettings {
+    fn merge(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        let mut fields = Fields::of(bytes);
+        while let Some(field) = fields.next()? {
+            if let (1, Value::Varint(value)) = field {
+                self.stream_id = Some(value.cast_signed());
+            }
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.stream_id.is_some()
+    }
+}
+
+/// `ChunkInfo`: nobody uses it, but a frame whose one is incomplete is malformed all the same.
+#[derive(Default)]
+struct ChunkInfo {
+    stream_id: bool,
+    chunk_id: bool,
+}
+
+impl ChunkInfo {
+    fn merge(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        let mut fields = Fields::of(bytes);
+        while let Some(field) = fields.next()? {
+            match field {
+                (1, Value::Varint(_)) => self.stream_id = true,
+                (2, Value::Varint(_)) => self.chunk_id = true,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.stream_id && self.chunk_id
+    }
+}
+
+/// What travels before a stream's message.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct StreamMeta {
+    /// The stream's id at the receiver.
+    pub(super) stream_id: i64,
+    /// Its id at the sender.
+    pub(super) source_stream_id: Option<i64>,
+    pub(super) frame_type: FrameType,
+    pub(super) has_continuation: Option<bool>,
+}
+
+/// What a stream's frame is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum FrameType {
+    #[default]
+    Unknown,
+    Rst,
+    Close,
+    Data,
+    Feedback,
+}
+
+impl FrameType {
+    const ALL: [Self; 5] = [Self::Unknown, Self::Rst, Self::Close, Self::Data, Self::Feedback];
+}
+
+impl StreamMeta {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+        let (mut meta, mut stream_id) = (Self::default(), None);
+        let mut fields = Fields::of(bytes);
+        while let Some(field) = fields.next()? {
+            match field {
+                (1, Value::Varint(value)) => stream_id = Some(value.cast_signed()),
+                (2, Value::Varint(value)) => meta.source_stream_id = Some(value.cast_signed()),
+                (3, Value::Varint(value)) => {
+                    let known = usize::try_from(int32(value)).ok().and_then(|at| FrameType::ALL.get(at));
+                    meta.frame_type = known.copied().unwrap_or(meta.frame_type);
+                }
+                (4, Value::Varint(value)) => meta.has_continuation = Some(value != 0),
+                (5, Value::Bytes(feedback)) => Fields::of(feedback).check()?,
+                _ => {}
+            }
+        }
+        meta.stream_id = stream_id.ok_or(Malformed)?;
+        Ok(meta)
+    }
+
+    pub(super) fn write(&self, buffer: &mut Vec<u8>) {
+        put_int64(buffer, 1, Some(self.stream_id));
+        put_int64(buffer, 2, self.source_stream_id);
+        put_int32(buffer, 3, Some(self.frame_type as i32));
+        put_int32(buffer, 4, self.has_continuation.map(i32::from));
+    }
+}
+
+/// The fields of a protobuf message, one after the other.
+// A near twin of `payload::protobuf::Reader`, kept apart to be inlined whole: it is on every call's path.
+struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+/// A field's value, as far as any field here can use it.
+#[derive(Clone, Copy, Debug)]
+enum Value<'a> {
+    Varint(u64),
+    Bytes(&'a [u8]),
+    /// A fixed-width number or a group: no field here is one, so it was skipped.
+    Other,
+}
+
+impl<'a> Fields<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The next field's number and value.
+    // Inlined into each message's loop, as all it calls for common fields: a meta is read in half the
+    // instructions.
+    #[inline(always)]
+    fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let (number, wire_type) = self.tag()?;
+        let value = match wire_type {
+            VARINT => Value::Varint(self.varint()?),
+            LENGTH_DELIMITED => Value::Bytes(self.bytes()?),
+            _ => {
+                self.skip(number, wire_type, MAX_DEPTH)?;
+                Value::Other
+            }
+        };
+        Ok(Some((number, value)))
+    }
+
+    /// Reads all fields for nothing but their shape.
+    fn check(mut self) -> Result<(), Malformed> {
+        while self.next()?.is_some() {}
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn tag(&mut self) -> Result<(u32, u8), Malformed> {
+        let tag = u32::try_from(self.varint()?).map_err(|_| Malformed)?;
+        match tag >> 3 {
+            0 => Err(Malformed),
+            number => Ok((number, (tag & 7) as u8)),
+        }
+    }
+
+    #[inline(always)]
+    fn varint(&mut self) -> Result<u64, Malformed> {
+        match self.rest {
+            [byte @ ..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok((*byte).into())
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    /// At most ten bytes; what a tenth has beyond 64 bits is lost, as with libprotobuf.
+    #[inline(never)]
+    fn long_varint(&mut self) -> Result<u64, Malformed> {
+        let (mut value, mut bytes) = (0, self.rest.iter());
+        for shift in (0..64).step_by(7) {
+            let byte = *bytes.next().ok_or(Malformed)?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                self.rest = bytes.as_slice();
+                return Ok(value);
+            }
+        }
+        Err(Malformed)
+    }
+
+    #[inline(always)]
+    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let length = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
+        self.take(length)
+    }
+
+    #[inline(always)]
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    #[cold]
+    fn skip(&mut self, number: u32, wire_type: u8, depth: usize) -> Result<(), Malformed> {
+        match wire_type {
+            VARINT => self.varint().map(drop),
+            FIXED64 => self.take(8).map(drop),
+            LENGTH_DELIMITED => self.bytes().map(drop),
+            GROUP => self.skip_group(number, depth.checked_sub(1).ok_or(Malformed)?),
+            FIXED32 => self.take(4).map(drop),
+            _ => Err(Malformed),
+        }
+    }
+
+    fn skip_group(&mut self, number: u32, depth: usize) -> Result<(), Malformed> {
+        loop {
+            match self.tag()? {
+                (end, END_GROUP) if end == number => return Ok(()),
+                (inner, wire_type) => self.skip(inner, wire_type, depth)?,
+            }
+        }
+    }
+}
+
+const VARINT: u8 = 0;
+const FIXED64: u8 = 1;
+const LENGTH_DELIMITED: u8 = 2;
+const GROUP: u8 = 3;
+const END_GROUP: u8 = 4;
+const FIXED32: u8 = 5;
+
+/// How deep groups may nest: libprotobuf's default.
+const MAX_DEPTH: usize = 100;
+
+/// Protobuf keeps the low 32 bits of a varint for an int32 or an enum.
+fn int32(value: u64) -> i32 {
+    value.cast_signed() as i32
+}
+
+fn put_int32(buffer: &mut Vec<u8>, number: u8, value: Option<i32>) {
+    put_int64(buffer, number, value.map(i64::from));
+}
+
+/// A negative number takes ten bytes, for int32 too.
+fn put_int64(buffer: &mut Vec<u8>, number: u8, value: Option<i64>) {
+    if let Some(value) = value {
+        buffer.push(number << 3 | VARINT);
+        put_varint(buffer, value.cast_unsigned());
+    }
+}
+
+fn put_bytes(buffer: &mut Vec<u8>, number: u8, bytes: Option<&[u8]>) {
+    if let Some(bytes) = bytes {
+        put_length(buffer, number, bytes.len());
+        buffer.extend_from_slice(bytes);
+    }
+}
+
+/// Begins a field of `length` bytes.
+fn put_length(buffer: &mut Vec<u8>, number: u8, length: usize) {
+    buffer.push(number << 3 | LENGTH_DELIMITED);
+    put_varint(buffer, length as u64);
+}
+
+fn put_varint(buffer: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        buffer.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    buffer.push(value as u8);
+}
+
+/// How many bytes a field takes, its tag included; every tag here is one byte.
+fn int_size(value: Option<i64>) -> usize {
+    value.map_or(0, |value| 1 + varint_size(value.cast_unsigned()))
+}
+
+fn bytes_size(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(0, |bytes| 1 + varint_size(bytes.len() as u64) + bytes.len())
+}
+
+fn varint_size(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}

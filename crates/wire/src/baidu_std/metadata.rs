@@ -1,0 +1,76 @@
+//! Metadata on the wire: the user fields, and those fields of a request that are metadata elsewhere, under
+//! the names they have as brpc's HTTP headers (brpc `policy/http_rpc_protocol.cpp`).
+
+use std::str;
+
+use bytes::Bytes;
+
+use super::meta::{Meta, Request};
+use crate::Metadata;
+
+const LOG_ID: &str = "log-id";
+const REQUEST_ID: &str = "x-request-id";
+const TRACE_ID: &str = "x-bd-trace-id";
+const SPAN_ID: &str = "x-bd-span-id";
+const PARENT_SPAN_ID: &str = "x-bd-parent-span-id";
+
+/// Everything in `meta` that is metadata; its values share `bytes`, which `meta` was read from.
+pub(super) fn read(meta: &Meta<'_>, bytes: &Bytes) -> Metadata {
+    let mut metadata = Metadata::new();
+    for (key, value) in &meta.user_fields {
+        // A key that is not text could not be asked for.
+        if let Ok(key) = str::from_utf8(key) {
+            metadata.insert(key.to_owned(), bytes.slice_ref(value));
+        }
+    }
+    if let Some(request) = &meta.request {
+        add_fields(&mut metadata, request, bytes);
+    }
+    metadata
+}
+
+fn add_fields(metadata: &mut Metadata, request: &Request<'_>, bytes: &Bytes) {
+    let ids = [
+        (LOG_ID, request.log_id),
+        (TRACE_ID, request.trace_id),
+        (SPAN_ID, request.span_id),
+        (PARENT_SPAN_ID, request.parent_span_id),
+    ];
+    for (key, id) in ids {
+        if let Some(id) = id {
+            metadata.insert(key, id.cast_unsigned().to_string());
+        }
+    }
+    if let Some(id) = request.request_id.filter(|id| !id.is_empty()) {
+        metadata.insert(REQUEST_ID, bytes.slice_ref(id));
+    }
+}
+
+/// Gives `request` the entries that have a field of their own there and returns the others.
+pub(super) fn write<'m>(metadata: &'m Metadata, request: &mut Request<'m>) -> Vec<(&'m [u8], &'m [u8])> {
+    let mut fields = user_fields(metadata);
+    fields.retain(|(key, value)| !take(request, key, value));
+    fields
+}
+
+/// Whether an entry found a field of its own in `request`. An id that is no number finds none.
+fn take<'m>(request: &mut Request<'m>, key: &[u8], value: &'m [u8]) -> bool {
+    let field = match str::from_utf8(key) {
+        Ok(LOG_ID) => &mut request.log_id,
+        Ok(TRACE_ID) => &mut request.trace_id,
+        Ok(SPAN_ID) => &mut request.span_id,
+        Ok(PARENT_SPAN_ID) => &mut request.parent_span_id,
+        Ok(REQUEST_ID) if !value.is_empty() => {
+            request.request_id = Some(value);
+            return true;
+        }
+        _ => return false,
+    };
+    *field = str::from_utf8(value).ok().and_then(|id| id.parse().ok()).map(u64::cast_signed);
+    field.is_some()
+}
+
+/// All entries as user fields; a response has no other place for them.
+pub(super) fn user_fields(metadata: &Metadata) -> Vec<(&[u8], &[u8])> {
+    metadata.iter().map(|(key, value)| (key.as_bytes(), &value[..])).collect()
+}

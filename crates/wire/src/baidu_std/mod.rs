@@ -1,0 +1,25 @@
+#![doc = include_str!("README.md")]
+
+mod body;
+mod frame;
+mod meta;
+mod metadata;
+mod session;
+pub mod status;
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
+
+use crate::sniff::{Guess, Protocol, by_magic};
+
+/// Whether a connection that begins with `start` speaks this protocol. A stream's frame counts too: both
+/// kinds share their connections.
+pub fn recognise(start: &[u8]) -> Guess {
+    match by_magic(Protocol::BaiduStd, frame::Kind::Rpc.magic(), start) {
+        Guess::Unknown => by_magic(Protocol::BaiduStd, frame::Kind::Stream.magic(), start),
+        known => known,
+    }
+}

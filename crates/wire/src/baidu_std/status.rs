@@ -1,0 +1,236 @@
+//! brpc's error numbers and what they mean here.
+//!
+//! One table: each number with the [`Code`] it stands for, whose fault it is, and whether brpc's client
+//! would try again (brpc `errno.proto`, `retry_policy.cpp`).
+
+use std::borrow::Cow;
+
+use crate::{Code, Fault, Retry, Status};
+
+/// The number that tells `status` to a peer: its own if it has one, else the one for its code.
+pub fn number(status: &Status) -> i32 {
+    // 0 would say that the call succeeded.
+    status.number().filter(|number| *number != 0).unwrap_or_else(|| number_of(status.code()))
+}
+
+/// The failure that a peer told by `number`.
+#[cold]
+pub fn status(number: i32, text: impl Into<Cow<'static, str>>) -> Status {
+    let (code, fault, retry) = match row(number) {
+        Some(row) => (row.code, row.fault, row.retry),
+        None => (Code::Unknown, Fault::Peer, Retry::Never),
+    };
+    Status::new(code, text).with_number(number).with_fault(fault).with_retry(retry)
+}
+
+/// The name brpc has for `number`: `ENOMETHOD`.
+pub fn name(number: i32) -> Option<&'static str> {
+    row(number).map(|row| row.name)
+}
+
+/// The code that `number` stands for, if it is one of brpc's.
+pub(crate) fn code_of(number: i32) -> Option<Code> {
+    row(number).map(|row| row.code)
+}
+
+fn row(number: i32) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.number == number)
+}
+
+/// The number for a failure that has none of its own.
+pub(crate) fn number_of(code: Code) -> i32 {
+    match code {
+        Code::Cancelled => ECANCELED,
+        Code::Unknown | Code::Internal => EINTERNAL,
+        // Not EINVAL: brpc's client takes that for a failed connect and isolates the whole server
+        // (controller.cpp, does_error_affect_main_socket).
+        Code::InvalidArgument => EREQUEST,
+        Code::DeadlineExceeded => ERPCTIMEDOUT,
+        // Not ENOENT: brpc's client tries again on that (retry_policy.cpp).
+        Code::NotFound => ESRCH,
+        Code::AlreadyExists => EEXIST,
+        Code::PermissionDenied => EPERM,
+        Code::ResourceExhausted => ELIMIT,
+        Code::FailedPrecondition => EBUSY,
+        Code::Aborted => EAGAIN,
+        Code::OutOfRange => ERANGE,
+        Code::Unimplemented => ENOMETHOD,
+        // Not ELOGOFF: brpc's client sends nothing more to a server that logs off, and here only what is
+        // behind one method may be away.
+        Code::Unavailable => EHOSTDOWN,
+        Code::DataLoss => EIO,
+        Code::Unauthenticated => ERPCAUTH,
+    }
+}
+
+struct Row {
+    number: i32,
+    name: &'static str,
+    code: Code,
+    fault: Fault,
+    retry: Retry,
+}
+
+macro_rules! table {
+    ($($(#[$doc:meta])* $name:ident = $number:literal: $code:ident, $fault:ident, $retry:ident;)*) => {
+        $($(#[$doc])* pub const $name: i32 = $number;)*
+
+        const TABLE: &[Row] = &[$(Row {
+            number: $number,
+            name: stringify!($name),
+            code: Code::$code,
+            fault: Fault::$fault,
+            retry: Retry::$retry,
+        }),*];
+    };
+}
+
+// `Elsewhere` only where the peer surely did not begin the call; where brpc's client tries again although
+// the peer may have begun, `IfIdempotent`. The POSIX numbers are Linux's, whatever this runs on.
+table! {
+    /// There is no service of that short name.
+    ENOSERVICE = 1001: Unimplemented, Caller, Never;
+    /// There is no such method, or no service of that full name.
+    ENOMETHOD = 1002: Unimplemented, Caller, Never;
+    /// The request cannot be parsed or serialized, or a stream was not accepted. A client also tells an
+    /// undecodable response so.
+    EREQUEST = 1003: InvalidArgument, Caller, Never;
+    /// The credential was refused.
+    ERPCAUTH = 1004: Unauthenticated, Caller, Never;
+    /// Too many calls of a combined channel failed.
+    ETOOMANYFAILS = 1005: Unknown, Peer, Never;
+    /// A parallel channel finished and cancels what is left.
+    EPCHANFINISH = 1006: Cancelled, Caller, Never;
+    /// It is time for a backup request; internal to brpc's client.
+    EBACKUPREQUEST = 1007: Internal, Peer, Never;
+    /// The call's deadline passed.
+    ERPCTIMEDOUT = 1008: DeadlineExceeded, Peer, Never;
+    /// The connection broke during the call.
+    EFAILEDSOCKET = 1009: Unavailable, Peer, IfIdempotent;
+    /// An HTTP server answered with a status other than 2xx.
+    EHTTP = 1010: Unknown, Peer, Never;
+    /// Too many bytes wait to be written.
+    EOVERCROWDED = 1011: ResourceExhausted, Peer, Elsewhere;
+    /// RTMP: the stream can be published.
+    ERTMPPUBLISHABLE = 1012: Unknown, Peer, Never;
+    /// RTMP: the stream was not created.
+    ERTMPCREATESTREAM = 1013: Unknown, Peer, Never;
+    /// The peer closed the connection.
+    EEOF = 1014: Unavailable, Peer, IfIdempotent;
+    /// The connection is not needed any more.
+    EUNUSED = 1015: Cancelled, Caller, Never;
+    /// TLS failed.
+    ESSL = 1016: Unavailable, Peer, Never;
+    /// HTTP/2 stream ids are used up, or too many streams are open.
+    EH2RUNOUTSTREAMS = 1017: ResourceExhausted, Peer, Elsewhere;
+    /// Rejected while a cluster recovers.
+    EREJECT = 1018: Unavailable, Peer, Never;
+    /// Reading a progressive HTTP body took too long.
+    EPROGREADTIMEOUT = 1019: DeadlineExceeded, Peer, Never;
+    /// A failure of the server that says no more than its text.
+    EINTERNAL = 2001: Internal, Peer, Never;
+    /// The response cannot be serialized or parsed.
+    ERESPONSE = 2002: Internal, Peer, Never;
+    /// The server is stopping.
+    ELOGOFF = 2003: Unavailable, Peer, Elsewhere;
+    /// A concurrency limit was reached.
+    ELIMIT = 2004: ResourceExhausted, Peer, Elsewhere;
+    /// The handler closes the connection.
+    ECLOSE = 2005: Unavailable, Peer, Never;
+    /// ITP failed.
+    EITP = 2006: Unknown, Peer, Never;
+    /// The writing half was shut down.
+    ESHUTDOWNWRITE = 2007: Unavailable, Peer, Never;
+    /// An RDMA verb failed.
+    ERDMA = 3001: Internal, Peer, Never;
+    /// Memory is not registered for RDMA.
+    ERDMAMEM = 3002: Internal, Peer, Never;
+
+    /// The operation is not permitted.
+    EPERM = 1: PermissionDenied, Caller, Never;
+    /// There is no such file.
+    ENOENT = 2: NotFound, Caller, IfIdempotent;
+    /// There is no such thing.
+    ESRCH = 3: NotFound, Caller, Never;
+    /// Input or output failed.
+    EIO = 5: DataLoss, Peer, Never;
+    /// Try again.
+    EAGAIN = 11: Aborted, Peer, IfIdempotent;
+    /// Memory is used up.
+    ENOMEM = 12: ResourceExhausted, Peer, Never;
+    /// Access is denied.
+    EACCES = 13: PermissionDenied, Caller, Never;
+    /// What was asked for is in use.
+    EBUSY = 16: FailedPrecondition, Caller, Never;
+    /// What was to be made exists already.
+    EEXIST = 17: AlreadyExists, Caller, Never;
+    /// An argument is invalid.
+    EINVAL = 22: InvalidArgument, Caller, Never;
+    /// The pipe has no reader.
+    EPIPE = 32: Unavailable, Peer, IfIdempotent;
+    /// A number is out of range.
+    ERANGE = 34: OutOfRange, Caller, Never;
+    /// There is no server to choose from.
+    ENODATA = 61: Unavailable, Peer, IfIdempotent;
+    /// The protocol was broken.
+    EPROTO = 71: Internal, Peer, Never;
+    /// The peer reset the connection.
+    ECONNRESET = 104: Unavailable, Peer, IfIdempotent;
+    /// Connecting took too long.
+    ETIMEDOUT = 110: Unavailable, Peer, IfIdempotent;
+    /// Nobody listens.
+    ECONNREFUSED = 111: Unavailable, Peer, IfIdempotent;
+    /// No usable server.
+    EHOSTDOWN = 112: Unavailable, Peer, IfIdempotent;
+    /// The call was cancelled.
+    ECANCELED = 125: Cancelled, Caller, Never;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_comes_back_with_its_meaning() {
+        for row in TABLE {
+            let told = status(row.number, "text");
+            assert_eq!(number(&told), row.number, "{}", row.name);
+            assert_eq!(
+                (told.code(), told.fault(), told.retry()),
+                (row.code, row.fault, row.retry),
+                "{}",
+                row.name
+            );
+            assert_eq!(told.message(), "text");
+            assert_eq!(name(row.number), Some(row.name));
+        }
+    }
+
+    #[test]
+    fn every_code_comes_back_from_its_number() {
+        for code in Code::ALL {
+            let want = if code == Code::Unknown { Code::Internal } else { code };
+            assert_eq!(status(number(&Status::new(code, "")), "").code(), want, "{code}");
+        }
+    }
+
+    #[test]
+    fn no_number_is_in_the_table_twice() {
+        for (at, row) in TABLE.iter().enumerate() {
+            assert!(TABLE[..at].iter().all(|earlier| earlier.number != row.number), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn the_applications_own_number_travels_and_0_does_not_turn_a_failure_into_success() {
+        assert_eq!(number(&Status::internal("").with_number(54321)), 54321);
+        assert_eq!(number(&Status::internal("").with_number(0)), EINTERNAL);
+        assert_eq!(status(54321, "").code(), Code::Unknown);
+    }
+
+    #[test]
+    fn only_what_the_peer_did_not_begin_may_be_repeated_whatever_it_does() {
+        let elsewhere = TABLE.iter().filter(|row| row.retry == Retry::Elsewhere).map(|row| row.name);
+        assert_eq!(elsewhere.collect::<Vec<_>>(), ["EOVERCROWDED", "EH2RUNOUTSTREAMS", "ELOGOFF", "ELIMIT"]);
+    }
+}

@@ -1,0 +1,210 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::{Compression, Format, Status};
+
+/// Names a call on its connection: `correlation_id` in baidu_std, `seq` in rpcx.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub u64);
+
+/// A unary request, the same whatever protocol carries it.
+///
+/// A server's session gives it out, a client's takes it in, so that what one protocol received another
+/// can send on untouched.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// The service, as the peer wrote it: `example.EchoService`, `EchoService`, `Arith`; empty for a
+    /// plain function in protocols that have no services.
+    pub service: &'a str,
+    /// The method, or the function's name.
+    pub method: &'a str,
+    /// The encoded message: compressed as `head.compression` says when a server's session gives it out, not
+    /// yet when a client's session takes it.
+    pub body: Bytes,
+    /// Bytes beside the message, never compressed (baidu_std); empty elsewhere.
+    pub attachment: Bytes,
+    /// How the body is written and compressed, what checksum it carries, and the metadata.
+    pub head: Head,
+    /// How long the caller still waits. `None`: he did not say.
+    pub timeout: Option<Duration>,
+    /// The caller wants no answer.
+    pub oneway: bool,
+    /// What proves who calls.
+    pub credential: Credential,
+    /// The body cannot be used, for this reason (a checksum that does not fit). Told only once the method
+    /// is known to exist, since that is the peers' order of checks.
+    pub spoiled: Option<Status>,
+}
+
+impl<'a> Call<'a> {
+    /// A call of `service`'s `method` with nothing but a body.
+    pub fn new(service: &'a str, method: &'a str, format: Format, body: Bytes) -> Self {
+        Self {
+            service,
+            method,
+            body,
+            attachment: Bytes::new(),
+            head: Head { format, ..Head::default() },
+            timeout: None,
+            oneway: false,
+            credential: Credential::Call(None),
+            spoiled: None,
+        }
+    }
+}
+
+/// What travels before a message, in either direction.
+#[derive(Debug, Clone, Default)]
+pub struct Head {
+    /// How the message is encoded.
+    pub format: Format,
+    /// How the encoded message is compressed (received) or to be compressed (sent). A protocol may send a
+    /// small message uncompressed all the same.
+    pub compression: Compression,
+    /// What the checksum covers, where the protocol has one.
+    pub checksum: Checksum,
+    /// The message is a list of positional arguments (JSON-RPC's array of params).
+    pub positional: bool,
+    /// Free key/value pairs: user fields in baidu_std, metadata in rpcx, headers in HTTP.
+    pub metadata: Metadata,
+}
+
+/// What a message's checksum covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Checksum {
+    /// No checksum.
+    #[default]
+    None,
+    /// The message's bytes on the wire.
+    Message,
+    /// The message's bytes and the attachment behind them.
+    MessageAndAttachment,
+}
+
+/// What proves who calls, and for how long the proof holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// Judged once: the first message of a connection carries it, later ones are trusted as it was.
+    Connection(Option<Bytes>),
+    /// Judged on every call.
+    Call(Option<Bytes>),
+}
+
+impl Credential {
+    /// The bytes of the credential, if the peer sent one.
+    pub fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Connection(bytes) | Self::Call(bytes) => bytes.as_ref(),
+        }
+    }
+}
+
+/// What a call ended with.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// The encoded message, or why there is none. A received message is compressed as `head.compression`
+    /// says; one to be sent is not compressed yet.
+    pub result: Result<Bytes, Status>,
+    /// How the message is written, and the metadata that goes back.
+    pub head: Head,
+    /// Bytes beside the message (baidu_std, or an HTTP body that is not a message).
+    pub attachment: Bytes,
+}
+
+impl Reply {
+    /// A reply that holds a message in this format and nothing else.
+    pub fn message(format: Format, body: Bytes) -> Self {
+        Self { result: Ok(body), head: Head { format, ..Head::default() }, attachment: Bytes::new() }
+    }
+
+    /// A failed call.
+    pub fn failure(status: Status) -> Self {
+        Self { result: Err(status), head: Head::default(), attachment: Bytes::new() }
+    }
+}
+
+/// A message outside of any call, from the server to the client.
+#[derive(Debug, Clone)]
+pub struct Push {
+    /// A service-like name, chosen by the sender.
+    pub service: String,
+    /// A method-like name, chosen by the sender.
+    pub method: String,
+    /// Free key/value pairs.
+    pub metadata: Metadata,
+    /// The message, as the sender wrote it.
+    pub body: Bytes,
+}
+
+/// Key/value pairs that travel beside a message. Keys are unique: a later one replaces an earlier one.
+///
+/// Most calls have none, so an empty one costs no allocation; lookups walk the list, which for a handful
+/// of entries beats a map.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Metadata {
+    entries: Vec<(Cow<'static, str>, Bytes)>,
+}
+
+impl Metadata {
+    /// No entries.
+    pub const fn new() -> Self {
+        Self { entries: Vec::new() }
+    }
+
+    /// Sets `key`, replacing what it was.
+    pub fn insert(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
+        let (key, value) = (key.into(), value.into());
+        match self.entries.iter_mut().find(|(known, _)| *known == key) {
+            Some(entry) => entry.1 = value,
+            None => self.entries.push((key, value)),
+        }
+    }
+
+    /// Takes `key` out.
+    pub fn remove(&mut self, key: &str) -> Option<Bytes> {
+        let at = self.entries.iter().position(|(known, _)| known == key)?;
+        Some(self.entries.remove(at).1)
+    }
+
+    /// The value of `key` as text; `None` if absent or not UTF-8.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.bytes(key).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// The value of `key`.
+    pub fn bytes(&self, key: &str) -> Option<&Bytes> {
+        self.entries.iter().find(|(known, _)| known == key).map(|(_, value)| value)
+    }
+
+    /// All entries, in the order in which they were first set.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Bytes)> {
+        self.entries.iter().map(|(key, value)| (key.as_ref(), value))
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl fmt::Debug for Metadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<K: Into<Cow<'static, str>>, V: Into<Bytes>> FromIterator<(K, V)> for Metadata {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        let mut metadata = Self::new();
+        pairs.into_iter().for_each(|(key, value)| metadata.insert(key, value));
+        metadata
+    }
+}

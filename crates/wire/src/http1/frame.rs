@@ -1,0 +1,256 @@
+//! The bytes of HTTP/1.x: where a head ends, what its fields say of the body behind it, and how a head is
+//! written.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::{Metadata, Violation};
+
+use super::status;
+
+/// Why a message cannot be read on: a server answers it with `status` and closes, a client gives up.
+///
+/// Whatever leaves the end of a message in doubt is refused, never repaired: a proxy before us may have
+/// read it otherwise, and the rest of one request must not pass for another (RFC 9112 §11.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    pub(super) reason: &'static str,
+}
+
+impl Refusal {
+    #[cold]
+    pub(super) fn malformed(reason: &'static str) -> Self {
+        Self { status: 400, reason }
+    }
+
+    #[cold]
+    pub(super) fn too_large() -> Self {
+        Self { status: 413, reason: "the message is larger than this side accepts" }
+    }
+
+    #[cold]
+    pub(super) fn long_head() -> Self {
+        Self { status: 431, reason: "the header fields are longer than this side accepts" }
+    }
+}
+
+impl From<Refusal> for Violation {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.reason)
+    }
+}
+
+/// How many fields a head may have.
+pub(super) const MAX_FIELDS: usize = 100;
+
+/// Where the head at the start of `bytes` ends: behind the first empty line, if it is there.
+/// `scanned` remembers what was searched in vain, so that a head that trickles in is searched once.
+pub(super) fn head_end(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
+    // The line's end may be the last byte searched, or the last but one before a `\r`.
+    let mut at = scanned.saturating_sub(2);
+    while let Some(newline) = bytes.get(at..)?.iter().position(|byte| *byte == b'\n') {
+        at += newline + 1;
+        // A bare LF ends a line too (RFC 9112 §2.2): rpcx's clients write `CONNECT /_rpcx_ HTTP/1.0\n\n`.
+        match bytes.get(at..)? {
+            [b'\n', ..] => return Some(at + 1),
+            [b'\r', b'\n', ..] => return Some(at + 2),
+            _ => {}
+        }
+    }
+    *scanned = bytes.len();
+    None
+}
+
+/// How the end of a body is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    Length(usize),
+    Chunked,
+    /// By the end of the connection; responses only.
+    UntilClose,
+}
+
+/// What the fields of a head say of the body's end, gathered field by field.
+#[derive(Debug, Default)]
+pub(super) struct Lengths {
+    length: Option<u64>,
+    chunked: bool,
+}
+
+impl Lengths {
+    /// Takes a `Content-Length`. A number past 2^64 counts as that: it is too large either way.
+    pub(super) fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+            return Err(Refusal::malformed("the content-length is not a number"));
+        }
+        let digits = value.iter().map(|digit| u64::from(digit - b'0'));
+        let length = digits.fold(0u64, |n, digit| n.saturating_mul(10).saturating_add(digit));
+        match self.length.replace(length) {
+            Some(other) if other != length => Err(Refusal::malformed("two content-lengths differ")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a `Transfer-Encoding`.
+    pub(super) fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        if !value.eq_ignore_ascii_case(b"chunked") {
+            return Err(Refusal { status: 501, reason: "the only transfer-encoding understood is chunked" });
+        }
+        if self.chunked {
+            return Err(Refusal::malformed("the body is chunked twice"));
+        }
+        self.chunked = true;
+        Ok(())
+    }
+
+    /// How the body ends, or `None` if no field says it; `room` is what is left of the limit.
+    pub(super) fn framing(&self, http10: bool, room: usize) -> Result<Option<Framing>, Refusal> {
+        match (self.chunked, self.length) {
+            (true, Some(_)) => Err(Refusal::malformed("both transfer-encoding and content-length")),
+            (true, None) if http10 => Err(Refusal::malformed("HTTP/1.0 has no transfer-encoding")),
+            (true, None) => Ok(Some(Framing::Chunked)),
+            (false, None) => Ok(None),
+            (false, Some(length)) => match usize::try_from(length) {
+                Ok(length) if length <= room => Ok(Some(Framing::Length(length))),
+                _ => Err(Refusal::too_large()),
+            },
+        }
+    }
+}
+
+/// `name` in lower case, written into `buffer`; `None` if it does not fit, as no name known here does.
+pub(super) fn lower_case<'b>(name: &str, buffer: &'b mut [u8; 32]) -> Option<&'b str> {
+    let lower = buffer.get_mut(..name.len())?;
+    lower.copy_from_slice(name.as_bytes());
+    lower.make_ascii_lowercase();
+    std::str::from_utf8(lower).ok()
+}
+
+/// The elements of a comma-separated list, without the blanks around them.
+pub(super) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
+}
+
+/// Fields that speak of this connection or of this message's bytes, and so are never metadata
+/// (RFC 9110 §7.6.1). `content-*` is told apart by [`is_metadata`].
+const FRAMING_FIELDS: [&str; 11] = [
+    "connection",
+    "transfer-encoding",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+];
+
+/// Whether a field of this lower-case name travels as metadata.
+pub(super) fn is_metadata(name: &str) -> bool {
+    !name.starts_with("content-") && !FRAMING_FIELDS.contains(&name)
+}
+
+/// Adds a field to `metadata`. A repeated field is one list (RFC 9110 §5.3).
+pub(super) fn add_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
+    let value = match metadata.bytes(name) {
+        Some(earlier) => [&earlier[..], &value[..]].join(&b", "[..]).into(),
+        None => value,
+    };
+    match USUAL_FIELDS.iter().find(|usual| **usual == name) {
+        Some(usual) => metadata.insert(*usual, value),
+        None => metadata.insert(Cow::Owned(name.to_owned()), value),
+    }
+}
+
+/// Names that need no allocation of their own: what clients send unasked, and what carries RPC metadata.
+const USUAL_FIELDS: [&str; 13] = [
+    "accept",
+    "user-agent",
+    "accept-language",
+    "cookie",
+    "log-id",
+    "x-request-id",
+    "x-bd-trace-id",
+    "x-bd-span-id",
+    "x-bd-parent-span-id",
+    "x-forwarded-for",
+    "traceparent",
+    "tracestate",
+    "baggage",
+];
+
+/// Begins a response of `length` bytes. Its connection fields and the empty line are still to come.
+pub(super) fn begin_response(head: &mut Vec<u8>, status: u16, length: usize) {
+    head.extend_from_slice(b"HTTP/1.1 ");
+    decimal(head, u64::from(status));
+    head.push(b' ');
+    head.extend_from_slice(status::phrase(status).as_bytes());
+    head.extend_from_slice(b"\r\nContent-Length: ");
+    decimal(head, length as u64);
+    head.extend_from_slice(b"\r\n");
+}
+
+/// Writes a field whose name and value are known to be clean.
+pub(super) fn field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
+    head.extend_from_slice(name.as_bytes());
+    head.extend_from_slice(b": ");
+    head.extend_from_slice(value);
+    head.extend_from_slice(b"\r\n");
+}
+
+/// Writes a field whose value comes from elsewhere: what must not stand in a head becomes a blank, as Go's
+/// `net/http` does with line ends.
+pub(super) fn lenient_field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
+    head.extend_from_slice(name.as_bytes());
+    head.extend_from_slice(b": ");
+    head.extend(value.iter().map(|byte| if is_field_byte(byte) { *byte } else { b' ' }));
+    head.extend_from_slice(b"\r\n");
+}
+
+/// Writes metadata as fields. An entry that would break the head, or speak of the connection, is left out.
+pub(super) fn metadata_fields(head: &mut Vec<u8>, metadata: &Metadata) {
+    for (name, value) in metadata.iter() {
+        let mut buffer = [0; 32];
+        let may_travel = match lower_case(name, &mut buffer) {
+            Some(lower) => is_metadata(lower),
+            None => is_metadata(&name.to_ascii_lowercase()),
+        };
+        if may_travel && is_field_name(name) && is_field_value(value) {
+            field(head, name, value);
+        }
+    }
+}
+
+/// Whether `value` may stand in a head as it is (RFC 9110 §5.5).
+pub(super) fn is_field_value(value: &[u8]) -> bool {
+    value.iter().all(is_field_byte)
+}
+
+fn is_field_byte(byte: &u8) -> bool {
+    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
+}
+
+/// Whether `name` is a token (RFC 9110 §5.6.2).
+fn is_field_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// Writes a number without the formatting machinery, which every response would pay for.
+pub(super) fn decimal(head: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut left = digits.len();
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+        left -= 1;
+        if number == 0 {
+            break;
+        }
+    }
+    head.extend_from_slice(digits.get(left..).unwrap_or_default());
+}

@@ -1,0 +1,180 @@
+//! rpcx's HTTP gateway: the frame's header as `X-RPCX-*` fields (rpcx `server/gateway.go`,
+//! `server/converter.go`).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::payload::{Compression, Format, Json, compress};
+use crate::{Metadata, Reply};
+
+use super::{frame, mapping, query, request, status};
+
+/// The `X-RPCX-*` fields of a request. Most go back with the response as they came.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    version: Bytes,
+    message_id: Bytes,
+    service_path: Bytes,
+    service_method: Bytes,
+    serialize_type: Bytes,
+    compress_type: Bytes,
+    meta: Bytes,
+    pub(super) heartbeat: bool,
+    names_a_call: bool,
+}
+
+/// What a gateway request says of the call.
+#[derive(Debug)]
+pub(super) struct Described<'a> {
+    pub(super) service: &'a str,
+    pub(super) method: &'a str,
+    pub(super) format: Format,
+    pub(super) compression: Compression,
+}
+
+impl Fields {
+    /// Takes a field by its name without `x-rpcx-`. `Oneway` is only a flag: the method runs and the answer
+    /// is written as always.
+    pub(super) fn take(&mut self, name: &str, value: Bytes) {
+        match name {
+            "version" => self.version = value,
+            "messageid" => self.message_id = value,
+            "servicepath" => (self.service_path, self.names_a_call) = (value, true),
+            "servicemethod" => (self.service_method, self.names_a_call) = (value, true),
+            "serializetype" => (self.serialize_type, self.names_a_call) = (value, true),
+            "compresstype" => self.compress_type = value,
+            "meta" => self.meta = value,
+            "heartbeat" => self.heartbeat = !value.is_empty(),
+            _ => {}
+        }
+    }
+
+    /// Whether the request is for the gateway: one of the three fields that describe a call is there.
+    pub(super) fn names_a_call(&self) -> bool {
+        self.names_a_call
+    }
+
+    /// Without a service path, the URL's path names it.
+    pub(super) fn default_service_path(&mut self, path: &request::Text) {
+        if self.service_path.is_empty() {
+            self.service_path = path.without("/");
+        }
+    }
+
+    /// Reads the fields in rpcx's order of checks, or says in its words what is wrong.
+    pub(super) fn describe(&self) -> Result<Described<'_>, &'static str> {
+        let text = |value, missing| match std::str::from_utf8(value) {
+            Ok("") => Err(missing),
+            Ok(text) => Ok(text),
+            Err(_) => Err("a name is not UTF-8"),
+        };
+        let number = |value: &str, wrong| value.parse::<u8>().map_err(|_| wrong);
+        Ok(Described {
+            service: text(&self.service_path, "empty servicepath")?,
+            method: text(&self.service_method, "empty servicemethod")?,
+            format: match number(
+                text(&self.serialize_type, "empty serialized type")?,
+                "wrong serialized type",
+            )? {
+                0 => Format::Raw,
+                1 => Format::Json(Json::Go),
+                2 => Format::Protobuf,
+                3 => Format::MessagePack,
+                other => Format::Other(other),
+            },
+            compression: match text(&self.compress_type, "") {
+                Err("") | Ok("0") => Compression::None,
+                Ok("1") => Compression::Gzip,
+                Ok(other) => Compression::Other(number(other, "wrong compress type")?),
+                Err(wrong) => return Err(wrong),
+            },
+        })
+    }
+
+    /// Adds the metadata of `X-RPCX-Meta`, from which the credential and the time left are taken out.
+    pub(super) fn read_meta(&self, metadata: &mut Metadata) -> Result<Reserved, &'static str> {
+        query::decode(&self.meta, metadata).ok_or("wrong metadata")?;
+        let timeout = metadata.remove(SERVER_TIMEOUT);
+        Ok(Reserved {
+            credential: metadata.remove(AUTH),
+            timeout: timeout.and_then(|value| request::milliseconds(&value)),
+        })
+    }
+
+    /// Writes the head of the response and returns its body.
+    pub(super) fn answer(&self, reply: Reply, head: &mut Vec<u8>) -> Bytes {
+        let body = match reply.result {
+            // rpcx: a handler's failure and a failed lookup are told alike.
+            Err(status) => return self.failure(500, status::text(&status), head),
+            Ok(_) if !reply.attachment.is_empty() => reply.attachment,
+            Ok(body) => body,
+        };
+        // As between rpcx's own peers, the answer is compressed if the request was and it is worth it.
+        let gzip = self.compress_type == b"1"[..] && body.len() > GZIP_ABOVE;
+        let zipped = if gzip { compress::compress(Compression::Gzip, &body).ok() } else { None };
+        let coding = zipped.is_some();
+        let body = zipped.map_or(body, Bytes::from);
+
+        frame::begin_response(head, 200, body.len());
+        let content_type = mapping::content_type(reply.head.format).unwrap_or(mapping::OCTETS);
+        frame::field(head, "Content-Type", content_type.as_bytes());
+        self.echo(head);
+        meta_field(&reply.head.metadata, head);
+        if coding {
+            frame::field(head, "X-RPCX-CompressType", b"1");
+        }
+        body
+    }
+
+    /// Writes the head of a heartbeat's response and returns its body: the payload as it came.
+    pub(super) fn heartbeat(&self, payload: Bytes, head: &mut Vec<u8>) -> Bytes {
+        frame::begin_response(head, 200, payload.len());
+        frame::field(head, "Content-Type", mapping::OCTETS.as_bytes());
+        self.echo(head);
+        if !self.compress_type.is_empty() {
+            frame::field(head, "X-RPCX-CompressType", &self.compress_type);
+        }
+        payload
+    }
+
+    /// Writes the head of a failed call's response, whose body is empty.
+    #[cold]
+    pub(super) fn failure(&self, http: u16, text: &str, head: &mut Vec<u8>) -> Bytes {
+        frame::begin_response(head, http, 0);
+        self.echo(head);
+        frame::field(head, "X-RPCX-MessageStatusType", b"Error");
+        frame::lenient_field(head, "X-RPCX-ErrorMessage", text.as_bytes());
+        Bytes::new()
+    }
+
+    fn echo(&self, head: &mut Vec<u8>) {
+        frame::field(head, "X-RPCX-Version", &self.version);
+        frame::field(head, "X-RPCX-MessageID", &self.message_id);
+        frame::field(head, "X-RPCX-ServicePath", &self.service_path);
+        frame::field(head, "X-RPCX-ServiceMethod", &self.service_method);
+        frame::field(head, "X-RPCX-SerializeType", &self.serialize_type);
+    }
+}
+
+/// What stands among the metadata of `X-RPCX-Meta` but is not metadata.
+#[derive(Debug, Default)]
+pub(super) struct Reserved {
+    pub(super) credential: Option<Bytes>,
+    pub(super) timeout: Option<Duration>,
+}
+
+/// Writes `X-RPCX-Meta`.
+pub(super) fn meta_field(metadata: &Metadata, head: &mut Vec<u8>) {
+    head.extend_from_slice(b"X-RPCX-Meta: ");
+    query::encode(metadata, head);
+    head.extend_from_slice(b"\r\n");
+}
+
+/// The metadata key of the credential.
+const AUTH: &str = "__AUTH";
+/// The metadata key of the time left, in milliseconds.
+pub(super) const SERVER_TIMEOUT: &str = "__ServerTimeout";
+
+/// rpcx compresses what is longer than this (`server/server.go`).
+const GZIP_ABOVE: usize = 1024;

@@ -1,0 +1,202 @@
+//! brpc's mapping of calls to HTTP: `POST /Service/Method` (brpc `policy/http_rpc_protocol.cpp`).
+
+use bytes::Bytes;
+
+use crate::payload::{Compression, Format, Json, compress};
+use crate::session::Missing;
+use crate::{Call, Metadata, Reply, Status};
+
+use super::request::Request;
+use super::{frame, status};
+
+/// The metadata key for what a path holds behind the method: brpc's `unresolved_path`.
+pub(super) const UNRESOLVED_PATH: &str = "x-bd-unresolved-path";
+
+/// A path told apart: its components, the empty ones ignored.
+pub(super) struct Path<'a> {
+    pub(super) service: &'a str,
+    pub(super) method: &'a str,
+    rest: Option<String>,
+}
+
+impl<'a> Path<'a> {
+    pub(super) fn parse(path: &'a str) -> Self {
+        let mut components = path.split('/').filter(|component| !component.is_empty());
+        let (service, method) =
+            (components.next().unwrap_or_default(), components.next().unwrap_or_default());
+        let rest = components.next().map(|first| {
+            components.fold(first.to_owned(), |mut rest, component| {
+                rest.push('/');
+                rest.push_str(component);
+                rest
+            })
+        });
+        Self { service, method, rest }
+    }
+
+    /// Notes in `metadata` what is behind the method.
+    pub(super) fn note_rest(self, metadata: &mut Metadata) {
+        if let Some(rest) = self.rest {
+            metadata.insert(UNRESOLVED_PATH, rest);
+        }
+    }
+}
+
+/// The failure of a call to what does not exist. brpc tells a missing service like a missing method.
+#[cold]
+pub(super) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+    let text = match missing {
+        Missing::Method if call.method.is_empty() => {
+            format!("Missing method name for service={}", call.service)
+        }
+        _ => {
+            let rest = call.head.metadata.get(UNRESOLVED_PATH);
+            let parts = [call.service, call.method, rest.unwrap_or_default()];
+            let path = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+            format!("Fail to find method on `/{path}'")
+        }
+    };
+    Status::unimplemented(text).with_number(status::ENOMETHOD)
+}
+
+/// What answering a call takes.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    format: Format,
+    /// The request's own `Content-Type`, which the response repeats.
+    content_type: Option<Bytes>,
+    accepts_gzip: bool,
+}
+
+impl Ticket {
+    pub(super) fn new(request: &mut Request) -> Self {
+        let content_type = request.content_type.take();
+        let format = content_type.as_deref().map_or(Format::Json(Json::Brpc), format_of);
+        Self { format, content_type, accepts_gzip: request.accepts_gzip }
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Writes the head of the response and returns its body.
+    pub(super) fn answer(self, mut reply: Reply, address: &str, head: &mut Vec<u8>) -> Bytes {
+        match reply.result {
+            Err(status) => failure(&status, &reply.head.metadata, address, head),
+            Ok(_) if !reply.attachment.is_empty() => {
+                // brpc: an attachment is the whole body; its type is what the handler says, or nothing.
+                let content_type = reply.head.metadata.remove(CONTENT_TYPE);
+                let body = reply.attachment;
+                self.message(
+                    body,
+                    content_type.as_deref(),
+                    reply.head.compression,
+                    &reply.head.metadata,
+                    head,
+                )
+            }
+            Ok(body) => {
+                let own = reply.head.metadata.remove(CONTENT_TYPE);
+                let content_type = match (&own, &self.content_type) {
+                    (Some(own), _) => own,
+                    (None, Some(theirs)) if self.format == reply.head.format => &theirs[..],
+                    (None, _) => content_type(reply.head.format).unwrap_or(OCTETS).as_bytes(),
+                };
+                self.message(body, Some(content_type), reply.head.compression, &reply.head.metadata, head)
+            }
+        }
+    }
+
+    fn message(
+        &self,
+        body: Bytes,
+        content_type: Option<&[u8]>,
+        wanted: Compression,
+        metadata: &Metadata,
+        head: &mut Vec<u8>,
+    ) -> Bytes {
+        let gzip = wanted == Compression::Gzip && self.accepts_gzip && body.len() >= GZIP_FROM;
+        let zipped = if gzip { compress::compress(Compression::Gzip, &body).ok() } else { None };
+        let coding = zipped.is_some();
+        let body = zipped.map_or(body, Bytes::from);
+        frame::begin_response(head, 200, body.len());
+        if let Some(content_type) = content_type {
+            frame::lenient_field(head, "Content-Type", content_type);
+        }
+        if coding {
+            frame::field(head, "Content-Encoding", b"gzip");
+        }
+        frame::metadata_fields(head, metadata);
+        body
+    }
+}
+
+/// Writes the head of a failed call's response and returns its body: `[address][E1002]text`.
+#[cold]
+pub(super) fn failure(status: &Status, metadata: &Metadata, address: &str, head: &mut Vec<u8>) -> Bytes {
+    let (http, number) = status::write(status);
+    let body = format!("[{address}][E{number}]{}", status.message());
+    frame::begin_response(head, http, body.len());
+    frame::field(head, "Content-Type", b"text/plain");
+    frame::field(head, ERROR_CODE, number.to_string().as_bytes());
+    if !metadata.is_empty() {
+        let mut metadata = metadata.clone();
+        metadata.remove(ERROR_CODE);
+        frame::metadata_fields(head, &metadata);
+    }
+    body.into()
+}
+
+/// Writes the head of the response to the first request of a connection whose credential was refused, and
+/// returns its body. brpc answers it with another status than a handler's `ERPCAUTH`, without the address
+/// and without a type.
+#[cold]
+pub(super) fn refuse(status: &Status, head: &mut Vec<u8>) -> Bytes {
+    const TEXT: &str = "Fail to authenticate";
+    let body = match status.message() {
+        "" | TEXT => format!("[{}]{TEXT}", status::ERPCAUTH),
+        reason => format!("[{}]{TEXT}: {reason}", status::ERPCAUTH),
+    };
+    frame::begin_response(head, 403, body.len());
+    body.into()
+}
+
+/// How a body of this `Content-Type` is written. brpc looks at `application/*` only, ignores parameters, and
+/// takes everything it does not know for JSON; MessagePack and plain bytes are ours.
+pub(super) fn format_of(content_type: &[u8]) -> Format {
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let known = FORMATS.iter().find(|(name, _)| essence.eq_ignore_ascii_case(name.as_bytes()));
+    known.map_or(Format::Json(Json::Brpc), |(_, format)| *format)
+}
+
+/// The `Content-Type` of a format, if it has one.
+pub(super) fn content_type(format: Format) -> Option<&'static str> {
+    match format {
+        Format::Json(Json::Go) => Some(JSON),
+        _ => FORMATS.iter().find(|(_, known)| *known == format).map(|(name, _)| *name),
+    }
+}
+
+/// The first name of each format is the one that is written.
+const FORMATS: [(&str, Format); 8] = [
+    (JSON, Format::Json(Json::Brpc)),
+    ("application/proto", Format::Protobuf),
+    ("application/x-protobuf", Format::Protobuf),
+    ("application/proto-json", Format::Json(Json::Proto3)),
+    ("application/proto-text", Format::ProtoText),
+    ("application/msgpack", Format::MessagePack),
+    ("application/x-msgpack", Format::MessagePack),
+    (OCTETS, Format::Raw),
+];
+
+/// The `Content-Type` of JSON.
+pub(super) const JSON: &str = "application/json";
+/// The `Content-Type` of bytes that mean nothing to the framework.
+pub(super) const OCTETS: &str = "application/octet-stream";
+/// The field that holds brpc's number of a failure.
+pub(super) const ERROR_CODE: &str = "x-bd-error-code";
+/// The only `content-*` field a handler may set, by metadata of this key.
+const CONTENT_TYPE: &str = "content-type";
+
+/// From this size on a body is worth compressing: brpc's `http_body_compress_threshold`.
+const GZIP_FROM: usize = 512;

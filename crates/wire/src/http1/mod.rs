@@ -1,0 +1,40 @@
+//! HTTP/1.x as a carrier of calls (RFC 9110, RFC 9112).
+#![doc = include_str!("README.md")]
+
+mod session;
+
+mod chunked;
+mod client;
+mod frame;
+mod gateway;
+mod mapping;
+mod order;
+mod query;
+mod request;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, ClientConfig};
+pub use session::{Server, ServerConfig, Ticket};
+
+use crate::sniff::{Guess, Protocol, by_magic};
+
+/// Whether a connection that begins with `start` speaks this protocol.
+///
+/// HTTP/2's `PRI * HTTP/2.0` is none of these methods, so it is not taken for HTTP/1.
+pub fn recognise(start: &[u8]) -> Guess {
+    let mut undecided = false;
+    for method in METHODS {
+        match by_magic(Protocol::Http, method, start) {
+            Guess::Unknown => {}
+            Guess::NeedMore => undecided = true,
+            is @ Guess::Is(_) => return is,
+        }
+    }
+    if undecided { Guess::NeedMore } else { Guess::Unknown }
+}
+
+const METHODS: [&[u8]; 8] =
+    [b"POST ", b"GET ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT "];

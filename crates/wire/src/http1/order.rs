@@ -1,0 +1,111 @@
+//! Responses leave in the order of their requests, whenever they are ready.
+
+use bytes::Bytes;
+
+use crate::Outbox;
+
+use super::frame;
+
+/// Which requests are owed a response, and the responses that are ready before their turn.
+///
+/// A connection that answers one request after the other keeps nothing here.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// The oldest request that is owed a response.
+    first: u64,
+    /// The number the next request gets.
+    next: u64,
+    /// Responses to later requests than the first.
+    early: Vec<(Exchange, Response)>,
+    /// The newest request is the last one: its response says so.
+    closing: bool,
+}
+
+/// One request and its response on their connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Exchange {
+    number: u64,
+    /// The peer speaks HTTP/1.0, where a connection stays open only if both sides say so.
+    http10: bool,
+    /// The response has a head only (`HEAD`).
+    head_only: bool,
+}
+
+#[derive(Debug)]
+struct Response {
+    head: Vec<u8>,
+    body: Bytes,
+}
+
+impl Exchange {
+    /// Its place in the order.
+    pub(super) fn number(self) -> u64 {
+        self.number
+    }
+}
+
+impl Order {
+    /// A request arrived whole.
+    pub(super) fn open(&mut self, http10: bool, head_only: bool) -> Exchange {
+        let number = self.next;
+        self.next += 1;
+        Exchange { number, http10, head_only }
+    }
+
+    /// Responds with the body that `write` returns and the head it writes, connection fields and empty
+    /// line excepted; at once if it is this exchange's turn, else later.
+    pub(super) fn respond(
+        &mut self,
+        exchange: Exchange,
+        out: &mut Outbox,
+        write: impl FnOnce(&mut Vec<u8>) -> Bytes,
+    ) {
+        if exchange.number == self.first {
+            let body = write(out.buffer());
+            self.finish(exchange, body, out);
+            self.release(out);
+        } else {
+            let mut head = Vec::new();
+            let body = write(&mut head);
+            self.early.push((exchange, Response { head, body }));
+        }
+    }
+
+    /// No request comes after the newest one.
+    pub(super) fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// Whether the newest request is the last one.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// How many requests are owed a response.
+    pub(super) fn owed(&self) -> u64 {
+        self.next - self.first
+    }
+
+    fn release(&mut self, out: &mut Outbox) {
+        while let Some(at) = self.early.iter().position(|(exchange, _)| exchange.number == self.first) {
+            let (exchange, response) = self.early.swap_remove(at);
+            out.copy(&response.head);
+            self.finish(exchange, response.body, out);
+        }
+    }
+
+    /// Ends the head in `out`, which only now is known to be the connection's last or not.
+    fn finish(&mut self, exchange: Exchange, body: Bytes, out: &mut Outbox) {
+        self.first += 1;
+        let head = out.buffer();
+        if self.closing && self.owed() == 0 {
+            frame::field(head, "Connection", b"close");
+        } else if exchange.http10 {
+            frame::field(head, "Connection", b"keep-alive");
+        }
+        head.extend_from_slice(b"\r\n");
+        if !exchange.head_only {
+            out.body(body);
+        }
+    }
+}

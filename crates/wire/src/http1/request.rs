@@ -1,0 +1,259 @@
+//! A request's head, told apart: what frames the message, what describes the call, what is metadata.
+
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::{Compression, Metadata};
+
+use super::frame::{self, Framing, Lengths, Refusal};
+use super::{gateway, mapping};
+
+/// A request without its body. Values are slices of the head, shared with the bytes it arrived in.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) method: Method,
+    /// The target's path, without authority and query.
+    pub(super) path: Text,
+    pub(super) http10: bool,
+    /// Whether the connection outlives the exchange.
+    pub(super) keep: bool,
+    /// The peer waits for `100 Continue` before it sends the body.
+    pub(super) expects: bool,
+    pub(super) framing: Framing,
+    pub(super) content_type: Option<Bytes>,
+    content_encoding: Option<Bytes>,
+    pub(super) accepts_gzip: bool,
+    pub(super) authorization: Option<Bytes>,
+    /// How long the caller still waits.
+    pub(super) timeout: Option<Duration>,
+    /// `X-JSONRPC-2.0: true`.
+    pub(super) json_rpc: bool,
+    /// The `X-RPCX-*` fields, if there are any.
+    pub(super) gateway: Option<Box<gateway::Fields>>,
+    pub(super) metadata: Metadata,
+}
+
+impl Request {
+    /// Reads a whole head; the message may have `limit` bytes.
+    pub(super) fn parse(head: &Bytes, limit: usize) -> Result<Self, Refusal> {
+        let mut slots = [const { MaybeUninit::uninit() }; frame::MAX_FIELDS];
+        let mut parsed = httparse::Request::new(&mut []);
+        let whole = httparse::ParserConfig::default().parse_request_with_uninit_headers(
+            &mut parsed,
+            head,
+            &mut slots,
+        );
+        let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version) else {
+            return Err(Refusal::malformed("the request line is malformed"));
+        };
+        match whole {
+            Ok(httparse::Status::Complete(_)) => {}
+            Err(httparse::Error::TooManyHeaders) => return Err(Refusal::long_head()),
+            _ => return Err(Refusal::malformed("a header field is malformed")),
+        }
+
+        let http10 = version == 0;
+        let mut fields = Fields::default();
+        for header in parsed.headers.iter() {
+            fields.take(header.name, head.slice_ref(header.value))?;
+        }
+        for name in fields.hop_by_hop.drain(..) {
+            fields.metadata.remove(&name);
+        }
+        let room = limit.saturating_sub(head.len());
+        let framing = fields.lengths.framing(http10, room)?.unwrap_or(Framing::Length(0));
+        Ok(Self {
+            method: Method::parse(method)?,
+            path: Text(head.slice_ref(path_of(target).as_bytes())),
+            http10,
+            keep: if http10 { fields.keep_alive && !fields.close } else { !fields.close },
+            expects: fields.expects && !http10 && framing != Framing::Length(0),
+            framing,
+            content_type: fields.content_type,
+            content_encoding: fields.content_encoding,
+            accepts_gzip: fields.accepts_gzip,
+            authorization: fields.authorization,
+            timeout: fields.connect_timeout.or(fields.grpc_timeout),
+            json_rpc: fields.json_rpc,
+            gateway: fields.gateway,
+            metadata: fields.metadata,
+        })
+    }
+
+    /// How the body is compressed; `None` if in a way that is not understood.
+    pub(super) fn compression(&self) -> Option<Compression> {
+        match self.content_encoding.as_deref() {
+            None => Some(Compression::None),
+            Some(coding) => coding_of(coding),
+        }
+    }
+}
+
+/// The compression a `Content-Encoding` names.
+pub(super) fn coding_of(value: &[u8]) -> Option<Compression> {
+    match () {
+        () if value.is_empty() || value.eq_ignore_ascii_case(b"identity") => Some(Compression::None),
+        () if value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip") => {
+            Some(Compression::Gzip)
+        }
+        () if value.eq_ignore_ascii_case(b"deflate") => Some(Compression::Zlib),
+        () => None,
+    }
+}
+
+/// The methods that are recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    Get,
+    Post,
+    Put,
+    Head,
+    Delete,
+    Options,
+    Patch,
+    Connect,
+}
+
+impl Method {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        Ok(match text {
+            "GET" => Self::Get,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "HEAD" => Self::Head,
+            "DELETE" => Self::Delete,
+            "OPTIONS" => Self::Options,
+            "PATCH" => Self::Patch,
+            "CONNECT" => Self::Connect,
+            _ => return Err(Refusal::malformed("the method is unknown")),
+        })
+    }
+}
+
+/// Shared text: a slice of a head that is known to be UTF-8.
+#[derive(Debug, Clone)]
+pub(super) struct Text(Bytes);
+
+impl Text {
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// The text without `prefix`, or all of it.
+    pub(super) fn without(&self, prefix: &str) -> Bytes {
+        let rest = self.as_str().strip_prefix(prefix).unwrap_or(self.as_str());
+        self.0.slice_ref(rest.as_bytes())
+    }
+}
+
+/// The path of a request target, which may name a whole URL (RFC 9112 §3.2.2). A part of `target`, or empty.
+fn path_of(target: &str) -> &str {
+    let path = match target.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains('/') => {
+            rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("")
+        }
+        _ => target,
+    };
+    path.find(['?', '#']).and_then(|end| path.get(..end)).unwrap_or(path)
+}
+
+/// What the fields said so far.
+#[derive(Default)]
+struct Fields {
+    lengths: Lengths,
+    close: bool,
+    keep_alive: bool,
+    expects: bool,
+    content_type: Option<Bytes>,
+    content_encoding: Option<Bytes>,
+    accepts_gzip: bool,
+    authorization: Option<Bytes>,
+    connect_timeout: Option<Duration>,
+    grpc_timeout: Option<Duration>,
+    json_rpc: bool,
+    gateway: Option<Box<gateway::Fields>>,
+    metadata: Metadata,
+    /// Fields that `Connection` names: they are for this hop only.
+    hop_by_hop: Vec<String>,
+}
+
+impl Fields {
+    fn take(&mut self, name: &str, value: Bytes) -> Result<(), Refusal> {
+        let mut buffer = [0; 32];
+        let Some(lower) = frame::lower_case(name, &mut buffer) else {
+            let lower = name.to_ascii_lowercase();
+            if frame::is_metadata(&lower) {
+                frame::add_metadata(&mut self.metadata, &lower, value);
+            }
+            return Ok(());
+        };
+        match lower {
+            "content-length" => self.lengths.content_length(&value)?,
+            "transfer-encoding" => self.lengths.transfer_encoding(&value)?,
+            "connection" => self.connection(&value),
+            "expect" => self.expects = value.eq_ignore_ascii_case(b"100-continue"),
+            "content-type" => self.content_type = Some(value),
+            "content-encoding" => self.content_encoding = Some(value),
+            "accept-encoding" => self.accepts_gzip |= accepts_gzip(&value),
+            "authorization" => self.authorization = Some(value),
+            "connect-timeout-ms" => self.connect_timeout = milliseconds(&value),
+            "grpc-timeout" => self.grpc_timeout = grpc_timeout(&value),
+            "x-jsonrpc-2.0" => self.json_rpc = value.eq_ignore_ascii_case(b"true"),
+            // Only this side may say what was left of the path.
+            mapping::UNRESOLVED_PATH => {}
+            other => match other.strip_prefix("x-rpcx-") {
+                Some(name) => self.gateway.get_or_insert_default().take(name, value),
+                None if frame::is_metadata(other) => frame::add_metadata(&mut self.metadata, other, value),
+                None => {}
+            },
+        }
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for option in frame::list(value) {
+            match () {
+                () if option.eq_ignore_ascii_case(b"close") => self.close = true,
+                () if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
+                () => self.hop_by_hop.push(String::from_utf8_lossy(option).to_ascii_lowercase()),
+            }
+        }
+    }
+}
+
+/// Whether an `Accept-Encoding` takes gzip.
+fn accepts_gzip(value: &[u8]) -> bool {
+    frame::list(value).any(|element| {
+        let mut parts = element.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let named = parts.next().is_some_and(|coding| coding.eq_ignore_ascii_case(b"gzip"));
+        named && !parts.any(|weight| matches!(weight, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"))
+    })
+}
+
+/// A timeout in milliseconds, as the Connect protocol writes it. One that is malformed is none.
+pub(super) fn milliseconds(value: &[u8]) -> Option<Duration> {
+    digits(value).map(Duration::from_millis)
+}
+
+/// A timeout as gRPC writes it: up to eight digits and a unit.
+fn grpc_timeout(value: &[u8]) -> Option<Duration> {
+    let (unit, number) = value.split_last()?;
+    let number = digits(number).filter(|_| number.len() <= 8)?;
+    Some(match unit {
+        b'H' => Duration::from_secs(number * 3600),
+        b'M' => Duration::from_secs(number * 60),
+        b'S' => Duration::from_secs(number),
+        b'm' => Duration::from_millis(number),
+        b'u' => Duration::from_micros(number),
+        b'n' => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+/// A number of up to ten digits.
+fn digits(value: &[u8]) -> Option<u64> {
+    let number = std::str::from_utf8(value).ok().filter(|text| text.len() <= 10)?;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
+}

@@ -1,0 +1,452 @@
+//! The server's side of a connection: requests in, responses out. What a request asks for is in [`calls`].
+
+mod calls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::json_rpc;
+use crate::session::{self, Event, Missing};
+use crate::sniff::Guess;
+use crate::{Call, Credential, Limits, Metadata, Outbox, Reply, Status, Violation};
+
+use super::chunked::Chunked;
+use super::frame::{self, Framing, Refusal};
+use super::order::{Exchange, Order};
+use super::request::{Method, Request};
+use super::{gateway, mapping, recognise, status};
+
+/// What the sessions of one listener share.
+#[derive(Debug, Clone, Default)]
+pub struct ServerConfig {
+    /// What a connection will accept.
+    pub limits: Limits,
+    /// Where this server listens, as `ip:port`: error texts begin with it, as brpc's do.
+    pub address: String,
+    /// What `GET /version` answers.
+    pub version: String,
+}
+
+/// The server's side of a connection.
+///
+/// ```text
+/// Head ──▶ Body ──▶ Head          a request, its body here or still to come
+///            └────▶ Entries ──▶ Head    a JSON-RPC batch, handed out call by call
+/// ```
+///
+/// Requests may be answered in any order; their responses leave in the order of the requests. Every call
+/// that is not one-way must be answered or its connection ended, for later responses wait for its own.
+#[derive(Debug)]
+pub struct Server {
+    config: Arc<ServerConfig>,
+    reading: Reading,
+    order: Order,
+    batches: Vec<(u64, json_rpc::Batch)>,
+    names: Names,
+    /// How much of the inbox was searched in vain for the end of a head.
+    scanned: usize,
+    /// Calls handed out and not answered yet.
+    unanswered: u32,
+    draining: bool,
+}
+
+/// How many requests of a connection may be unanswered. A client that pipelines more is read on when its
+/// first ones are answered: [`next_event`](session::Server::next_event) is worth calling after a reply.
+const MAX_UNANSWERED: u32 = 64;
+
+/// What comes next.
+#[derive(Debug)]
+enum Reading {
+    Head,
+    Body(Box<Partial>),
+    Entries(Box<Entries>),
+}
+
+/// A request whose body is not here yet.
+#[derive(Debug)]
+struct Partial {
+    request: Request,
+    chunked: Chunked,
+}
+
+/// Requests of a JSON-RPC batch that are not handed out yet.
+#[derive(Debug)]
+struct Entries {
+    requests: std::vec::IntoIter<json_rpc::Request>,
+    exchange: Exchange,
+    common: Common,
+}
+
+/// What every call of one JSON-RPC message has in common.
+#[derive(Debug, Clone)]
+struct Common {
+    metadata: Metadata,
+    timeout: Option<Duration>,
+    credential: Option<Bytes>,
+}
+
+/// What a step of reading led to.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is returned and taken apart; a box would cost every call an allocation"
+)]
+enum Step {
+    /// More bytes are needed, or a reply.
+    Wait,
+    /// Something was read; there may be more.
+    Next,
+    /// A call; its names are in the session.
+    Call(Call<'static>, Ticket),
+    Foreign,
+}
+
+/// Which call a reply belongs to, and the form it takes.
+#[derive(Debug)]
+pub struct Ticket {
+    exchange: Exchange,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    Mapped(mapping::Ticket),
+    Gateway(Box<gateway::Fields>),
+    JsonRpc(json_rpc::Owed),
+    /// One of several JSON-RPC responses that leave together.
+    JsonRpcEntry(json_rpc::Owed),
+    /// A JSON-RPC notification.
+    Nothing,
+}
+
+impl Server {
+    /// A session of a new connection.
+    pub fn new(config: Arc<ServerConfig>) -> Self {
+        Self {
+            config,
+            reading: Reading::Head,
+            order: Order::default(),
+            batches: Vec::new(),
+            names: Names::default(),
+            scanned: 0,
+            unanswered: 0,
+            draining: false,
+        }
+    }
+
+    fn advance(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        loop {
+            if self.is_full() {
+                return Step::Wait;
+            }
+            let step = match &mut self.reading {
+                Reading::Head if self.order.is_closing() => {
+                    inbox.clear();
+                    Step::Wait
+                }
+                Reading::Head => self.read_head(inbox, out),
+                Reading::Body(_) => self.read_body(inbox, out),
+                Reading::Entries(_) => self.next_entry(),
+            };
+            if !matches!(step, Step::Next) {
+                return step;
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.unanswered >= MAX_UNANSWERED || self.order.owed() >= u64::from(MAX_UNANSWERED)
+    }
+
+    fn read_head(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        skip_blank_lines(inbox);
+        if matches!(inbox[..], [] | [b'\r']) {
+            return Step::Wait;
+        }
+        match recognise(inbox) {
+            Guess::NeedMore => return Step::Wait,
+            Guess::Unknown => return Step::Foreign,
+            Guess::Is(_) => {}
+        }
+        let limits = &self.config.limits;
+        let end = match frame::head_end(inbox, &mut self.scanned) {
+            Some(end) if end <= limits.header => end,
+            None if inbox.len() <= limits.header => return Step::Wait,
+            _ => return self.give_up(Refusal::long_head(), out),
+        };
+        // What answers CONNECT is not HTTP any more, so everything before it must have left.
+        if inbox.starts_with(b"CONNECT ") && self.order.owed() > 0 {
+            return Step::Wait;
+        }
+        self.scanned = 0;
+        let head = inbox.split_to(end).freeze();
+        match Request::parse(&head, limits.message) {
+            Ok(request) => self.take(request, inbox, out),
+            Err(refusal) => self.give_up(refusal, out),
+        }
+    }
+
+    /// Takes a request whose head was read; its body may be here already.
+    fn take(&mut self, request: Request, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        if request.method == Method::Connect {
+            return self.connect(&request, out);
+        }
+        let length = match request.framing {
+            Framing::Length(length) if inbox.len() >= length && !request.expects => length,
+            _ => {
+                self.reading = Reading::Body(Box::new(Partial { request, chunked: Chunked::default() }));
+                self.invite_body(out);
+                return Step::Next;
+            }
+        };
+        let body = inbox.split_to(length).freeze();
+        self.begin(request, body, out)
+    }
+
+    fn read_body(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        let limits = &self.config.limits;
+        let Reading::Body(partial) = &mut self.reading else { return Step::Next };
+        let body = match partial.request.framing {
+            Framing::Length(length) if inbox.len() >= length => Ok(Some(inbox.split_to(length).freeze())),
+            Framing::Length(_) | Framing::UntilClose => Ok(None),
+            Framing::Chunked => partial.chunked.read(inbox, limits.message, limits.header),
+        };
+        match body {
+            Ok(None) => Step::Wait,
+            Err(refusal) => self.give_up(refusal, out),
+            Ok(Some(body)) => match std::mem::replace(&mut self.reading, Reading::Head) {
+                Reading::Body(partial) => self.begin(partial.request, body, out),
+                other => {
+                    self.reading = other;
+                    Step::Next
+                }
+            },
+        }
+    }
+
+    /// Answers `Expect: 100-continue` once no earlier response is owed, since responses keep their order.
+    fn invite_body(&mut self, out: &mut Outbox) {
+        if let Reading::Body(partial) = &mut self.reading
+            && partial.request.expects
+            && self.order.owed() == 0
+        {
+            out.copy(b"HTTP/1.1 100 Continue\r\n\r\n");
+            partial.request.expects = false;
+        }
+    }
+
+    /// Answers `CONNECT`: to `/_rpcx_` rpcx frames follow on this connection (rpcx `server/server.go`).
+    fn connect(&mut self, request: &Request, out: &mut Outbox) -> Step {
+        if request.path.as_str() == RPCX_PATH && !self.draining {
+            // Its clients want this very line, ended as Go's `net/rpc` does.
+            out.copy(b"HTTP/1.0 200 Connected to rpcx\n\n");
+            return Step::Foreign;
+        }
+        self.give_up(Refusal { status: 405, reason: "this is no proxy" }, out)
+    }
+
+    /// Answers a request whose end is in doubt, after which nothing more can be read.
+    #[cold]
+    fn give_up(&mut self, refusal: Refusal, out: &mut Outbox) -> Step {
+        let exchange = self.order.open(false, false);
+        self.reading = Reading::Head;
+        self.order.close();
+        self.order.respond(exchange, out, |head| plain(refusal.status, refusal.reason, head));
+        Step::Next
+    }
+
+    /// Answers a request without a call.
+    fn respond(
+        &mut self,
+        exchange: Exchange,
+        out: &mut Outbox,
+        write: impl FnOnce(&ServerConfig, &mut Vec<u8>) -> Bytes,
+    ) -> Step {
+        let config = &self.config;
+        self.order.respond(exchange, out, |head| write(config, head));
+        Step::Next
+    }
+
+    /// Adds a response to its batch, which is answered with the last of them.
+    fn answer_entry(&mut self, exchange: Exchange, response: &[u8], out: &mut Outbox) {
+        let Some(at) = self.batches.iter().position(|(number, _)| *number == exchange.number()) else {
+            return;
+        };
+        let Some((_, batch)) = self.batches.get_mut(at) else { return };
+        batch.add(response);
+        if let Some(whole) = batch.finish() {
+            self.batches.swap_remove(at);
+            self.order.respond(exchange, out, |head| json(whole.into(), head));
+        }
+    }
+}
+
+impl session::Server for Server {
+    type Ticket = Ticket;
+
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+        Ok(match self.advance(inbox, out) {
+            Step::Wait | Step::Next => None,
+            Step::Foreign => Some(Event::Foreign),
+            Step::Call(call, ticket) => {
+                let (service, method) = self.names.parts();
+                Some(Event::Call(Call { service, method, ..call }, ticket))
+            }
+        })
+    }
+
+    fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
+        let Ticket { exchange, form } = ticket;
+        if matches!(form, Form::Nothing) {
+            return;
+        }
+        self.unanswered = self.unanswered.saturating_sub(1);
+        match form {
+            Form::Nothing => {}
+            Form::Mapped(ticket) => {
+                self.respond(exchange, out, |config, head| ticket.answer(reply, &config.address, head));
+            }
+            Form::Gateway(fields) => {
+                self.respond(exchange, out, |_, head| fields.answer(reply, head));
+            }
+            Form::JsonRpc(owed) => {
+                self.respond(exchange, out, |_, head| {
+                    let body = json(owed.answer(&reply).into(), head);
+                    if !reply.head.metadata.is_empty() {
+                        gateway::meta_field(&reply.head.metadata, head);
+                    }
+                    body
+                });
+            }
+            Form::JsonRpcEntry(owed) => self.answer_entry(exchange, &owed.answer(&reply), out),
+        }
+        self.invite_body(out);
+    }
+
+    /// The mapping is told from the gateway and JSON-RPC by how long its credential holds: for the
+    /// connection in brpc, for the call in rpcx.
+    fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+        match (&call.credential, missing) {
+            (Credential::Connection(_), _) => mapping::unknown(call, missing),
+            (Credential::Call(_), Missing::Service) => {
+                Status::unimplemented(format!("rpcx: can't find service {}", call.service))
+            }
+            (Credential::Call(_), Missing::Method) => {
+                Status::unimplemented(format!("rpcx: can't find method {}", call.method))
+            }
+        }
+    }
+
+    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+        let Ticket { exchange, form } = ticket;
+        match form {
+            Form::Mapped(_) => {
+                self.unanswered = self.unanswered.saturating_sub(1);
+                self.order.close();
+                self.respond(exchange, out, |_, head| mapping::refuse(&status, head));
+                true
+            }
+            Form::Gateway(fields) => {
+                self.unanswered = self.unanswered.saturating_sub(1);
+                self.respond(exchange, out, |_, head| fields.failure(401, status::text(&status), head));
+                self.invite_body(out);
+                false
+            }
+            form => {
+                self.reply(Ticket { exchange, form }, Reply::failure(status), out);
+                false
+            }
+        }
+    }
+
+    fn wanted(&self) -> usize {
+        match &self.reading {
+            Reading::Body(partial) => match partial.request.framing {
+                Framing::Length(length) => length,
+                Framing::Chunked | Framing::UntilClose => 0,
+            },
+            Reading::Head | Reading::Entries(_) => 0,
+        }
+    }
+
+    fn mid_message(&self, inbox: &BytesMut) -> bool {
+        match &self.reading {
+            Reading::Head => !inbox.is_empty() && !self.is_full() && !self.order.is_closing(),
+            Reading::Body(_) => true,
+            Reading::Entries(_) => false,
+        }
+    }
+
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+        // The newest response says that it is the last, unless a further request is on its way: that one is
+        // read to its end and refused.
+        if self.order.owed() > 0 && !matches!(self.reading, Reading::Body(_)) {
+            self.order.close();
+        }
+    }
+
+    fn finished(&self) -> bool {
+        self.order.is_closing() && matches!(self.reading, Reading::Head)
+    }
+}
+
+/// The names of the call handed out last, in a buffer that is used again and again.
+#[derive(Debug, Default)]
+struct Names {
+    text: String,
+    /// Where the service ends and the method begins.
+    split: usize,
+}
+
+impl Names {
+    /// A buffer larger than this is not kept.
+    const KEEP: usize = 4 << 10;
+
+    fn set(&mut self, service: &str, method: &str) {
+        if self.text.capacity() > Self::KEEP {
+            self.text = String::new();
+        }
+        self.text.clear();
+        self.text.push_str(service);
+        self.text.push_str(method);
+        self.split = service.len();
+    }
+
+    fn parts(&self) -> (&str, &str) {
+        self.text.split_at_checked(self.split).unwrap_or_default()
+    }
+}
+
+/// Empty lines before a request are ignored (RFC 9112 §2.2): old clients end a body with one more line end.
+fn skip_blank_lines(inbox: &mut BytesMut) {
+    loop {
+        match inbox[..] {
+            [b'\r', b'\n', ..] => inbox.advance(2),
+            [b'\n', ..] => inbox.advance(1),
+            _ => return,
+        }
+    }
+}
+
+fn plain(http: u16, text: &str, head: &mut Vec<u8>) -> Bytes {
+    frame::begin_response(head, http, text.len());
+    frame::field(head, "Content-Type", b"text/plain");
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn json(body: Bytes, head: &mut Vec<u8>) -> Bytes {
+    frame::begin_response(head, 200, body.len());
+    if !body.is_empty() {
+        frame::field(head, "Content-Type", mapping::JSON.as_bytes());
+    }
+    body
+}
+
+/// Where rpcx's clients connect to (rpcx `share/share.go`).
+const RPCX_PATH: &str = "/_rpcx_";

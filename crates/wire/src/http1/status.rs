@@ -1,0 +1,161 @@
+//! Failures over HTTP: a status, and brpc's number beside it in `x-bd-error-code`.
+//!
+//! The numbers are those of [`baidu_std`](crate::baidu_std::status), the statuses those that brpc's
+//! `policy/http_rpc_protocol.cpp` derives from them.
+
+pub(super) use crate::baidu_std::status::{ELOGOFF, ENOMETHOD, EREQUEST, ERPCAUTH};
+
+use crate::baidu_std::status::{
+    EAGAIN, EBUSY, ECANCELED, EEXIST, EHOSTDOWN, EINTERNAL, EINVAL, EIO, ELIMIT, ENOENT, ENOSERVICE,
+    EOVERCROWDED, EPERM, ERANGE, ERESPONSE, ERPCTIMEDOUT, ESRCH, ETIMEDOUT, code_of, number, number_of,
+};
+use crate::{Code, Status};
+
+/// The HTTP status and the number that tell `status` to a peer. Its own number, if it has one, also
+/// decides the HTTP status where brpc gives that number one.
+pub(super) fn write(status: &Status) -> (u16, i32) {
+    let number = number(status);
+    let http = http_of(number).or_else(|| http_of(number_of(status.code())));
+    (http.unwrap_or(500), number)
+}
+
+/// The failure that a peer tells by an HTTP status, and by a number if it is brpc or us.
+#[cold]
+pub(super) fn read(http: u16, number: Option<i32>, text: String) -> Status {
+    // A number without an HTTP status of its own says less than the one that came with it.
+    let code = number.filter(|number| http_of(*number).is_some()).and_then(code_of);
+    let status = Status::new(code.unwrap_or_else(|| meaning(http)), text);
+    match number {
+        Some(number) => status.with_number(number),
+        None => status,
+    }
+}
+
+/// The HTTP status for a number.
+fn http_of(number: i32) -> Option<u16> {
+    Some(match number {
+        EREQUEST | EINVAL => 400,
+        ERPCAUTH => 401,
+        EPERM => 403,
+        ENOSERVICE | ENOMETHOD | ESRCH => 404,
+        EAGAIN | EEXIST => 409,
+        EBUSY => 412,
+        ERANGE => 416,
+        ECANCELED | EINTERNAL | EIO | ENOENT | EOVERCROWDED | ERESPONSE => 500,
+        EHOSTDOWN | ELIMIT | ELOGOFF => 503,
+        ERPCTIMEDOUT | ETIMEDOUT => 504,
+        _ => return None,
+    })
+}
+
+/// The words for a failure, which must not be empty.
+pub(super) fn text(status: &Status) -> &str {
+    match status.message() {
+        "" => status.code().as_str(),
+        text => text,
+    }
+}
+
+/// What an HTTP status says when nothing stands beside it.
+fn meaning(http: u16) -> Code {
+    match http {
+        400 | 411 | 415 | 422 => Code::InvalidArgument,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 | 405 | 501 | 505 => Code::Unimplemented,
+        408 | 504 => Code::DeadlineExceeded,
+        409 => Code::AlreadyExists,
+        412 => Code::FailedPrecondition,
+        413 | 416 | 431 => Code::OutOfRange,
+        429 => Code::ResourceExhausted,
+        499 => Code::Cancelled,
+        500 => Code::Internal,
+        502 | 503 => Code::Unavailable,
+        _ => Code::Unknown,
+    }
+}
+
+/// The words for an HTTP status.
+pub(super) fn phrase(http: u16) -> &'static str {
+    match http {
+        200 => "OK",
+        204 => "No Content",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        409 => "Conflict",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        _ => "Unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_comes_back_from_its_number_and_unknown_as_internal() {
+        for code in Code::ALL {
+            let (http, number) = write(&Status::new(code, ""));
+            let want = if code == Code::Unknown { Code::Internal } else { code };
+            assert_eq!(read(http, Some(number), String::new()).code(), want, "{code}");
+        }
+    }
+
+    #[test]
+    fn every_number_comes_back_as_itself_with_its_status() {
+        for (number, http) in (0..5000).filter_map(|number| Some((number, http_of(number)?))) {
+            let status = read(http, Some(number), "text".to_owned());
+            assert_eq!(write(&status), (http, number));
+            assert_eq!((Some(status.code()), status.message()), (code_of(number), "text"));
+        }
+    }
+
+    #[test]
+    fn every_code_has_a_status() {
+        assert!(Code::ALL.into_iter().all(|code| http_of(number_of(code)).is_some()));
+    }
+
+    #[test]
+    fn brpc_numbers_have_brpc_statuses() {
+        for (number, http) in [
+            (1001, 404),
+            (1002, 404),
+            (1003, 400),
+            (22, 400),
+            (1004, 401),
+            (2003, 503),
+            (2004, 503),
+            (1, 403),
+            (1008, 504),
+            (110, 504),
+            (2001, 500),
+            (54321, 500),
+        ] {
+            assert_eq!(write(&Status::internal("").with_number(number)), (http, number));
+        }
+    }
+
+    #[test]
+    fn a_number_nobody_knows_leaves_the_status_to_the_code() {
+        assert_eq!(write(&Status::invalid_argument("").with_number(7)), (400, 7));
+        assert_eq!(write(&Status::internal("").with_number(0)), (500, EINTERNAL));
+    }
+
+    #[test]
+    fn without_a_number_the_status_is_all_there_is() {
+        assert_eq!(read(503, None, String::new()).code(), Code::Unavailable);
+        assert_eq!(read(503, None, String::new()).number(), None);
+        assert_eq!(read(418, None, String::new()).code(), Code::Unknown);
+    }
+}

@@ -1,0 +1,247 @@
+//! brpc's mapping.
+
+use std::time::Duration;
+
+use super::*;
+use crate::payload::{Compression, Json, compress};
+use crate::session::Missing;
+use crate::{Code, Credential, Format, Head};
+
+fn called(request: impl AsRef<[u8]>) -> Call<'static> {
+    Talk::new().say(request).call().expect("a call").0
+}
+
+#[test]
+fn the_path_names_service_and_method_and_what_is_behind_them_is_metadata() {
+    for (path, want) in [
+        ("/example.EchoService/Echo", ("example.EchoService", "Echo", None)),
+        ("//EchoService///Echo//", ("EchoService", "Echo", None)),
+        ("/EchoService/Echo/a//b/", ("EchoService", "Echo", Some("a/b"))),
+        ("/EchoService", ("EchoService", "", None)),
+        ("/EchoService/Echo?a=/b/c#d", ("EchoService", "Echo", None)),
+        ("http://host:80/EchoService/Echo", ("EchoService", "Echo", None)),
+        ("http://host", ("", "", None)),
+        ("/空/方法", ("空", "方法", None)),
+    ] {
+        let call = called(post(path, "application/json", ""));
+        let rest = call.head.metadata.get("x-bd-unresolved-path");
+        assert_eq!((call.service, call.method, rest), want, "{path}");
+    }
+}
+
+#[test]
+fn a_peer_cannot_say_itself_what_is_behind_the_method() {
+    let call = called("GET /S/M HTTP/1.1\r\nX-Bd-Unresolved-Path: secret\r\n\r\n");
+    assert!(call.head.metadata.is_empty());
+}
+
+#[test]
+fn the_content_type_tells_the_format_and_comes_back_with_the_answer() {
+    for (content_type, format) in [
+        ("application/proto", Format::Protobuf),
+        ("application/x-protobuf", Format::Protobuf),
+        ("application/proto-text", Format::ProtoText),
+        ("application/proto-json", Format::Json(Json::Proto3)),
+        ("application/msgpack", Format::MessagePack),
+        ("application/x-msgpack", Format::MessagePack),
+        ("application/octet-stream", Format::Raw),
+        ("application/json", Format::Json(Json::Brpc)),
+        ("Application/PROTO; charset=utf-8", Format::Protobuf),
+        ("text/html", Format::Json(Json::Brpc)),
+    ] {
+        let request = post("/S/M", content_type, "body");
+        assert_eq!(called(&request).head.format, format, "{content_type}");
+        assert_eq!(answer(&request, echo).field("content-type"), Some(content_type));
+    }
+    let request = "POST /S/M HTTP/1.1\r\nContent-Length: 1\r\n\r\n1";
+    assert_eq!(called(request).head.format, Format::Json(Json::Brpc));
+    assert_eq!(answer(request, echo).field("content-type"), Some("application/json"));
+}
+
+#[test]
+fn an_answer_in_another_format_has_the_type_of_that_format() {
+    let handler = |_: &Call<'_>| Reply::message(Format::Raw, Bytes::from_static(b"raw"));
+    let response = answer(post("/S/M", "application/json", "{}"), handler);
+    assert_eq!(response.field("content-type"), Some("application/octet-stream"));
+}
+
+#[test]
+fn fields_are_metadata_unless_they_speak_of_the_connection_or_the_body() {
+    let call = called(
+        "GET /S/M HTTP/1.1\r\nHost: a\r\nLog-Id: 9\r\nX-Long-Name-That-Nobody-Has-In-A-Table-Of-Names: 1\r\n\
+         Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nUpgrade: h2c\r\n\
+         Content-Language: de\r\nAccept-Encoding: gzip\r\nAuthorization: me\r\nExpect: nothing\r\n\
+         X-Twice: a\r\nx-twice: b\r\n\r\n",
+    );
+    let metadata: Vec<_> = call.head.metadata.iter().collect();
+    let want: [(&str, &[u8]); 3] =
+        [("log-id", b"9"), ("x-long-name-that-nobody-has-in-a-table-of-names", b"1"), ("x-twice", b"a, b")];
+    assert!(metadata.iter().map(|(key, value)| (*key, &value[..])).eq(want), "{metadata:?}");
+    assert_eq!(call.credential, Credential::Connection(Some(Bytes::from_static(b"me"))));
+}
+
+#[test]
+fn the_time_left_is_read_as_connect_and_grpc_write_it() {
+    for (fields, want) in [
+        ("connect-timeout-ms: 1500", Some(Duration::from_millis(1500))),
+        ("grpc-timeout: 100m", Some(Duration::from_millis(100))),
+        ("grpc-timeout: 2S", Some(Duration::from_secs(2))),
+        ("grpc-timeout: 99999999H", Some(Duration::from_secs(99_999_999 * 3600))),
+        ("grpc-timeout: 7u\r\nconnect-timeout-ms: 3", Some(Duration::from_millis(3))),
+        ("connect-timeout-ms: 0", Some(Duration::ZERO)),
+        ("connect-timeout-ms: -1", None),
+        ("connect-timeout-ms: 99999999999", None),
+        ("connect-timeout-ms:", None),
+        ("grpc-timeout: 5", None),
+        ("grpc-timeout: m", None),
+        ("grpc-timeout: 123456789S", None),
+    ] {
+        assert_eq!(called(format!("GET /S/M HTTP/1.1\r\n{fields}\r\n\r\n")).timeout, want, "{fields}");
+    }
+}
+
+#[test]
+fn compressed_requests_are_passed_on_as_they_are() {
+    for (coding, want) in [
+        ("gzip", Compression::Gzip),
+        ("x-gzip", Compression::Gzip),
+        ("deflate", Compression::Zlib),
+        ("identity", Compression::None),
+    ] {
+        let request =
+            format!("POST /S/M HTTP/1.1\r\nContent-Encoding: {coding}\r\nContent-Length: 2\r\n\r\nxy");
+        let call = called(request);
+        assert_eq!((call.head.compression, &call.body[..]), (want, &b"xy"[..]));
+    }
+    let request = "POST /S/M HTTP/1.1\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nxy";
+    let (response, finished) = refused(request);
+    assert_eq!((response.status, finished), (415, false));
+}
+
+#[test]
+fn an_answer_is_compressed_only_if_wanted_worthwhile_and_accepted() {
+    let request = |accept: &str| format!("GET /S/M HTTP/1.1\r\nAccept-Encoding: {accept}\r\n\r\n");
+    let handler = |length: usize, compression| {
+        move |call: &Call<'_>| {
+            let mut reply = Reply::message(call.head.format, vec![b'x'; length].into());
+            reply.head.compression = compression;
+            reply
+        }
+    };
+    let response = answer(request("deflate, gzip;q=0.5"), handler(512, Compression::Gzip));
+    assert_eq!(response.field("content-encoding"), Some("gzip"));
+    assert_eq!(compress::decompress(Compression::Gzip, &response.body, 1000).expect("gzip"), [b'x'; 512]);
+    for (accept, length, compression) in [
+        ("gzip", 511, Compression::Gzip),
+        ("gzip", 512, Compression::None),
+        ("deflate", 512, Compression::Gzip),
+        ("gzip;q=0", 512, Compression::Gzip),
+    ] {
+        let response = answer(request(accept), handler(length, compression));
+        assert_eq!((response.field("content-encoding"), response.body.len()), (None, length));
+    }
+}
+
+#[test]
+fn an_attachment_is_the_whole_body() {
+    let handler = |_: &Call<'_>| Reply {
+        attachment: Bytes::from_static(b"page"),
+        ..Reply::message(Format::Raw, Bytes::new())
+    };
+    let response = answer(get("/S/M"), handler);
+    assert_eq!((response.text(), response.field("content-type")), ("page", None));
+}
+
+#[test]
+fn metadata_goes_back_as_fields_but_cannot_break_the_head() {
+    let handler = |call: &Call<'_>| {
+        let mut reply = echo(call);
+        for (key, value) in [
+            ("x-user", "grüße"),
+            ("x-split", "a\r\nSet-Cookie: b"),
+            ("x split", "a"),
+            ("", "a"),
+            ("content-length", "5"),
+            ("Transfer-Encoding", "chunked"),
+            ("connection", "close"),
+            ("content-type", "text/html"),
+        ] {
+            reply.head.metadata.insert(key, value);
+        }
+        reply
+    };
+    let response = answer(post("/S/M", "application/json", "{}"), handler);
+    let fields: Vec<_> =
+        response.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(fields, [("content-length", "2"), ("content-type", "text/html"), ("x-user", "grüße")]);
+}
+
+#[test]
+fn a_failure_is_told_by_status_number_and_text() {
+    for (status, want) in [
+        (Status::internal("custom error").with_number(54321), (500, "54321", "[E54321]custom error")),
+        (Status::not_found("no user"), (404, "3", "[E3]no user")),
+        (Status::deadline_exceeded("late"), (504, "1008", "[E1008]late")),
+        (Status::resource_exhausted(""), (503, "2004", "[E2004]")),
+        (Status::unauthenticated("who?"), (401, "1004", "[E1004]who?")),
+    ] {
+        let response = answer(get("/S/M"), failing(status));
+        let text = format!("[127.0.0.1:18001]{}", want.2);
+        assert_eq!(
+            (response.status, response.field("x-bd-error-code"), response.text()),
+            (want.0, Some(want.1), text.as_str())
+        );
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_told_in_brpcs_words() {
+    let call = called(get("/S/M/rest"));
+    for missing in [Missing::Service, Missing::Method] {
+        let status = Server::unknown(&call, missing);
+        assert_eq!((status.code(), status.number()), (Code::Unimplemented, Some(1002)));
+        assert_eq!(status.message(), "Fail to find method on `/S/M/rest'");
+    }
+}
+
+#[test]
+fn the_session_answers_what_needs_no_service() {
+    assert_eq!(refused(get("/health")).0.text(), "OK");
+    assert_eq!(refused(get("/version?x=1")).0.text(), "Impl");
+    assert!(refused(get("/")).0.text().contains("/health"));
+    let (response, _) = refused("OPTIONS * HTTP/1.1\r\n\r\n");
+    assert_eq!((response.status, response.field("content-length")), (204, None));
+    assert!(response.field("allow").is_some_and(|allow| allow.contains("POST")));
+}
+
+#[test]
+fn the_body_of_a_head_request_is_counted_but_not_sent() {
+    let mut talk = Talk::new();
+    talk.say("HEAD /S/M HTTP/1.1\r\n\r\nHEAD /health HTTP/1.1\r\n\r\n");
+    talk.serve(|call| Reply::message(call.head.format, Bytes::from_static(b"12345")));
+    talk.say("HEAD /S/M HTTP/1.1\r\n\r\nHEAD /health HTTP/1.1\r\n\r\n");
+    let out = talk.serve(|call| Reply::message(call.head.format, Bytes::from_static(b"12345")));
+    assert_eq!(
+        String::from_utf8(out).expect("text"),
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: application/json\r\n\r\n\
+         HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\n"
+    );
+}
+
+#[test]
+fn a_body_of_known_length_is_a_slice_of_the_inbox() {
+    let mut talk = Talk::new();
+    talk.say(post("/S/M", "application/octet-stream", &"x".repeat(10_000)));
+    let whole = talk.inbox.as_ptr_range();
+    let (call, _) = talk.call().expect("a call");
+    assert!(whole.contains(&call.body.as_ptr()));
+    assert_eq!(call.body.len(), 10_000);
+}
+
+#[test]
+fn a_head_of_defaults_makes_a_plain_call() {
+    let call = called(get("/S/M"));
+    assert!(!call.oneway && call.attachment.is_empty() && call.spoiled.is_none() && call.timeout.is_none());
+    let Head { compression, positional, .. } = call.head;
+    assert_eq!((compression, positional), (Compression::None, false));
+}

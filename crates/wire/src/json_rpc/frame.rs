@@ -1,0 +1,341 @@
+//! The text of requests and responses.
+//!
+//! Whether a text is JSON at all, serde_json says once for the whole, without recursion, after a walk has told
+//! that it is not nested too deep. Since it is JSON, its parts are found by a walk over brackets and quotes that
+//! allocates nothing; parameters and results are then slices of the message, passed on as they were written.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use crate::Status;
+
+use super::status;
+
+/// A request to call a method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Request {
+    name: String,
+    /// The parameters as written; empty if there are none.
+    pub(crate) params: Bytes,
+    /// The parameters are an array.
+    pub(crate) positional: bool,
+    /// The id as written; `None` makes it a notification.
+    pub(crate) id: Option<Bytes>,
+}
+
+impl Request {
+    /// Service and method: the name is split at its last dot. A name without one is a plain function's.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        self.name.rsplit_once('.').unwrap_or(("", &self.name))
+    }
+
+    /// Whether the name has a service in it.
+    pub(crate) fn is_dotted(&self) -> bool {
+        self.name.contains('.')
+    }
+}
+
+/// What a message holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Incoming {
+    /// One request.
+    One(Request),
+    /// A batch: its requests, and the responses to those of its entries that are none.
+    Many(Vec<Request>, Vec<Vec<u8>>),
+    /// Nothing can be called; this is the response.
+    Refused(Vec<u8>),
+}
+
+/// The most entries of a batch.
+const MAX_BATCH: usize = 1024;
+
+/// How deep a message may be nested: as deep as serde_json's values. Whoever decodes the parameters may
+/// recurse.
+const MAX_DEPTH: usize = 128;
+
+/// Reads a message.
+pub(crate) fn read(message: &Bytes) -> Incoming {
+    let text = match check(message) {
+        Ok(text) => text,
+        Err(reason) => return Incoming::Refused(refusal(None, status::PARSE_ERROR, &reason)),
+    };
+    let Some(mut entries) = Parts::of(text, b'[') else {
+        return match read_request(text, message) {
+            Ok(request) => Incoming::One(request),
+            Err(refusal) => Incoming::Refused(refusal),
+        };
+    };
+    let (mut requests, mut refused) = (Vec::new(), Vec::new());
+    while let Some(entry) = entries.next_value() {
+        if requests.len() + refused.len() == MAX_BATCH {
+            return Incoming::Refused(refusal(
+                None,
+                status::INVALID_REQUEST,
+                "the batch has too many entries",
+            ));
+        }
+        match read_request(entry, message) {
+            Ok(request) => requests.push(request),
+            Err(refusal) => refused.push(refusal),
+        }
+    }
+    match requests.is_empty() && refused.is_empty() {
+        true => Incoming::Refused(refusal(None, status::INVALID_REQUEST, "the batch is empty")),
+        false => Incoming::Many(requests, refused),
+    }
+}
+
+/// Whether a message announces itself as JSON-RPC, valid or not.
+pub(crate) fn announces(message: &[u8]) -> bool {
+    let key = b"\"jsonrpc\"";
+    matches!(message.trim_ascii_start(), [b'{' | b'[', ..])
+        && message.windows(key.len()).any(|part| part == key)
+}
+
+/// Checks that `message` is one JSON text that is not nested too deep; returns it without blanks around it.
+fn check(message: &[u8]) -> Result<&[u8], String> {
+    // First, for serde_json spares the stack but not the heap: it keeps a byte for every level that is open.
+    if is_deep(message) {
+        return Err(format!("nested deeper than {MAX_DEPTH} levels"));
+    }
+    let value: &RawValue = serde_json::from_slice(message).map_err(|error| error.to_string())?;
+    Ok(value.get().trim_ascii().as_bytes())
+}
+
+/// Whether more than [`MAX_DEPTH`] brackets are open at once, as far as that can be said of what may not be JSON.
+fn is_deep(mut rest: &[u8]) -> bool {
+    let mut depth = 0usize;
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        match byte {
+            b'"' => rest = after_string(rest),
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return true;
+        }
+    }
+    false
+}
+
+/// Reads one request out of `message`, or writes the response that refuses it.
+fn read_request(text: &[u8], message: &Bytes) -> Result<Request, Vec<u8>> {
+    let invalid = |id, reason| Err(refusal(id, status::INVALID_REQUEST, reason));
+    let Some(mut members) = Parts::of(text, b'{') else {
+        return invalid(None, "a request is an object");
+    };
+    let (mut version, mut name, mut params, mut id) = (None, None, None, None);
+    while let Some((key, value)) = members.next_member() {
+        match &*key {
+            "jsonrpc" => version = Some(value),
+            "method" => name = Some(value),
+            "params" => params = Some(value),
+            "id" => id = Some(value),
+            _ => {}
+        }
+    }
+    if !id.is_none_or(is_id) {
+        return invalid(None, "the id is neither string, number nor null");
+    }
+    let Some(name) = name.and_then(string) else {
+        return invalid(id, "the method is not named by a string");
+    };
+    if version.and_then(string).as_deref() != Some("2.0") {
+        return invalid(id, "this is not JSON-RPC 2.0");
+    }
+    // rpcx hands any value on as the argument, also one that is neither object nor array.
+    let params = params.filter(|params| *params != b"null").unwrap_or_default();
+    Ok(Request {
+        name: name.into_owned(),
+        params: message.slice_ref(params),
+        positional: params.starts_with(b"["),
+        id: id.map(|id| message.slice_ref(id)),
+    })
+}
+
+fn is_id(value: &[u8]) -> bool {
+    matches!(value, [b'"' | b'-' | b'0'..=b'9' | b'n', ..])
+}
+
+/// The response that refuses a request.
+#[cold]
+fn refusal(id: Option<&[u8]>, code: i32, reason: &str) -> Vec<u8> {
+    let mut text = Vec::new();
+    write_error(&mut text, code, reason, None, id.unwrap_or(b"null"));
+    text
+}
+
+/// Writes the response that holds a result, an empty one as `null`.
+pub(super) fn write_result(text: &mut Vec<u8>, result: &[u8], id: &[u8]) {
+    let result = if result.is_empty() { b"null" } else { result };
+    text.reserve(40 + result.len() + id.len());
+    text.extend_from_slice(br#"{"jsonrpc":"2.0","result":"#);
+    text.extend_from_slice(result);
+    text.extend_from_slice(br#","id":"#);
+    text.extend_from_slice(id);
+    text.push(b'}');
+}
+
+/// Writes the response that tells a failure; `number` is the application's own.
+pub(super) fn write_error(text: &mut Vec<u8>, code: i32, message: &str, number: Option<i32>, id: &[u8]) {
+    let message = quoted(message);
+    let data = number.map_or(Cow::Borrowed("null"), |number| number.to_string().into());
+    text.extend_from_slice(
+        format!(r#"{{"jsonrpc":"2.0","error":{{"code":{code},"message":{message},"data":{data}}},"id":"#)
+            .as_bytes(),
+    );
+    text.extend_from_slice(id);
+    text.push(b'}');
+}
+
+/// Writes a request; without an id it is a notification.
+pub(crate) fn write_request(text: &mut Vec<u8>, service: &str, method: &str, params: &[u8], id: Option<u64>) {
+    let name = if service.is_empty() { quoted(method) } else { quoted(&format!("{service}.{method}")) };
+    text.extend_from_slice(format!(r#"{{"jsonrpc":"2.0","method":{name}"#).as_bytes());
+    if !params.is_empty() {
+        text.extend_from_slice(br#","params":"#);
+        text.extend_from_slice(params);
+    }
+    if let Some(id) = id {
+        text.extend_from_slice(format!(r#","id":{id}"#).as_bytes());
+    }
+    text.push(b'}');
+}
+
+/// Reads the response to the request of this id.
+///
+/// # Errors
+///
+/// What is no such response, in words.
+pub(crate) fn read_response(message: &Bytes, id: u64) -> Result<Result<Bytes, Status>, String> {
+    let mut members = Parts::of(check(message)?, b'{').ok_or("the response is not an object")?;
+    let (mut result, mut error, mut answers) = (None, None, None);
+    while let Some((key, value)) = members.next_member() {
+        match &*key {
+            "result" => result = Some(value),
+            "error" => error = Some(value).filter(|error| *error != b"null"),
+            "id" => answers = Some(value).filter(|id| *id != b"null"),
+            _ => {}
+        }
+    }
+    // A request whose id could not be read is answered without one.
+    let ours = match answers {
+        Some(answers) => answers == id.to_string().as_bytes(),
+        None => error.is_some(),
+    };
+    if !ours {
+        return Err("the response has another id".to_owned());
+    }
+    match (error, result) {
+        (Some(error), _) => read_error(error).map(Err),
+        (None, Some(result)) => Ok(Ok(message.slice_ref(result))),
+        (None, None) => Err("the response has neither result nor error".to_owned()),
+    }
+}
+
+fn read_error(text: &[u8]) -> Result<Status, String> {
+    let mut members = Parts::of(text, b'{').ok_or("the error is not an object")?;
+    let (mut code, mut message, mut number) = (None, Cow::Borrowed(""), None);
+    while let Some((key, value)) = members.next_member() {
+        match &*key {
+            "code" => code = integer(value),
+            "message" => message = string(value).unwrap_or_default(),
+            "data" => number = integer(value),
+            _ => {}
+        }
+    }
+    let code = code.ok_or("the error has no code")?;
+    Ok(status::read(code, number, message.into_owned()))
+}
+
+fn integer(value: &[u8]) -> Option<i32> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+fn string(value: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    match inner.contains(&b'\\') {
+        false => std::str::from_utf8(inner).ok().map(Cow::Borrowed),
+        true => serde_json::from_slice(value).ok().map(Cow::Owned),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Walks the values of an array or the members of an object that is known to be valid JSON.
+struct Parts<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// The parts of `text` if it begins with `open`.
+    fn of(text: &'a [u8], open: u8) -> Option<Self> {
+        // In ASCII, `]` and `}` are two behind the bracket they close.
+        let rest = text.strip_prefix(&[open])?.strip_suffix(&[open + 2])?;
+        Some(Self { rest })
+    }
+
+    fn next_member(&mut self) -> Option<(Cow<'a, str>, &'a [u8])> {
+        // A key that cannot be decoded (a lone surrogate) is none that is looked for.
+        let key = string(self.next_value()?).unwrap_or_default();
+        Some((key, self.next_value()?))
+    }
+
+    fn next_value(&mut self) -> Option<&'a [u8]> {
+        let blank = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b':');
+        let start = self.rest.iter().position(|byte| !blank(byte))?;
+        let (_, value) = self.rest.split_at(start);
+        let (value, rest) = value.split_at(value.len() - after_value(value).len());
+        self.rest = rest;
+        Some(value)
+    }
+}
+
+/// What is behind the value at the start of `text`.
+fn after_value(text: &[u8]) -> &[u8] {
+    match text {
+        [b'"', rest @ ..] => after_string(rest),
+        [b'{' | b'[', rest @ ..] => after_brackets(rest),
+        plain => {
+            let end = plain.iter().position(|byte| byte.is_ascii_whitespace() || matches!(byte, b',' | b':'));
+            plain.split_at(end.unwrap_or(plain.len())).1
+        }
+    }
+}
+
+/// What is behind the string whose opening quote is just before `rest`.
+fn after_string(mut rest: &[u8]) -> &[u8] {
+    loop {
+        rest = match rest {
+            [b'"', after @ ..] => return after,
+            [b'\\', _, after @ ..] | [_, after @ ..] => after,
+            [] => return rest,
+        };
+    }
+}
+
+/// What is behind the object or array whose opening bracket is just before `rest`.
+fn after_brackets(mut rest: &[u8]) -> &[u8] {
+    let mut depth = 1usize;
+    while let [byte, after @ ..] = rest {
+        rest = match byte {
+            b'"' => after_string(after),
+            _ => after,
+        };
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    rest
+}

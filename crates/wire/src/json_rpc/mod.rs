@@ -1,0 +1,12 @@
+//! JSON-RPC 2.0: the objects inside a message, whatever carries it.
+#![doc = include_str!("README.md")]
+
+mod frame;
+mod session;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use frame::{Incoming, Request, announces, read, read_response, write_request};
+pub(crate) use session::{Batch, Owed};

@@ -1,0 +1,92 @@
+//! The codes of JSON-RPC 2.0 §5.1.
+//!
+//! rpcx tells a failed lookup and every failure of a handler as "internal error", and only a name without a
+//! dot as "method not found" (`server/jsonrpc2.go`); its clients expect that.
+
+use crate::{Code, Status};
+
+/// The text is not JSON.
+pub(super) const PARSE_ERROR: i32 = -32700;
+/// The JSON is not a request.
+pub(super) const INVALID_REQUEST: i32 = -32600;
+/// There is no such method.
+const METHOD_NOT_FOUND: i32 = -32601;
+/// The parameters are not what the method wants.
+const INVALID_PARAMS: i32 = -32602;
+/// Everything else.
+const INTERNAL_ERROR: i32 = -32603;
+
+/// The code that tells `status` to a peer that called a name with or without a dot.
+pub(super) fn write(status: &Status, dotted: bool) -> i32 {
+    match status.code() {
+        Code::InvalidArgument => INVALID_PARAMS,
+        Code::Unimplemented if !dotted => METHOD_NOT_FOUND,
+        _ => INTERNAL_ERROR,
+    }
+}
+
+/// The failure that a peer tells by `code`. A number of the application may stand in `data`, where this
+/// framework puts it, or be the code itself.
+#[cold]
+pub(super) fn read(code: i32, number: Option<i32>, text: String) -> Status {
+    let meaning = match code {
+        INVALID_REQUEST | INVALID_PARAMS => Code::InvalidArgument,
+        METHOD_NOT_FOUND => Code::Unimplemented,
+        PARSE_ERROR => Code::Internal,
+        _ => Code::Unknown,
+    };
+    let status = Status::new(meaning, text);
+    match number {
+        Some(number) => status.with_number(number),
+        None if (-32768..=-32000).contains(&code) => status,
+        None => status.with_number(code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_code_says_comes_back_and_the_rest_is_unknown() {
+        for code in Code::ALL {
+            let want = match code {
+                Code::InvalidArgument | Code::Unimplemented => code,
+                _ => Code::Unknown,
+            };
+            assert_eq!(
+                read(write(&Status::new(code, ""), false), None, String::new()).code(),
+                want,
+                "{code}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_code_has_its_meaning() {
+        for (code, want) in [
+            (PARSE_ERROR, Code::Internal),
+            (INVALID_REQUEST, Code::InvalidArgument),
+            (METHOD_NOT_FOUND, Code::Unimplemented),
+            (INVALID_PARAMS, Code::InvalidArgument),
+            (INTERNAL_ERROR, Code::Unknown),
+        ] {
+            assert_eq!(
+                (read(code, None, String::new()).code(), read(code, None, String::new()).number()),
+                (want, None)
+            );
+        }
+    }
+
+    #[test]
+    fn rpcx_calls_a_missing_method_of_a_service_an_internal_error() {
+        assert_eq!(write(&Status::unimplemented(""), true), INTERNAL_ERROR);
+        assert_eq!(write(&Status::unimplemented(""), false), METHOD_NOT_FOUND);
+    }
+
+    #[test]
+    fn the_applications_number_is_found_in_data_or_as_the_code() {
+        assert_eq!(read(INTERNAL_ERROR, Some(54321), String::new()).number(), Some(54321));
+        assert_eq!(read(7, None, String::new()).number(), Some(7));
+    }
+}

@@ -1,0 +1,168 @@
+//! gzip (RFC 1952) and zlib (RFC 1950), at zlib's default level as brpc and rpcx have it.
+
+use std::cell::RefCell;
+
+use flate2::{Compress, Crc, Decompress, FlushCompress, FlushDecompress, Status};
+
+use super::{Error, check, first_room, grow};
+
+pub(super) fn gzip(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    thread_local! {
+        static STATE: RefCell<Compress> =
+            RefCell::new(Compress::new_gzip(flate2::Compression::default(), WINDOW_BITS));
+    }
+    STATE.with_borrow_mut(|state| deflate(state, bytes))
+}
+
+pub(super) fn zlib(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    thread_local! {
+        static STATE: RefCell<Compress> =
+            RefCell::new(Compress::new(flate2::Compression::default(), true));
+    }
+    STATE.with_borrow_mut(|state| deflate(state, bytes))
+}
+
+fn deflate(state: &mut Compress, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    state.reset();
+    // What deflate adds at worst: a header of 5 bytes for every stored block, and the wrapping.
+    let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 1000 + 64);
+    loop {
+        let taken = position(state.total_in());
+        let rest = bytes.get(taken..).unwrap_or_default();
+        match state.compress_vec(rest, &mut out, FlushCompress::Finish) {
+            Ok(Status::StreamEnd) => return Ok(out),
+            Ok(Status::Ok | Status::BufError) => out.reserve(out.len().max(64)),
+            Err(_) => return Err(Error::Broken("deflate failed")),
+        }
+    }
+}
+
+/// One member after another, as Go's `gzip.Reader` and protobuf's `GzipInputStream` (which brpc uses) read
+/// them; anything else behind a member is an error.
+pub(super) fn gunzip(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+    let mut out = first_room(bytes, limit);
+    let mut rest = bytes;
+    loop {
+        rest = member(rest, &mut out, limit)?;
+        if rest.is_empty() {
+            return Ok(out);
+        }
+    }
+}
+
+/// Reads one gzip member and returns what follows it.
+///
+/// The wrapping is read here rather than by zlib, since a pooled state forgets when it is reset that it was
+/// made for gzip (flate2 `Decompress::reset` knows only zlib and raw).
+fn member<'a>(bytes: &'a [u8], out: &mut Vec<u8>, limit: usize) -> Result<&'a [u8], Error> {
+    let body = skip_header(bytes).ok_or(Error::Broken("not a gzip header"))?;
+    let start = out.len();
+    let rest = inflate(Wrapping::Raw, body, out, limit)?;
+    let (trailer, rest) = rest.split_first_chunk::<8>().ok_or(TRUNCATED)?;
+    let [c0, c1, c2, c3, l0, l1, l2, l3] = *trailer;
+
+    let made = out.get(start..).unwrap_or_default();
+    let mut crc = Crc::new();
+    crc.update(made);
+    if crc.sum() != u32::from_le_bytes([c0, c1, c2, c3]) {
+        return Err(Error::Broken("gzip checksum does not match"));
+    }
+    // The trailer has the length modulo 2^32.
+    if made.len() as u32 != u32::from_le_bytes([l0, l1, l2, l3]) {
+        return Err(Error::Broken("gzip length does not match"));
+    }
+    Ok(rest)
+}
+
+/// Returns what follows a member's header (RFC 1952 section 2.3), or `None` if it is not one.
+fn skip_header(bytes: &[u8]) -> Option<&[u8]> {
+    let (fixed, mut rest) = bytes.split_first_chunk::<10>()?;
+    let [0x1f, 0x8b, DEFLATE, flags, ..] = *fixed else { return None };
+    if flags & RESERVED != 0 {
+        return None;
+    }
+    if flags & EXTRA != 0 {
+        let (length, after) = rest.split_first_chunk::<2>()?;
+        rest = after.get(usize::from(u16::from_le_bytes(*length))..)?;
+    }
+    for text in [NAME, COMMENT] {
+        if flags & text != 0 {
+            let end = rest.iter().position(|&byte| byte == 0)?;
+            rest = rest.get(end + 1..)?;
+        }
+    }
+    if flags & HEADER_CRC != 0 {
+        let header = bytes.get(..bytes.len() - rest.len())?;
+        let (stored, after) = rest.split_first_chunk::<2>()?;
+        let mut crc = Crc::new();
+        crc.update(header);
+        if crc.sum() as u16 != u16::from_le_bytes(*stored) {
+            return None;
+        }
+        rest = after;
+    }
+    Some(rest)
+}
+
+pub(super) fn unzlib(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+    let mut out = first_room(bytes, limit);
+    match inflate(Wrapping::Zlib, bytes, &mut out, limit)? {
+        [] => Ok(out),
+        _ => Err(Error::Broken("bytes behind the end of a zlib stream")),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wrapping {
+    Raw,
+    Zlib,
+}
+
+/// Inflates one stream to the end of `out` and returns what follows it.
+fn inflate<'a>(
+    wrapping: Wrapping,
+    bytes: &'a [u8],
+    out: &mut Vec<u8>,
+    limit: usize,
+) -> Result<&'a [u8], Error> {
+    thread_local! {
+        static STATE: RefCell<Decompress> = RefCell::new(Decompress::new(true));
+    }
+    STATE.with_borrow_mut(|state| {
+        state.reset(wrapping == Wrapping::Zlib);
+        let mut rest = bytes;
+        loop {
+            if out.len() == out.capacity() {
+                grow(out, limit)?;
+            }
+            let had = out.len();
+            // `Finish` spares zlib the copy into its window when all fits at once.
+            let status = state
+                .decompress_vec(rest, out, FlushDecompress::Finish)
+                .map_err(|_| Error::Broken("not deflated data"))?;
+            check(out, limit)?;
+            let before = rest.len();
+            rest = bytes.get(position(state.total_in())..).unwrap_or_default();
+            if status == Status::StreamEnd {
+                return Ok(rest);
+            }
+            if out.len() == had && rest.len() == before && out.len() < out.capacity() {
+                return Err(TRUNCATED);
+            }
+        }
+    })
+}
+
+/// A position in a slice, counted by zlib in 64 bits.
+fn position(total: u64) -> usize {
+    usize::try_from(total).unwrap_or(usize::MAX)
+}
+
+const TRUNCATED: Error = Error::Broken("compressed data is cut short");
+const WINDOW_BITS: u8 = 15;
+const DEFLATE: u8 = 8;
+const HEADER_CRC: u8 = 0x02;
+const EXTRA: u8 = 0x04;
+const NAME: u8 = 0x08;
+const COMMENT: u8 = 0x10;
+const RESERVED: u8 = 0xe0;

@@ -1,0 +1,182 @@
+use super::*;
+
+const ALL: &[Compression] = &[
+    Compression::None,
+    Compression::Gzip,
+    Compression::Zlib,
+    Compression::Snappy,
+    Compression::Lz4,
+    #[cfg(feature = "zstd")]
+    Compression::Zstd,
+];
+
+fn samples() -> Vec<Vec<u8>> {
+    vec![
+        vec![],
+        b"a".to_vec(),
+        b"hello world".to_vec(),
+        b"polyrpc ".repeat(1000),
+        noise(100_000),
+        vec![0; 1 << 20],
+    ]
+}
+
+/// Bytes that look random.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+#[test]
+fn what_was_compressed_comes_back() {
+    for &compression in ALL {
+        for sample in samples() {
+            let compressed = compress(compression, &sample).unwrap();
+            let back = decompress(compression, &compressed, sample.len());
+            assert_eq!(back.as_deref(), Ok(&*sample), "{compression:?} {}", sample.len());
+        }
+    }
+}
+
+#[test]
+fn one_byte_more_than_the_limit_is_too_large() {
+    for &compression in ALL {
+        for sample in samples().into_iter().filter(|sample| !sample.is_empty()) {
+            let limit = sample.len() - 1;
+            let compressed = compress(compression, &sample).unwrap();
+            let result = decompress(compression, &compressed, limit);
+            assert_eq!(result, Err(Error::TooLarge { limit }), "{compression:?}");
+        }
+    }
+}
+
+#[test]
+fn data_cut_short_or_with_bytes_behind_it_is_broken() {
+    for &compression in ALL.iter().filter(|&&compression| compression != Compression::None) {
+        for sample in samples().into_iter().filter(|sample| sample.len() < 10_000) {
+            let mut compressed = compress(compression, &sample).unwrap();
+            for length in 0..compressed.len() {
+                let result = decompress(compression, &compressed[..length], 1 << 20);
+                assert!(matches!(result, Err(Error::Broken(_))), "{compression:?} {length} {result:?}");
+            }
+            compressed.push(0);
+            let result = decompress(compression, &compressed, 1 << 20);
+            assert!(matches!(result, Err(Error::Broken(_))), "{compression:?} trailing {result:?}");
+        }
+    }
+}
+
+#[test]
+fn damaged_data_never_panics_and_the_state_survives_it() {
+    let noise = noise(1000);
+    for &compression in ALL {
+        let sample = b"polyrpc ".repeat(100);
+        let compressed = compress(compression, &sample).unwrap();
+        for at in 0..compressed.len() {
+            for flip in [1, 0x80, 0xff] {
+                let mut damaged = compressed.clone();
+                damaged[at] ^= flip;
+                let _ = decompress(compression, &damaged, 1 << 16);
+            }
+        }
+        for at in 0..noise.len() {
+            let _ = decompress(compression, &noise[at..], 1 << 16);
+        }
+        assert_eq!(decompress(compression, &compressed, 1 << 16), Ok(sample));
+    }
+}
+
+#[test]
+fn gzip_takes_no_zlib_and_zlib_no_gzip() {
+    let gzip = compress(Compression::Gzip, b"x").unwrap();
+    let zlib = compress(Compression::Zlib, b"x").unwrap();
+    assert!(matches!(decompress(Compression::Gzip, &zlib, 10), Err(Error::Broken(_))));
+    assert!(matches!(decompress(Compression::Zlib, &gzip, 10), Err(Error::Broken(_))));
+}
+
+#[test]
+fn gzip_members_follow_each_other_as_go_and_protobuf_read_them() {
+    let members = [compress(Compression::Gzip, b"ab").unwrap(), compress(Compression::Gzip, b"cd").unwrap()];
+    assert_eq!(decompress(Compression::Gzip, &members.concat(), 10), Ok(b"abcd".to_vec()));
+}
+
+#[test]
+fn a_gzip_header_may_have_every_part() {
+    let plain = compress(Compression::Gzip, b"ab").unwrap();
+    let mut full = vec![0x1f, 0x8b, 8, 0x1e, 0, 0, 0, 0, 0, 3, 2, 0, 9, 9];
+    full.extend_from_slice(b"name\0comment\0");
+    let mut crc = flate2::Crc::new();
+    crc.update(&full);
+    full.extend_from_slice(&(crc.sum() as u16).to_le_bytes());
+    full.extend_from_slice(&plain[10..]);
+    assert_eq!(decompress(Compression::Gzip, &full, 10), Ok(b"ab".to_vec()));
+}
+
+#[test]
+fn an_empty_gzip_member_is_as_brpc_writes_it() {
+    assert_eq!(compress(Compression::Gzip, b"").unwrap().len(), 20);
+}
+
+#[test]
+fn a_bomb_of_gigabytes_stops_at_the_limit() {
+    let limit = 1 << 20;
+    let mebibyte = vec![0; 1 << 20];
+    let gzip = compress(Compression::Gzip, &mebibyte).unwrap().repeat(1024);
+    assert_eq!(decompress(Compression::Gzip, &gzip, limit), Err(Error::TooLarge { limit }));
+
+    let zlib = compress(Compression::Zlib, &mebibyte.repeat(16)).unwrap();
+    assert_eq!(decompress(Compression::Zlib, &zlib, limit), Err(Error::TooLarge { limit }));
+
+    let gibibyte = [0x80, 0x80, 0x80, 0x80, 0x04];
+    assert_eq!(decompress(Compression::Snappy, &gibibyte, limit), Err(Error::TooLarge { limit }));
+    assert_eq!(decompress(Compression::Lz4, &gibibyte, limit), Err(Error::TooLarge { limit }));
+}
+
+#[cfg(feature = "zstd")]
+#[test]
+fn a_zstd_bomb_stops_at_the_limit_whether_or_not_it_tells_its_length() {
+    let limit = 1 << 20;
+    // 8192 blocks of 128 KiB of one byte: no length in the header, a window of 128 KiB.
+    let mut silent = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x38];
+    for last in (0..8192).rev().map(|left| u32::from(left == 0)) {
+        let header = (128 << 10) << 3 | 1 << 1 | last;
+        silent.extend_from_slice(&header.to_le_bytes()[..3]);
+        silent.push(0);
+    }
+    assert_eq!(decompress(Compression::Zstd, &silent, limit), Err(Error::TooLarge { limit }));
+    assert_eq!(decompress(Compression::Zstd, &silent, 1 << 30).map(|out| out.len()), Ok(1 << 30));
+
+    let telling = compress(Compression::Zstd, &vec![0; 16 << 20]).unwrap();
+    assert_eq!(decompress(Compression::Zstd, &telling, limit), Err(Error::TooLarge { limit }));
+}
+
+#[test]
+fn an_announced_length_that_cannot_be_is_broken_before_memory_is_set_aside() {
+    let gibibyte = [0x80, 0x80, 0x80, 0x80, 0x04, 0];
+    for compression in [Compression::Snappy, Compression::Lz4] {
+        assert!(matches!(decompress(compression, &gibibyte, usize::MAX), Err(Error::Broken(_))));
+    }
+}
+
+#[test]
+fn an_lz4_block_must_be_as_long_as_announced() {
+    let mut block = compress(Compression::Lz4, b"hello world").unwrap();
+    for length in [10, 12] {
+        block[0] = length;
+        assert!(matches!(decompress(Compression::Lz4, &block, 100), Err(Error::Broken(_))));
+    }
+}
+
+#[test]
+fn an_unknown_number_is_told() {
+    let error = decompress(Compression::Other(7), b"", 0).unwrap_err();
+    assert_eq!(error, Error::Unknown(Compression::Other(7)));
+    assert_eq!(error.to_string(), "unknown compression 7");
+}

@@ -1,0 +1,89 @@
+//! What is inside a message: how it is written ([`Format`]), how it is compressed ([`Compression`]), and,
+//! for messages of a `.proto`, how one format becomes another ([`schema`], [`transcode`]).
+
+pub mod compress;
+pub mod msgpack;
+mod protobuf;
+pub mod schema;
+pub mod transcode;
+
+/// How a message is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Format {
+    /// Protobuf's binary format.
+    #[default]
+    Protobuf,
+    /// JSON, in the spelling of one of the peers.
+    Json(Json),
+    /// Protobuf's text format.
+    ProtoText,
+    /// MessagePack; a struct is a map keyed by field names.
+    MessagePack,
+    /// Bytes that mean nothing to the framework.
+    Raw,
+    /// A format this framework cannot read, by the protocol's own number for it (rpcx's Thrift is 4). Only a
+    /// handler of raw bytes can take it.
+    Other(u8),
+}
+
+impl Format {
+    /// The name as it is shown: `protobuf`, `json`, `msgpack`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Protobuf => "protobuf",
+            Self::Json(_) => "json",
+            Self::ProtoText => "proto-text",
+            Self::MessagePack => "msgpack",
+            Self::Raw => "raw",
+            Self::Other(_) => "other",
+        }
+    }
+}
+
+/// Whose JSON: they agree on plain values and differ on what `.proto` adds to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Json {
+    /// The canonical JSON of proto3: lowerCamelCase names, 64-bit integers as strings.
+    #[default]
+    Proto3,
+    /// brpc's json2pb: names as declared, 64-bit integers as numbers, scalars of the wrong type ignored.
+    Brpc,
+    /// Go's `encoding/json` of a struct, as rpcx writes it: names as declared and found without regard to
+    /// case, fields with their zero values written.
+    Go,
+}
+
+/// How an encoded message is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// One gzip member (RFC 1952).
+    Gzip,
+    /// A zlib stream (RFC 1950).
+    Zlib,
+    /// One raw snappy block.
+    Snappy,
+    /// The uncompressed length as a varint, then one raw LZ4 block.
+    Lz4,
+    /// One zstd frame (RFC 8878).
+    Zstd,
+    /// A number no decoder is known for.
+    Other(u8),
+}
+
+impl Compression {
+    /// The name as it is shown: `none`, `gzip`, `zlib`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Zlib => "zlib",
+            Self::Snappy => "snappy",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+            Self::Other(_) => "unknown",
+        }
+    }
+}

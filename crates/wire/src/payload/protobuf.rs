@@ -1,0 +1,163 @@
+//! The primitives of protobuf's binary format: varints, tags, and a reader that skips what it does not know.
+
+/// How a value is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WireType {
+    Varint = 0,
+    Fixed64 = 1,
+    Bytes = 2,
+    StartGroup = 3,
+    EndGroup = 4,
+    Fixed32 = 5,
+}
+
+impl WireType {
+    fn from_bits(bits: u64) -> Option<Self> {
+        Some(match bits & 7 {
+            0 => Self::Varint,
+            1 => Self::Fixed64,
+            2 => Self::Bytes,
+            3 => Self::StartGroup,
+            4 => Self::EndGroup,
+            5 => Self::Fixed32,
+            _ => return None,
+        })
+    }
+}
+
+/// Takes values off the front of some bytes. `None` from any of its methods means that the bytes are not
+/// protobuf, or end too early.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    #[inline]
+    pub(crate) fn varint(&mut self) -> Option<u64> {
+        match *self.rest {
+            [byte, ref rest @ ..] if byte < 0x80 => {
+                self.rest = rest;
+                Some(byte.into())
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for (i, &byte) in self.rest.iter().take(10).enumerate() {
+            // The tenth byte has room for one bit; like the peers' parsers, more is dropped.
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if byte < 0x80 {
+                self.rest = self.rest.get(i + 1..)?;
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// A field's number and the layout of its value.
+    #[inline]
+    pub(crate) fn tag(&mut self) -> Option<(u32, WireType)> {
+        let tag = u32::try_from(self.varint()?).ok()?;
+        let number = tag >> 3;
+        if number == 0 {
+            return None;
+        }
+        Some((number, WireType::from_bits(tag.into())?))
+    }
+
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.varint()?).ok()?;
+        self.take(length)
+    }
+
+    pub(crate) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn fixed32(&mut self) -> Option<u32> {
+        let (bytes, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u32::from_le_bytes(*bytes))
+    }
+
+    pub(crate) fn fixed64(&mut self) -> Option<u64> {
+        let (bytes, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    /// The content of a group whose start was just read; its end is taken too.
+    pub(crate) fn group(&mut self, number: u32) -> Option<&'a [u8]> {
+        let start = self.rest;
+        let mut open = vec![number];
+        loop {
+            let before = self.rest.len();
+            let (number, wire) = self.tag()?;
+            match wire {
+                WireType::StartGroup if open.len() >= MAX_GROUPS => return None,
+                WireType::StartGroup => open.push(number),
+                WireType::EndGroup if open.pop() != Some(number) => return None,
+                WireType::EndGroup if open.is_empty() => return start.get(..start.len() - before),
+                WireType::EndGroup => {}
+                plain => self.skip_plain(plain)?,
+            }
+        }
+    }
+
+    /// Passes over a value. An end of a group that was not started is an error.
+    pub(crate) fn skip(&mut self, number: u32, wire: WireType) -> Option<()> {
+        match wire {
+            WireType::StartGroup => self.group(number).map(drop),
+            plain => self.skip_plain(plain),
+        }
+    }
+
+    fn skip_plain(&mut self, wire: WireType) -> Option<()> {
+        match wire {
+            WireType::Varint => self.varint().map(drop),
+            WireType::Fixed64 => self.take(8).map(drop),
+            WireType::Bytes => self.bytes().map(drop),
+            WireType::Fixed32 => self.take(4).map(drop),
+            WireType::StartGroup | WireType::EndGroup => None,
+        }
+    }
+}
+
+/// How deep groups may nest, as in every peer's parser.
+const MAX_GROUPS: usize = 100;
+
+#[inline]
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[inline]
+pub(crate) fn put_tag(out: &mut Vec<u8>, number: u32, wire: WireType) {
+    put_varint(out, u64::from(number) << 3 | wire as u64);
+}
+
+/// How many bytes a varint takes.
+pub(crate) fn varint_len(value: u64) -> usize {
+    (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}

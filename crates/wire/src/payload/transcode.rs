@@ -1,0 +1,114 @@
+//! From one format to another, led by a schema.
+//!
+//! Typed messages know protobuf's binary format alone; a message in any other format is read into it and
+//! written from it here. There are no message objects in between: what is read goes straight into the
+//! output, what is written is taken straight from the input.
+//!
+//! * `print` walks a message in the binary format and tells a `Sink` what it finds; there is a sink for
+//!   JSON (in three dialects), one for the text format, one for MessagePack.
+//! * `parse` pulls tokens from a `Source` (JSON or MessagePack) and writes the binary format. The text
+//!   format, whose values mean nothing without the schema, has a parser of its own.
+
+use std::fmt;
+
+use super::Format;
+use super::schema::{Message, MissingField};
+
+mod binary;
+mod json;
+mod msgpack;
+mod number;
+mod parse;
+mod print;
+mod text;
+
+/// Reads a message in any format and writes it in protobuf's binary format. Bytes that are in it already are
+/// checked for required fields alone.
+///
+/// # Errors
+///
+/// [`Error::Invalid`] if the bytes are not of that format or do not fit the message, [`Error::Missing`] if a
+/// required field is not among them.
+pub fn to_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let protobuf = match format {
+        Format::Protobuf => bytes.to_vec(),
+        Format::Json(dialect) => json::parse(message, dialect, bytes)?,
+        Format::ProtoText => text::parse(message, bytes)?,
+        Format::MessagePack => msgpack::parse(message, bytes)?,
+        Format::Raw | Format::Other(_) => return Err(Error::Unsupported(format)),
+    };
+    message.check_required(&protobuf)?;
+    Ok(protobuf)
+}
+
+/// Writes a message, given in protobuf's binary format, in any format.
+///
+/// # Errors
+///
+/// [`Error::Invalid`] if the bytes are not protobuf or hold what the format cannot express,
+/// [`Error::Missing`] if a required field is not among them.
+pub fn from_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    message.check_required(bytes)?;
+    match format {
+        Format::Protobuf => Ok(bytes.to_vec()),
+        Format::Json(dialect) => json::print(message, dialect, bytes),
+        Format::ProtoText => text::print(message, bytes),
+        Format::MessagePack => msgpack::print(message, bytes),
+        Format::Raw | Format::Other(_) => Err(Error::Unsupported(format)),
+    }
+}
+
+/// Why a message could not be brought from one format to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The format is not one that a schema says anything about.
+    Unsupported(Format),
+    /// A required field is not there.
+    Missing(MissingField),
+    /// The bytes are not of their format, or do not fit the message. For JSON the reason is in brpc's words.
+    Invalid(Box<str>),
+}
+
+impl Error {
+    #[cold]
+    fn new(reason: impl Into<String>) -> Self {
+        Self::Invalid(reason.into().into_boxed_str())
+    }
+
+    /// brpc's own words and limit (brpc `json2pb/json_to_pb.cpp`, `json2pb_max_recursion_depth`).
+    #[cold]
+    fn too_deep() -> Self {
+        Self::new("Exceeded maximum recursion depth")
+    }
+
+    #[cold]
+    fn not_protobuf() -> Self {
+        Self::new("not a message in protobuf's binary format")
+    }
+}
+
+impl From<MissingField> for Error {
+    fn from(missing: MissingField) -> Self {
+        Self::Missing(missing)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported(format) => {
+                write!(f, "no message can be read from or written in {}", format.as_str())
+            }
+            Self::Missing(missing) => missing.fmt(f),
+            Self::Invalid(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// How deep messages may nest, in every format.
+const MAX_DEPTH: usize = 100;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,407 @@
+//! The bytes of rpcx: frames taken from an inbox, frames written into an outbox
+//! (rpcx `protocol/message.go`).
+
+use std::fmt::Display;
+use std::io::Write;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::payload::Json;
+use crate::{Compression, Format, Metadata, Outbox, Violation};
+
+pub(super) const MAGIC: u8 = 0x08;
+
+/// Takes the next frame out of `inbox`; `limit` bounds its whole length.
+pub(super) fn take(inbox: &mut BytesMut, limit: usize) -> Result<Taken, Violation> {
+    match inbox.first() {
+        Some(&MAGIC) => {}
+        Some(_) => return Ok(Taken::Foreign),
+        None => return Ok(Taken::Short { wanted: 0 }),
+    }
+    let Some(head) = inbox.first_chunk::<HEADER>() else {
+        return Ok(Taken::Short { wanted: 0 });
+    };
+    let (header, total) = Header::read(head);
+    let length = frame_length(total, limit)?;
+    let compression = header.flags.compression()?;
+    if inbox.len() < length {
+        return Ok(Taken::Short { wanted: length });
+    }
+    Frame::parse(header, compression, inbox.split_to(length).freeze()).map(Taken::Frame)
+}
+
+/// What the front of an inbox is.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// A whole frame.
+    Frame(Frame),
+    /// The beginning of one that is `wanted` bytes long, 0 while that is unknown.
+    Short { wanted: usize },
+    /// Not rpcx; nothing was taken.
+    Foreign,
+}
+
+/// A frame that was received, its blocks found and known to lie within it.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) header: Header,
+    pub(super) compression: Compression,
+    /// `HEADER + 4 <= path_end`, `path_end + 4 <= method_end`, `method_end + 4 <= metadata_end` and
+    /// `metadata_end + 4 <= bytes.len()`: each block ends where the length of the next one begins.
+    bytes: Bytes,
+    path_end: usize,
+    method_end: usize,
+    metadata_end: usize,
+}
+
+impl Frame {
+    fn parse(header: Header, compression: Compression, bytes: Bytes) -> Result<Self, Violation> {
+        let ends = || {
+            let path_end = block_end(&bytes, HEADER)?;
+            let method_end = block_end(&bytes, path_end)?;
+            let metadata_end = block_end(&bytes, method_end)?;
+            (metadata_end + PREFIX <= bytes.len()).then_some((path_end, method_end, metadata_end))
+        };
+        let (path_end, method_end, metadata_end) = ends().ok_or_else(overrun)?;
+        Ok(Self { header, compression, bytes, path_end, method_end, metadata_end })
+    }
+
+    pub(super) fn path(&self) -> &[u8] {
+        &self.bytes[HEADER + PREFIX..self.path_end]
+    }
+
+    pub(super) fn method(&self) -> &[u8] {
+        &self.bytes[self.path_end + PREFIX..self.method_end]
+    }
+
+    /// Path and method with their lengths, as an answer repeats them.
+    pub(super) fn names(&self) -> Bytes {
+        self.bytes.slice(HEADER..self.method_end)
+    }
+
+    pub(super) fn pairs(&self) -> Pairs<'_> {
+        Pairs {
+            bytes: &self.bytes,
+            at: self.method_end + PREFIX,
+            end: self.metadata_end,
+            allowed: Pairs::ALLOWED,
+        }
+    }
+
+    /// Everything behind the payload's length, whatever that length says: rpcx takes `data[n:]` and ignores
+    /// it (`protocol/message.go`, `Decode`).
+    pub(super) fn payload(&self) -> Bytes {
+        self.bytes.slice(self.metadata_end + PREFIX..)
+    }
+
+    /// Sends the frame back under another header, with a length before the payload that is true.
+    pub(super) fn echo(&self, header: Header, out: &mut Outbox) {
+        let payload = self.payload();
+        let total = self.bytes.len() - HEADER;
+        let buffer = out.buffer();
+        header.write(buffer, total as u32);
+        buffer.put_slice(&self.bytes[HEADER..self.metadata_end]);
+        buffer.put_u32(payload.len() as u32);
+        out.body(payload);
+    }
+}
+
+/// The key/value pairs of a frame's metadata block.
+#[derive(Debug)]
+pub(super) struct Pairs<'f> {
+    bytes: &'f Bytes,
+    at: usize,
+    end: usize,
+    allowed: usize,
+}
+
+impl<'f> Pairs<'f> {
+    /// Since [`Metadata`] finds its keys by walking, unbounded pairs would cost their square. Far more than
+    /// any caller needs, and as many as keep a hostile frame as cheap to read as it is to send.
+    pub(super) const ALLOWED: usize = 256;
+
+    fn read(&mut self) -> Option<(&'f [u8], Bytes)> {
+        let block = self.bytes.get(..self.end)?;
+        let key_end = block_end(block, self.at)?;
+        let value_end = block_end(block, key_end)?;
+        let key = block.get(self.at + PREFIX..key_end)?;
+        let value = self.bytes.slice(key_end + PREFIX..value_end);
+        self.at = value_end;
+        Some((key, value))
+    }
+}
+
+impl<'f> Iterator for Pairs<'f> {
+    type Item = Result<(&'f [u8], Bytes), Violation>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.end {
+            return None;
+        }
+        if self.allowed == 0 {
+            return Some(Err(too_many_pairs()));
+        }
+        self.allowed -= 1;
+        Some(self.read().ok_or_else(missing_pair))
+    }
+}
+
+/// Writes one frame straight into an outbox. Lengths that are not known yet are patched by
+/// [`Writer::finish`], without which the frame is no frame.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Writer<'o> {
+    out: &'o mut Outbox,
+    start: usize,
+    metadata: usize,
+}
+
+impl<'o> Writer<'o> {
+    pub(super) fn new(out: &'o mut Outbox, header: Header, path: &str, method: &str) -> Self {
+        Self::with_names(out, header, |buffer| {
+            put_block(buffer, path.as_bytes());
+            put_block(buffer, method.as_bytes());
+        })
+    }
+
+    /// A frame that repeats the [`Frame::names`] of another.
+    pub(super) fn answering(out: &'o mut Outbox, header: Header, names: &[u8]) -> Self {
+        Self::with_names(out, header, |buffer| buffer.put_slice(names))
+    }
+
+    fn with_names(out: &'o mut Outbox, header: Header, names: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let buffer = out.buffer();
+        let start = buffer.len();
+        header.write(buffer, 0);
+        names(buffer);
+        let metadata = open_block(buffer);
+        Self { out, start, metadata }
+    }
+
+    pub(super) fn pair(&mut self, key: &str, value: &[u8]) {
+        let buffer = self.out.buffer();
+        put_block(buffer, key.as_bytes());
+        put_block(buffer, value);
+    }
+
+    pub(super) fn pair_shown(&mut self, key: &str, value: impl Display) {
+        let buffer = self.out.buffer();
+        put_block(buffer, key.as_bytes());
+        let at = open_block(buffer);
+        write!(buffer, "{value}").expect("a Vec takes every byte");
+        close_block(buffer, at);
+    }
+
+    /// Every pair of `metadata` whose key is not `taken` by the protocol itself.
+    pub(super) fn pairs(&mut self, metadata: &Metadata, taken: impl Fn(&str) -> bool) {
+        for (key, value) in metadata.iter().filter(|(key, _)| !taken(key)) {
+            self.pair(key, value);
+        }
+    }
+
+    /// Ends the frame with its payload. One that is longer than rpcx can say is taken back.
+    pub(super) fn finish(self, payload: Bytes) -> Result<(), Overlong> {
+        let buffer = self.out.buffer();
+        let total = buffer.len() - self.start - HEADER + PREFIX + payload.len();
+        let Ok(total) = u32::try_from(total) else {
+            buffer.truncate(self.start);
+            return Err(Overlong);
+        };
+        patch(buffer, self.start + TOTAL, total);
+        close_block(buffer, self.metadata);
+        buffer.put_u32(payload.len() as u32);
+        self.out.body(payload);
+        Ok(())
+    }
+}
+
+/// A frame would need more than 32 bits for its length.
+#[derive(Debug)]
+pub(super) struct Overlong;
+
+/// What stands before a frame's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// 0 from every known peer; an answer repeats it.
+    pub(super) version: u8,
+    pub(super) flags: Flags,
+    /// The format in the high nibble; the low one is reserved, and repeated by an answer.
+    serialize: u8,
+    pub(super) seq: u64,
+}
+
+impl Header {
+    /// The header of a frame that answers none. `serialize` is a number that [`serialize`] gave.
+    pub(super) fn new(flags: Flags, serialize: u8, seq: u64) -> Self {
+        Self { version: 0, flags, serialize: serialize << 4, seq }
+    }
+
+    #[must_use]
+    pub(super) fn with_flags(self, flags: Flags) -> Self {
+        Self { flags, ..self }
+    }
+
+    #[must_use]
+    pub(super) fn with_serialize(self, serialize: u8) -> Self {
+        Self { serialize: serialize << 4, ..self }
+    }
+
+    pub(super) fn format(self) -> Format {
+        format(self.serialize >> 4)
+    }
+
+    fn read(bytes: &[u8; HEADER]) -> (Self, u32) {
+        let [_magic, version, flags, serialize, seq @ .., t0, t1, t2, t3] = *bytes;
+        let header = Self { version, flags: Flags(flags), serialize, seq: u64::from_be_bytes(seq) };
+        (header, u32::from_be_bytes([t0, t1, t2, t3]))
+    }
+
+    fn write(self, buffer: &mut Vec<u8>, total: u32) {
+        let mut bytes = [0; HEADER];
+        bytes[..4].copy_from_slice(&[MAGIC, self.version, self.flags.0, self.serialize]);
+        bytes[4..TOTAL].copy_from_slice(&self.seq.to_be_bytes());
+        bytes[TOTAL..].copy_from_slice(&total.to_be_bytes());
+        buffer.put_slice(&bytes);
+    }
+}
+
+/// The third byte of a frame: kind, compression and status in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flags(u8);
+
+impl Flags {
+    pub(super) const REQUEST: Self = Self(0);
+    pub(super) const RESPONSE: Self = Self(0x80);
+    pub(super) const HEARTBEAT: Self = Self(0x40);
+    pub(super) const ONEWAY: Self = Self(0x20);
+    pub(super) const GZIP: Self = Self(1 << 2);
+    pub(super) const ERROR: Self = Self(1);
+
+    const COMPRESSION: u8 = 0x1C;
+    const STATUS: u8 = 0x03;
+
+    pub(super) fn has(self, flag: Self) -> bool {
+        self.0 & flag.0 == flag.0
+    }
+
+    #[must_use]
+    pub(super) fn with(self, flag: Self) -> Self {
+        Self(self.0 | flag.0)
+    }
+
+    /// The flags of a successful, uncompressed answer (rpcx `Message.Clone`).
+    #[must_use]
+    pub(super) fn of_answer(self) -> Self {
+        Self(self.0 & !(Self::COMPRESSION | Self::STATUS)).with(Self::RESPONSE)
+    }
+
+    /// Whether the call failed. Only 1 is defined; what else is not 0 is no success either.
+    pub(super) fn failed(self) -> bool {
+        self.0 & Self::STATUS != 0
+    }
+
+    /// rpcx leaves 2 to 7 to compressors that its users register, and closes the connection on one that
+    /// is not (`ErrUnsupportedCompressor`).
+    fn compression(self) -> Result<Compression, Violation> {
+        match (self.0 & Self::COMPRESSION) >> 2 {
+            0 => Ok(Compression::None),
+            1 => Ok(Compression::Gzip),
+            other => Err(unsupported_compressor(other)),
+        }
+    }
+}
+
+/// The format of a serialize number.
+fn format(number: u8) -> Format {
+    match number {
+        0 => Format::Raw,
+        1 => Format::Json(Json::Go),
+        2 => Format::Protobuf,
+        3 => Format::MessagePack,
+        other => Format::Other(other),
+    }
+}
+
+/// The serialize number of a format, if rpcx has one.
+pub(super) fn serialize(format: Format) -> Option<u8> {
+    match format {
+        Format::Raw => Some(0),
+        Format::Json(_) => Some(1),
+        Format::Protobuf => Some(2),
+        Format::MessagePack => Some(3),
+        Format::Other(number @ 4..=15) => Some(number),
+        Format::ProtoText | Format::Other(_) => None,
+    }
+}
+
+fn frame_length(total: u32, limit: usize) -> Result<usize, Violation> {
+    let length = HEADER.saturating_add(total as usize);
+    if length < HEADER + 4 * PREFIX {
+        return Err(overrun());
+    }
+    if length > limit {
+        return Err(too_long(length, limit));
+    }
+    Ok(length)
+}
+
+/// The end of the block whose length stands at `at`, if the block lies within `bytes`.
+fn block_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let length = u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?);
+    let end = (at + PREFIX).checked_add(length as usize)?;
+    (end <= bytes.len()).then_some(end)
+}
+
+fn put_block(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    buffer.put_u32(bytes.len() as u32);
+    buffer.put_slice(bytes);
+}
+
+/// Leaves room for the length of a block; returns where it stands.
+fn open_block(buffer: &mut Vec<u8>) -> usize {
+    buffer.put_u32(0);
+    buffer.len() - PREFIX
+}
+
+fn close_block(buffer: &mut [u8], at: usize) {
+    let length = buffer.len() - at - PREFIX;
+    patch(buffer, at, length as u32);
+}
+
+fn patch(buffer: &mut [u8], at: usize, value: u32) {
+    buffer[at..at + PREFIX].copy_from_slice(&value.to_be_bytes());
+}
+
+#[cold]
+fn overrun() -> Violation {
+    Violation::new("a block reaches past the end of its frame")
+}
+
+#[cold]
+fn too_long(length: usize, limit: usize) -> Violation {
+    Violation::new(format!("message is too long: {length} bytes where {limit} are allowed"))
+}
+
+#[cold]
+fn unsupported_compressor(number: u8) -> Violation {
+    Violation::new(format!("unsupported compressor {number}"))
+}
+
+#[cold]
+fn missing_pair() -> Violation {
+    Violation::new("wrong metadata lines. some keys or values are missing")
+}
+
+#[cold]
+fn too_many_pairs() -> Violation {
+    Violation::new(format!("more than {} metadata entries", Pairs::ALLOWED))
+}
+
+/// Bytes before the blocks: magic, version, flags, serialize, seq, total.
+const HEADER: usize = TOTAL + 4;
+
+/// Where `total`, the length of all blocks together, stands in the header.
+const TOTAL: usize = 12;
+
+/// Bytes of the length before each block.
+const PREFIX: usize = 4;

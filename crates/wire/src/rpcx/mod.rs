@@ -1,0 +1,19 @@
+//! rpcx: the protocol of the Go framework of the same name, both sides.
+#![doc = include_str!("README.md")]
+
+mod frame;
+mod session;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
+pub use status::no_codec;
+
+use crate::sniff::{Guess, Protocol, by_magic};
+
+/// Whether a connection that begins with `start` speaks this protocol.
+pub fn recognise(start: &[u8]) -> Guess {
+    by_magic(Protocol::Rpcx, &[frame::MAGIC], start)
+}

@@ -1,0 +1,401 @@
+//! The two sides of an rpcx connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use super::frame::{self, Flags, Frame, Header, Overlong, Taken, Writer};
+use super::status;
+use crate::payload::compress;
+use crate::session::{self, Answer, Event, Missing};
+use crate::{
+    Call, CallId, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Push, Reply, Status,
+    Violation,
+};
+
+/// The server's side of a connection.
+#[derive(Debug)]
+pub struct Server {
+    config: Arc<ServerConfig>,
+    /// The frame whose names the last event borrows.
+    frame: Option<Frame>,
+    wanted: usize,
+    /// How many messages were pushed.
+    pushed: u64,
+    draining: bool,
+}
+
+/// What all connections of a server share.
+#[derive(Clone, Debug, Default)]
+pub struct ServerConfig {
+    /// What a connection will accept.
+    pub limits: Limits,
+}
+
+impl Server {
+    /// A connection that has not heard anything yet.
+    pub fn new(config: Arc<ServerConfig>) -> Self {
+        Self { config, frame: None, wanted: 0, pushed: 0, draining: false }
+    }
+
+    /// Whether the session has answered this frame by itself.
+    fn answers(&self, frame: &Frame, out: &mut Outbox) -> bool {
+        let header = frame.header;
+        if header.flags.has(Flags::HEARTBEAT) {
+            // Whatever it holds goes back as it is (rpcx `server/server_conn.go`, `processOneRequest`).
+            frame.echo(header.with_flags(header.flags.with(Flags::RESPONSE)), out);
+            return true;
+        }
+        if self.draining {
+            Ticket::of(frame).answer(Reply::failure(status::shutting_down()), out);
+        }
+        self.draining
+    }
+}
+
+impl session::Server for Server {
+    type Ticket = Ticket;
+
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+        // Let go of first: an idle connection keeps no frame, and the inbox may use its memory again.
+        self.frame = None;
+        let frame = loop {
+            self.wanted = 0;
+            match frame::take(inbox, self.config.limits.message)? {
+                Taken::Frame(frame) if self.answers(&frame, out) => {}
+                Taken::Frame(frame) => break frame,
+                Taken::Short { wanted } => {
+                    self.wanted = wanted;
+                    return Ok(None);
+                }
+                Taken::Foreign => return Ok(Some(Event::Foreign)),
+            }
+        };
+        let frame = self.frame.insert(frame);
+        Ok(Some(Event::Call(call_of(frame)?, Ticket::of(frame))))
+    }
+
+    fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
+        ticket.answer(reply, out);
+    }
+
+    fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+        status::unknown(call, missing)
+    }
+
+    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+        ticket.answer(Reply::failure(status), out);
+        // rpcx `server/server_conn.go`, `serveConn`: "auth failed, closed the connection".
+        true
+    }
+
+    fn push(&mut self, push: Push, out: &mut Outbox) -> Result<(), Status> {
+        self.pushed += 1;
+        let header = Header::new(Flags::REQUEST.with(Flags::ONEWAY), RAW, self.pushed);
+        let mut frame = Writer::new(out, header, &push.service, &push.method);
+        frame.pairs(&push.metadata, |_| false);
+        frame.finish(push.body).map_err(overlong)
+    }
+
+    fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+    }
+}
+
+/// What must come back to answer a call.
+#[derive(Debug)]
+pub struct Ticket {
+    /// The request's header, of which an answer is a copy (rpcx `Message.Clone`).
+    header: Header,
+    /// Path and method, as the request wrote them.
+    names: Bytes,
+}
+
+impl Ticket {
+    fn of(frame: &Frame) -> Self {
+        Self { header: frame.header, names: frame.names() }
+    }
+
+    fn answer(self, reply: Reply, out: &mut Outbox) {
+        if self.header.flags.has(Flags::ONEWAY) {
+            return;
+        }
+        match reply.result {
+            Ok(body) => self.succeed(body, &reply.head, out),
+            Err(status) => self.fail(&status, &reply.head.metadata, out),
+        }
+    }
+
+    /// rpcx's clients read an answer by the format that it says it has (`client/client.go`, `input`), so a
+    /// handler may choose one. Where rpcx has no number for it, it bears the request's.
+    fn succeed(self, body: Bytes, head: &Head, out: &mut Outbox) {
+        let serialize = frame::serialize(head.format).filter(|_| head.format != self.header.format());
+        let header = serialize.map_or(self.header, |serialize| self.header.with_serialize(serialize));
+        let asked = if self.header.flags.has(Flags::GZIP) { Compression::Gzip } else { Compression::None };
+        let (flags, body) = shrink(asked, self.header.flags.of_answer(), body);
+        let mut frame = Writer::answering(out, header.with_flags(flags), &self.names);
+        frame.pairs(&head.metadata, |key| key == ERROR);
+        if let Err(Overlong) = frame.finish(body) {
+            self.fail(&overlong(Overlong), &Metadata::new(), out);
+        }
+    }
+
+    #[cold]
+    fn fail(self, status: &Status, metadata: &Metadata, out: &mut Outbox) {
+        let flags = self.header.flags.of_answer().with(Flags::ERROR);
+        let mut frame = Writer::answering(out, self.header.with_flags(flags), &self.names);
+        frame.pair(ERROR, status::write(status).as_bytes());
+        frame.pairs(metadata, |key| key == ERROR);
+        // It does not fit only where names or metadata alone fill 4 GiB: then there is no way to say it.
+        let _ = frame.finish(Bytes::new());
+    }
+}
+
+/// The client's side of a connection.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    wanted: usize,
+    /// How many heartbeats were sent.
+    heartbeats: u64,
+}
+
+/// How a client speaks.
+#[derive(Clone, Debug, Default)]
+pub struct ClientConfig {
+    /// What a connection will accept.
+    pub limits: Limits,
+    /// What proves on every call who calls, unless the call brings its own.
+    pub credential: Option<Bytes>,
+}
+
+impl Client {
+    /// A connection on which nothing was said yet.
+    pub fn new(config: ClientConfig) -> Self {
+        Self { config, wanted: 0, heartbeats: 0 }
+    }
+
+    fn answer(&self, frame: &Frame) -> Result<Answer, Violation> {
+        let flags = frame.header.flags;
+        if flags.has(Flags::HEARTBEAT) {
+            return Ok(Answer::Alive);
+        }
+        // A request that wants no answer, from a server: nothing else comes in this direction as a request
+        // (rpcx `client/client.go`, `input`).
+        if flags.has(Flags::ONEWAY) && !flags.has(Flags::RESPONSE) {
+            return push_of(frame, &self.config.limits).map(Answer::Push);
+        }
+        Ok(Answer::Reply(CallId(frame.header.seq), reply_of(frame)?))
+    }
+}
+
+impl session::Client for Client {
+    fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        let (flags, serialize) = expressed(&call)?;
+        let (flags, body) = shrink(call.head.compression, flags, call.body);
+        let mut frame = Writer::new(out, Header::new(flags, serialize, id.0), call.service, call.method);
+        let credential = call.credential.bytes().or(self.config.credential.as_ref());
+        if let Some(credential) = credential {
+            frame.pair(AUTH, credential);
+        }
+        if let Some(timeout) = call.timeout {
+            frame.pair_shown(TIMEOUT, millis(timeout));
+        }
+        frame.pairs(&call.head.metadata, |key| match key {
+            AUTH => credential.is_some(),
+            TIMEOUT => call.timeout.is_some(),
+            _ => false,
+        });
+        frame.finish(body).map_err(overlong)
+    }
+
+    fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+        self.wanted = 0;
+        match frame::take(inbox, self.config.limits.message)? {
+            Taken::Frame(frame) => self.answer(&frame).map(Some),
+            Taken::Short { wanted } => {
+                self.wanted = wanted;
+                Ok(None)
+            }
+            Taken::Foreign => Err(Violation::new("the answer is not of rpcx")),
+        }
+    }
+
+    fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// Its seq counts down from the largest number while [`CallId`]s count up from 0. Should they ever meet,
+    /// nothing is confused: the answer to a heartbeat is told by its bit, not by its seq.
+    fn heartbeat(&mut self, out: &mut Outbox) -> bool {
+        self.heartbeats += 1;
+        let header = Header::new(Flags::HEARTBEAT, MESSAGE_PACK, !self.heartbeats);
+        // rpcx sends its clock as a MessagePack int64 and compares the echo; a count serves as well.
+        let mut count = [0xd3; 9];
+        count[1..].copy_from_slice(&self.heartbeats.to_be_bytes());
+        Writer::new(out, header, "", "").finish(Bytes::copy_from_slice(&count)).is_ok()
+    }
+}
+
+/// The call that a frame carries.
+fn call_of(frame: &Frame) -> Result<Call<'_>, Violation> {
+    let (mut metadata, mut credential, mut timeout) = (Metadata::new(), None, None);
+    for pair in frame.pairs() {
+        let (key, value) = pair?;
+        match key {
+            key if key == AUTH.as_bytes() => credential = Some(value),
+            key if key == TIMEOUT.as_bytes() => timeout = parse_timeout(&value),
+            key => metadata.insert(text(key), value),
+        }
+    }
+    Ok(Call {
+        service: name(frame.path()),
+        method: name(frame.method()),
+        body: frame.payload(),
+        attachment: Bytes::new(),
+        head: head_of(frame, metadata),
+        timeout,
+        oneway: frame.header.flags.has(Flags::ONEWAY),
+        credential: Credential::Call(credential),
+        spoiled: None,
+    })
+}
+
+/// The reply that a frame carries. The payload of a failed call is the handler's half-made reply, which
+/// nobody asks for.
+fn reply_of(frame: &Frame) -> Result<Reply, Violation> {
+    let mut metadata = metadata_of(frame)?;
+    let result = match frame.header.flags.failed() {
+        false => Ok(frame.payload()),
+        true => {
+            let told = metadata.remove(ERROR).unwrap_or_default();
+            Err(status::read(&text(&told)))
+        }
+    };
+    Ok(Reply { result, head: head_of(frame, metadata), attachment: Bytes::new() })
+}
+
+/// The pushed message that a frame carries.
+fn push_of(frame: &Frame, limits: &Limits) -> Result<Push, Violation> {
+    let body = match frame.compression {
+        Compression::None => frame.payload(),
+        // No rpcx server compresses what it pushes, but its client would read it.
+        compression => compress::decompress(compression, &frame.payload(), limits.decompressed)
+            .map_err(|error| Violation::new(format!("a pushed message cannot be decompressed: {error}")))?
+            .into(),
+    };
+    Ok(Push {
+        service: text(frame.path()),
+        method: text(frame.method()),
+        metadata: metadata_of(frame)?,
+        body,
+    })
+}
+
+fn metadata_of(frame: &Frame) -> Result<Metadata, Violation> {
+    let mut metadata = Metadata::new();
+    for pair in frame.pairs() {
+        let (key, value) = pair?;
+        metadata.insert(text(key), value);
+    }
+    Ok(metadata)
+}
+
+fn head_of(frame: &Frame, metadata: Metadata) -> Head {
+    Head { format: frame.header.format(), compression: frame.compression, metadata, ..Head::default() }
+}
+
+/// A name as text. rpcx's are bytes, ours are not: one that is not UTF-8 becomes a name that nothing
+/// bears, so that the call is answered like any other to what does not exist.
+fn name(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or("\u{fffd}")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The flags and the serialize number of a call, if rpcx has a word for all that it asks for.
+fn expressed(call: &Call<'_>) -> Result<(Flags, u8), Status> {
+    if call.service.is_empty() && call.method.is_empty() {
+        return Err(nameless());
+    }
+    if !call.attachment.is_empty() {
+        return Err(Status::invalid_argument("rpcx has no attachments"));
+    }
+    if !matches!(call.head.compression, Compression::None | Compression::Gzip) {
+        return Err(no_compression(call.head.compression));
+    }
+    let serialize = frame::serialize(call.head.format).ok_or_else(|| no_format(call.head.format))?;
+    Ok((if call.oneway { Flags::ONEWAY } else { Flags::REQUEST }, serialize))
+}
+
+/// Compresses a body that is worth it, and says so in the flags. What cannot be compressed goes as it is
+/// (rpcx `Message.EncodeSlicePointer`).
+fn shrink(asked: Compression, flags: Flags, body: Bytes) -> (Flags, Bytes) {
+    if asked == Compression::None || body.len() <= WORTH_COMPRESSING {
+        return (flags, body);
+    }
+    match compress::compress(asked, &body) {
+        Ok(compressed) => (flags.with(Flags::GZIP), compressed.into()),
+        Err(_) => (flags, body),
+    }
+}
+
+/// Whole milliseconds, rounded up: 0 would say that there is no time left.
+fn millis(timeout: Duration) -> u64 {
+    u64::try_from(timeout.as_nanos().div_ceil(1_000_000))
+        .map_or(LONGEST_MILLIS, |millis| millis.min(LONGEST_MILLIS))
+}
+
+/// Milliseconds in decimal; what is not a number says nothing (rpcx `parseServerTimeout`), and neither does
+/// one beyond Go's `time.Duration`. What is negative is over.
+fn parse_timeout(value: &[u8]) -> Option<Duration> {
+    let millis: i64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+    let millis = u64::try_from(millis).unwrap_or(0);
+    (millis <= LONGEST_MILLIS).then(|| Duration::from_millis(millis))
+}
+
+#[cold]
+fn nameless() -> Status {
+    Status::invalid_argument("a call without any name is a heartbeat in rpcx")
+}
+
+#[cold]
+fn no_compression(compression: Compression) -> Status {
+    Status::invalid_argument(format!("rpcx cannot carry a message in {}", compression.as_str()))
+}
+
+#[cold]
+fn no_format(format: Format) -> Status {
+    Status::invalid_argument(format!("rpcx cannot carry a message in {}", format.as_str()))
+}
+
+#[cold]
+fn overlong(_: Overlong) -> Status {
+    Status::resource_exhausted("an rpcx frame holds no more than 4 GiB")
+}
+
+/// The reserved keys of the metadata (rpcx `share/share.go`, `protocol/message.go`).
+const ERROR: &str = "__rpcx_error__";
+const AUTH: &str = "__AUTH";
+const TIMEOUT: &str = "__ServerTimeout";
+
+/// The serialize numbers of what the session itself sends.
+const RAW: u8 = 0;
+const MESSAGE_PACK: u8 = 3;
+
+/// Only what is longer is compressed (rpcx `sendResponse`, client `send`).
+const WORTH_COMPRESSING: usize = 1024;
+
+/// The longest time that Go's `time.Duration` holds, which counts nanoseconds in 63 bits.
+const LONGEST_MILLIS: u64 = i64::MAX as u64 / 1_000_000;

@@ -1,0 +1,153 @@
+//! Failures of rpcx, which are nothing but texts: a table of those that say more.
+
+use crate::session::Missing;
+use crate::{Call, Code, Format, Status};
+
+use super::frame;
+
+/// The text that tells a peer of a failure.
+pub(super) fn write(status: &Status) -> &str {
+    match status.message() {
+        "" => status.code().as_str(),
+        message => message,
+    }
+}
+
+/// The failure that a peer's text tells of.
+#[cold]
+pub(super) fn read(text: &str) -> Status {
+    let known = TEXTS.iter().find(|(known, _)| known.covers(text));
+    Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text.to_owned())
+}
+
+/// The failure of a call to what does not exist (rpcx `server/server_dispatch.go`).
+#[cold]
+pub(super) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+    Status::unimplemented(match missing {
+        Missing::Service => format!("{NO_SERVICE}{}", call.service),
+        Missing::Method => format!("{NO_METHOD}{}", call.method),
+    })
+}
+
+/// The failure of a call whose method exists but cannot read this format
+/// (rpcx `server/server_dispatch.go`).
+#[cold]
+pub fn no_codec(format: Format) -> Status {
+    Status::unimplemented(match frame::serialize(format) {
+        Some(number) => format!("{NO_CODEC}{number}"),
+        None => format!("{NO_CODEC}{}", format.as_str()),
+    })
+}
+
+/// The failure of a call that came after the server began to go away.
+#[cold]
+pub(super) fn shutting_down() -> Status {
+    Status::unavailable(SHUTTING_DOWN)
+}
+
+/// The texts that say more than that a call failed. Whose fault it is and whether it may be tried again
+/// follows from the code.
+const TEXTS: &[(Text, Code)] = &[
+    (Text::Begins(NO_SERVICE), Code::Unimplemented),
+    (Text::Begins(NO_METHOD), Code::Unimplemented),
+    (Text::Begins(NO_CODEC), Code::Unimplemented),
+    // `server.ErrReqReachLimit`: refused before the method was looked up.
+    (Text::Is("request reached rate limit"), Code::ResourceExhausted),
+    // A panic of the handler (`server/service.go`); a stack trace follows.
+    (Text::Begins("[service internal error]: "), Code::Internal),
+    // What a Go handler returns when `__ServerTimeout` ran out, or its context was ended.
+    (Text::Is("context deadline exceeded"), Code::DeadlineExceeded),
+    (Text::Is("context canceled"), Code::Cancelled),
+    (Text::Is(SHUTTING_DOWN), Code::Unavailable),
+    // What a server of ours says by any protocol.
+    (Text::Is("the method did not answer in time"), Code::DeadlineExceeded),
+    (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
+];
+
+const NO_SERVICE: &str = "rpcx: can't find service ";
+const NO_METHOD: &str = "rpcx: can't find method ";
+const NO_CODEC: &str = "can not find codec for ";
+
+/// Ours: rpcx closes its connections instead of refusing calls on them, so it has no such text, and its
+/// client takes every text for the handler's own (`client/xclient.go`, `uncoverError`).
+const SHUTTING_DOWN: &str = "rpcx: server is shutting down";
+
+/// How a text is recognised.
+#[derive(Debug)]
+enum Text {
+    Is(&'static str),
+    Begins(&'static str),
+}
+
+impl Text {
+    fn covers(&self, text: &str) -> bool {
+        match self {
+            Self::Is(whole) => text == *whole,
+            Self::Begins(start) => text.starts_with(start),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::payload::Json;
+    use crate::{Fault, Retry};
+
+    #[test]
+    fn what_this_side_says_of_itself_the_other_side_understands() {
+        let call = Call::new("Arith", "Mul", Format::MessagePack, Default::default());
+        for status in [
+            unknown(&call, Missing::Service),
+            unknown(&call, Missing::Method),
+            no_codec(Format::Other(4)),
+            no_codec(Format::ProtoText),
+            shutting_down(),
+            Status::resource_exhausted("request reached rate limit"),
+            Status::internal("[service internal error]: oops, method: Panic"),
+            Status::deadline_exceeded("context deadline exceeded"),
+            Status::cancelled("context canceled"),
+            Status::deadline_exceeded("the method did not answer in time"),
+            Status::resource_exhausted("Reached server's max_concurrency=4"),
+            Status::unknown("boom"),
+        ] {
+            assert_eq!(read(write(&status)), status);
+        }
+    }
+
+    #[test]
+    fn the_texts_are_those_of_the_peer() {
+        let call = Call::new("NoSuch", "Nope", Format::Raw, Default::default());
+        assert_eq!(write(&unknown(&call, Missing::Service)), "rpcx: can't find service NoSuch");
+        assert_eq!(write(&unknown(&call, Missing::Method)), "rpcx: can't find method Nope");
+        assert_eq!(write(&no_codec(Format::Other(9))), "can not find codec for 9");
+        assert_eq!(write(&no_codec(Format::Json(Json::Go))), "can not find codec for 1");
+    }
+
+    #[test]
+    fn a_call_that_was_not_begun_may_be_tried_elsewhere_and_others_may_not() {
+        let told = |text| (read(text).code(), read(text).fault(), read(text).retry());
+        for (text, want) in [
+            ("rpcx: can't find service X", (Code::Unimplemented, Fault::Caller, Retry::Never)),
+            ("rpcx: can't find method X", (Code::Unimplemented, Fault::Caller, Retry::Never)),
+            ("can not find codec for 4", (Code::Unimplemented, Fault::Caller, Retry::Never)),
+            ("request reached rate limit", (Code::ResourceExhausted, Fault::Peer, Retry::Elsewhere)),
+            ("[service internal error]: oops, method: M", (Code::Internal, Fault::Peer, Retry::Never)),
+            ("context deadline exceeded", (Code::DeadlineExceeded, Fault::Peer, Retry::Never)),
+            ("context canceled", (Code::Cancelled, Fault::Caller, Retry::Never)),
+            ("rpcx: server is shutting down", (Code::Unavailable, Fault::Peer, Retry::Elsewhere)),
+            ("boom", (Code::Unknown, Fault::Peer, Retry::Never)),
+            ("my request reached rate limit", (Code::Unknown, Fault::Peer, Retry::Never)),
+            ("", (Code::Unknown, Fault::Peer, Retry::Never)),
+        ] {
+            assert_eq!(told(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_failure_without_words_is_told_by_its_code() {
+        for code in Code::ALL {
+            assert_eq!(write(&Status::new(code, "")), code.as_str());
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The seam between a protocol and whoever moves its bytes.
+//!
+//! A session is the memory of one connection: what was negotiated, which answers are owed. It is driven
+//! from outside:
+//!
+//! * bytes that arrived are appended to the inbox, then [`Server::next_event`] (or
+//!   [`Client::next_event`]) is called until it returns `None`, which means "not enough bytes";
+//! * commands ([`Server::reply`], [`Client::send`]) append bytes to the [`Outbox`];
+//! * whoever drives it writes the outbox, as rarely as he likes.
+//!
+//! Pulling events gives backpressure for free: who does not pull does not read.
+
+use std::fmt;
+
+use bytes::BytesMut;
+
+use crate::{Call, CallId, Format, Outbox, Push, Reply, Status};
+
+/// The server's side of a connection.
+pub trait Server {
+    /// What must come back to answer a call. It is consumed by the answer, so that no call is answered
+    /// twice; dropping it leaves the call unanswered.
+    type Ticket: Send + 'static;
+
+    /// Takes the next event out of `inbox`, or `None` when it needs more bytes.
+    ///
+    /// What the protocol answers by itself (heartbeats, malformed calls) goes into `out` without an event.
+    ///
+    /// # Errors
+    ///
+    /// A [`Violation`] ends the connection: what is in `out` may still be written, nothing more is read.
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<Event<'_, Self::Ticket>>, Violation>;
+
+    /// Answers a call. Calls may be answered in any order; a protocol that must keep the order keeps it here.
+    fn reply(&mut self, ticket: Self::Ticket, reply: Reply, out: &mut Outbox);
+
+    /// The failure of a call to something that does not exist, in the protocol's own words and numbers.
+    fn unknown(call: &Call<'_>, missing: Missing) -> Status;
+
+    /// How an answer is written when the handler does not choose: as the request was, unless the protocol
+    /// says otherwise.
+    fn reply_format(request: Format) -> Format {
+        request
+    }
+
+    /// Answers a call whose credential was refused, in the form the protocol has for it.
+    /// Returns whether the connection must be closed once `out` is written.
+    fn refuse(&mut self, ticket: Self::Ticket, status: Status, out: &mut Outbox) -> bool;
+
+    /// Sends a message that no call asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`Unimplemented`](crate::Code::Unimplemented) where the protocol has no such thing.
+    fn push(&mut self, _push: Push, _out: &mut Outbox) -> Result<(), Status> {
+        Err(Status::unimplemented("this protocol cannot push"))
+    }
+
+    /// How many bytes the inbox must hold in all before the next event can come; 0 when unknown.
+    /// A hint for sizing reads: a frame's length is known here long before its last byte arrives, and it
+    /// has been checked against [`Limits::message`].
+    fn wanted(&self) -> usize;
+
+    /// Whether an event, once begun, is still incomplete: its header is here, its end is not.
+    /// Lets the driver tell a slow peer from an idle one.
+    fn mid_message(&self, inbox: &BytesMut) -> bool {
+        !inbox.is_empty()
+    }
+
+    /// The server is going away: calls that arrive from now on are refused in the protocol's own words,
+    /// and answers tell the peer not to come again where the protocol can say so.
+    fn drain(&mut self, out: &mut Outbox);
+
+    /// Whether the connection should be closed once everything is answered and written
+    /// (`Connection: close`, a protocol error already answered).
+    fn finished(&self) -> bool {
+        false
+    }
+}
+
+/// The client's side of a connection.
+pub trait Client {
+    /// Appends a call to `out`. `id` comes back with the reply; it must not be in use on this connection.
+    ///
+    /// # Errors
+    ///
+    /// A [`Status`] when the protocol cannot express the call; nothing was appended then.
+    fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status>;
+
+    /// Takes the next event out of `inbox`, or `None` when it needs more bytes.
+    ///
+    /// # Errors
+    ///
+    /// A [`Violation`] ends the connection and fails every call on it.
+    fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Answer>, Violation>;
+
+    /// The caller no longer waits for this call. A later reply to it is dropped by whoever keeps the ids;
+    /// a protocol with a word for it says it here.
+    fn cancel(&mut self, _id: CallId, _out: &mut Outbox) {}
+
+    /// How many bytes the inbox must hold in all before the next event can come; 0 when unknown.
+    fn wanted(&self) -> usize;
+
+    /// How many calls may be outstanding at once: 1 for a protocol without correlation ids.
+    fn concurrency(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Whether a further call may be sent, or the connection is about to end (`Connection: close`).
+    fn reusable(&self) -> bool {
+        true
+    }
+
+    /// The peer closed its half: a reply that is delimited by the end of the connection is complete now.
+    fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<Answer> {
+        None
+    }
+
+    /// Appends the protocol's own "are you there?"; its answer comes as [`Answer::Alive`].
+    /// Returns `false` where the protocol has none.
+    fn heartbeat(&mut self, _out: &mut Outbox) -> bool {
+        false
+    }
+}
+
+/// What a server finds in its inbox.
+#[derive(Debug)]
+pub enum Event<'s, T> {
+    /// A whole unary request. Names are borrowed from the session; the body is shared, not copied.
+    Call(Call<'s>, T),
+    /// The rest of the inbox is not of this protocol: answer what is owed, then detect anew.
+    /// The peers allow one connection to change its protocol between messages
+    /// (brpc `input_messenger.cpp`, rpcx's `CONNECT`).
+    Foreign,
+}
+
+/// What a call names that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// There is no such service.
+    Service,
+    /// The service has no such method.
+    Method,
+}
+
+/// What a client finds in its inbox.
+#[derive(Debug)]
+pub enum Answer {
+    /// A call was answered.
+    Reply(CallId, Reply),
+    /// A message that no call asked for.
+    Push(Push),
+    /// The peer answered a heartbeat.
+    Alive,
+    /// The peer is going away: send it nothing more, wait for what is owed.
+    GoAway,
+}
+
+/// What a connection will accept. Every length a peer announces meets one of these before memory is
+/// set aside for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one message on the wire, headers included. 64 MiB, as brpc's `max_body_size`.
+    pub message: usize,
+    /// Bytes of one message after decompression. 64 MiB.
+    pub decompressed: usize,
+    /// Bytes of a message's header part where it has no length of its own (an HTTP head). 64 KiB.
+    pub header: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { message: 64 << 20, decompressed: 64 << 20, header: 64 << 10 }
+    }
+}
+
+/// Why a connection cannot go on: its bytes are not what the protocol allows, and no answer to a single
+/// call would help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    reason: String,
+}
+
+impl Violation {
+    /// A violation with its reason, in lower case and without a full stop.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Violation {}

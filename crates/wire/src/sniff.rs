@@ -1,0 +1,102 @@
+//! Which protocol a connection speaks, told from its first bytes.
+
+use crate::{baidu_std, http1, rpcx};
+
+/// A protocol a server can speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// brpc's own, the default of its channels.
+    BaiduStd,
+    /// rpcx's own.
+    Rpcx,
+    /// HTTP/1.x: JSON and protobuf by `POST /Service/Method`, rpcx's gateway, JSON-RPC 2.0.
+    Http,
+}
+
+impl Protocol {
+    /// Every protocol, in the order in which they are tried.
+    pub const ALL: [Self; 3] = [Self::BaiduStd, Self::Rpcx, Self::Http];
+
+    /// The name users know: `baidu_std`, `rpcx`, `http`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BaiduStd => "baidu_std",
+            Self::Rpcx => "rpcx",
+            Self::Http => "http",
+        }
+    }
+
+    fn recognise(self, start: &[u8]) -> Guess {
+        match self {
+            Self::BaiduStd => baidu_std::recognise(start),
+            Self::Rpcx => rpcx::recognise(start),
+            Self::Http => http1::recognise(start),
+        }
+    }
+}
+
+/// What the first bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guess {
+    /// It is this one.
+    Is(Protocol),
+    /// It may still be one of several.
+    NeedMore,
+    /// It is none of those allowed.
+    Unknown,
+}
+
+/// Tells the protocol of a connection that begins with `start`, among those `allowed`.
+pub fn sniff(start: &[u8], allowed: &[Protocol]) -> Guess {
+    let mut undecided = start.is_empty();
+    for protocol in allowed {
+        match protocol.recognise(start) {
+            Guess::Unknown => {}
+            Guess::NeedMore => undecided = true,
+            is @ Guess::Is(_) => return is,
+        }
+    }
+    if undecided { Guess::NeedMore } else { Guess::Unknown }
+}
+
+/// Recognises a protocol by the fixed bytes it begins with.
+pub(crate) fn by_magic(protocol: Protocol, magic: &[u8], start: &[u8]) -> Guess {
+    let n = start.len().min(magic.len());
+    match start[..n] == magic[..n] {
+        false => Guess::Unknown,
+        true if n == magic.len() => Guess::Is(protocol),
+        true => Guess::NeedMore,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(start: &[u8]) -> Guess {
+        sniff(start, &Protocol::ALL)
+    }
+
+    #[test]
+    fn each_protocol_is_told_by_its_first_bytes() {
+        assert_eq!(all(b"PRPC\0\0\0\0"), Guess::Is(Protocol::BaiduStd));
+        assert_eq!(all(&[8, 0, 0, 0x30]), Guess::Is(Protocol::Rpcx));
+        assert_eq!(all(b"POST /EchoService/Echo HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
+        assert_eq!(all(b"GET / HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
+    }
+
+    #[test]
+    fn a_prefix_of_several_waits_and_junk_does_not() {
+        assert_eq!(all(b""), Guess::NeedMore);
+        assert_eq!(all(b"P"), Guess::NeedMore);
+        assert_eq!(all(b"PR"), Guess::NeedMore);
+        assert_eq!(all(b"PRPX"), Guess::Unknown);
+        assert_eq!(all(&[0, 1, 2, 3]), Guess::Unknown);
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_unknown() {
+        assert_eq!(sniff(b"PRPC", &[Protocol::Http]), Guess::Unknown);
+        assert_eq!(sniff(b"PO", &[Protocol::BaiduStd]), Guess::Unknown);
+    }
+}

@@ -1,0 +1,320 @@
+use std::borrow::Cow;
+use std::fmt;
+
+/// Why a call failed: the same for every protocol.
+///
+/// One pointer wide, so that `Result<T, Status>` stays small. It says what went wrong ([`Code`]), in words,
+/// how far it reaches ([`Scope`]), whose fault it is ([`Fault`]) and whether the call may be tried again
+/// ([`Retry`]).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Status(Box<Inner>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Inner {
+    code: Code,
+    message: Cow<'static, str>,
+    number: Option<i32>,
+    scope: Scope,
+    fault: Fault,
+    retry: Retry,
+}
+
+impl Status {
+    /// A failure with its reason. Scope, fault and retry follow from the code; change them where more is known.
+    #[cold]
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner {
+            code,
+            message: message.into(),
+            number: None,
+            scope: Scope::Call,
+            fault: code.usual_fault(),
+            retry: code.usual_retry(),
+        }))
+    }
+
+    /// The protocol's or the application's own number for the failure: brpc's `54321`, say. It travels where
+    /// a protocol has room for it, in place of the number its table has for the code.
+    #[must_use]
+    pub fn with_number(mut self, number: i32) -> Self {
+        self.0.number = Some(number);
+        self
+    }
+
+    /// The failure reaches this far.
+    #[must_use]
+    pub fn with_scope(mut self, scope: Scope) -> Self {
+        self.0.scope = scope;
+        self
+    }
+
+    /// The failure is this side's fault.
+    #[must_use]
+    pub fn with_fault(mut self, fault: Fault) -> Self {
+        self.0.fault = fault;
+        self
+    }
+
+    /// The call may be tried again under this condition.
+    #[must_use]
+    pub fn with_retry(mut self, retry: Retry) -> Self {
+        self.0.retry = retry;
+        self
+    }
+
+    /// What went wrong.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// What went wrong, in words; may be empty.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The protocol's or the application's own number, if there is one.
+    pub fn number(&self) -> Option<i32> {
+        self.0.number
+    }
+
+    /// How far the failure reaches.
+    pub fn scope(&self) -> Scope {
+        self.0.scope
+    }
+
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        self.0.fault
+    }
+
+    /// Whether the call may be tried again.
+    pub fn retry(&self) -> Retry {
+        self.0.retry
+    }
+}
+
+/// One constructor a code, named like it.
+macro_rules! constructors {
+    ($($(#[$doc:meta])* $name:ident => $code:ident;)*) => {
+        impl Status {
+            $($(#[$doc])*
+            pub fn $name(message: impl Into<Cow<'static, str>>) -> Self {
+                Self::new(Code::$code, message)
+            })*
+        }
+    };
+}
+
+constructors! {
+    /// The caller went away.
+    cancelled => Cancelled;
+    /// A failure that says no more than its text.
+    unknown => Unknown;
+    /// The request cannot be what the method wants.
+    invalid_argument => InvalidArgument;
+    /// Time ran out.
+    deadline_exceeded => DeadlineExceeded;
+    /// What was asked for does not exist.
+    not_found => NotFound;
+    /// The caller may not do this.
+    permission_denied => PermissionDenied;
+    /// A limit was reached.
+    resource_exhausted => ResourceExhausted;
+    /// There is no such service, method or capability.
+    unimplemented => Unimplemented;
+    /// Something that must hold does not.
+    internal => Internal;
+    /// The peer cannot be reached or does not accept calls now.
+    unavailable => Unavailable;
+    /// The caller did not prove who he is.
+    unauthenticated => Unauthenticated;
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Status");
+        fields.field("code", &self.code()).field("message", &self.message());
+        if let Some(number) = self.number() {
+            fields.field("number", &number);
+        }
+        fields
+            .field("scope", &self.scope())
+            .field("fault", &self.fault())
+            .field("retry", &self.retry())
+            .finish()
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.code())?;
+        if let Some(number) = self.number() {
+            write!(f, " ({number})")?;
+        }
+        if !self.message().is_empty() {
+            write!(f, ": {}", self.message())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Status {}
+
+/// What went wrong. The codes of gRPC, since every peer's own numbers can be mapped onto them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Code {
+    /// The caller went away.
+    Cancelled = 1,
+    /// A failure that says no more than its text.
+    Unknown = 2,
+    /// The request cannot be what the method wants.
+    InvalidArgument = 3,
+    /// Time ran out.
+    DeadlineExceeded = 4,
+    /// What was asked for does not exist.
+    NotFound = 5,
+    /// What was to be made exists already.
+    AlreadyExists = 6,
+    /// The caller may not do this.
+    PermissionDenied = 7,
+    /// A limit was reached.
+    ResourceExhausted = 8,
+    /// The system is not in the state the call needs.
+    FailedPrecondition = 9,
+    /// The call lost against another.
+    Aborted = 10,
+    /// The request is past the valid range.
+    OutOfRange = 11,
+    /// There is no such service, method or capability.
+    Unimplemented = 12,
+    /// Something that must hold does not.
+    Internal = 13,
+    /// The peer cannot be reached or does not accept calls now.
+    Unavailable = 14,
+    /// Data is lost or broken for good.
+    DataLoss = 15,
+    /// The caller did not prove who he is.
+    Unauthenticated = 16,
+}
+
+impl Code {
+    /// Every code, in the order of its number.
+    pub const ALL: [Self; 16] = [
+        Self::Cancelled,
+        Self::Unknown,
+        Self::InvalidArgument,
+        Self::DeadlineExceeded,
+        Self::NotFound,
+        Self::AlreadyExists,
+        Self::PermissionDenied,
+        Self::ResourceExhausted,
+        Self::FailedPrecondition,
+        Self::Aborted,
+        Self::OutOfRange,
+        Self::Unimplemented,
+        Self::Internal,
+        Self::Unavailable,
+        Self::DataLoss,
+        Self::Unauthenticated,
+    ];
+
+    /// The name in words, as it is shown: `deadline exceeded`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::Unknown => "unknown",
+            Self::InvalidArgument => "invalid argument",
+            Self::DeadlineExceeded => "deadline exceeded",
+            Self::NotFound => "not found",
+            Self::AlreadyExists => "already exists",
+            Self::PermissionDenied => "permission denied",
+            Self::ResourceExhausted => "resource exhausted",
+            Self::FailedPrecondition => "failed precondition",
+            Self::Aborted => "aborted",
+            Self::OutOfRange => "out of range",
+            Self::Unimplemented => "unimplemented",
+            Self::Internal => "internal",
+            Self::Unavailable => "unavailable",
+            Self::DataLoss => "data loss",
+            Self::Unauthenticated => "unauthenticated",
+        }
+    }
+
+    fn usual_fault(self) -> Fault {
+        match self {
+            Self::Cancelled
+            | Self::InvalidArgument
+            | Self::NotFound
+            | Self::AlreadyExists
+            | Self::PermissionDenied
+            | Self::FailedPrecondition
+            | Self::OutOfRange
+            | Self::Unimplemented
+            | Self::Unauthenticated => Fault::Caller,
+            _ => Fault::Peer,
+        }
+    }
+
+    fn usual_retry(self) -> Retry {
+        match self {
+            Self::Unavailable | Self::ResourceExhausted => Retry::Elsewhere,
+            Self::Aborted => Retry::IfIdempotent,
+            _ => Retry::Never,
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How far a failure reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// This call; others on the connection go on.
+    Call,
+    /// The connection and every call on it.
+    Connection,
+}
+
+/// Whose fault a failure is, seen from where it is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The one who calls: the same call will fail again.
+    Caller,
+    /// The one who was called, or the way to it.
+    Peer,
+    /// This program.
+    Us,
+}
+
+/// Whether a failed call may be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// It would fail again, or must not be repeated.
+    Never,
+    /// The peer may have begun it: only a call without side effects.
+    IfIdempotent,
+    /// The peer did not begin it: any call, better at another endpoint.
+    Elsewhere,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_one_pointer_wide() {
+        assert_eq!(size_of::<Result<(), Status>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn it_shows_code_number_and_text() {
+        let status = Status::internal("custom error").with_number(54321);
+        assert_eq!(status.to_string(), "internal (54321): custom error");
+        assert_eq!(Status::cancelled("").to_string(), "cancelled");
+    }
+}

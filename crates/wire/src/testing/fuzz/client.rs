@@ -1,0 +1,141 @@
+//! The clients' sessions: what a server may answer.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use super::{LIMITS, Manner, assert_bounded, assert_modest};
+use crate::payload::Json;
+use crate::session::{Answer, Client};
+use crate::{Call, CallId, Compression, Credential, Format, Outbox, Violation, baidu_std, http1, rpcx};
+
+/// Bytes for [`baidu_std::Client`].
+pub fn baidu_std_client(input: &[u8]) {
+    let config = || baidu_std::ClientConfig { limits: LIMITS, deliver_timeout: true, ..<_>::default() };
+    ask(|_| baidu_std::Client::new(config()), input);
+}
+
+/// Bytes for [`rpcx::Client`].
+pub fn rpcx_client(input: &[u8]) {
+    let config = || rpcx::ClientConfig { limits: LIMITS, ..<_>::default() };
+    ask(|_| rpcx::Client::new(config()), input);
+}
+
+/// Bytes for [`http1::Client`], which may speak JSON-RPC.
+pub fn http_client(input: &[u8]) {
+    let config = |json_rpc| http1::ClientConfig { limits: LIMITS, json_rpc, ..<_>::default() };
+    ask(|manner| http1::Client::new(config(manner.has(JSON_RPC))), input);
+}
+
+/// Calls are made in JSON-RPC, where the protocol has it.
+const JSON_RPC: u8 = 1;
+/// The messages are compressed.
+const COMPRESSES: u8 = 1 << 1;
+/// Calls carry metadata, a credential and a timeout.
+const ADORNS: u8 = 1 << 2;
+/// Nobody waits for the calls' answers.
+const ONEWAY: u8 = 1 << 3;
+/// Calls are given up as soon as they are made.
+const CANCELS: u8 = 1 << 4;
+
+/// Asserts that a client makes the same of the bytes of `input` whole and cut.
+fn ask<C: Client>(new: impl Fn(Manner) -> C, input: &[u8]) {
+    let Some((manner, bytes)) = Manner::read(input) else { return };
+    let whole = Connection::new(new(manner), manner).feed(&[bytes]);
+    let cut = Connection::new(new(manner), manner).feed(&manner.cut(bytes));
+    assert_eq!(cut, whole);
+}
+
+/// What a session made of some bytes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Heard {
+    answers: Vec<String>,
+    out: Vec<u8>,
+    violation: Option<Violation>,
+}
+
+struct Connection<C> {
+    session: C,
+    manner: Manner,
+    inbox: BytesMut,
+    out: Outbox,
+    heard: Heard,
+    calls: u64,
+    fed: usize,
+}
+
+impl<C: Client> Connection<C> {
+    /// A connection on which as many calls wait as may.
+    fn new(session: C, manner: Manner) -> Self {
+        let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());
+        let mut connection = Self { session, manner, inbox, out, heard, calls: 0, fed: 0 };
+        connection.session.heartbeat(&mut connection.out);
+        for _ in 0..connection.session.concurrency().min(4) {
+            connection.call();
+        }
+        connection
+    }
+
+    fn feed(mut self, chunks: &[&[u8]]) -> Heard {
+        for chunk in chunks {
+            self.inbox.extend_from_slice(chunk);
+            self.fed += chunk.len();
+            self.pull();
+            if self.heard.violation.is_some() {
+                break;
+            }
+        }
+        if self.heard.violation.is_none()
+            && let Some(last) = self.session.end_of_stream(&mut self.inbox)
+        {
+            self.hear(&last);
+        }
+        self.heard.out = self.out.take();
+        self.heard
+    }
+
+    fn pull(&mut self) {
+        loop {
+            match self.session.next_event(&mut self.inbox, &mut self.out) {
+                Ok(Some(answer)) => {
+                    self.hear(&answer);
+                    if matches!(answer, Answer::Reply(..)) && self.session.reusable() {
+                        self.call();
+                    }
+                }
+                Ok(None) => return assert_modest(self.session.wanted(), self.inbox.len()),
+                Err(violation) => return self.heard.violation = Some(violation),
+            }
+            assert_bounded(self.out.len(), self.fed);
+        }
+    }
+
+    fn hear(&mut self, answer: &Answer) {
+        self.heard.answers.push(format!("{answer:?}"));
+    }
+
+    fn call(&mut self) {
+        // As many as the allowance for what nobody asked for covers.
+        if self.calls == 32 {
+            return;
+        }
+        let id = CallId(self.calls);
+        self.calls += 1;
+        let format = if self.manner.has(JSON_RPC) { Format::Json(Json::Go) } else { Format::Protobuf };
+        let mut call = Call::new("example.EchoService", "Echo", format, Bytes::from_static(b"{}"));
+        call.oneway = self.manner.has(ONEWAY);
+        if self.manner.has(COMPRESSES) {
+            call.head.compression = Compression::Gzip;
+        }
+        if self.manner.has(ADORNS) {
+            call.head.metadata.insert("key", "value");
+            call.credential = Credential::Call(Some(Bytes::from_static(b"it is me")));
+            call.timeout = Some(Duration::from_millis(500));
+        }
+        // JSON-RPC has no compression, and says so.
+        let sent = self.session.send(id, call, &mut self.out);
+        if sent.is_ok() && self.manner.has(CANCELS) {
+            self.session.cancel(id, &mut self.out);
+        }
+    }
+}

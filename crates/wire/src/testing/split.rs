@@ -1,0 +1,61 @@
+//! However the bytes are cut, a session makes the same of them.
+
+use bytes::BytesMut;
+
+use crate::session::{Event, Server};
+use crate::{Call, Outbox, Violation};
+
+/// What a server session made of some bytes, in a form that can be compared.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Heard {
+    /// The calls, told as text: everything that a handler could see of them.
+    pub calls: Vec<String>,
+    /// What the session answered by itself.
+    pub out: Vec<u8>,
+    /// The session said the rest is of another protocol.
+    pub foreign: bool,
+    /// Why it gave up.
+    pub violation: Option<Violation>,
+}
+
+/// Feeds `chunks` to a server session one after the other and notes what it makes of them. No call is
+/// answered, except by the session itself.
+pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
+    let (mut heard, mut inbox, mut out) = (Heard::default(), BytesMut::new(), Outbox::new());
+    'all: for chunk in chunks {
+        inbox.extend_from_slice(chunk);
+        loop {
+            match session.next_event(&mut inbox, &mut out) {
+                Ok(None) => break,
+                Ok(Some(Event::Call(call, _))) => heard.calls.push(tell(&call)),
+                Ok(Some(Event::Foreign)) => {
+                    heard.foreign = true;
+                    break 'all;
+                }
+                Err(violation) => {
+                    heard.violation = Some(violation);
+                    break 'all;
+                }
+            }
+        }
+    }
+    heard.out = out.take();
+    heard
+}
+
+/// Everything a handler could see of a call, as text.
+pub fn tell(call: &Call<'_>) -> String {
+    format!("{call:?}")
+}
+
+/// Asserts that a server session makes the same of `bytes` however they are cut: whole, byte by byte, and
+/// at every single place.
+pub fn assert_any_split<S: Server>(new: impl Fn() -> S, bytes: &[u8]) {
+    let whole = hear(new(), &[bytes]);
+    let single: Vec<&[u8]> = bytes.chunks(1).collect();
+    assert_eq!(hear(new(), &single), whole, "byte by byte");
+    for at in 1..bytes.len() {
+        let (a, b) = bytes.split_at(at);
+        assert_eq!(hear(new(), &[a, b]), whole, "cut at {at}");
+    }
+}
