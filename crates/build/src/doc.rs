@@ -1,0 +1,108 @@
+//! Comments of a `.proto` as doc comments.
+
+/// The lines of a doc comment that says what `comment` says, and in which rustdoc finds no test, no link
+/// and no tag, whatever is written there.
+pub(crate) fn lines(comment: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut block = Block::Prose;
+    let mut after_blank = true;
+    for line in comment.trim_end().lines().skip_while(|line| line.trim().is_empty()) {
+        // The blank between `//` and the text.
+        let line = line.strip_prefix(' ').unwrap_or(line).trim_end();
+        let fence = FENCES.into_iter().find(|fence| line.trim_start().starts_with(fence));
+        let code = line.strip_prefix("    ");
+        if block == Block::Indented && code.is_none() && !line.is_empty() {
+            lines.push(CLOSE.to_owned());
+            block = Block::Prose;
+        }
+        match (block, fence, code) {
+            (Block::Prose, Some(fence), _) => {
+                lines.push(OPEN.to_owned());
+                block = Block::Fenced(fence);
+            }
+            (Block::Prose, None, Some(code)) if after_blank => {
+                lines.extend([OPEN.to_owned(), padded(code)]);
+                block = Block::Indented;
+            }
+            (Block::Prose, None, _) => lines.push(padded(&escaped(line))),
+            (Block::Fenced(open), _, _) if fence == Some(open) => {
+                lines.push(CLOSE.to_owned());
+                block = Block::Prose;
+            }
+            (Block::Fenced(_), _, _) => lines.push(padded(line)),
+            (Block::Indented, _, _) => lines.push(padded(code.unwrap_or_default())),
+        }
+        after_blank = line.is_empty();
+    }
+    if block != Block::Prose {
+        lines.push(CLOSE.to_owned());
+    }
+    lines
+}
+
+/// What a line is part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Block {
+    Prose,
+    /// Code between two fences of this kind.
+    Fenced(&'static str),
+    /// Code that is indented.
+    Indented,
+}
+
+const FENCES: [&str; 2] = ["```", "~~~"];
+/// Code that does not say that it is text is a test to rustdoc.
+const OPEN: &str = " ```text";
+const CLOSE: &str = " ```";
+
+/// With the blank that is wanted between `///` and the text.
+fn padded(line: &str) -> String {
+    if line.is_empty() { String::new() } else { format!(" {line}") }
+}
+
+/// Without links to items and without tags; code and links to the web stay what they are.
+fn escaped(line: &str) -> String {
+    let brackets = !line.contains("](");
+    let tags = !line.contains("<http");
+    let mut escaped = String::new();
+    let mut in_code = false;
+    for c in line.chars() {
+        in_code ^= c == '`';
+        if !in_code && (brackets && matches!(c, '[' | ']') || tags && c == '<') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_keeps_its_lines_and_loses_its_links_and_tags() {
+        let comment = " Echoes [it] to <you>.\n\n See `[x]` and [here](https://example.org).\n";
+        let want = [r" Echoes \[it\] to \<you>.", "", " See `[x]` and [here](https://example.org)."];
+        assert_eq!(lines(comment), want);
+    }
+
+    #[test]
+    fn code_is_text_however_it_is_marked() {
+        let comment = " One:\n\n     a\n\n     b\n Two:\n ```rust\n c [d]\n ```\n end";
+        let want = [" One:", "", OPEN, " a", "", " b", CLOSE, " Two:", OPEN, " c [d]", CLOSE, " end"];
+        assert_eq!(lines(comment), want);
+    }
+
+    #[test]
+    fn code_that_is_left_open_is_closed() {
+        assert_eq!(lines(" ~~~\n a\n ```\n"), [OPEN, " a", " ```", CLOSE]);
+        assert_eq!(lines("     a"), [OPEN, " a", CLOSE]);
+    }
+
+    #[test]
+    fn no_comment_is_no_line() {
+        assert!(lines("").is_empty());
+        assert!(lines("\n \n").is_empty());
+    }
+}

@@ -1,0 +1,92 @@
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use buffa_codegen::CodeGenError;
+
+/// Why no code was generated.
+///
+/// Whatever is wrong in a `.proto` is told with its place, as `echo.proto:4:3: …`. `Debug` says the same as
+/// `Display`, since that is what a build script that fails shows.
+pub struct Error {
+    kind: Box<Kind>,
+}
+
+/// What went wrong.
+pub(crate) enum Kind {
+    NoFiles,
+    NoOutDir,
+    NotFound { file: PathBuf, includes: Vec<PathBuf> },
+    Proto(protox::Error),
+    Descriptors(String),
+    Streaming { at: Place, method: String, streams: &'static str },
+    SameName { at: Place, methods: [String; 2], rust: String },
+    Code(CodeGenError),
+    Syntax(syn::Error),
+    Write { path: PathBuf, source: io::Error },
+}
+
+/// A place in a `.proto`; line and column are counted from 1.
+pub(crate) struct Place {
+    pub(crate) file: String,
+    pub(crate) line: i32,
+    pub(crate) column: i32,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.kind {
+            Kind::NoFiles => f.write_str("no .proto file was named"),
+            Kind::NoOutDir => f.write_str(
+                "OUT_DIR is not set: call this from a build script, or name a directory with `out_dir`",
+            ),
+            Kind::NotFound { file, includes } => {
+                write!(f, "{} does not exist, neither here nor below", file.display())?;
+                includes.iter().try_for_each(|include| write!(f, " {}", include.display()))
+            }
+            // Its `Display` leaves out the place.
+            Kind::Proto(error) => write!(f, "{error:?}"),
+            Kind::Descriptors(reason) => f.write_str(reason),
+            Kind::Streaming { at, method, streams } => write!(
+                f,
+                "{at}: {method} streams {streams}, which is not supported yet; \
+                 `skip_streaming(true)` leaves such methods out"
+            ),
+            Kind::SameName { at, methods: [a, b], rust } => {
+                write!(f, "{at}: {a} and {b} are both `{rust}` in Rust; rename one of them")
+            }
+            Kind::Code(error) => error.fmt(f),
+            Kind::Syntax(error) => write!(f, "a service has no form in Rust: {error}"),
+            Kind::Write { path, .. } => write!(f, "cannot write {}", path.display()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        self.source().map_or(Ok(()), |source| write!(f, ": {source}"))
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &*self.kind {
+            Kind::Write { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Self {
+        Self { kind: Box::new(kind) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}

@@ -1,0 +1,240 @@
+//! Rust code from `.proto` files, without `protoc`.
+//!
+//! For a build script:
+//!
+//! ```no_run
+//! // build.rs
+//! fn main() -> Result<(), polyrpc_build::Error> {
+//!     polyrpc_build::compile(&["proto/echo.proto"], &["proto"])
+//! }
+//! ```
+//!
+//! Each package becomes one file in `OUT_DIR`, to be included where its module is wanted:
+//!
+//! ```ignore
+//! #[allow(warnings)]
+//! pub mod example {
+//!     include!(concat!(env!("OUT_DIR"), "/example.rs"));
+//! }
+//! ```
+//!
+//! For files to check in, [`Config::generate`] gives the same code as text, and a test with
+//! [`Generated::stale`] keeps what is checked in as the `.proto` says. Include such a file as well, rather
+//! than declare it as a module, so that rustfmt leaves it alone.
+//!
+//! # What is written
+//!
+//! * `a.b.rs` for package `a.b`, `_.rs` for the files without a package. All files of a package belong into
+//!   one call, since they become one file.
+//! * A struct for each message and an enum for each enum, by `buffa-codegen`. Names are as declared: field
+//!   `A` is field `A`, field `type` is field `r#type`.
+//! * For each service of the named files a trait that carries `#[polyrpc::service]`, and for the package the
+//!   constant `FILE_DESCRIPTOR_SET`. Method `SayHello` is method `say_hello`.
+//!
+//! The messages of an imported file are generated too when they are used, except those of `google.protobuf`,
+//! which are in the crate `buffa-types`. A type of another package is reached through the parent module, so
+//! modules must nest as the packages do; [`Config::include_file`] writes them down.
+//!
+//! # What the including crate needs
+//!
+//! It depends on `buffa` and `polyrpc`, on `buffa-types` where it uses `google.protobuf`, and on
+//! `buffa-descriptor` where it uses `google/protobuf/descriptor.proto`. Generated code does not please every
+//! lint: put `#[allow(warnings)]` on its module, as [`Config::include_file`] does.
+
+mod source;
+
+mod descriptor_set;
+mod doc;
+mod package;
+mod service;
+
+mod error;
+mod generated;
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use buffa_codegen::{BytesRepr, CodeGenConfig};
+
+use crate::error::Kind;
+use crate::source::Sources;
+
+pub use error::Error;
+pub use generated::Generated;
+
+/// Generates code for `files` into `OUT_DIR` and tells cargo when to do it again; for a build script.
+///
+/// The files, and what they import, are looked for under `includes`.
+///
+/// # Errors
+///
+/// As [`Config::compile`].
+pub fn compile(
+    files: impl IntoIterator<Item = impl AsRef<Path>>,
+    includes: impl IntoIterator<Item = impl AsRef<Path>>,
+) -> Result<(), Error> {
+    Config::new().files(files).includes(includes).compile()
+}
+
+/// What to generate, and how.
+///
+/// ```no_run
+/// # fn main() -> Result<(), polyrpc_build::Error> {
+/// polyrpc_build::Config::new()
+///     .files(["proto/echo.proto", "proto/chat.proto"])
+///     .includes(["proto"])
+///     .skip_streaming(true)
+///     .compile()
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    files: Vec<PathBuf>,
+    includes: Vec<PathBuf>,
+    out_dir: Option<PathBuf>,
+    include_file: Option<PathBuf>,
+    services: bool,
+    skip_streaming: bool,
+    blocking: Vec<String>,
+    messages: CodeGenConfig,
+}
+
+impl Config {
+    /// Nothing to generate yet, and every option as its method says.
+    pub fn new() -> Self {
+        let mut messages = CodeGenConfig::default();
+        messages.file_per_package = true;
+        // A borrowed twin of each message would double the code, and handlers own their requests.
+        messages.generate_views = false;
+        Self {
+            files: Vec::new(),
+            includes: Vec::new(),
+            out_dir: None,
+            include_file: None,
+            services: true,
+            skip_streaming: false,
+            blocking: Vec::new(),
+            messages,
+        }
+    }
+
+    /// Adds files to generate code for.
+    #[must_use]
+    pub fn files(mut self, files: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
+        self.files.extend(files.into_iter().map(|file| file.as_ref().to_owned()));
+        self
+    }
+
+    /// Adds directories that hold the files and what they import, to be searched in this order.
+    /// Without any it is the current directory.
+    #[must_use]
+    pub fn includes(mut self, includes: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
+        self.includes.extend(includes.into_iter().map(|include| include.as_ref().to_owned()));
+        self
+    }
+
+    /// Where [`compile`](Self::compile) writes, instead of `OUT_DIR`.
+    #[must_use]
+    pub fn out_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.out_dir = Some(dir.into());
+        self
+    }
+
+    /// Also writes a file of this name that includes the others, in modules that nest like the packages.
+    /// As `mod.rs` of a source directory it makes the directory that module.
+    #[must_use]
+    pub fn include_file(mut self, name: impl Into<PathBuf>) -> Self {
+        self.include_file = Some(name.into());
+        self
+    }
+
+    /// Whether services become traits; on by default. Without them the code needs no crate `polyrpc`.
+    #[must_use]
+    pub fn services(mut self, yes: bool) -> Self {
+        self.services = yes;
+        self
+    }
+
+    /// Whether methods that stream are left out of their traits; by default they are an error.
+    #[must_use]
+    pub fn skip_streaming(mut self, yes: bool) -> Self {
+        self.skip_streaming = yes;
+        self
+    }
+
+    /// Marks methods, each by its full name as `helloworld.Greeter.SayHello`, that may hold their thread: they
+    /// are answered on a thread of their own.
+    #[must_use]
+    pub fn blocking(mut self, methods: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.blocking.extend(methods.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whether a message keeps fields that it does not know and writes them again; on by default, since a
+    /// service in the middle must pass on what a newer peer sent, as protobuf demands since 3.5. Without,
+    /// each message is three words smaller.
+    #[must_use]
+    pub fn preserve_unknown_fields(mut self, yes: bool) -> Self {
+        self.messages.preserve_unknown_fields = yes;
+        self
+    }
+
+    /// Makes fields of type `bytes` a [`Bytes`](https://docs.rs/bytes) instead of a `Vec<u8>`, so that they
+    /// share the bytes of a message that is decoded from a `Bytes` instead of copying them. A path names a package, a message or a field, as
+    /// `example.EchoRequest.payload`; `.` means all of them. Values of maps stay `Vec<u8>`.
+    #[must_use]
+    pub fn bytes_fields(mut self, paths: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let rules = paths.into_iter().map(|path| (rooted(path.as_ref()), BytesRepr::Bytes));
+        self.messages.bytes_fields.extend(rules);
+        self
+    }
+
+    /// Takes the types of a package, or one type, from elsewhere instead of generating them:
+    /// `extern_path("common.v1", "::common_protos::common::v1")`.
+    #[must_use]
+    pub fn extern_path(mut self, proto: impl AsRef<str>, rust: impl Into<String>) -> Self {
+        self.messages.extern_paths.push((rooted(proto.as_ref()), rust.into()));
+        self
+    }
+
+    /// Generates the code, writes the files that changed, and tells cargo when to do it again; for a build
+    /// script.
+    ///
+    /// # Errors
+    ///
+    /// As [`generate`](Self::generate); and when a file cannot be written, or there is neither an
+    /// [`out_dir`](Self::out_dir) nor `OUT_DIR`.
+    pub fn compile(&self) -> Result<(), Error> {
+        let dir = self.out_dir.clone().or_else(|| env::var_os("OUT_DIR").map(PathBuf::from));
+        let dir = dir.ok_or(Kind::NoOutDir)?;
+        let generated = self.generate()?;
+        for input in &generated.inputs {
+            println!("cargo:rerun-if-changed={}", input.display());
+        }
+        for warning in &generated.warnings {
+            println!("cargo:warning={warning}");
+        }
+        generated.write(&dir)
+    }
+
+    /// Generates the code and leaves the writing to the caller.
+    ///
+    /// # Errors
+    ///
+    /// When a file is missing or wrong, when a method streams, or when a name has no place in Rust.
+    pub fn generate(&self) -> Result<Generated, Error> {
+        let sources = Sources::read(&self.files, &self.includes)?;
+        package::generate(self, sources)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// `path` with the leading dot that a name from the root has in descriptors.
+fn rooted(path: &str) -> String {
+    if path.starts_with('.') { path.to_owned() } else { format!(".{path}") }
+}

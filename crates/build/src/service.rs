@@ -1,0 +1,205 @@
+//! The trait of a service.
+
+use std::collections::HashMap;
+
+use buffa_codegen::context::CodeGenContext;
+use buffa_codegen::generated::descriptor::source_code_info::Location;
+use buffa_codegen::generated::descriptor::{
+    FileDescriptorProto, MethodDescriptorProto, ServiceDescriptorProto,
+};
+use buffa_codegen::idents::{make_field_ident, rust_path_to_tokens};
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+
+use crate::error::{Kind, Place};
+use crate::{Config, Error, doc, source};
+
+/// The traits of a file's services. They stand beside the package's messages, where
+/// `FILE_DESCRIPTOR_SET` is.
+pub(crate) fn define(
+    context: &CodeGenContext<'_>,
+    file: &FileDescriptorProto,
+    config: &Config,
+) -> Result<Vec<TokenStream>, Error> {
+    let define = |(index, service)| Service { context, file, config, index, service }.define();
+    file.service.iter().enumerate().map(define).collect()
+}
+
+/// Traits as source text.
+pub(crate) fn format(traits: Vec<TokenStream>) -> Result<String, Error> {
+    let mut text = String::new();
+    for tokens in traits {
+        text.push_str(&prettyplease::unparse(&syn::parse2(tokens).map_err(Kind::Syntax)?));
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// A service where it is declared.
+struct Service<'a> {
+    context: &'a CodeGenContext<'a>,
+    file: &'a FileDescriptorProto,
+    config: &'a Config,
+    index: usize,
+    service: &'a ServiceDescriptorProto,
+}
+
+impl Service<'_> {
+    fn define(&self) -> Result<TokenStream, Error> {
+        let mut methods = Vec::new();
+        let mut names = HashMap::new();
+        for (index, method) in self.service.method.iter().enumerate() {
+            if let Some(streams) = streams(method) {
+                if self.config.skip_streaming {
+                    continue;
+                }
+                let (at, method) = (self.place(index), self.full_name_of(method));
+                return Err(Kind::Streaming { at, method, streams }.into());
+            }
+            let rust = make_field_ident(&snake_case(method_name(method)));
+            if let Some(other) = names.insert(rust.clone(), method) {
+                let methods = [self.full_name_of(other), self.full_name_of(method)];
+                return Err(Kind::SameName { at: self.place(index), methods, rust: rust.to_string() }.into());
+            }
+            methods.push(self.method(index, method, &rust));
+        }
+
+        let docs = self.docs(&[SERVICE, self.index]);
+        let (name, rust) = (self.full_name(), make_field_ident(self.name()));
+        Ok(quote! {
+            #(#[doc = #docs])*
+            #[::polyrpc::service(
+                name = #name,
+                codec = ::polyrpc::codec::Protobuf,
+                schema = FILE_DESCRIPTOR_SET
+            )]
+            pub trait #rust {
+                #(#methods)*
+            }
+        })
+    }
+
+    fn method(&self, index: usize, method: &MethodDescriptorProto, rust: &Ident) -> TokenStream {
+        let docs = self.docs(&[SERVICE, self.index, METHOD, index]);
+        let name = method_name(method);
+        let (request, reply) = (self.rust_type(&method.input_type), self.rust_type(&method.output_type));
+        let full_name = self.full_name_of(method);
+        let blocking = self.config.blocking.contains(&full_name).then(|| quote! { , blocking });
+        quote! {
+            #(#[doc = #docs])*
+            #[rpc(name = #name #blocking)]
+            async fn #rust(&self, cx: &mut ::polyrpc::Context, request: #request) -> ::polyrpc::Result<#reply>;
+        }
+    }
+
+    /// The path from the package's module to a message.
+    fn rust_type(&self, message: &Option<String>) -> TokenStream {
+        let message = message.as_deref().unwrap_or_default();
+        let path = self.context.rust_type_relative(message, source::package(self.file), 0);
+        rust_path_to_tokens(&path.expect("the types of methods were resolved when the file was linked"))
+    }
+
+    fn docs(&self, path: &[usize]) -> Vec<String> {
+        let comment = self.location(path).and_then(|location| {
+            location.leading_comments.as_deref().or(location.trailing_comments.as_deref())
+        });
+        doc::lines(comment.unwrap_or_default())
+    }
+
+    fn place(&self, method: usize) -> Place {
+        let span = self.location(&[SERVICE, self.index, METHOD, method]).map(|location| &location.span[..]);
+        let (line, column) = match span {
+            Some(&[line, column, ..]) => (line + 1, column + 1),
+            _ => (1, 1),
+        };
+        Place { file: source::name(self.file).to_owned(), line, column }
+    }
+
+    /// What the file's source says about the element at `path`: numbers of fields and indexes in turn, as
+    /// `descriptor.proto` has it.
+    fn location(&self, path: &[usize]) -> Option<&Location> {
+        let is_here = |location: &&Location| {
+            location.path.len() == path.len()
+                && location.path.iter().zip(path).all(|(&a, &b)| usize::try_from(a) == Ok(b))
+        };
+        self.file.source_code_info.location.iter().find(is_here)
+    }
+
+    fn name(&self) -> &str {
+        self.service.name.as_deref().unwrap_or_default()
+    }
+
+    fn full_name(&self) -> String {
+        match source::package(self.file) {
+            "" => self.name().to_owned(),
+            package => format!("{package}.{}", self.name()),
+        }
+    }
+
+    fn full_name_of(&self, method: &MethodDescriptorProto) -> String {
+        format!("{}.{}", self.full_name(), method_name(method))
+    }
+}
+
+/// `FileDescriptorProto.service`
+const SERVICE: usize = 6;
+/// `ServiceDescriptorProto.method`
+const METHOD: usize = 2;
+
+fn method_name(method: &MethodDescriptorProto) -> &str {
+    method.name.as_deref().unwrap_or_default()
+}
+
+/// What a method streams, if it does.
+fn streams(method: &MethodDescriptorProto) -> Option<&'static str> {
+    match (method.client_streaming.unwrap_or_default(), method.server_streaming.unwrap_or_default()) {
+        (false, false) => None,
+        (true, false) => Some("its requests"),
+        (false, true) => Some("its replies"),
+        (true, true) => Some("both its requests and its replies"),
+    }
+}
+
+/// `SayHello` as `say_hello`, `GetHTTPInfo` as `get_http_info`.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    // The last letter of the word so far; a digit is of the word it follows.
+    let mut letter: Option<char> = None;
+    let mut rest = name.chars().peekable();
+    while let Some(c) = rest.next() {
+        let begins_lower = rest.peek().is_some_and(char::is_ascii_lowercase);
+        if c.is_ascii_uppercase() && letter.is_some_and(|letter| letter.is_ascii_lowercase() || begins_lower)
+        {
+            snake.push('_');
+        }
+        if !c.is_ascii_digit() {
+            letter = (c != '_').then_some(c);
+        }
+        snake.push(c.to_ascii_lowercase());
+    }
+    snake
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_begin_at_capitals_and_acronyms_are_words() {
+        let cases = [
+            ("Echo", "echo"),
+            ("SayHello", "say_hello"),
+            ("say_hello", "say_hello"),
+            ("sayHello", "say_hello"),
+            ("GetHTTPInfo", "get_http_info"),
+            ("HTTP", "http"),
+            ("Get2", "get2"),
+            ("GetV2Info", "get_v2_info"),
+            ("Get_Info", "get_info"),
+            ("A", "a"),
+        ];
+        for (name, want) in cases {
+            assert_eq!(snake_case(name), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Code that is checked in, of this crate's tests and of the command's demo services: it must be what the
+//! `.proto` says. `BLESS=1 cargo test -p polyrpc-build --test checked_in` writes it anew.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use polyrpc_build::Config;
+
+#[test]
+fn the_tests_messages_are_fresh() {
+    assert_fresh(
+        &Config::new()
+            .files(["rich.proto", "more.proto", "benchmark.proto"])
+            .includes([dir("tests/proto"), dir("../cli/proto")])
+            .bytes_fields(["test.rich.Everything.some_bytes"])
+            .services(false)
+            .include_file("mod.rs"),
+        &dir("tests/generated"),
+    );
+}
+
+#[test]
+fn the_demo_services_are_fresh() {
+    assert_fresh(
+        &Config::new()
+            .files(["example.proto", "arith.proto", "helloworld.proto", "benchmark.proto"])
+            .includes([dir("../cli/proto")])
+            .include_file("mod.rs"),
+        &dir("../cli/src/proto"),
+    );
+}
+
+fn assert_fresh(config: &Config, dir: &Path) {
+    let generated = config.generate().expect("the files are good");
+    if env::var_os("BLESS").is_some() {
+        generated.write(dir).expect("the sources can be written");
+    }
+    let stale: Vec<PathBuf> = generated.stale(dir).into_iter().map(|(path, _)| path).collect();
+    assert!(stale.is_empty(), "not as the .proto says, run with BLESS=1: {stale:?}");
+}
+
+fn dir(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}

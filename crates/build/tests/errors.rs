@@ -1,0 +1,94 @@
+//! What the generator says about a `.proto` that it cannot use.
+
+use std::path::Path;
+
+use polyrpc_build::{Config, Error};
+
+#[test]
+fn a_streaming_method_is_named_with_its_place_and_the_way_out() {
+    assert_eq!(
+        failure("wrong/streaming.proto").to_string(),
+        "wrong/streaming.proto:11:3: chat.Chat.Talk streams both its requests and its replies, which is not \
+         supported yet; `skip_streaming(true)` leaves such methods out"
+    );
+}
+
+#[test]
+fn streaming_methods_can_be_left_out() {
+    let generated = config("wrong/streaming.proto").skip_streaming(true).generate().expect("one method");
+    let (_, text) = &generated.files[0];
+    assert!(text.contains("async fn say"));
+    assert!(!text.contains("async fn talk"));
+}
+
+#[test]
+fn streaming_methods_do_no_harm_without_services() {
+    config("wrong/streaming.proto").services(false).generate().expect("messages only");
+}
+
+#[test]
+fn methods_that_get_one_name_in_rust_are_both_named() {
+    assert_eq!(
+        failure("wrong/same_name.proto").to_string(),
+        "wrong/same_name.proto:7:3: Twins.SayHello and Twins.say_hello are both `say_hello` in Rust; rename \
+         one of them"
+    );
+}
+
+#[test]
+fn mistakes_in_a_file_are_told_with_their_place() {
+    let cases = [
+        ("wrong/syntax.proto", "wrong/syntax.proto:4:9: expected an identifier, but found '='"),
+        ("wrong/undefined.proto", "wrong/undefined.proto:4:3: name 'Nowhere' is not defined"),
+        ("wrong/import.proto", "wrong/import.proto:3:1: import 'wrong/nowhere.proto' not found"),
+    ];
+    for (file, want) in cases {
+        assert_eq!(failure(file).to_string(), want);
+    }
+}
+
+#[test]
+fn a_file_that_does_not_exist_is_told_with_where_it_was_looked_for() {
+    let error = Config::new().files(["nowhere.proto"]).includes(["some", "where"]).generate().unwrap_err();
+    assert_eq!(error.to_string(), "nowhere.proto does not exist, neither here nor below some where");
+}
+
+#[test]
+fn a_file_outside_of_the_includes_is_told_as_such() {
+    let file = proto_dir().join("root.proto");
+    let error = Config::new().files([&file]).includes(["src"]).generate().unwrap_err();
+    assert_eq!(error.to_string(), format!("file '{}' is not in any include path", file.display()));
+}
+
+#[test]
+fn nothing_to_do_is_an_error() {
+    assert_eq!(Config::new().generate().unwrap_err().to_string(), "no .proto file was named");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_with_the_reason() {
+    let generated = config("root.proto").services(false).generate().expect("a good file");
+    let not_a_directory = proto_dir().join("root.proto");
+    let error = generated.write(&not_a_directory).unwrap_err();
+    assert!(error.to_string().starts_with("cannot write "), "{error}");
+    let shown = format!("{error:?}");
+    assert!(shown.len() > error.to_string().len(), "a build script shows the reason too: {shown}");
+}
+
+#[test]
+fn an_error_can_go_wherever_errors_go() {
+    fn assert_error<E: std::error::Error + Send + Sync + 'static>() {}
+    assert_error::<Error>();
+}
+
+fn failure(file: &str) -> Error {
+    config(file).generate().expect_err("the file is wrong")
+}
+
+fn config(file: &str) -> Config {
+    Config::new().files([proto_dir().join(file)]).includes([proto_dir()])
+}
+
+fn proto_dir() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/proto"))
+}

@@ -1,0 +1,125 @@
+//! Which process of this machine listens where a URL leads.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+
+use super::cpu::Process;
+
+/// The process behind a URL, or why its CPU time cannot be told.
+pub(super) fn process_behind(url: &str) -> Result<Process, String> {
+    let inode = socket_of(url)?;
+    owner_of(inode).map(|id| Process { id }).ok_or_else(|| "its process belongs to another user".to_owned())
+}
+
+/// The inode of the socket that listens there.
+fn socket_of(url: &str) -> Result<u64, String> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let nobody = || "nothing on this machine listens there".to_owned();
+    if scheme.ends_with("+unix") {
+        return table("/proc/net/unix").find_map(|line| unix_socket(&line, rest)).ok_or_else(nobody);
+    }
+    let host = rest.split(['/', '?']).next().unwrap_or_default();
+    let addresses = host.to_socket_addrs().or_else(|_| (host, 80).to_socket_addrs());
+    let addresses: Vec<_> = addresses.map_err(|_| "its host has no address".to_owned())?.collect();
+    let Some(local) = addresses.into_iter().find(|address| is_local(address.ip())) else {
+        return Err("the server is on another machine".to_owned());
+    };
+    let listening = table("/proc/net/tcp").chain(table("/proc/net/tcp6"));
+    let mut listening = listening.filter_map(|line| listening_socket(&line));
+    listening.find(|(address, _)| leads_to(*address, local)).map(|(_, inode)| inode).ok_or_else(nobody)
+}
+
+/// Whether an address is one of this machine: only such a one can be bound.
+fn is_local(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// Whether calls of `called` arrive at a socket that listens at `listening`.
+fn leads_to(listening: SocketAddr, called: SocketAddr) -> bool {
+    let all = match listening.ip() {
+        IpAddr::V4(ip) => ip.is_unspecified() && called.is_ipv4(),
+        IpAddr::V6(ip) => ip.is_unspecified(),
+    };
+    listening.port() == called.port() && (all || listening.ip().to_canonical() == called.ip().to_canonical())
+}
+
+fn table(path: &str) -> impl Iterator<Item = String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>().into_iter()
+}
+
+/// The address and the inode in a line of `/proc/net/tcp` or `tcp6`, if it is of a socket that listens.
+fn listening_socket(line: &str) -> Option<(SocketAddr, u64)> {
+    let fields: Vec<_> = line.split_ascii_whitespace().collect();
+    if *fields.get(3)? != LISTEN {
+        return None;
+    }
+    let (ip, port) = fields.get(1)?.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    Some((SocketAddr::new(address(ip)?, port), fields.get(9)?.parse().ok()?))
+}
+
+/// The kernel prints the words of an address in the machine's own order of bytes.
+fn address(hex: &str) -> Option<IpAddr> {
+    let mut bytes = Vec::with_capacity(16);
+    for word in hex.as_bytes().chunks(8) {
+        let word = u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?;
+        bytes.extend_from_slice(&word.to_ne_bytes());
+    }
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+    }
+}
+
+/// The inode in a line of `/proc/net/unix`, if it is of a socket that listens at `path`.
+fn unix_socket(line: &str, path: &str) -> Option<u64> {
+    let fields: Vec<_> = line.split_ascii_whitespace().collect();
+    let listens = u32::from_str_radix(fields.get(3)?, 16).ok()? & ACCEPTS != 0;
+    (listens && *fields.get(7)? == path).then(|| fields.get(6)?.parse().ok())?
+}
+
+fn owner_of(inode: u64) -> Option<u32> {
+    let wanted = format!("socket:[{inode}]");
+    let processes =
+        fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let holds = |id: &u32| {
+        let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
+        files
+            .filter_map(|file| fs::read_link(file.path()).ok())
+            .any(|link| link.as_os_str() == wanted.as_str())
+    };
+    let mut processes = processes;
+    processes.find(holds)
+}
+
+/// The state of a listening socket (Linux `include/net/tcp_states.h`).
+const LISTEN: &str = "0A";
+/// The flag of a listening socket (Linux `include/uapi/linux/net.h`, `__SO_ACCEPTCON`).
+const ACCEPTS: u32 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_of_this_process_is_found() {
+        for host in ["127.0.0.1:0", "0.0.0.0:0"] {
+            let listener = TcpListener::bind(host).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let found = process_behind(&format!("rpcx://127.0.0.1:{port}")).unwrap();
+            assert_eq!(found.id, std::process::id(), "{host}");
+        }
+    }
+
+    #[test]
+    fn lines_of_the_kernel_are_read() {
+        let line = "   0: 0100007F:1F42 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1 0 100 0 0 10 0";
+        assert_eq!(listening_socket(line), Some((SocketAddr::from(([127, 0, 0, 1], 8002)), 4711)));
+        assert_eq!(listening_socket(&line.replace(" 0A ", " 01 ")), None);
+        assert_eq!(unix_socket("0: 00000002 00000000 00010000 0001 01 4711 /run/x", "/run/x"), Some(4711));
+        assert_eq!(address("00000000000000000000000001000000"), Some("::1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,353 @@
+//! Calls, again and again, and what the clocks say of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use indicatif::{ProgressBar, ProgressStyle};
+use polyrpc::codec::Body;
+use polyrpc::{Client, Scope, Status, blocking, client};
+use tokio::runtime::{Builder, Runtime};
+
+use super::cpu::{self, Process};
+use crate::failure::Failure;
+use crate::terminal::grouped;
+
+/// The same call, for a while.
+pub(super) struct Load {
+    pub(super) target: String,
+    pub(super) request: Body,
+    pub(super) warmup: Duration,
+    pub(super) duration: Duration,
+}
+
+/// Who calls, and how the callers share connections.
+pub(super) enum Clients {
+    /// One connection a client; callers are dealt out to them.
+    Shared { clients: Vec<Client>, callers: usize },
+    /// Every caller has a connection at a time.
+    Pooled { clients: Vec<Client>, callers: usize },
+    /// A connection for each call.
+    Short { clients: Vec<Client>, callers: usize },
+    /// A thread and a client for each caller.
+    Blocking { clients: Vec<blocking::Client>, short: bool },
+}
+
+impl Clients {
+    pub(super) fn callers(&self) -> usize {
+        match self {
+            Self::Shared { callers, .. } | Self::Pooled { callers, .. } | Self::Short { callers, .. } => {
+                *callers
+            }
+            Self::Blocking { clients, .. } => clients.len(),
+        }
+    }
+}
+
+impl fmt::Display for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (connections, caller) = match self {
+            Self::Shared { clients, .. } => (many(clients.len(), "connection"), "caller"),
+            Self::Pooled { callers, .. } => (many(*callers, "connection"), "caller"),
+            Self::Short { .. } => ("a connection for each call".to_owned(), "caller"),
+            Self::Blocking { clients, short: false } => {
+                (many(clients.len(), "connection"), "blocking caller")
+            }
+            Self::Blocking { short: true, .. } => {
+                ("a connection for each call".to_owned(), "blocking caller")
+            }
+        };
+        write!(f, "{connections}, {}", many(self.callers(), caller))
+    }
+}
+
+fn many(count: usize, what: &str) -> String {
+    format!("{} {what}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
+}
+
+/// What was measured.
+pub(super) struct Figures {
+    pub(super) tally: Tally,
+    pub(super) window: Duration,
+    /// The CPU time of this process within the window.
+    pub(super) client_cpu: Duration,
+    /// The server's process and its CPU time, or why they are not known.
+    pub(super) server_cpu: Result<(u32, Duration), String>,
+}
+
+/// What calls ended with.
+pub(super) struct Tally {
+    /// Nanoseconds of the calls that succeeded.
+    pub(super) latencies: Histogram<u64>,
+    /// The others, by what they ended with.
+    pub(super) errors: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    fn new() -> Self {
+        // One significant digit more would cost ten times the memory of each caller.
+        Self { latencies: Histogram::new(3).expect("3 digits are possible"), errors: BTreeMap::new() }
+    }
+
+    fn note(&mut self, latency: Duration, failed: Option<&Status>) {
+        match failed {
+            None => {
+                let nanos = latency.as_nanos().try_into().unwrap_or(u64::MAX);
+                self.latencies.record(nanos).expect("a histogram that resizes takes any value");
+            }
+            Some(status) => *self.errors.entry(named(status)).or_default() += 1,
+        }
+    }
+
+    fn add(mut self, other: Self) -> Self {
+        self.latencies.add(&other.latencies).expect("a histogram that resizes takes any other");
+        for (error, count) in other.errors {
+            *self.errors.entry(error).or_default() += count;
+        }
+        self
+    }
+}
+
+fn named(status: &Status) -> String {
+    match status.number() {
+        Some(number) => format!("{} ({number})", status.code()),
+        None => status.code().to_string(),
+    }
+}
+
+impl Load {
+    /// Calls until the time is over.
+    pub(super) fn run(self, clients: Clients, server: Result<Process, String>) -> Result<Figures, Failure> {
+        let counters = Counters::new(clients.callers());
+        let opens = Instant::now() + self.warmup;
+        let window = Window { opens, closes: opens + self.duration };
+        let calling = self.start(clients, window, &counters)?;
+        let progress = Progress::new(self.warmup + self.duration);
+
+        progress.until(opens, &counters);
+        let before = (cpu::own(), server.as_ref().map(Process::cpu));
+        progress.until(window.closes, &counters);
+        let after = (cpu::own(), server.as_ref().map(Process::cpu));
+        progress.finish();
+
+        let tally = calling.join().map_err(|_| Failure::new("a caller panicked"))?;
+        Ok(Figures {
+            tally,
+            window: self.duration,
+            client_cpu: after.0.saturating_sub(before.0),
+            server_cpu: server_cpu(&server, before.1, after.1),
+        })
+    }
+
+    fn start(
+        &self,
+        clients: Clients,
+        window: Window,
+        counters: &Counters,
+    ) -> Result<thread::JoinHandle<Tally>, Failure> {
+        let mut callers = Vec::with_capacity(clients.callers());
+        for counter in counters.each() {
+            callers.push(Caller {
+                target: self.target.clone(),
+                request: self.request.clone(),
+                window,
+                last: Instant::now(),
+                tally: Tally::new(),
+                ended: 0,
+                counter,
+            });
+        }
+        let (clients, runtime) = match clients {
+            Clients::Blocking { clients, .. } => return Ok(start_threads(clients, callers)),
+            Clients::Shared { clients, .. } => {
+                let runtime = runtime(clients.len() == 1)?;
+                (clients, runtime)
+            }
+            Clients::Pooled { clients, .. } | Clients::Short { clients, .. } => {
+                (clients, runtime(callers.len() == 1)?)
+            }
+        };
+        Ok(thread::spawn(move || runtime.block_on(call_all(&clients, callers))))
+    }
+}
+
+/// One connection is read by one task: more threads would add nothing but hops between them.
+fn runtime(one_connection: bool) -> Result<Runtime, Failure> {
+    let mut builder =
+        if one_connection { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    builder.enable_all().build().map_err(|error| Failure::system("start a runtime", &error))
+}
+
+async fn call_all(clients: &[Client], callers: Vec<Caller>) -> Tally {
+    let callers = callers.into_iter().zip(clients.iter().cycle());
+    let running: Vec<_> = callers.map(|(caller, client)| tokio::spawn(caller.run(client.clone()))).collect();
+    let mut all = Tally::new();
+    for caller in running {
+        all = all.add(caller.await.expect("a caller does not panic and is not cancelled"));
+    }
+    all
+}
+
+fn start_threads(clients: Vec<blocking::Client>, callers: Vec<Caller>) -> thread::JoinHandle<Tally> {
+    thread::spawn(move || {
+        thread::scope(|scope| {
+            let callers = callers.into_iter().zip(clients);
+            let running: Vec<_> =
+                callers.map(|(caller, client)| scope.spawn(move || caller.run_blocking(&client))).collect();
+            running
+                .into_iter()
+                .fold(Tally::new(), |all, caller| all.add(caller.join().expect("a caller does not panic")))
+        })
+    })
+}
+
+/// Makes one call after the other.
+struct Caller {
+    target: String,
+    request: Body,
+    window: Window,
+    /// When the last call ended: then the next begins.
+    last: Instant,
+    tally: Tally,
+    ended: u64,
+    counter: Arc<Counter>,
+}
+
+/// When calls count.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    opens: Instant,
+    closes: Instant,
+}
+
+/// What a caller does after a call.
+enum Next {
+    Call,
+    /// Without a connection the next call would fail at once too: a pause, lest failures be all that is seen.
+    Breathe,
+    Stop,
+}
+
+impl Caller {
+    async fn run(mut self, client: Client) -> Tally {
+        self.last = Instant::now();
+        loop {
+            let called =
+                client.call_raw(&self.target, self.request.clone(), client::Options::default()).await;
+            match self.ended(called.as_ref().err().map(polyrpc::Error::status)) {
+                Next::Call => {}
+                Next::Breathe => {
+                    tokio::time::sleep(BREATH).await;
+                    self.last = Instant::now();
+                }
+                Next::Stop => return self.tally,
+            }
+        }
+    }
+
+    fn run_blocking(mut self, client: &blocking::Client) -> Tally {
+        self.last = Instant::now();
+        loop {
+            let called = client.call_raw(&self.target, self.request.clone(), client::Options::default());
+            match self.ended(called.as_ref().err().map(polyrpc::Error::status)) {
+                Next::Call => {}
+                Next::Breathe => {
+                    thread::sleep(BREATH);
+                    self.last = Instant::now();
+                }
+                Next::Stop => return self.tally,
+            }
+        }
+    }
+
+    /// A call has ended: one reading of the clock is its end and the beginning of the next.
+    fn ended(&mut self, failed: Option<&Status>) -> Next {
+        let now = Instant::now();
+        if now >= self.window.closes {
+            return Next::Stop;
+        }
+        if now >= self.window.opens {
+            self.tally.note(now - self.last, failed);
+            self.ended += 1;
+            self.counter.0.store(self.ended, Ordering::Relaxed);
+        }
+        self.last = now;
+        match failed {
+            Some(status) if status.scope() == Scope::Connection => Next::Breathe,
+            _ => Next::Call,
+        }
+    }
+}
+
+const BREATH: Duration = Duration::from_millis(10);
+
+/// How many calls each caller has ended, for the progress bar.
+struct Counters(Vec<Arc<Counter>>);
+
+/// Alone in its cache line, so that callers do not slow each other down by counting.
+#[repr(align(64))]
+#[derive(Default)]
+struct Counter(AtomicU64);
+
+impl Counters {
+    fn new(callers: usize) -> Self {
+        Self((0..callers).map(|_| Arc::default()).collect())
+    }
+
+    fn each(&self) -> impl Iterator<Item = Arc<Counter>> {
+        self.0.iter().cloned()
+    }
+
+    fn sum(&self) -> u64 {
+        self.0.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// The bar on standard error; nothing where that is no terminal.
+struct Progress(ProgressBar);
+
+impl Progress {
+    fn new(total: Duration) -> Self {
+        let bar = ProgressBar::new(total.as_millis().try_into().unwrap_or(u64::MAX));
+        let style = ProgressStyle::with_template("{bar:40.cyan} {msg}").expect("the template is whole");
+        Self(bar.with_style(style.progress_chars("━╸─")))
+    }
+
+    /// Sleeps until then and shows how it goes on.
+    fn until(&self, then: Instant, counters: &Counters) {
+        loop {
+            let left = then.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left.min(FRAME));
+            self.0.set_position(self.0.elapsed().as_millis().try_into().unwrap_or(u64::MAX));
+            self.0.set_message(match counters.sum() {
+                0 => "warming up".to_owned(),
+                calls => format!("{} calls", grouped(calls)),
+            });
+        }
+    }
+
+    fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+const FRAME: Duration = Duration::from_millis(100);
+
+fn server_cpu(
+    server: &Result<Process, String>,
+    before: Result<Option<Duration>, &String>,
+    after: Result<Option<Duration>, &String>,
+) -> Result<(u32, Duration), String> {
+    match (server, before, after) {
+        (Ok(process), Ok(Some(before)), Ok(Some(after))) => Ok((process.id, after.saturating_sub(before))),
+        (Err(why), ..) => Err(why.clone()),
+        _ => Err("the server's process has ended".to_owned()),
+    }
+}

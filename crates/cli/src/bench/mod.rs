@@ -1,0 +1,209 @@
+//! `polyrpc bench`: how fast a server answers one method, and what that costs.
+
+mod cpu;
+mod listener;
+mod load;
+mod machine;
+mod report;
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use polyrpc::client::{self, Kind};
+use polyrpc::codec::Body;
+use polyrpc::{Code, Protocol, Scope};
+
+use self::load::{Clients, Load};
+use self::report::{Report, Setting};
+use crate::call::{self, Beside};
+use crate::failure::Failure;
+use crate::message::{self, Translator};
+use crate::terminal;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = CLOSED_LOOP)]
+pub(crate) struct Options {
+    /// The server, as for `call`
+    url: String,
+    /// The method, `Service/Method`, or a function's name
+    target: String,
+    /// The message as JSON, @FILE to read it from a file, - from standard input
+    #[arg(value_name = "JSON")]
+    argument: Option<String>,
+    /// Send a text of so many bytes to example.EchoService/Echo
+    #[arg(long, value_name = "N", conflicts_with = "argument")]
+    size: Option<usize>,
+    #[command(flatten)]
+    message: message::Options,
+    #[command(flatten)]
+    beside: Beside,
+    /// How many calls are in flight at a time [default: one for each connection]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    callers: Option<usize>,
+    /// How many connections the callers share, with --kind single
+    #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "blocking")]
+    connections: Option<usize>,
+    /// How callers use connections: share them, have one each, or make one for each call
+    #[arg(long, value_enum, default_value = "single")]
+    kind: Sharing,
+    /// A thread for each caller, which writes and reads its connection itself
+    #[arg(long)]
+    blocking: bool,
+    /// How long to measure
+    #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "5s")]
+    duration: Duration,
+    /// How long to call before measuring
+    #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "1s")]
+    warmup: Duration,
+    /// Write the figures as JSON too; - writes them to standard output instead of the report
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Sharing {
+    Single,
+    Pooled,
+    Short,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    let protocol = options.client().build()?.protocol();
+    let translator = Translator::new(protocol, &options.target, &options.message)?;
+    let request = translator.request(&options.argument()?)?;
+    let reply_bytes = options.try_once(request.clone())?;
+    let clients = options.clients(protocol)?;
+    let setting = Setting {
+        url: options.url.clone(),
+        target: options.target.clone(),
+        format: request.format.as_str(),
+        request_bytes: request.bytes.len(),
+        reply_bytes,
+        clients: clients.to_string(),
+        callers: clients.callers(),
+        warmup_s: options.warmup.as_secs_f64(),
+        command: command_line(env::args()),
+    };
+    let load =
+        Load { target: options.target.clone(), request, warmup: options.warmup, duration: options.duration };
+    let figures = load.run(clients, listener::process_behind(&options.url))?;
+    let report = Report::new(setting, figures);
+    show(&report, options.json.as_ref())?;
+    Ok(if report.calls == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+impl Options {
+    fn client(&self) -> client::Builder {
+        let kind = match self.kind {
+            Sharing::Single => Kind::Single,
+            Sharing::Pooled => Kind::Pooled,
+            Sharing::Short => Kind::Short,
+        };
+        self.beside.client(&self.url).kind(kind)
+    }
+
+    fn argument(&self) -> Result<Vec<u8>, Failure> {
+        match self.size {
+            None => call::argument(self.argument.as_deref()),
+            Some(_) if !self.target.ends_with("EchoService/Echo") => {
+                Err(Failure::new("--size is for example.EchoService/Echo; give another method its message"))
+            }
+            Some(size) => Ok(format!(r#"{{"message":"{}"}}"#, "x".repeat(size)).into_bytes()),
+        }
+    }
+
+    /// One call before the many: what cannot work is told at once, and in full. Returns the reply's size.
+    fn try_once(&self, request: Body) -> Result<usize, Failure> {
+        let client = self.client().build_blocking()?;
+        match client.call_raw(&self.target, request, client::Options::default()) {
+            Ok(response) => Ok(response.message.bytes.len()),
+            Err(error) => {
+                let status = error.status();
+                let hopeless = status.scope() == Scope::Connection || status.code() == Code::Unimplemented;
+                if hopeless { Err(Failure::of_call(status, &self.url)) } else { Ok(0) }
+            }
+        }
+    }
+
+    fn clients(&self, protocol: Protocol) -> Result<Clients, Failure> {
+        // HTTP/1 has no calls side by side on one connection: each caller gets one.
+        let shared = self.kind == Sharing::Single && protocol != Protocol::Http && !self.blocking;
+        let connections = self.connections.unwrap_or(1);
+        let callers = self.callers.unwrap_or(connections);
+        if self.connections.is_some() && !shared {
+            return Err(Failure::new(
+                "--connections is for calls that share connections; here every caller has its own",
+            )
+            .with_hint("say how many with --callers"));
+        }
+        if callers < connections {
+            return Err(Failure::new(format!("{callers} callers cannot use {connections} connections")));
+        }
+        if self.blocking {
+            let short = self.kind == Sharing::Short;
+            let clients = (0..callers).map(|_| self.client().build_blocking()).collect::<Result<_, _>>()?;
+            return Ok(Clients::Blocking { clients, short });
+        }
+        let clients = (0..connections).map(|_| self.client().build()).collect::<Result<_, _>>()?;
+        Ok(match (self.kind, shared) {
+            (Sharing::Short, _) => Clients::Short { clients, callers },
+            (_, true) => Clients::Shared { clients, callers },
+            (_, false) => Clients::Pooled { clients, callers },
+        })
+    }
+}
+
+fn show(report: &Report, json: Option<&PathBuf>) -> Result<(), Failure> {
+    let Some(path) = json else {
+        println!("{report}");
+        return Ok(());
+    };
+    let text = report.to_json();
+    if path.as_os_str() == "-" {
+        println!("{text}");
+        return Ok(());
+    }
+    println!("{report}");
+    fs::write(path, text + "\n").map_err(|error| Failure::system(format!("write {}", path.display()), &error))
+}
+
+/// The command as it can be given again.
+fn command_line(arguments: impl Iterator<Item = String>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
+    let quoted = |argument: String| match !argument.is_empty() && argument.chars().all(plain) {
+        true => argument,
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
+    };
+    let words: Vec<_> = ["polyrpc".to_owned()].into_iter().chain(arguments.skip(1).map(quoted)).collect();
+    words.join(" ")
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "want a number above 0".to_owned())
+}
+
+const CLOSED_LOOP: &str = "\
+Every caller makes its next call when the last has ended (a closed loop). A server that stalls is therefore asked \
+less, and the latencies do not show the waiting of those who would have called meanwhile (coordinated omission): \
+read them as what one caller sees at this rate, not as what callers from outside would see.
+
+Latency is counted from the end of a caller's last call to the end of this one. Calls that fail are counted by \
+their code, and neither in the rate nor in the latencies.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_told_so_that_a_shell_reads_it_again() {
+        let words = ["/x/polyrpc", "bench", "rpcx://h:1", "Arith/Mul", r#"{"A":7}"#, "it's", ""];
+        assert_eq!(
+            command_line(words.into_iter().map(str::to_owned)),
+            r#"polyrpc bench rpcx://h:1 Arith/Mul '{"A":7}' 'it'\''s' ''"#
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! The figures, for people and as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::load::{Figures, Tally};
+use super::machine::Machine;
+use crate::terminal::{Paint, Short, grouped};
+
+/// What was called, and how.
+#[derive(Debug, Serialize)]
+pub(super) struct Setting {
+    pub(super) url: String,
+    pub(super) target: String,
+    pub(super) format: &'static str,
+    pub(super) request_bytes: usize,
+    pub(super) reply_bytes: usize,
+    pub(super) clients: String,
+    pub(super) callers: usize,
+    pub(super) warmup_s: f64,
+    pub(super) command: String,
+}
+
+/// All there is to say.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    setting: Setting,
+    duration_s: f64,
+    /// Calls that succeeded.
+    pub(super) calls: u64,
+    calls_per_second: f64,
+    /// Calls that did not, by what they ended with.
+    errors: BTreeMap<String, u64>,
+    latency_us: Latency,
+    cpu_us_per_call: Cpu,
+    machine: Machine,
+    #[serde(skip)]
+    histogram: Histogram<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Latency {
+    min: f64,
+    mean: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    p99_9: f64,
+    max: f64,
+}
+
+/// CPU time of both sides over the calls that succeeded.
+#[derive(Debug, Serialize)]
+struct Cpu {
+    client: Option<f64>,
+    server: Option<f64>,
+    server_pid: Option<u32>,
+    /// Why the server's is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<String>,
+}
+
+impl Report {
+    pub(super) fn new(setting: Setting, figures: Figures) -> Self {
+        let Figures { tally: Tally { latencies, errors }, window, client_cpu, server_cpu } = figures;
+        let calls = latencies.len();
+        Self {
+            setting,
+            duration_s: window.as_secs_f64(),
+            calls,
+            calls_per_second: calls as f64 / window.as_secs_f64(),
+            errors,
+            latency_us: Latency::new(&latencies),
+            cpu_us_per_call: Cpu::new(calls, client_cpu, server_cpu),
+            machine: Machine::here(),
+            histogram: latencies,
+        }
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("the report is made of plain values")
+    }
+}
+
+impl Latency {
+    fn new(latencies: &Histogram<u64>) -> Self {
+        let at = |quantile| micros(latencies.value_at_quantile(quantile));
+        Self {
+            min: micros(if latencies.is_empty() { 0 } else { latencies.min() }),
+            mean: latencies.mean() / 1e3,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            max: micros(latencies.max()),
+        }
+    }
+}
+
+impl Cpu {
+    fn new(calls: u64, client: Duration, server: Result<(u32, Duration), String>) -> Self {
+        let each = |spent: Duration| (calls > 0).then(|| spent.as_secs_f64() * 1e6 / calls as f64);
+        let (server_pid, spent, unknown) = match server {
+            Ok((id, spent)) => (Some(id), each(spent), None),
+            Err(why) => (None, None, Some(why)),
+        };
+        Self { client: each(client), server: spent, server_pid, unknown }
+    }
+}
+
+fn micros(nanos: u64) -> f64 {
+    nanos as f64 / 1e3
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paint = Paint::for_stdout();
+        let setting = &self.setting;
+        let sizes = format!("{}, {} B → {} B", setting.format, setting.request_bytes, setting.reply_bytes);
+        writeln!(f, "{}", paint.bold(format_args!("{} {}", setting.url, setting.target)))?;
+        writeln!(f, "{sizes} · {} · {} s after {} s", setting.clients, self.duration_s, setting.warmup_s)?;
+        writeln!(f)?;
+        let mut line =
+            |name: &str, value: String| writeln!(f, "  {}  {value}", paint.dim(format_args!("{name:<8}")));
+        let rate = paint.bold(format_args!("{} calls/s", grouped(self.calls_per_second.round() as u64)));
+        line("rate", format!("{rate}  ({} calls)", grouped(self.calls)))?;
+        line("errors", self.errors_told(paint))?;
+        line("latency", self.latency_us.to_string())?;
+        line("CPU/call", self.cpu_us_per_call.to_string())?;
+        line("machine", self.machine.to_string())?;
+        line("command", setting.command.clone())?;
+        self.draw(f, paint)
+    }
+}
+
+impl Report {
+    fn errors_told(&self, paint: Paint) -> String {
+        if self.errors.is_empty() {
+            return "none".to_owned();
+        }
+        let each: Vec<_> =
+            self.errors.iter().map(|(error, count)| format!("{} {error}", grouped(*count))).collect();
+        paint.red(each.join(", "))
+    }
+
+    /// A line for each step of 1, 2, 5, 10, …
+    fn draw(&self, f: &mut fmt::Formatter<'_>, paint: Paint) -> fmt::Result {
+        if self.calls == 0 {
+            return Ok(());
+        }
+        writeln!(f)?;
+        let steps = steps(&self.histogram);
+        let most = steps.iter().map(|(_, count)| *count).max().unwrap_or_default().max(1);
+        for (below, count) in steps {
+            let share = count as f64 / self.calls as f64 * 100.0;
+            let bar = bar(count as f64 / most as f64);
+            let below = Short(Duration::from_nanos(below)).to_string();
+            writeln!(f, "  < {below:>7}  {}  {share:>6.2} %", paint.cyan(format_args!("{bar:<BAR$}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// How many latencies are below each step and not below the one before, from the first that has some to the
+/// last.
+fn steps(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
+    let mut recorded = histogram.iter_recorded().peekable();
+    let mut steps = Vec::new();
+    for below in (0..19).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power))) {
+        let mut count = 0;
+        while let Some(step) = recorded.next_if(|step| step.value_iterated_to() < below) {
+            count += step.count_since_last_iteration();
+        }
+        if count > 0 || !steps.is_empty() {
+            steps.push((below, count));
+        }
+        if recorded.peek().is_none() {
+            break;
+        }
+    }
+    steps
+}
+
+/// A bar in eighths of a character.
+fn bar(share: f64) -> String {
+    let eighths = (share * (BAR * 8) as f64).ceil() as usize;
+    let rest = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'].get((eighths % 8).wrapping_sub(1));
+    "█".repeat(eighths / 8).chars().chain(rest.copied()).collect()
+}
+
+const BAR: usize = 40;
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = |micros: f64| Short(Duration::from_secs_f64(micros / 1e6));
+        let Self { p50, p90, p99, p99_9, max, .. } = *self;
+        write!(f, "p50 {}  p90 {}  p99 {}", short(p50), short(p90), short(p99))?;
+        write!(f, "  p99.9 {}  max {}", short(p99_9), short(max))
+    }
+}
+
+impl fmt::Display for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = |micros: Option<f64>| {
+            micros.map_or_else(|| "unknown".to_owned(), |micros| format!("{micros:.2} µs"))
+        };
+        write!(f, "client {}", told(self.client))?;
+        match (&self.unknown, self.server_pid) {
+            (Some(why), _) => write!(f, "  server unknown: {why}"),
+            (None, Some(id)) => write!(f, "  server {} (process {id})", told(self.server)),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_latency_is_in_one_step_of_the_histogram() {
+        let mut histogram = Histogram::new(3).unwrap();
+        for nanos in [900, 12_000, 12_500, 49_990, 50_010, 4_000_000] {
+            histogram.record(nanos).unwrap();
+        }
+        let steps = steps(&histogram);
+        assert_eq!(steps.first(), Some(&(1_000, 1)));
+        assert_eq!(steps.last(), Some(&(5_000_000, 1)));
+        assert_eq!(steps.iter().map(|(_, count)| count).sum::<u64>(), 6);
+    }
+
+    #[test]
+    fn the_smallest_share_still_shows() {
+        assert_eq!(bar(1.0), "█".repeat(BAR));
+        assert_eq!(bar(0.0001), "▏");
+        assert_eq!(bar(0.0), "");
+    }
+}

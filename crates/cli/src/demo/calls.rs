@@ -1,0 +1,127 @@
+use std::time::{Duration, Instant};
+
+use polyrpc::codec::Body;
+use polyrpc::{Address, Client, client};
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::message::{Options, Translator, Wire};
+
+/// A row of the table: one method, one protocol, one format.
+pub(super) struct Call {
+    pub(super) protocol: &'static str,
+    scheme: &'static str,
+    pub(super) format: Wire,
+    pub(super) target: &'static str,
+    request: &'static str,
+    /// The reply it must have.
+    reply: &'static str,
+    headers: &'static [(&'static str, &'static str)],
+}
+
+/// How a call ended.
+pub(super) enum Outcome {
+    Answered { reply: String, latency: Duration },
+    Wrong { reply: String },
+    Failed(Failure),
+}
+
+impl Call {
+    /// Makes the call, then some more to see how long it takes.
+    pub(super) async fn make(&self, address: &Address) -> Outcome {
+        match self.try_to(address).await {
+            Ok(outcome) => outcome,
+            Err(failure) => Outcome::Failed(failure),
+        }
+    }
+
+    async fn try_to(&self, address: &Address) -> Result<Outcome, Failure> {
+        let url = url(self.scheme, address);
+        let client = Client::new(&url)?;
+        let translator = Translator::new(client.protocol(), self.target, &Options::of(self.format))?;
+        let request = translator.request(self.request.as_bytes())?;
+        let options = client::Options {
+            metadata: self.headers.iter().copied().collect(),
+            ..client::Options::default()
+        };
+        let once = || exchange(&client, self.target, &request, &options);
+        let reply = translator.reply(&once().await?)?;
+        let value = |json: &str| serde_json::from_str::<Value>(json).ok();
+        let shown = value(&reply).map_or(reply, |value| value.to_string());
+        if value(&shown) != value(self.reply) {
+            return Ok(Outcome::Wrong { reply: shown });
+        }
+        let mut latencies = Vec::with_capacity(REPEATS);
+        for _ in 0..REPEATS {
+            let start = Instant::now();
+            once().await?;
+            latencies.push(start.elapsed());
+        }
+        latencies.sort_unstable();
+        let latency = latencies.get(REPEATS / 2).copied().unwrap_or_default();
+        Ok(Outcome::Answered { reply: shown, latency })
+    }
+}
+
+async fn exchange(
+    client: &Client,
+    target: &str,
+    request: &Body,
+    options: &client::Options,
+) -> Result<Body, Failure> {
+    Ok(client.call_raw(target, request.clone(), options.clone()).await?.message)
+}
+
+/// The URL of this server by one protocol.
+pub(super) fn url(scheme: &str, address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => format!("{scheme}://{address}"),
+        Address::Unix(path) => format!("{scheme}+unix://{}", path.display()),
+    }
+}
+
+const REPEATS: usize = 100;
+
+const fn call(
+    protocol: &'static str,
+    scheme: &'static str,
+    format: Wire,
+    target: &'static str,
+    request: &'static str,
+    reply: &'static str,
+) -> Call {
+    Call { protocol, scheme, format, target, request, reply, headers: &[] }
+}
+
+pub(super) const CALLS: &[Call] = &[
+    call("baidu_std", "baidu-std", Wire::Protobuf, ECHO, HELLO, HELLO),
+    call("baidu_std", "baidu-std", Wire::Json, ECHO, HELLO, HELLO),
+    call("baidu_std", "baidu-std", Wire::Protobuf, "pb.Hello/Say", ANY_BENCHMARK, OK_BENCHMARK),
+    call("baidu_std", "baidu-std", Wire::Json, "add", "[1,2]", "3"),
+    call("rpcx", "rpcx", Wire::Protobuf, "PBArith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call("rpcx", "rpcx", Wire::Msgpack, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call("rpcx", "rpcx", Wire::Json, "Arith/Add", SEVEN_AND_EIGHT, r#"{"C":15}"#),
+    call("rpcx", "rpcx", Wire::Msgpack, "echo", r#""hello""#, r#""hello""#),
+    call("HTTP", "http", Wire::Json, "helloworld.Greeter/SayHello", r#"{"name":"you"}"#, HELLO_YOU),
+    call("HTTP", "http", Wire::Protobuf, ECHO, HELLO, HELLO),
+    call("HTTP", "http", Wire::Json, "Arith/Div", r#"{"A":56,"B":8}"#, r#"{"C":7}"#),
+    Call {
+        // rpcx's gateway takes the call from these fields (rpcx `server/gateway.go`); 1 is JSON.
+        headers: &[
+            ("X-RPCX-ServicePath", "Arith"),
+            ("X-RPCX-ServiceMethod", "Mul"),
+            ("X-RPCX-SerializeType", "1"),
+        ],
+        ..call("HTTP, rpcx gateway", "http", Wire::Json, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX)
+    },
+    call("HTTP, JSON-RPC 2.0", "http+json-rpc", Wire::Json, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call("HTTP, JSON-RPC 2.0", "http+json-rpc", Wire::Json, "add", "[1,2]", "3"),
+];
+
+const ECHO: &str = "example.EchoService/Echo";
+const HELLO: &str = r#"{"message":"hello"}"#;
+const HELLO_YOU: &str = r#"{"message":"Hello you"}"#;
+const SEVEN_AND_EIGHT: &str = r#"{"A":7,"B":8}"#;
+const FIFTY_SIX: &str = r#"{"C":56}"#;
+const ANY_BENCHMARK: &str = r#"{"field1":"?","field2":0,"field3":3}"#;
+const OK_BENCHMARK: &str = r#"{"field1":"OK","field2":100,"field3":3}"#;

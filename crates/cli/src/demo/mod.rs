@@ -1,0 +1,63 @@
+//! `polyrpc demo`: one server, called over every protocol there is.
+
+mod calls;
+mod table;
+mod try_it;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use polyrpc::server::Running;
+
+use self::calls::{CALLS, Outcome};
+use crate::failure::Failure;
+use crate::terminal::Paint;
+use crate::{serve, services};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Go on serving, and print calls to try
+    #[arg(long)]
+    keep: bool,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    listen: String,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::system("start a runtime", &error))?;
+    runtime.block_on(demonstrate(options))
+}
+
+async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
+    let stop = serve::stop_signal().map_err(|error| Failure::system("watch for signals", &error))?;
+    let bound = services::server().bind(options.listen.as_str()).await;
+    let running =
+        bound.map_err(|error| Failure::system(format!("listen on {}", options.listen), &error))?.start();
+    let paint = Paint::for_stdout();
+    let failed = call_all(&running, paint).await;
+    if options.keep {
+        print!("{}", try_it::text(running.address(), paint));
+        stop.await;
+        running.shutdown(serve::GRACE).await;
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Makes every call and prints its row as soon as it is answered. Returns how many failed.
+async fn call_all(running: &Running, paint: Paint) -> usize {
+    let address = running.address();
+    println!("{}", paint.bold(format_args!("PolyRPC on {address}: every service, every protocol, one port")));
+    println!();
+    println!("{}", table::head(paint));
+    let mut failed = 0;
+    for call in CALLS {
+        let outcome = call.make(address).await;
+        failed += usize::from(!matches!(outcome, Outcome::Answered { .. }));
+        println!("{}", table::row(call, &outcome, paint));
+    }
+    println!();
+    println!("{}", table::verdict(CALLS.len(), failed, paint));
+    failed
+}

@@ -1,0 +1,44 @@
+use super::calls::{Call, Outcome};
+use crate::message::Wire;
+use crate::terminal::{Paint, Short, cut};
+
+pub(super) fn head(paint: Paint) -> String {
+    let names = line("protocol", "payload", "method", "reply", "latency");
+    let rule = line(&"─".repeat(18), &"─".repeat(8), &"─".repeat(27), &"─".repeat(25), &"─".repeat(8));
+    format!("{}\n{}", paint.dim(names), paint.dim(rule))
+}
+
+/// A call and what came of it; a long reply is cut, a failure is told in full on a line of its own.
+pub(super) fn row(call: &Call, outcome: &Outcome, paint: Paint) -> String {
+    let row = |reply: &str, latency: &str| {
+        line(call.protocol, payload(call.format), call.target, &cut(reply, 25), latency)
+    };
+    match outcome {
+        Outcome::Answered { reply, latency } => row(reply, &Short(*latency).to_string()),
+        Outcome::Wrong { reply } => paint.red(format_args!("{}\n  wrong: {reply}", row(reply, "wrong"))),
+        Outcome::Failed(failure) => paint.red(format_args!("{}\n  {failure}", row("", "failed"))),
+    }
+}
+
+pub(super) fn verdict(calls: usize, failed: usize, paint: Paint) -> String {
+    match failed {
+        0 => paint.green(format_args!(
+            "All {calls} calls were answered. Latencies are medians of calls one after another."
+        )),
+        _ => paint.red(format_args!("{failed} of {calls} calls failed.")),
+    }
+}
+
+fn line(protocol: &str, payload: &str, method: &str, reply: &str, latency: &str) -> String {
+    format!(" {protocol:<18}  {payload:<8}  {method:<27}  {reply:<25}  {latency:>8}")
+}
+
+fn payload(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Protobuf => "protobuf",
+        Wire::Json => "json",
+        Wire::Msgpack => "msgpack",
+        Wire::Raw => "raw",
+        Wire::Text => "text",
+    }
+}

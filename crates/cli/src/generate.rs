@@ -1,0 +1,48 @@
+//! `polyrpc generate`: the code of `.proto` files as files to check in.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// What to generate code for; all files of a package belong into one call
+    #[arg(required = true, value_name = "FILE.proto")]
+    files: Vec<PathBuf>,
+    /// Where the files, and what they import, are looked for [default: the current directory]
+    #[arg(short = 'I', long = "include", value_name = "DIR")]
+    includes: Vec<PathBuf>,
+    /// Where the code goes: a file for each package, and a mod.rs that includes them
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Write nothing; exit with 1 and name the files that are not as they should be
+    #[arg(long)]
+    check: bool,
+    /// Leave out methods that stream instead of refusing them
+    #[arg(long)]
+    skip_streaming: bool,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    let generated = polyrpc_build::Config::new()
+        .files(options.files)
+        .includes(options.includes)
+        .include_file("mod.rs")
+        .skip_streaming(options.skip_streaming)
+        .generate()?;
+    for warning in &generated.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let stale: Vec<_> = generated.stale(&options.out).into_iter().map(|(path, _)| path).collect();
+    if !options.check {
+        generated.write(&options.out)?;
+    }
+    let word = if options.check { "stale" } else { "wrote" };
+    for path in &stale {
+        println!("{word} {}", path.display());
+    }
+    Ok(if options.check && !stale.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

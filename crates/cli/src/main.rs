@@ -1,0 +1,84 @@
+//! The command `polyrpc`: serve, call and measure over every protocol there is, and generate code.
+//!
+//! * [`demo`] starts a server and calls it over every protocol.
+//! * [`serve`] serves the [`services`] of the demo; with `--vectors` also the handlers in [`vectors`], which
+//!   the recorded conversations of real peers expect.
+//! * [`call`] calls a method of any server.
+//! * [`bench`](mod@bench) calls it for a while and says what that cost.
+//! * [`generate`] writes the Rust code of `.proto` files.
+//!
+//! `demo`, `call` and `bench` write and read messages by [`message`]: JSON in, any format on the wire, JSON out.
+
+mod demo;
+
+mod serve;
+mod services;
+mod vectors;
+
+mod call;
+
+mod bench;
+
+mod generate;
+
+mod message;
+
+mod failure;
+mod terminal;
+
+#[allow(warnings, reason = "generated")]
+mod proto;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    match Command::parse().run() {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves, calls and measures RPC over every protocol PolyRPC speaks.
+#[derive(Debug, Parser)]
+#[command(name = "polyrpc", version)]
+enum Command {
+    /// Start a server on a free port and call it over every protocol
+    Demo(demo::Options),
+    /// Serve the demo's services
+    Serve(serve::Options),
+    /// Call a method: JSON in, JSON out
+    Call(call::Options),
+    /// Call a method in a closed loop and report latencies, rate and CPU time
+    Bench(bench::Options),
+    /// Write the Rust code of .proto files, to be checked in
+    Generate(generate::Options),
+}
+
+impl Command {
+    fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Demo(options) => demo::run(&options),
+            Self::Serve(options) => serve::run(options),
+            Self::Call(options) => call::run(options),
+            Self::Bench(options) => bench::run(options),
+            Self::Generate(options) => generate::run(options),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Command::command().debug_assert();
+    }
+}

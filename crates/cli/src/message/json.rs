@@ -1,0 +1,103 @@
+//! JSON as it is shown. The text is laid out anew and not read into values, so that numbers and the order of
+//! members stay as they came.
+
+use serde::de::IgnoredAny;
+
+/// The text, if it is JSON.
+pub(super) fn checked(bytes: &[u8]) -> Result<&str, serde_json::Error> {
+    serde_json::from_slice::<IgnoredAny>(bytes)?;
+    // What is JSON is UTF-8 outside of its strings, which the reader above passes over unchecked.
+    std::str::from_utf8(bytes).map(str::trim).map_err(serde::de::Error::custom)
+}
+
+/// Lays out JSON over several lines.
+pub(super) fn pretty(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() * 2);
+    let mut depth = 0;
+    let mut rest = json.char_indices().peekable();
+    while let Some((at, c)) = rest.next() {
+        match c {
+            '"' => {
+                let end = string_end(json, at);
+                out.push_str(&json[at..end]);
+                while rest.next_if(|(at, _)| *at < end).is_some() {}
+            }
+            '{' | '[' => {
+                out.push(c);
+                while rest.next_if(|(_, c)| c.is_ascii_whitespace()).is_some() {}
+                match rest.next_if(|(_, next)| matches!(next, '}' | ']')) {
+                    Some((_, close)) => out.push(close),
+                    None => {
+                        depth += 1;
+                        new_line(&mut out, depth);
+                    }
+                }
+            }
+            '}' | ']' => {
+                depth -= 1;
+                new_line(&mut out, depth);
+                out.push(c);
+            }
+            ',' => {
+                out.push(c);
+                new_line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            c if c.is_ascii_whitespace() => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Where the string that begins at `start` ends.
+fn string_end(json: &str, start: usize) -> usize {
+    let mut escaped = false;
+    for (at, byte) in json.bytes().enumerate().skip(start + 1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    json.len()
+}
+
+fn new_line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n("  ", depth));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_stand_on_lines_of_their_own_in_their_order() {
+        let json = r#"{"z":1,"a":[1, 2,{}],"s":"x,{\"}\\","e":[ ],"n":12345678901234567890.10}"#;
+        let lines = [
+            "{",
+            r#"  "z": 1,"#,
+            r#"  "a": ["#,
+            "    1,",
+            "    2,",
+            "    {}",
+            "  ],",
+            r#"  "s": "x,{\"}\\","#,
+            r#"  "e": [],"#,
+            r#"  "n": 12345678901234567890.10"#,
+            "}",
+        ];
+        assert_eq!(pretty(json), lines.join("\n"));
+        assert_eq!(pretty(r#""héllo""#), r#""héllo""#);
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused() {
+        assert_eq!(checked(b" 1 ").unwrap(), "1");
+        for wrong in [&b""[..], b"{", b"hello", b"\"\xff\""] {
+            assert!(checked(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Messages of any method in any format, for people: JSON in, JSON out.
+//!
+//! A [`Translator`] knows how one method's messages travel. A [`schema`] says what binary formats leave out;
+//! where there is none, JSON and MessagePack carry plain values.
+
+mod json;
+mod msgpack;
+mod raw;
+mod schema;
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use polyrpc::codec::{Body, Codec, Serde};
+use polyrpc::payload::{Format, Json, transcode};
+use polyrpc::{Protocol, Status};
+
+use self::schema::Types;
+use crate::failure::Failure;
+
+pub(crate) use raw::readable;
+
+#[derive(Debug, Clone, Default, Args)]
+#[group(id = "message")]
+pub(crate) struct Options {
+    /// A .proto file that describes the method; may be repeated
+    #[arg(long, value_name = "FILE")]
+    proto: Vec<PathBuf>,
+    /// Where the .proto files, and what they import, are looked for
+    #[arg(short = 'I', long = "include", value_name = "DIR")]
+    include: Vec<PathBuf>,
+    /// How the message travels [default: protobuf if a .proto describes the method, else what the protocol
+    /// prefers]
+    #[arg(long, value_enum)]
+    format: Option<Wire>,
+}
+
+/// A format on the wire, as users name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Wire {
+    /// Protobuf's binary format
+    Protobuf,
+    /// JSON
+    Json,
+    /// MessagePack
+    Msgpack,
+    /// The bytes of the argument as they are
+    Raw,
+    /// Protobuf's text format
+    Text,
+}
+
+impl Options {
+    /// Options that name nothing but the format.
+    pub(crate) fn of(format: Wire) -> Self {
+        Self { format: Some(format), ..Self::default() }
+    }
+}
+
+/// How the messages of one method travel.
+#[derive(Debug)]
+pub(crate) struct Translator {
+    wire: Format,
+    types: Option<Types>,
+    /// The user named a `.proto`: every format is read and written by it.
+    described: bool,
+    /// The method belongs to no service.
+    function: bool,
+}
+
+impl Translator {
+    /// How `target` is called by this protocol.
+    pub(crate) fn new(protocol: Protocol, target: &str, options: &Options) -> Result<Self, Failure> {
+        let described = match options.proto.is_empty() {
+            true => None,
+            false => Some(schema::read(&options.proto, &options.include)?.types(target)?),
+        };
+        let is_described = described.is_some();
+        let types = described.or_else(|| schema::built_in(target));
+        let wire = match (options.format, protocol) {
+            (Some(wire), _) => wire,
+            (None, Protocol::Http) => Wire::Json,
+            (None, Protocol::BaiduStd) if types.is_some() => Wire::Protobuf,
+            (None, Protocol::Rpcx) if is_described => Wire::Protobuf,
+            (None, Protocol::BaiduStd) => Wire::Json,
+            (None, Protocol::Rpcx) => Wire::Msgpack,
+        };
+        let wire = format(wire, protocol);
+        Ok(Self { wire, types, described: is_described, function: !target.contains('/') })
+    }
+
+    /// What leads the way to or from a format.
+    ///
+    /// What this program knows of its own services serves only where there is no other way: a server may have
+    /// others of the same name.
+    fn types(&self, format: Format) -> Option<&Types> {
+        let needed = matches!(format, Format::Protobuf | Format::ProtoText);
+        self.types.as_ref().filter(|_| needed || self.described)
+    }
+
+    /// Writes a request.
+    pub(crate) fn request(&self, argument: &[u8]) -> Result<Body, Failure> {
+        let argument = match argument.trim_ascii() {
+            _ if self.wire == Format::Raw => argument,
+            // Nothing said: a message without fields, or no argument at all.
+            b"" if self.function => b"null",
+            b"" => b"{}",
+            argument => argument,
+        };
+        let bytes = match (self.types(self.wire), self.wire) {
+            (_, Format::Raw) => argument.to_vec(),
+            (Some(types), wire) => types.input(wire, argument)?,
+            (None, Format::Json(_)) => json::checked(argument).map_err(no_json)?.to_owned().into_bytes(),
+            (None, Format::MessagePack) => plain_msgpack(argument)?.into(),
+            (None, _) if argument == b"{}" => Vec::new(),
+            (None, wire) => return Err(undescribed(wire)),
+        };
+        Ok(Body::new(self.wire, bytes))
+    }
+
+    /// Reads a reply: a text for people, as a rule JSON.
+    pub(crate) fn reply(&self, body: &Body) -> Result<String, Failure> {
+        let bytes = &body.bytes;
+        match (self.types(body.format), body.format) {
+            (_, Format::Raw | Format::Other(_)) => Ok(readable(bytes)),
+            (Some(types), format) => types.output(format, bytes).and_then(|text| pretty(&text)),
+            (None, Format::Json(_)) => pretty(bytes),
+            (None, Format::MessagePack) => {
+                let text = msgpack::to_json(bytes).map_err(|error| unreadable(&error))?;
+                Ok(json::pretty(&text))
+            }
+            (None, Format::Protobuf | Format::ProtoText) => Ok(readable(bytes)),
+        }
+    }
+}
+
+/// What users call a format, as the protocol spells it.
+fn format(wire: Wire, protocol: Protocol) -> Format {
+    match wire {
+        Wire::Protobuf => Format::Protobuf,
+        Wire::Json if protocol == Protocol::Rpcx => Format::Json(Json::Go),
+        Wire::Json => Format::Json(Json::Brpc),
+        Wire::Msgpack => Format::MessagePack,
+        Wire::Raw => Format::Raw,
+        Wire::Text => Format::ProtoText,
+    }
+}
+
+impl Types {
+    /// From the user's JSON to the format on the wire.
+    fn input(&self, wire: Format, argument: &[u8]) -> Result<Vec<u8>, Failure> {
+        let wrong = |error: transcode::Error| {
+            let name = self.input.full_name();
+            Failure::new(format!("the argument is no {name}: {error}"))
+        };
+        let protobuf = transcode::to_protobuf(&self.input, FOR_USERS, argument).map_err(wrong)?;
+        transcode::from_protobuf(&self.input, wire, &protobuf).map_err(wrong)
+    }
+
+    /// From the format on the wire to the user's JSON.
+    fn output(&self, wire: Format, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+        let wrong = |error: transcode::Error| {
+            let name = self.output.full_name();
+            Failure::new(format!("the reply is no {name}: {error}"))
+        };
+        let protobuf = transcode::to_protobuf(&self.output, wire, bytes).map_err(wrong)?;
+        transcode::from_protobuf(&self.output, FOR_USERS, &protobuf).map_err(wrong)
+    }
+}
+
+/// The JSON that users write and read: what protobuf's own documentation shows.
+const FOR_USERS: Format = Format::Json(Json::Proto3);
+
+fn plain_msgpack(argument: &[u8]) -> Result<Bytes, Failure> {
+    let value: serde_json::Value = serde_json::from_slice(argument).map_err(no_json)?;
+    let body = Serde::encode(&value, Format::MessagePack, None);
+    body.map_err(|status: Status| Failure::new(format!("the argument cannot be sent: {}", status.message())))
+}
+
+fn pretty(bytes: &[u8]) -> Result<String, Failure> {
+    json::checked(bytes).map(json::pretty).map_err(|error| unreadable(&error))
+}
+
+fn no_json(error: serde_json::Error) -> Failure {
+    Failure::new(format!("the argument is no JSON: {error}"))
+        .with_hint("a text is JSON too, in quotes: '\"hello\"'")
+}
+
+fn unreadable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("the reply cannot be read: {error}"))
+}
+
+fn undescribed(wire: Format) -> Failure {
+    Failure::new(format!("nothing says how the method's messages are written in {}", wire.as_str()))
+        .with_hint("name its .proto with --proto FILE, or send another --format")
+}

@@ -1,0 +1,152 @@
+//! `polyrpc serve`: the demo's services, for any client to call.
+
+use std::future::poll_fn;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::task::Poll;
+use std::time::Duration;
+
+use clap::Args;
+use polyrpc::server::{Bound, Listen};
+use polyrpc::{Cores, Protocol, Server, Status};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::Failure;
+use crate::{services, vectors};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Where to listen: host:port, port 0 for a free one, or unix:/path; may be repeated
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002")]
+    listen: Vec<String>,
+    /// The protocols to speak, for example `rpcx,http` [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = protocol)]
+    protocols: Vec<Protocol>,
+    /// Offer what the recorded conversations of real peers expect
+    #[arg(long)]
+    vectors: bool,
+    /// Also listen here, for those whose credential is `secret-token`
+    #[arg(long, value_name = "ADDR")]
+    auth_listen: Option<String>,
+    /// Also listen here, for those whose credential is `bearer tGzv3JOkF0XG5Qx2TlKWIA`
+    #[arg(long, value_name = "ADDR")]
+    rpcx_auth_listen: Option<String>,
+    /// Run on so many threads with a runtime each, instead of one runtime on all cores
+    #[arg(long, value_name = "N")]
+    cores: Option<usize>,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    tell_panics_in_a_line();
+    let runtime =
+        runtime(options.cores.is_some()).map_err(|error| Failure::system("start a runtime", &error))?;
+    runtime.block_on(serve(options))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A handler's panic ends its call and no more, so a line says enough of it. The standard hook may print a
+/// backtrace, for which it keeps the debug information of the whole program in memory.
+fn tell_panics_in_a_line() {
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+}
+
+/// With cores of its own, the server needs this runtime only to accept connections.
+fn runtime(cores: bool) -> io::Result<Runtime> {
+    let mut builder = if cores { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    builder.enable_all().build()
+}
+
+async fn serve(options: Options) -> Result<(), Failure> {
+    let stop = stop_signal().map_err(|error| Failure::system("watch for signals", &error))?;
+    let listeners = listeners(&options);
+    let mut server = services::server();
+    if options.vectors {
+        server = vectors::add_to(server);
+    }
+    if let Some(cores) = options.cores {
+        server = server.on(Cores::start(cores).map_err(|error| Failure::system("start threads", &error))?);
+    }
+    let names: Vec<_> = listeners.iter().map(|(name, ..)| *name).collect();
+    let bound = bind(server, listeners).await?;
+    announce(&names, &bound).map_err(|error| Failure::system("write to standard output", &error))?;
+    bound.run_until(stop, GRACE).await;
+    Ok(())
+}
+
+/// Every listener by its name and address.
+fn listeners(options: &Options) -> Vec<(&'static str, String, Listen)> {
+    let mut listeners = Vec::new();
+    let mut add = |name, address: &str, adorn: fn(Listen) -> Listen| {
+        let mut listen = Listen::on(address);
+        if !options.protocols.is_empty() {
+            listen = listen.only(options.protocols.iter().copied());
+        }
+        listeners.push((name, address.to_owned(), adorn(listen)));
+    };
+    for address in &options.listen {
+        add("main", address, |listen| listen);
+    }
+    if let Some(address) = &options.auth_listen {
+        // Without a text of its own, each protocol refuses in its usual words.
+        add("auth", address, |listen| only_with(listen, b"secret-token", ""));
+    }
+    if let Some(address) = &options.rpcx_auth_listen {
+        add("rpcx-auth", address, |listen| {
+            only_with(listen, b"bearer tGzv3JOkF0XG5Qx2TlKWIA", "invalid token")
+        });
+    }
+    listeners
+}
+
+fn only_with(listen: Listen, expected: &'static [u8], refusal: &'static str) -> Listen {
+    listen.authenticate(move |credential, _| match credential == Some(expected) {
+        true => Ok(()),
+        false => Err(Status::unauthenticated(refusal)),
+    })
+}
+
+async fn bind(server: Server, listeners: Vec<(&'static str, String, Listen)>) -> Result<Bound, Failure> {
+    let refused = |address, error| Failure::system(format!("listen on {address}"), &error);
+    let mut listeners = listeners.into_iter();
+    let (_, address, first) =
+        listeners.next().ok_or_else(|| Failure::new("there is nothing to listen on"))?;
+    let mut bound = server.bind(first).await.map_err(|error| refused(address, error))?;
+    for (_, address, listen) in listeners {
+        bound = bound.and(listen).await.map_err(|error| refused(address, error))?;
+    }
+    Ok(bound)
+}
+
+/// Says where to call, for people and for scripts that wait for `ready`.
+///
+/// The sockets listen already: who connects before the first connection is accepted waits in their queue.
+fn announce(names: &[&str], bound: &Bound) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    for (name, address) in names.iter().zip(bound.addresses()) {
+        writeln!(stdout, "listening {name} {address}")?;
+    }
+    writeln!(stdout, "ready")?;
+    stdout.flush()
+}
+
+/// Ready at the first SIGINT or SIGTERM.
+pub(crate) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(poll_fn(move |cx| {
+        let asked = interrupt.poll_recv(cx).is_ready() || terminate.poll_recv(cx).is_ready();
+        if asked { Poll::Ready(()) } else { Poll::Pending }
+    }))
+}
+
+fn protocol(name: &str) -> Result<Protocol, String> {
+    let wanted = name.replace('-', "_");
+    Protocol::ALL.into_iter().find(|protocol| protocol.as_str() == wanted).ok_or_else(|| {
+        let known = Protocol::ALL.map(Protocol::as_str).join(", ");
+        format!("there is no protocol `{name}`; there are {known}")
+    })
+}
+
+/// How long calls that were accepted may still take when the server is told to stop.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);

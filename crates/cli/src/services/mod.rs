@@ -1,0 +1,28 @@
+//! What `serve` and `demo` offer, each service written once for every protocol.
+
+mod arith;
+mod echo;
+mod greeter;
+mod hello;
+
+use polyrpc::Server;
+
+use crate::proto::ArithServer;
+use crate::proto::example::EchoServiceServer;
+use crate::proto::helloworld::GreeterServer;
+use crate::proto::pb::HelloServer;
+
+pub(crate) use arith::Calculator;
+
+/// A server of all of them.
+pub(crate) fn server() -> Server {
+    Server::new()
+        .service(EchoServiceServer::new(echo::Echo))
+        .service(ArithServer::new(Calculator))
+        // The name under which rpcx's examples offer it in protobuf.
+        .alias("PBArith", "Arith")
+        .service(GreeterServer::new(greeter::Doorman))
+        .service(HelloServer::new(hello::Benchmark))
+        .register("echo", |text: String| async move { text })
+        .register("add", |a: i64, b: i64| async move { a.wrapping_add(b) })
+}

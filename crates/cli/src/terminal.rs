@@ -1,0 +1,133 @@
+//! What the command shows to people: colour, durations, byte counts.
+
+use std::env;
+use std::fmt::{self, Display};
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+/// Colours what it is given, if standard output is a terminal and `NO_COLOR` is not set (no-color.org).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    pub(crate) fn for_stdout() -> Self {
+        let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { on: io::stdout().is_terminal() && !unwanted }
+    }
+
+    pub(crate) fn bold(self, text: impl Display) -> String {
+        self.wrap("1", text)
+    }
+
+    pub(crate) fn dim(self, text: impl Display) -> String {
+        self.wrap("2", text)
+    }
+
+    pub(crate) fn red(self, text: impl Display) -> String {
+        self.wrap("31", text)
+    }
+
+    pub(crate) fn green(self, text: impl Display) -> String {
+        self.wrap("32", text)
+    }
+
+    pub(crate) fn cyan(self, text: impl Display) -> String {
+        self.wrap("36", text)
+    }
+
+    fn wrap(self, code: &str, text: impl Display) -> String {
+        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+}
+
+/// A duration as people read it: `870 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`.
+pub(crate) struct Short(pub(crate) Duration);
+
+impl Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.as_nanos();
+        let text = match nanos {
+            0..1_000 => format!("{nanos} ns"),
+            1_000..1_000_000 => format!("{} µs", three_digits(nanos as f64 / 1e3)),
+            1_000_000..1_000_000_000 => format!("{} ms", three_digits(nanos as f64 / 1e6)),
+            _ => format!("{} s", three_digits(nanos as f64 / 1e9)),
+        };
+        f.pad(&text)
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    match value {
+        ..9.995 => format!("{value:.2}"),
+        ..99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// A count with its thousands set apart: `93,412`.
+pub(crate) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A text cut to so many characters, the last of them an ellipsis where something was cut.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Reads `500ms`, `1s`, `1.5s`, `2m`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no duration: want a number with ms, s or m behind it");
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(unit_at);
+    let seconds = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_shown_with_their_unit() {
+        for (text, shown) in [("870us", "870 µs"), ("1.5s", "1.50 s"), ("20ms", "20.0 ms"), ("2m", "120 s")]
+        {
+            assert_eq!(Short(duration(text).unwrap()).to_string(), shown, "{text}");
+        }
+        assert_eq!(Short(Duration::from_nanos(999)).to_string(), "999 ns");
+        assert_eq!(Short(Duration::from_nanos(9_996)).to_string(), "10.0 µs");
+        for wrong in ["", "5", "s", "-1s", "1h", "1e300s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn a_long_text_ends_in_an_ellipsis() {
+        assert_eq!(cut("héllo", 5), "héllo");
+        assert_eq!(cut("héllo!", 5), "héll…");
+    }
+}

@@ -1,0 +1,38 @@
+use polyrpc::{Checksum, Compression, Context, Result, Status};
+
+use crate::proto::example::{EchoRequest, EchoResponse, EchoService};
+
+/// Does what its message says, and echoes it.
+pub(super) struct Echo;
+
+impl EchoService for Echo {
+    async fn echo(&self, cx: &mut Context, request: EchoRequest) -> Result<EchoResponse> {
+        let EchoRequest { message, .. } = request;
+        match message.as_str() {
+            // Without a code, brpc's number is EINTERNAL, 2001.
+            "fail-generic" => Err(Status::unknown("deliberate failure"))?,
+            "fail-code" => Err(Status::internal("custom error").with_number(54321))?,
+            "close" => cx.reply().close_connection = true,
+            _ => {}
+        }
+        cx.reply().attachment = cx.attachment().clone();
+        adorn(cx, &message);
+        Ok(EchoResponse { message, ..EchoResponse::default() })
+    }
+}
+
+/// The message begins with what its answer shall carry.
+fn adorn(cx: &mut Context, message: &str) {
+    let format = cx.format();
+    let reply = cx.reply();
+    match message {
+        gzip if gzip.starts_with("gzip") => reply.compression = Compression::Gzip,
+        zlib if zlib.starts_with("zlib") => reply.compression = Compression::Zlib,
+        snappy if snappy.starts_with("snappy") => reply.compression = Compression::Snappy,
+        both if both.starts_with("crcatt") => reply.checksum = Checksum::MessageAndAttachment,
+        crc if crc.starts_with("crc") => reply.checksum = Checksum::Message,
+        same if same.starts_with("ctype") => reply.format = Some(format),
+        fields if fields.starts_with("uf") => reply.metadata.insert("srv", "yes"),
+        _ => {}
+    }
+}

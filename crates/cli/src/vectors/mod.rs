@@ -1,0 +1,26 @@
+//! What `serve --vectors` offers beside the demo's services: the handlers that the recorded conversations of
+//! brpc and rpcx were made with.
+
+mod arith;
+mod echo;
+mod plain;
+mod rich;
+mod thrift;
+
+use polyrpc::Server;
+
+use crate::proto::example::EchoServiceServer;
+
+/// The server with these handlers, which replace services of the same name.
+pub(crate) fn add_to(server: Server) -> Server {
+    server
+        .service(EchoServiceServer::new(echo::Echo))
+        .service(arith::service())
+        .alias("PBArith", "Arith")
+        .service(thrift::service())
+        .service(plain::echo())
+        .service(plain::router())
+        .register("a.fake.service/mul", |args: plain::Args| async move {
+            plain::Reply { c: args.a.wrapping_mul(args.b) }
+        })
+}

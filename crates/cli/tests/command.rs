@@ -1,0 +1,360 @@
+//! The built command, as users run it.
+
+mod running;
+
+use std::fs;
+
+use running::{Ran, Server, TempDir, polyrpc};
+use serde_json::Value;
+
+#[test]
+fn demo_calls_every_protocol_and_exits_well() {
+    let ran = polyrpc(["demo"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for row in ["baidu_std", "rpcx", "HTTP ", "HTTP, rpcx gateway", "HTTP, JSON-RPC 2.0"] {
+        assert!(ran.stdout.contains(row), "no {row} in\n{}", ran.stdout);
+    }
+    for payload in ["protobuf", "json", "msgpack"] {
+        assert!(ran.stdout.contains(payload), "no {payload} in\n{}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains('\x1b'), "colour without a terminal");
+    assert!(ran.stdout.lines().all(|line| line.chars().count() <= 100), "too wide:\n{}", ran.stdout);
+}
+
+#[test]
+fn demo_keeps_serving_when_asked_and_shows_what_to_call() {
+    let server = Server::start(["demo", "--keep"], "polyrpc bench");
+    let url = |scheme: &str| format!("{scheme}://{}", server.address());
+    for said in [url("curl http"), url("rpcx"), format!("tcp@{}", server.address())] {
+        assert!(server.said().contains(&said), "no {said} in\n{}", server.said());
+    }
+    let ran = polyrpc(["call", &url("rpcx"), "add", "[1,2]"]);
+    assert_eq!((ran.stdout.as_str(), ran.code), ("3\n", 0), "{ran:?}");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn every_protocol_carries_every_format_it_knows() {
+    let server = Server::serve(["--vectors"]);
+    let answers = [
+        ("baidu-std", "protobuf", ECHO),
+        ("baidu-std", "json", ECHO),
+        ("baidu-std", "text", ECHO),
+        ("rpcx", "protobuf", ECHO),
+        ("rpcx", "json", ECHO),
+        ("rpcx", "msgpack", ECHO),
+        ("http", "protobuf", ECHO),
+        ("http", "json", ECHO),
+        ("http", "msgpack", ECHO),
+        ("http", "text", ECHO),
+        ("http+json-rpc", "json", ECHO),
+    ];
+    for (scheme, format, target) in answers {
+        let message = r#"{"message":"héllo"}"#;
+        let ran = polyrpc(["call", &server.url(scheme), target, message, "--format", format]);
+        assert_eq!(ran.json(), serde_json::json!({"message": "héllo"}), "{scheme} {format}");
+    }
+    let ran = polyrpc(["call", &server.url("rpcx"), "Echo/Raw", "raw bytes", "--format", "raw"]);
+    assert_eq!(ran.stdout, "raw bytes\n", "{ran:?}");
+}
+
+#[test]
+fn every_service_of_the_demo_answers_over_every_protocol() {
+    let server = Server::serve([]);
+    for scheme in SCHEMES {
+        for (target, message, reply) in [
+            ("Arith/Mul", r#"{"A":7,"B":8}"#, r#"{"C":56}"#),
+            ("Arith/Add", r#"{"A":7,"B":8}"#, r#"{"C":15}"#),
+            ("PBArith/Div", r#"{"A":56,"B":8}"#, r#"{"C":7}"#),
+            ("helloworld.Greeter/SayHello", r#"{"name":"you"}"#, r#"{"message":"Hello you"}"#),
+            (
+                "pb.Hello/Say",
+                r#"{"field1":"","field2":1,"field3":3}"#,
+                r#"{"field1":"OK","field2":100,"field3":3}"#,
+            ),
+            ("echo", r#""hi""#, r#""hi""#),
+            ("add", "[1,2]", "3"),
+        ] {
+            let ran = polyrpc(["call", &server.url(scheme), target, message]);
+            let reply: Value = serde_json::from_str(reply).unwrap();
+            assert_eq!(ran.json(), reply, "{scheme} {target}");
+        }
+    }
+}
+
+#[test]
+fn a_proto_file_describes_what_is_called() {
+    let server = Server::serve([]);
+    for scheme in SCHEMES {
+        let ran = polyrpc([
+            "call",
+            &server.url(scheme),
+            "pb.Hello/Say",
+            r#"{"field2":1,"field3":3,"field1":"","field22":"5000000000"}"#,
+            "--proto",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/proto/benchmark.proto"),
+        ]);
+        // 64-bit integers are texts in protobuf's JSON, whatever JSON the protocol speaks.
+        assert_eq!(ran.json()["field22"], "5000000000", "{scheme}: {ran:?}");
+    }
+}
+
+#[test]
+fn what_comes_beside_the_reply_is_told_when_asked() {
+    let server = Server::serve(["--vectors"]);
+    let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Meta", r#"{"A":7,"B":8}"#, "-H", "k1=v1", "-v"]);
+    assert_eq!((ran.stderr.as_str(), ran.json()["C"].clone()), ("< echo: v1\n", 56.into()));
+
+    let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Push", r#"{"A":7,"B":8}"#, "-v"]);
+    assert_eq!(ran.stderr, "< pushed push_path/push_method: abcde\n<   pk: pv\n");
+
+    let dir = TempDir::new();
+    fs::write(dir.path().join("attachment"), b"beside\0it").unwrap();
+    let attachment = dir.path().join("attachment").display().to_string();
+    let ran = polyrpc([
+        "call",
+        &server.url("baidu-std"),
+        ECHO,
+        r#"{"message":"hi"}"#,
+        "-v",
+        "--attachment",
+        &attachment,
+    ]);
+    assert!(ran.stderr.starts_with("< attachment of 9 bytes:\n00000000  62 65 73"), "{ran:?}");
+}
+
+#[test]
+fn messages_travel_compressed_when_asked() {
+    let server = Server::serve(["--vectors"]);
+    let long = format!(r#"{{"message":"gzip {}"}}"#, "abcdefgh".repeat(1000));
+    for (scheme, compression) in [
+        ("baidu-std", "gzip"),
+        ("baidu-std", "zlib"),
+        ("baidu-std", "snappy"),
+        ("rpcx", "gzip"),
+        ("http", "gzip"),
+    ] {
+        let ran = polyrpc(["call", &server.url(scheme), ECHO, &long, "--compress", compression]);
+        assert_eq!(ran.json().to_string(), long, "{scheme} {compression}");
+    }
+}
+
+#[test]
+fn a_message_may_come_from_a_file_and_a_call_may_want_no_answer() {
+    let server = Server::serve([]);
+    let dir = TempDir::new();
+    let file = dir.path().join("request.json");
+    fs::write(&file, r#"{"A": 7, "B": 8}"#).unwrap();
+    let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Mul", &format!("@{}", file.display())]);
+    assert_eq!(ran.stdout, "{\n  \"C\": 56\n}\n", "{ran:?}");
+    let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Mul", r#"{"A":7,"B":8}"#, "--oneway"]);
+    assert_eq!((ran.stdout.as_str(), ran.code), ("", 0), "{ran:?}");
+}
+
+#[test]
+fn a_failed_call_says_why_in_one_line_and_exits_with_1() {
+    let server = Server::serve(["--vectors"]);
+    let fails = |scheme: &str, target: &str, message: &str, stderr: &str| {
+        let ran = polyrpc(["call", &server.url(scheme), target, message]);
+        assert_eq!(
+            (ran.stderr.as_str(), ran.stdout.as_str(), ran.code),
+            (stderr, "", 1),
+            "{scheme} {target}"
+        );
+    };
+    let args = r#"{"A":7,"B":0}"#;
+    fails("rpcx", "Arith/Error", args, "error: unknown: boom\n");
+    fails("rpcx", "Arith/Div", args, "error: unknown: divide by zero\n");
+    fails("rpcx", "Arith/Nope", args, "error: unimplemented: rpcx: can't find method Nope\n");
+    fails("rpcx", "Nope/Mul", args, "error: unimplemented: rpcx: can't find service Nope\n");
+    let address = server.address();
+    let text = format!("error: invalid argument (1003): [{address}][E1003]divide by zero\n");
+    fails("baidu-std", "Arith/Div", args, &text);
+    let text = format!("error: unknown (54321): [{address}][E54321]custom error\n");
+    fails("baidu-std", ECHO, r#"{"message":"fail-code"}"#, &text);
+    let text = format!("error: unimplemented (1002): [{address}][E1002]Fail to find method=Arith/Nope\n");
+    fails("baidu-std", "Arith/Nope", "{}", &text);
+    let text =
+        format!("error: unimplemented (1002): [{address}][E1002]Fail to find method on `/Arith/Nope'\n");
+    fails("http", "Arith/Nope", "{}", &text);
+    fails("http+json-rpc", "Arith/Nope", "{}", "error: unknown: rpcx: can't find method Nope\n");
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_before_it_is_sent() {
+    let nowhere = "baidu-std://127.0.0.1:1";
+    let fails = |arguments: &[&str], stderr: &str| {
+        let ran = polyrpc(["call"].iter().chain(arguments));
+        assert_eq!((ran.stderr.as_str(), ran.code), (stderr, 1), "{arguments:?}");
+    };
+    fails(
+        &["ftp://h:1", "x"],
+        "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, http\n",
+    );
+    fails(
+        &["rpcx://h:1", "echo", "hello"],
+        "error: the argument is no JSON: expected value at line 1 column 1\nhint: a text is JSON too, in quotes: '\"hello\"'\n",
+    );
+    fails(
+        &[nowhere, "Unknown/Method", r#"{"a":1}"#, "--format", "protobuf"],
+        "error: nothing says how the method's messages are written in protobuf\n\
+         hint: name its .proto with --proto FILE, or send another --format\n",
+    );
+    fails(&[nowhere, "a.B/C", "--proto", "no.proto"], "error: there is no file no.proto\n");
+    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
+    let text = format!("error: there is no service `a.B` in {proto}\nhint: it has example.EchoService\n");
+    fails(&[nowhere, "a.B/C", "--proto", proto], &text);
+    fails(
+        &[nowhere, "example.EchoService/Nope", "--proto", proto],
+        "error: there is no method `Nope` in example.EchoService\nhint: it has Echo\n",
+    );
+}
+
+#[test]
+fn a_refused_connection_says_what_would_help() {
+    let address = running::free_address();
+    for scheme in SCHEMES {
+        let ran = polyrpc(["call", &format!("{scheme}://{address}"), ECHO, r#"{"message":"hi"}"#]);
+        let text = format!(
+            "error: unavailable: cannot connect to {address}: Connection refused (os error 111)\n\
+             hint: nothing listens there; `polyrpc serve --listen {address}` would\n"
+        );
+        assert_eq!((ran.stderr, ran.code), (text, 1), "{scheme}");
+    }
+}
+
+#[test]
+fn listeners_with_an_authenticator_take_only_their_credential() {
+    let server = Server::serve(["--auth-listen", "127.0.0.1:0", "--rpcx-auth-listen", "127.0.0.1:0"]);
+    let (auth, rpcx_auth) = (server.listener("auth"), server.listener("rpcx-auth"));
+    let call =
+        |url: String, token: &str| polyrpc(["call", &url, ECHO, r#"{"message":"hi"}"#, "--auth", token]);
+
+    for scheme in SCHEMES {
+        let ran = call(format!("{scheme}://{auth}"), "secret-token");
+        assert_eq!(ran.json()["message"], "hi", "{scheme}");
+        let ran = call(format!("{scheme}://{auth}"), "wrong");
+        assert_eq!(ran.code, 1, "{scheme}: {ran:?}");
+    }
+    let ran = call(format!("baidu-std://{auth}"), "wrong");
+    assert_eq!(ran.stderr, "error: unauthenticated (1004): Fail to authenticate\n");
+    let ran = call(format!("rpcx://{rpcx_auth}"), "bearer tGzv3JOkF0XG5Qx2TlKWIA");
+    assert_eq!(ran.json()["message"], "hi");
+    let ran = call(format!("rpcx://{rpcx_auth}"), "bearer wrong");
+    assert!(ran.stderr.contains("invalid token") && ran.code == 1, "{ran:?}");
+}
+
+#[test]
+fn serve_speaks_only_the_protocols_it_is_told_and_listens_on_unix_sockets() {
+    let dir = TempDir::new();
+    let socket = dir.path().join("socket").display().to_string();
+    let server = Server::start(
+        [
+            "serve",
+            "--cores",
+            "1",
+            "--protocols",
+            "rpcx",
+            "--listen",
+            "127.0.0.1:0",
+            "--listen",
+            &format!("unix:{socket}"),
+        ],
+        "ready",
+    );
+    let call = |url: &str| polyrpc(["call", url, "add", "[1,2]"]);
+    assert_eq!(call(&server.url("rpcx")).stdout, "3\n");
+    assert_eq!(call(&format!("rpcx+unix://{socket}")).stdout, "3\n");
+    assert_eq!(call(&server.url("baidu-std")).code, 1);
+    assert!(server.stop().success());
+    let ran = polyrpc(["serve", "--protocols", "corba"]);
+    assert!(ran.stderr.contains("there is no protocol `corba`; there are baidu_std, rpcx, http"), "{ran:?}");
+}
+
+#[test]
+fn bench_measures_any_protocol_and_writes_its_figures() {
+    let server = Server::serve([]);
+    let dir = TempDir::new();
+    let file = dir.path().join("figures.json").display().to_string();
+    for scheme in SCHEMES {
+        let ran = bench(&server.url(scheme), &["--size", "100", "--callers", "2", "--json", &file]);
+        assert_eq!((ran.stderr.as_str(), ran.code), ("", 0), "{scheme}: {ran:?}");
+        for word in ["calls/s", "p99.9", "CPU/call", "machine", "polyrpc bench", "█"] {
+            assert!(ran.stdout.contains(word), "no {word} in\n{}", ran.stdout);
+        }
+        let figures: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert!(figures["calls"].as_u64().unwrap() > 10, "{figures}");
+        assert_eq!(figures["errors"], serde_json::json!({}), "{scheme}");
+        assert_eq!(figures["callers"], 2);
+        assert_eq!(figures["cpu_us_per_call"]["server_pid"], server.id());
+        let at = |name: &str| figures["latency_us"][name].as_f64().unwrap();
+        assert!(1.0 < at("p50") && at("p50") <= at("p99") && at("p99") <= at("max"), "{figures}");
+        // In a closed loop the latencies of all calls are the time that all callers had.
+        let calling = at("mean") * figures["calls"].as_f64().unwrap() / 1e6;
+        assert!((0.3..0.6).contains(&calling), "{calling} s of 0.4 s: {figures}");
+    }
+}
+
+#[test]
+fn bench_shares_connections_in_every_way() {
+    let server = Server::serve([]);
+    let url = server.url("rpcx");
+    for (more, clients) in [
+        (&["--callers", "4", "--connections", "2"][..], "2 connections, 4 callers"),
+        (&["--callers", "3", "--kind", "pooled"], "3 connections, 3 callers"),
+        (&["--kind", "short"], "a connection for each call, 1 caller"),
+        (&["--blocking", "--callers", "2"], "2 connections, 2 blocking callers"),
+    ] {
+        let more: Vec<_> = ["--size", "10", "--json", "-"].iter().chain(more).copied().collect();
+        let figures = bench(&url, &more).json();
+        assert_eq!(figures["clients"], clients);
+        assert!(figures["calls"].as_u64().unwrap() > 0, "{figures}");
+    }
+    let ran = bench(&url, &["--size", "10", "--connections", "2", "--kind", "pooled"]);
+    assert_eq!(
+        ran.stderr,
+        "error: --connections is for calls that share connections; here every caller has its own\n\
+         hint: say how many with --callers\n"
+    );
+}
+
+#[test]
+fn bench_counts_failures_as_failures() {
+    let server = Server::serve(["--vectors"]);
+    let ran = bench(&server.url("baidu-std"), &[r#"{"message":"fail-code"}"#, "--json", "-"]);
+    let figures = ran.json_of_failure();
+    assert_eq!((&figures["calls"], ran.code), (&0.into(), 1));
+    assert!(figures["errors"]["unknown (54321)"].as_u64().unwrap() > 0, "{figures}");
+
+    let ran = polyrpc(["bench", &format!("rpcx://{}", running::free_address()), "add", "[1,2]"]);
+    assert!(ran.stderr.starts_with("error: unavailable: cannot connect to"), "{ran:?}");
+    assert_eq!(ran.code, 1);
+}
+
+#[test]
+fn generate_writes_what_is_checked_in() {
+    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
+    let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/src/proto");
+    let dir = TempDir::new();
+    let fresh = dir.path().display().to_string();
+    let files = ["example.proto", "arith.proto", "helloworld.proto", "benchmark.proto"];
+    let generate = |out: &str, more: &[&str]| {
+        polyrpc(["generate", "-I", proto, "--out", out].iter().chain(&files).chain(more))
+    };
+    assert_eq!(generate(ours, &["--check"]).code, 0);
+    let ran = generate(&fresh, &["--check"]);
+    assert_eq!((ran.stdout.lines().count(), ran.code), (5, 1), "{ran:?}");
+    let ran = generate(&fresh, &[]);
+    assert_eq!((ran.stdout.lines().count(), ran.code), (5, 0), "{ran:?}");
+    let text = |dir: &str| fs::read_to_string(format!("{dir}/example.rs")).unwrap();
+    assert_eq!(text(&fresh), text(ours));
+}
+
+/// A measurement as short as one that still means something.
+fn bench(url: &str, more: &[&str]) -> Ran {
+    let arguments = ["bench", url, ECHO, "--duration", "200ms", "--warmup", "50ms"];
+    polyrpc(arguments.iter().chain(more))
+}
+
+const ECHO: &str = "example.EchoService/Echo";
+const SCHEMES: [&str; 4] = ["baidu-std", "rpcx", "http", "http+json-rpc"];

@@ -1,0 +1,151 @@
+//! Programs that run while a test does.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+/// What a run of the command came to.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) code: i32,
+}
+
+impl Ran {
+    /// What it printed, if it ended well.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.json_of_failure()
+    }
+
+    /// What it printed, however it ended.
+    pub(crate) fn json_of_failure(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Runs the command to its end.
+pub(crate) fn polyrpc(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Ran {
+    let output = command(arguments).stdin(Stdio::null()).output().unwrap();
+    Ran {
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+        code: output.status.code().unwrap_or(-1),
+    }
+}
+
+fn command(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polyrpc"));
+    arguments.into_iter().for_each(|argument| {
+        command.arg(argument.as_ref());
+    });
+    command
+}
+
+/// The command as a server; it ends with the test.
+pub(crate) struct Server {
+    child: Child,
+    said: String,
+}
+
+impl Server {
+    /// `polyrpc serve` on a free port.
+    pub(crate) fn serve<const N: usize>(more: [&str; N]) -> Self {
+        Self::start(["serve", "--listen", "127.0.0.1:0"].iter().chain(&more), "ready")
+    }
+
+    /// Waits until a line begins with `last`.
+    pub(crate) fn start(arguments: impl IntoIterator<Item = impl AsRef<str>>, last: &str) -> Self {
+        let mut child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut server = Self { child, said: String::new() };
+        server.listen_until(last, stdout);
+        server
+    }
+
+    fn listen_until(&mut self, last: &str, mut stdout: impl BufRead) {
+        let mut line = String::new();
+        while !line.starts_with(last) {
+            line.clear();
+            assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended after\n{}", self.said);
+            self.said.push_str(&line);
+        }
+    }
+
+    pub(crate) fn said(&self) -> &str {
+        &self.said
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The address of a listener by its name.
+    pub(crate) fn listener(&self, name: &str) -> &str {
+        let line = self.said.lines().find_map(|line| line.strip_prefix("listening ")?.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no {name} in\n{}", self.said)).trim()
+    }
+
+    /// The address of the main listener.
+    pub(crate) fn address(&self) -> &str {
+        match self.said.strip_prefix("PolyRPC on ") {
+            Some(demo) => demo.split(": ").next().unwrap(),
+            None => self.listener("main"),
+        }
+    }
+
+    pub(crate) fn url(&self, scheme: &str) -> String {
+        format!("{scheme}://{}", self.address())
+    }
+
+    /// Asks it to stop, as `kill` does, and waits until it has.
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        let asked = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(asked.success());
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An address where nobody listens: it was free a moment ago.
+pub(crate) fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// A directory that ends with the test.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("polyrpc-cli-{}-{n}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        // What is left behind is in the directory for temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

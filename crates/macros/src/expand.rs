@@ -1,0 +1,203 @@
+//! From what the user meant to the code he would have written.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote};
+
+use crate::parse::{Method, Service};
+
+pub(crate) fn service(service: &Service) -> TokenStream {
+    let item = interface(service);
+    let server = server(service);
+    let asynchronous = stub(service, &format_ident!("{}Client", service.item.ident), false);
+    let blocking = stub(service, &format_ident!("{}BlockingClient", service.item.ident), true);
+    quote! { #item #server #asynchronous #blocking }
+}
+
+/// The trait itself, whose futures must be able to move between threads.
+fn interface(service: &Service) -> TokenStream {
+    let mut item = service.item.clone();
+    item.supertraits.push(syn::parse_quote!(::core::marker::Send));
+    item.supertraits.push(syn::parse_quote!(::core::marker::Sync));
+    item.supertraits.push(syn::parse_quote!('static));
+    item.items = service.methods.iter().map(|method| syn::TraitItem::Fn(sendable(method))).collect();
+    // Who only calls the service needs the trait for nothing but its stubs.
+    quote! { #[allow(dead_code)] #item }
+}
+
+/// `async fn` as a function that returns a future which is `Send`; an implementation may still be written with
+/// `async fn`.
+fn sendable(method: &Method) -> syn::TraitItemFn {
+    let mut item = method.item.clone();
+    let output = match &item.sig.output {
+        syn::ReturnType::Type(_, ty) => ty.clone(),
+        syn::ReturnType::Default => unreachable!("parsing has seen the return type"),
+    };
+    item.sig.asyncness = None;
+    item.sig.output = syn::parse_quote! {
+        -> impl ::core::future::Future<Output = #output> + ::core::marker::Send
+    };
+    if let Some(body) = item.default.take() {
+        item.default = Some(syn::parse_quote! {{ async move #body }});
+    }
+    item
+}
+
+fn server(service: &Service) -> TokenStream {
+    let Service { name, codec, schema, methods, item } = service;
+    let (vis, ident) = (&item.vis, &item.ident);
+    let server = format_ident!("{ident}Server");
+    let doc = format!("Answers calls of `{name}` by an implementation of [`{ident}`].");
+    let described = schema.as_ref().map(|schema| quote! { .schema(#schema) });
+    let implementation = own("implementation");
+    let added = methods.iter().map(|method| added(method, ident, codec));
+    quote! {
+        #[doc = #doc]
+        #[derive(Debug)]
+        #vis struct #server<T>(T);
+
+        impl<T: #ident> #server<T> {
+            /// Makes a service of an implementation.
+            #vis fn new(implementation: T) -> Self {
+                Self(implementation)
+            }
+        }
+
+        impl<T: #ident> ::polyrpc::service::Service for #server<T> {
+            fn into_builder(self) -> ::polyrpc::service::ServiceBuilder {
+                let #implementation = ::std::sync::Arc::new(self.0);
+                ::polyrpc::service::ServiceBuilder::new(#name) #described #(#added)*
+            }
+        }
+    }
+}
+
+/// One method added to the service's list.
+fn added(method: &Method, trait_ident: &syn::Ident, codec: &syn::Path) -> TokenStream {
+    let (name, ident) = (&method.name, &method.item.sig.ident);
+    let (request, response) = (method.request(), &method.response);
+    let add = if method.blocking { quote!(blocking_method) } else { quote!(method) };
+    let names: Vec<_> = method.arguments.iter().map(|(name, _)| name).collect();
+    let pattern = match &names[..] {
+        [sole] => quote! { #sole },
+        names => quote! { (#(#names,)*) },
+    };
+    let (cx, implementation) = (own("cx"), own("implementation"));
+    let context = method.takes_context.then(|| quote! { &mut #cx, });
+    quote! {
+        .#add::<#codec, #request, #response, _, _>(#name, {
+            let #implementation = ::std::sync::Arc::clone(&#implementation);
+            move |#cx: ::polyrpc::Context, #pattern: #request| {
+                let #implementation = ::std::sync::Arc::clone(&#implementation);
+                #[allow(unused_mut)]
+                async move {
+                    let mut #cx = #cx;
+                    let result = #trait_ident::#ident(&*#implementation, #context #(#names),*).await;
+                    (#cx, result.map_err(::core::convert::Into::into))
+                }
+            }
+        })
+    }
+}
+
+/// A name that no argument of the user's can mean.
+fn own(name: &str) -> syn::Ident {
+    syn::Ident::new(name, Span::mixed_site())
+}
+
+fn stub(service: &Service, stub: &syn::Ident, blocking: bool) -> TokenStream {
+    let Service { name, item, .. } = service;
+    let vis = &item.vis;
+    let client =
+        if blocking { quote!(::polyrpc::client::blocking::Client) } else { quote!(::polyrpc::Client) };
+    let doc = match blocking {
+        false => format!("Calls `{name}`."),
+        true => format!("Calls `{name}` from a plain thread."),
+    };
+    let calls = service.methods.iter().enumerate().map(|(n, method)| call(service, method, n, blocking));
+    let signatures = signatures(service);
+    quote! {
+        #[doc = #doc]
+        #[derive(Debug, Clone)]
+        #vis struct #stub(#client);
+
+        impl #stub {
+            /// Makes a stub that calls by this client; clones of a client share its connections.
+            #vis fn new(client: #client) -> Self {
+                Self(client)
+            }
+
+            #signatures
+            #(#calls)*
+        }
+    }
+}
+
+/// What every stub of the service knows of its methods, worked out once.
+fn signatures(service: &Service) -> TokenStream {
+    let Service { name, codec, schema, methods, .. } = service;
+    let count = methods.len();
+    let pool = match schema {
+        Some(schema) => quote! {
+            ::core::option::Option::Some(
+                ::polyrpc::generated::Pool::decode(#schema).expect("the generated descriptors are whole"),
+            )
+        },
+        None => quote! { ::core::option::Option::None },
+    };
+    let described = methods.iter().map(|method| {
+        let (method_name, request, response) = (&method.name, method.request(), &method.response);
+        quote! {
+            ::polyrpc::client::Signature::described::<#codec, #request, #response>(
+                #name, #method_name, pool.as_ref(),
+            )
+        }
+    });
+    quote! {
+        #[allow(dead_code)]
+        fn signature(method: usize) -> &'static ::polyrpc::client::Signature {
+            static SIGNATURES: ::std::sync::LazyLock<[::polyrpc::client::Signature; #count]> =
+                ::std::sync::LazyLock::new(|| {
+                    let pool: ::core::option::Option<::polyrpc::generated::Pool> = #pool;
+                    let _ = &pool;
+                    [#(#described),*]
+                });
+            &SIGNATURES[method]
+        }
+    }
+}
+
+fn call(service: &Service, method: &Method, n: usize, blocking: bool) -> TokenStream {
+    let (vis, codec) = (&service.item.vis, &service.codec);
+    let Method { docs, response, item, arguments, .. } = method;
+    let ident = &item.sig.ident;
+    let with = format_ident!("{}_with", ident.to_string().trim_start_matches("r#"));
+    let request = method.request();
+    let names: Vec<_> = arguments.iter().map(|(name, _)| name).collect();
+    let types = arguments.iter().map(|(_, ty)| ty);
+    let packed = match &names[..] {
+        [sole] => quote! { #sole },
+        names => quote! { (#(#names,)*) },
+    };
+    let (asyncness, awaited) = match blocking {
+        false => (quote!(async), quote!(.await)),
+        true => (quote!(), quote!()),
+    };
+    let with_doc = format!(
+        "[`{ident}`](Self::{ident}) for a call that says more than its message, or wants more than the reply's."
+    );
+    quote! {
+        #(#docs)*
+        #vis #asyncness fn #ident(&self, #(#names: #types),*) -> ::polyrpc::Result<#response> {
+            let response = self.#with(::polyrpc::client::Request::new(#packed))#awaited?;
+            ::core::result::Result::Ok(response.message)
+        }
+
+        #[doc = #with_doc]
+        #vis #asyncness fn #with(
+            &self,
+            request: ::polyrpc::client::Request<#request>,
+        ) -> ::polyrpc::Result<::polyrpc::client::Response<#response>> {
+            self.0.invoke::<#codec, #request, #response>(Self::signature(#n), request)#awaited
+        }
+    }
+}

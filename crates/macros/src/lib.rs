@@ -1,0 +1,38 @@
+//! The attribute `#[polyrpc::service]`.
+
+mod expand;
+mod parse;
+
+use proc_macro::TokenStream;
+
+/// Makes a trait a service: a server for whoever implements it, and stubs that call it.
+///
+/// ```ignore
+/// #[polyrpc::service(name = "Arith")]
+/// pub trait Arith {
+///     async fn mul(&self, args: Args) -> polyrpc::Result<Reply>;
+///
+///     #[rpc(name = "Slow", blocking)]
+///     async fn slow(&self, cx: &mut polyrpc::Context, args: Args) -> polyrpc::Result<Reply>;
+/// }
+/// ```
+///
+/// gives, beside the trait,
+///
+/// * `ArithServer<T>`: hand `ArithServer::new(implementation)` to `Server::service`;
+/// * `ArithClient`: `ArithClient::new(client).mul(args).await`, and `mul_with(request)` for calls that say more
+///   than their message and want more than the reply's;
+/// * `ArithBlockingClient`: the same without a runtime.
+///
+/// The attribute takes `name` (default: the trait's name), `codec` (default: `polyrpc::codec::Serde`) and
+/// `schema` (a `&[u8]` with a serialized `FileDescriptorSet`, for the codec `Protobuf`). A method takes
+/// `#[rpc(name = "…")]` (default: its name in `PascalCase`, as the peers write it) and `#[rpc(blocking)]` for one
+/// that may hold its thread.
+///
+/// A method's arguments are, after `&self` and an optional `cx: &mut Context`, its request: one stands alone,
+/// several form a list. It returns a `Result`.
+#[proc_macro_attribute]
+pub fn service(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let service = parse::Service::parse(attribute.into(), item.into());
+    service.map(|service| expand::service(&service)).unwrap_or_else(|error| error.into_compile_error()).into()
+}

@@ -1,0 +1,206 @@
+//! From tokens to what they mean, with errors at the place that is wrong.
+
+use proc_macro2::TokenStream;
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{
+    Attribute, Error, Expr, ExprLit, FnArg, GenericArgument, Ident, ItemTrait, Lit, Meta, Pat, PatType, Path,
+    PathArguments, Result, ReturnType, Token, TraitItem, TraitItemFn, Type, parse_quote, parse2,
+};
+
+/// A service as the user wrote it.
+pub(crate) struct Service {
+    pub(crate) item: ItemTrait,
+    pub(crate) name: String,
+    pub(crate) codec: Path,
+    pub(crate) schema: Option<Expr>,
+    pub(crate) methods: Vec<Method>,
+}
+
+/// One method of a service.
+pub(crate) struct Method {
+    pub(crate) item: TraitItemFn,
+    /// What the user wrote about it.
+    pub(crate) docs: Vec<Attribute>,
+    /// Its name on the wire.
+    pub(crate) name: String,
+    pub(crate) blocking: bool,
+    pub(crate) takes_context: bool,
+    pub(crate) arguments: Vec<(Ident, Type)>,
+    pub(crate) response: Type,
+}
+
+impl Service {
+    pub(crate) fn parse(attribute: TokenStream, item: TokenStream) -> Result<Self> {
+        let item: ItemTrait = parse2(item)?;
+        if let Some(parameter) = item.generics.params.first() {
+            return Err(Error::new_spanned(
+                parameter,
+                "a service cannot be generic: it has one name and one form",
+            ));
+        }
+        let mut service = Self {
+            name: item.ident.to_string(),
+            codec: parse_quote!(::polyrpc::codec::Serde),
+            schema: None,
+            methods: Vec::new(),
+            item,
+        };
+        service.read_attribute(attribute)?;
+        for item in std::mem::take(&mut service.item.items) {
+            match item {
+                TraitItem::Fn(item) => service.methods.push(Method::parse(item)?),
+                other => return Err(Error::new_spanned(other, "a service has only methods")),
+            }
+        }
+        Ok(service)
+    }
+
+    fn read_attribute(&mut self, attribute: TokenStream) -> Result<()> {
+        for option in options(attribute)? {
+            match option {
+                Meta::NameValue(option) if option.path.is_ident("name") => self.name = text(&option.value)?,
+                Meta::NameValue(option) if option.path.is_ident("codec") => self.codec = path(&option.value)?,
+                Meta::NameValue(option) if option.path.is_ident("schema") => self.schema = Some(option.value),
+                other => {
+                    return Err(Error::new_spanned(
+                        other,
+                        "want `name = \"…\"`, `codec = …` or `schema = …`",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Method {
+    fn parse(mut item: TraitItemFn) -> Result<Self> {
+        if item.sig.asyncness.is_none() {
+            return Err(Error::new_spanned(&item.sig, "a method of a service is an `async fn`"));
+        }
+        if let Some(parameter) = item.sig.generics.params.first() {
+            return Err(Error::new_spanned(parameter, "a method of a service cannot be generic"));
+        }
+        let mut method = Self {
+            docs: item.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect(),
+            name: pascal_case(&item.sig.ident),
+            blocking: false,
+            takes_context: false,
+            arguments: Vec::new(),
+            response: response(&item.sig.output)?,
+            item: item.clone(),
+        };
+        method.read_attributes(&mut item.attrs)?;
+        method.read_arguments(&item)?;
+        method.item = item;
+        Ok(method)
+    }
+
+    /// Takes `#[rpc(…)]` off the method.
+    fn read_attributes(&mut self, attributes: &mut Vec<Attribute>) -> Result<()> {
+        let (ours, others) = std::mem::take(attributes)
+            .into_iter()
+            .partition::<Vec<_>, _>(|attribute| attribute.path().is_ident("rpc"));
+        *attributes = others;
+        for attribute in ours {
+            for option in options(attribute.meta.require_list()?.tokens.clone())? {
+                match option {
+                    Meta::Path(option) if option.is_ident("blocking") => self.blocking = true,
+                    Meta::NameValue(option) if option.path.is_ident("name") => {
+                        self.name = text(&option.value)?
+                    }
+                    other => return Err(Error::new_spanned(other, "want `name = \"…\"` or `blocking`")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_arguments(&mut self, item: &TraitItemFn) -> Result<()> {
+        let mut inputs = item.sig.inputs.iter();
+        match inputs.next() {
+            Some(FnArg::Receiver(receiver))
+                if receiver.reference.is_some() && receiver.mutability.is_none() => {}
+            other => {
+                let message = "a method of a service takes `&self` first";
+                return Err(Error::new(other.map_or_else(|| item.sig.span(), Spanned::span), message));
+            }
+        }
+        for (n, input) in inputs.enumerate() {
+            let FnArg::Typed(PatType { pat, ty, .. }) = input else { continue };
+            if n == 0 && is_context(ty) {
+                self.takes_context = true;
+                continue;
+            }
+            let Pat::Ident(name) = &**pat else {
+                return Err(Error::new_spanned(pat, "an argument of a service's method needs a name"));
+            };
+            self.arguments.push((name.ident.clone(), (**ty).clone()));
+        }
+        Ok(())
+    }
+
+    /// The type of the request: one argument alone, several as a list.
+    pub(crate) fn request(&self) -> Type {
+        match &self.arguments[..] {
+            [(_, sole)] => sole.clone(),
+            arguments => {
+                let types = arguments.iter().map(|(_, ty)| ty);
+                parse_quote!((#(#types,)*))
+            }
+        }
+    }
+}
+
+fn options(tokens: TokenStream) -> Result<Punctuated<Meta, Token![,]>> {
+    syn::parse::Parser::parse2(Punctuated::parse_terminated, tokens)
+}
+
+fn text(value: &Expr) -> Result<String> {
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Ok(text.value()),
+        other => Err(Error::new_spanned(other, "want a string")),
+    }
+}
+
+fn path(value: &Expr) -> Result<Path> {
+    match value {
+        Expr::Path(path) => Ok(path.path.clone()),
+        other => Err(Error::new_spanned(other, "want the path of a codec")),
+    }
+}
+
+/// Whether a type is `&mut Context`, by whatever path.
+fn is_context(ty: &Type) -> bool {
+    let Type::Reference(reference) = ty else { return false };
+    let Type::Path(path) = &*reference.elem else { return false };
+    reference.mutability.is_some() && path.path.segments.last().is_some_and(|last| last.ident == "Context")
+}
+
+/// The `T` of `-> Result<T>`.
+fn response(output: &ReturnType) -> Result<Type> {
+    let message = "a method of a service returns a `Result<…>`";
+    let ReturnType::Type(_, ty) = output else { return Err(Error::new_spanned(output, message)) };
+    let Type::Path(path) = &**ty else { return Err(Error::new_spanned(ty, message)) };
+    let last = path.path.segments.last().filter(|last| last.ident == "Result");
+    let Some(PathArguments::AngleBracketed(arguments)) = last.map(|last| &last.arguments) else {
+        return Err(Error::new_spanned(ty, message));
+    };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(response)) => Ok(response.clone()),
+        _ => Err(Error::new_spanned(ty, message)),
+    }
+}
+
+/// `say_hello` as the peers write it: `SayHello`.
+fn pascal_case(name: &Ident) -> String {
+    let name = name.to_string();
+    let words = name.trim_start_matches("r#").split('_');
+    words
+        .flat_map(|word| {
+            let mut letters = word.chars();
+            letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect::<Vec<_>>()
+        })
+        .collect()
+}

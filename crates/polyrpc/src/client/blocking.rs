@@ -1,0 +1,484 @@
+//! The client without a runtime: the caller's own thread writes the request and reads the reply.
+//!
+//! For one call at a time this is the fastest way there is, since nothing has to be handed to another task and
+//! back. Threads do not share a connection: each call takes one from a pool.
+
+use std::fmt;
+use std::io::{self, IoSlice, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_wire::session::{Answer, Client as Session};
+use polyrpc_wire::{Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, http1, rpcx};
+use rustix::buffer::spare_capacity;
+use rustix::net::RecvFlags;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::connection::{PushHandler, broken_protocol, closed};
+use super::dial::Sessions;
+use super::exchange::Defaults;
+use super::pool::Kind;
+use super::request::{Options, Request, Response, Signature};
+use super::url::Url;
+use super::{Builder, split};
+use crate::Result;
+use crate::codec::{Body, Codec};
+use crate::net::Address;
+
+/// Calls a server from a plain thread.
+///
+/// Cheap to clone; clones share a pool of connections. [`Kind::Short`] makes a connection for each call;
+/// the other kinds use the pool.
+///
+/// ```no_run
+/// # fn main() -> polyrpc::Result<()> {
+/// use polyrpc::client::blocking::Client;
+///
+/// let client = Client::new("baidu-std://127.0.0.1:8000")?;
+/// let reply: String = client.call("echo", "hello")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    address: Address,
+    sessions: Sessions,
+    defaults: Defaults,
+    connect_timeout: Duration,
+    on_push: Option<PushHandler>,
+    /// How many connections may wait for their next call.
+    idle: usize,
+    waiting: Mutex<Vec<Box<dyn Link>>>,
+}
+
+impl Client {
+    /// A client of the server at `url`, as [`Client::new`](super::Client::new).
+    ///
+    /// # Errors
+    ///
+    /// When the URL is none. Nothing is connected yet.
+    pub fn new(url: &str) -> Result<Self> {
+        Builder::new(url).build_blocking()
+    }
+
+    pub(super) fn from_builder(builder: Builder) -> Result<Self> {
+        let url = Url::parse(&builder.url)?;
+        Ok(Self(Arc::new(Inner {
+            sessions: builder.sessions(&url),
+            defaults: builder.defaults(url.protocol),
+            address: url.address,
+            connect_timeout: builder.connect_timeout,
+            on_push: builder.on_push,
+            idle: if builder.kind == Kind::Short { 0 } else { builder.idle },
+            waiting: Mutex::default(),
+        })))
+    }
+
+    /// Calls a function or a method with plain types, as [`Client::call`](super::Client::call).
+    ///
+    /// # Errors
+    ///
+    /// What the server answered, or why it could not be asked.
+    pub fn call<Resp: DeserializeOwned>(
+        &self,
+        target: &str,
+        arguments: &(impl Serialize + ?Sized),
+    ) -> Result<Resp> {
+        let options = Options::default();
+        let body = self.0.defaults.encode_plain(arguments, &options)?;
+        let (service, method) = split(target);
+        let response = self.0.exchange(service, method, body, options)?;
+        Ok(response.decode_plain()?)
+    }
+
+    /// Calls a method with an encoded message and gives the encoded reply.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    pub fn call_raw(&self, target: &str, body: Body, options: Options) -> Result<Response<Body>> {
+        let (service, method) = split(target);
+        Ok(self.0.exchange(service, method, body, options)?)
+    }
+
+    /// Calls a method as a typed stub does.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    pub fn invoke<C, Req, Resp>(
+        &self,
+        signature: &Signature,
+        request: impl Into<Request<Req>>,
+    ) -> Result<Response<Resp>>
+    where
+        C: Codec<Req> + Codec<Resp>,
+    {
+        let Request { message, options } = request.into();
+        let body = self.0.defaults.encode::<C, Req>(&message, signature.input.as_ref(), &options)?;
+        let response = self.0.exchange(signature.service, signature.method, body, options)?;
+        Ok(response.decode::<C, Resp>(signature.output.as_ref())?)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("address", &self.0.address).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn exchange(
+        &self,
+        service: &str,
+        method: &str,
+        body: Body,
+        options: Options,
+    ) -> Result<Response<Body>, Status> {
+        let call = self.defaults.call(service, method, body, options);
+        let now = Instant::now();
+        let deadline = call.timeout.and_then(|timeout| now.checked_add(timeout));
+        let mut link = match self.take(now) {
+            Some(link) => link,
+            None => self.connect(deadline)?,
+        };
+        // On an error the connection is not put back: a late reply may still be on its way.
+        let format = call.head.format;
+        let reply = link.exchange(call, now, deadline, self.on_push.as_ref())?;
+        self.put_back(link);
+        self.defaults.open(reply, format)
+    }
+
+    fn take(&self, now: Instant) -> Option<Box<dyn Link>> {
+        loop {
+            let link = self.lock().pop()?;
+            if link.usable(now) {
+                return Some(link);
+            }
+        }
+    }
+
+    fn put_back(&self, link: Box<dyn Link>) {
+        let mut waiting = self.lock();
+        if waiting.len() < self.idle && link.reusable() {
+            waiting.push(link);
+        }
+    }
+
+    fn connect(&self, deadline: Option<Instant>) -> Result<Box<dyn Link>, Status> {
+        let left =
+            deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Err(Status::deadline_exceeded("no connection in time"));
+        }
+        let socket = Socket::connect(&self.address, self.connect_timeout.min(left)).map_err(|error| {
+            if error.kind() == io::ErrorKind::TimedOut && left < self.connect_timeout {
+                return Status::deadline_exceeded("no connection in time");
+            }
+            Status::unavailable(format!("cannot connect to {}: {error}", self.address))
+                .with_scope(Scope::Connection)
+                .with_retry(Retry::Elsewhere)
+        })?;
+        Ok(match self.sessions.clone() {
+            Sessions::BaiduStd(config) => Box::new(Connection::new(socket, baidu_std::Client::new(config))),
+            Sessions::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
+            Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Box<dyn Link>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection with its protocol forgotten.
+trait Link: Send {
+    fn exchange(
+        &mut self,
+        call: Call<'_>,
+        now: Instant,
+        deadline: Option<Instant>,
+        on_push: Option<&PushHandler>,
+    ) -> Result<Option<Reply>, Status>;
+
+    /// Whether a further call may follow.
+    fn reusable(&self) -> bool;
+
+    /// Whether the server has not closed the connection meanwhile, as far as can be told.
+    fn usable(&self, now: Instant) -> bool;
+}
+
+struct Connection<S> {
+    socket: Socket,
+    session: S,
+    inbox: BytesMut,
+    out: Outbox,
+    /// What a read brings lies here first.
+    scratch: Vec<u8>,
+    next: u64,
+    used: Instant,
+    /// The time-out that the socket has.
+    patience: Option<Duration>,
+}
+
+impl<S: Session + Send> Connection<S> {
+    fn new(socket: Socket, session: S) -> Self {
+        Self {
+            socket,
+            session,
+            inbox: BytesMut::new(),
+            out: Outbox::new(),
+            scratch: Vec::with_capacity(SCRATCH),
+            next: 0,
+            used: Instant::now(),
+            patience: None,
+        }
+    }
+
+    fn send(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        loop {
+            let mut slices = [IoSlice::new(&[]); 4];
+            let written = match self.out.single() {
+                Some(bytes) => self.socket.write(bytes),
+                None => {
+                    let filled = self.out.slices(&mut slices);
+                    self.socket.write_vectored(&slices[..filled])
+                }
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => self.out.advance(written),
+                // A signal came; nothing was written.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if self.out.is_empty() {
+                return Ok(());
+            }
+            self.hurry(deadline)?;
+        }
+    }
+
+    /// Reads once; 0 at the end of the stream. A long message is read into a buffer of its size.
+    fn receive(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
+        let missing = self.session.wanted().saturating_sub(self.inbox.len());
+        if missing > SCRATCH {
+            return self.receive_long(missing, deadline);
+        }
+        let n = self.socket.receive(&mut self.scratch)?;
+        self.inbox.extend_from_slice(&self.scratch);
+        self.scratch.clear();
+        Ok(n)
+    }
+
+    fn receive_long(&mut self, missing: usize, deadline: Option<Instant>) -> io::Result<usize> {
+        let mut long = Vec::with_capacity(self.inbox.len() + missing.min(STEP));
+        long.extend_from_slice(&self.inbox);
+        let whole = self.inbox.len() + missing;
+        while long.len() < whole {
+            if long.len() == long.capacity() {
+                long.reserve((whole - long.len()).min(long.len()));
+            }
+            if self.socket.receive(&mut long)? == 0 {
+                return Ok(0);
+            }
+            self.hurry(deadline)?;
+        }
+        // The bytes change hands without a copy: nobody else holds them.
+        self.inbox = BytesMut::from(Bytes::from(long));
+        Ok(missing)
+    }
+
+    /// Lets no read wait much beyond the deadline. The socket's own time-out is only set anew when it would be
+    /// far off, since that costs a system call.
+    fn hurry(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        let Some(deadline) = deadline else { return self.set_patience(None) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match self.patience {
+            Some(patience) if left <= patience && patience - left <= patience / 16 => Ok(()),
+            _ => self.set_patience(Some(left)),
+        }
+    }
+
+    fn set_patience(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        if self.patience != patience {
+            self.socket.set_timeout(patience)?;
+            self.patience = patience;
+        }
+        Ok(())
+    }
+
+    fn wait(
+        &mut self,
+        id: CallId,
+        deadline: Option<Instant>,
+        on_push: Option<&PushHandler>,
+    ) -> Result<Reply, Status> {
+        // The socket's time-out was set for the first read, which mostly brings the whole reply.
+        let mut patient = true;
+        loop {
+            match self.session.next_event(&mut self.inbox, &mut self.out) {
+                Ok(Some(Answer::Reply(replied, reply))) if replied == id => return Ok(reply),
+                Ok(Some(Answer::Push(push))) => {
+                    if let Some(on_push) = on_push {
+                        on_push(push);
+                    }
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    if !std::mem::take(&mut patient) {
+                        self.hurry(deadline).map_err(|error| broken(&error))?;
+                    }
+                    if self.receive(deadline).map_err(|error| broken(&error))? == 0 {
+                        return self.last(id);
+                    }
+                }
+                Err(violation) => return Err(broken_protocol(&violation)),
+            }
+        }
+    }
+
+    fn last(&mut self, id: CallId) -> Result<Reply, Status> {
+        match self.session.end_of_stream(&mut self.inbox) {
+            Some(Answer::Reply(replied, reply)) if replied == id => Ok(reply),
+            _ => Err(closed()),
+        }
+    }
+}
+
+impl<S: Session + Send> Link for Connection<S> {
+    fn exchange(
+        &mut self,
+        call: Call<'_>,
+        now: Instant,
+        deadline: Option<Instant>,
+        on_push: Option<&PushHandler>,
+    ) -> Result<Option<Reply>, Status> {
+        let id = CallId(self.next);
+        self.next += 1;
+        let (timeout, oneway) = (call.timeout, call.oneway);
+        self.session.send(id, call, &mut self.out)?;
+        // Most calls of a client wait equally long: then the socket is not touched.
+        self.set_patience(timeout).map_err(|error| broken(&error))?;
+        self.send(deadline).map_err(|error| broken(&error))?;
+        self.used = now;
+        if oneway {
+            return Ok(None);
+        }
+        self.wait(id, deadline, on_push).map(Some)
+    }
+
+    fn reusable(&self) -> bool {
+        self.session.reusable()
+    }
+
+    fn usable(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.used) < FRESH || self.socket.silent()
+    }
+}
+
+/// Room for what one read brings, unless a long message is known to come.
+const SCRATCH: usize = 16 << 10;
+/// How much memory is set aside for a long message at first; it doubles as the bytes come.
+const STEP: usize = 1 << 20;
+/// A connection used this recently is taken to be alive; asking costs a system call.
+const FRESH: Duration = Duration::from_secs(1);
+
+#[cold]
+fn broken(error: &io::Error) -> Status {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Status::deadline_exceeded("no reply in time"),
+        _ => Status::unavailable(format!("the connection broke: {error}"))
+            .with_scope(Scope::Connection)
+            .with_retry(Retry::IfIdempotent),
+    }
+}
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn connect(address: &Address, timeout: Duration) -> io::Result<Self> {
+        let address = match address {
+            Address::Tcp(address) => address,
+            Address::Unix(path) => return UnixStream::connect(path).map(Self::Unix),
+        };
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, timeout) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(Self::Tcp(stream));
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write_vectored(slices),
+            Self::Unix(stream) => stream.write_vectored(slices),
+        }
+    }
+
+    /// Appends to `into` what has arrived, as far as it has room.
+    fn receive(&self, into: &mut Vec<u8>) -> io::Result<usize> {
+        loop {
+            let received = match self {
+                Self::Tcp(stream) => rustix::net::recv(stream, spare_capacity(into), RecvFlags::empty()),
+                Self::Unix(stream) => rustix::net::recv(stream, spare_capacity(into), RecvFlags::empty()),
+            };
+            match received {
+                Ok((n, _)) => return Ok(n),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        // Zero means for ever to the system.
+        let timeout = timeout.map(|timeout| timeout.max(Duration::from_millis(1)));
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_write_timeout(timeout)?;
+                stream.set_read_timeout(timeout)
+            }
+            Self::Unix(stream) => {
+                stream.set_write_timeout(timeout)?;
+                stream.set_read_timeout(timeout)
+            }
+        }
+    }
+
+    /// Whether the peer has said nothing since the last reply, not even good-bye.
+    fn silent(&self) -> bool {
+        let mut byte = [0; 1];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let seen = match self {
+            Self::Tcp(stream) => rustix::net::recv(stream, &mut byte, flags),
+            Self::Unix(stream) => rustix::net::recv(stream, &mut byte, flags),
+        };
+        matches!(seen, Err(rustix::io::Errno::AGAIN))
+    }
+}

@@ -1,0 +1,399 @@
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use futures_util::task::AtomicWaker;
+use polyrpc_wire::session::{Answer, Client as Session};
+use polyrpc_wire::{Call, CallId, Outbox, Push, Reply, Retry, Scope, Status, Violation};
+use tokio::time::{Sleep, sleep_until};
+
+use super::link::Link;
+use super::pending::Pending;
+use crate::net::{Inbox, ReadHalf, Stream, WriteHalf};
+
+/// A connection that many callers share.
+///
+/// Callers append to one outbox under one short lock. A lone caller writes at once; where several are at
+/// it, they only append and the connection's task writes for all of them, and while it hands out a batch of
+/// replies it holds writing back until every caller it woke has appended its next call ("corked"). So
+/// batches leave whole, which spares this side and the server as many system calls.
+pub(super) struct Connection<S> {
+    shared: Mutex<Shared<S>>,
+    socket: WriteHalf,
+    /// The task that reads.
+    reader: AtomicWaker,
+    on_push: Option<PushHandler>,
+}
+
+/// Called with each message that no call asked for.
+pub(super) type PushHandler = Arc<dyn Fn(Push) + Send + Sync>;
+
+struct Shared<S> {
+    session: S,
+    out: Outbox,
+    pending: Pending,
+    /// The reader will write: callers only append.
+    corked: bool,
+    /// No call may be sent any more, for this reason.
+    closed: Option<Status>,
+    /// The connection shall end when nothing waits on it.
+    retiring: bool,
+    /// A heartbeat was sent and not answered.
+    listening: bool,
+}
+
+impl<S: Session + Send + 'static> Connection<S> {
+    /// Takes a socket over: spawns the task that reads from it, in the current runtime. The task ends with the
+    /// connection.
+    pub(super) fn start(
+        stream: Stream,
+        session: S,
+        keepalive: Option<Duration>,
+        on_push: Option<PushHandler>,
+    ) -> Arc<Self> {
+        let (source, socket) = stream.split();
+        let shared = Shared {
+            session,
+            out: Outbox::new(),
+            pending: Pending::default(),
+            corked: false,
+            closed: None,
+            retiring: false,
+            listening: false,
+        };
+        let connection =
+            Arc::new(Self { shared: Mutex::new(shared), socket, reader: AtomicWaker::new(), on_push });
+        let reader = Reader {
+            connection: connection.clone(),
+            source,
+            inbox: Inbox::default(),
+            wanted: 0,
+            wakers: Vec::new(),
+            alarm: None,
+            keepalive: keepalive.map(Keepalive::new),
+        };
+        tokio::spawn(reader.run());
+        connection
+    }
+}
+
+impl<S> Connection<S> {
+    fn lock(&self) -> MutexGuard<'_, Shared<S>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Session + Send + 'static> Link for Connection<S> {
+    fn submit(
+        &self,
+        call: Call<'_>,
+        deadline: Option<Instant>,
+        waker: &Waker,
+    ) -> Result<Option<CallId>, Status> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        if let Some(status) = &shared.closed {
+            return Err(status.clone());
+        }
+        if shared.out.len() >= UNSENT {
+            return Err(overcrowded());
+        }
+        let alarmed = shared.pending.earliest();
+        let Some(id) = shared.pending.insert(waker.clone(), deadline) else {
+            return Err(Status::resource_exhausted("too many calls wait on this connection"));
+        };
+        let oneway = call.oneway;
+        if let Err(status) = shared.session.send(id, call, &mut shared.out) {
+            shared.pending.forget(id);
+            return Err(status);
+        }
+        if oneway {
+            shared.pending.forget(id);
+        }
+        let earlier = deadline.is_some_and(|deadline| alarmed.is_none_or(|alarmed| deadline < alarmed));
+        let sent = self.send(shared);
+        if earlier || !sent {
+            self.reader.wake();
+        }
+        Ok((!oneway).then_some(id))
+    }
+
+    fn poll_reply(&self, id: CallId, cx: &mut Context<'_>) -> Poll<Result<Reply, Status>> {
+        match self.lock().pending.take(id, cx.waker()) {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        }
+    }
+
+    fn abandon(&self, id: CallId) {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        if shared.pending.forget(id) {
+            shared.session.cancel(id, &mut shared.out);
+            if shared.retiring || !shared.out.is_empty() {
+                self.reader.wake();
+            }
+        }
+    }
+
+    fn available(&self) -> bool {
+        let shared = self.lock();
+        shared.closed.is_none()
+            && !shared.retiring
+            && shared.session.reusable()
+            && shared.pending.waiting() < shared.session.concurrency()
+    }
+
+    fn close(&self) {
+        self.lock().retiring = true;
+        self.reader.wake();
+    }
+}
+
+impl<S: Session> Connection<S> {
+    /// Writes, or leaves it to the reader. Returns whether the reader need not be told.
+    fn send(&self, shared: &mut Shared<S>) -> bool {
+        if shared.corked {
+            return true;
+        }
+        if shared.pending.waiting() > 1 {
+            // Others wait too: theirs and ours leave together.
+            shared.corked = true;
+            return false;
+        }
+        // What the socket does not take, and its failure, are the reader's to deal with.
+        self.socket.try_flush(&mut shared.out).is_ok() && shared.out.is_empty()
+    }
+}
+
+/// The task that reads from a connection, and writes what callers left to it.
+struct Reader<S> {
+    connection: Arc<Connection<S>>,
+    source: ReadHalf,
+    inbox: Inbox,
+    wanted: usize,
+    wakers: Vec<Waker>,
+    /// Rings when a call may have waited too long.
+    alarm: Option<Pin<Box<Sleep>>>,
+    keepalive: Option<Keepalive>,
+}
+
+impl<S: Session + Send + 'static> Reader<S> {
+    async fn run(mut self) {
+        let ended = poll_fn(|cx| self.poll_read(cx)).await;
+        self.end(ended.err().unwrap_or_else(|| Status::unavailable("the connection was closed")));
+    }
+
+    /// Goes on until the connection ends.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        self.connection.reader.register(cx.waker());
+        loop {
+            if self.poll_write(cx)?.is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            self.poll_alarm(cx);
+            self.poll_keepalive(cx)?;
+            match self.inbox.poll_fill(&mut self.source, cx, self.wanted) {
+                Poll::Pending => {
+                    self.inbox.rest();
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(0)) => return Poll::Ready(self.take_last()),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
+            }
+            let corked = self.take_answers()?;
+            self.wake();
+            if corked {
+                // Behind every caller that was just woken; then one write takes all they appended.
+                cx.waker().wake_by_ref();
+                self.inbox.rest();
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Writes what callers appended. Ready when the connection is to end.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        let connection = &*self.connection;
+        let mut shared = connection.lock();
+        shared.corked = false;
+        loop {
+            connection.socket.try_flush(&mut shared.out).map_err(|error| broken(&error))?;
+            if shared.out.is_empty() {
+                break;
+            }
+            match connection.socket.poll_writable(cx) {
+                Poll::Ready(ready) => ready.map_err(|error| broken(&error))?,
+                Poll::Pending => break,
+            }
+        }
+        if shared.retiring && shared.out.is_empty() && shared.pending.waiting() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+
+    /// Takes every answer out of the inbox. Returns whether callers shall only append for now.
+    fn take_answers(&mut self) -> Result<bool, Status> {
+        let mut pushes = Vec::new();
+        let taken = self.take_into(&mut pushes);
+        // Outside of the lock: the handler may make calls of its own on this connection.
+        if let Some(on_push) = &self.connection.on_push {
+            // A handler's panic is no reason to fail the calls of others.
+            pushes.into_iter().for_each(|push| drop(catch_unwind(AssertUnwindSafe(|| on_push(push)))));
+        }
+        taken
+    }
+
+    fn take_into(&mut self, pushes: &mut Vec<Push>) -> Result<bool, Status> {
+        let mut shared = self.connection.lock();
+        let shared = &mut *shared;
+        shared.listening = false;
+        let taken = loop {
+            match shared.session.next_event(&mut self.inbox.bytes, &mut shared.out) {
+                Ok(Some(Answer::Reply(id, reply))) => self.wakers.extend(shared.pending.end(id, Ok(reply))),
+                Ok(Some(Answer::Push(push))) => pushes.push(push),
+                Ok(Some(Answer::Alive)) => {}
+                Ok(Some(Answer::GoAway)) => shared.retiring = true,
+                Ok(None) => break Ok(()),
+                Err(violation) => break Err(broken_protocol(&violation)),
+            }
+        };
+        self.wanted = shared.session.wanted();
+        shared.corked = self.wakers.len() > 1;
+        taken.map(|()| shared.corked)
+    }
+
+    /// The server closed: a reply that only the end of the connection delimits is complete now.
+    fn take_last(&mut self) -> Result<(), Status> {
+        let mut shared = self.connection.lock();
+        if let Some(Answer::Reply(id, reply)) = shared.session.end_of_stream(&mut self.inbox.bytes) {
+            self.wakers.extend(shared.pending.end(id, Ok(reply)));
+        }
+        Err(closed())
+    }
+
+    /// Ends calls that have waited too long.
+    fn poll_alarm(&mut self, cx: &mut Context<'_>) {
+        let mut shared = self.connection.lock();
+        while let Some(earliest) = shared.pending.earliest() {
+            let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(earliest.into())));
+            if alarm.deadline() != earliest.into() {
+                alarm.as_mut().reset(earliest.into());
+            }
+            if alarm.as_mut().poll(cx).is_pending() {
+                break;
+            }
+            // By the clock that the alarm goes by, which a test may have stopped.
+            let now = tokio::time::Instant::now().into_std();
+            let expired = shared.pending.expire(now, &mut self.wakers);
+            let shared = &mut *shared;
+            for id in expired {
+                shared.session.cancel(id, &mut shared.out);
+            }
+        }
+        drop(shared);
+        self.wake();
+    }
+
+    /// Asks a silent server whether it is there.
+    fn poll_keepalive(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
+        let Some(keepalive) = &mut self.keepalive else { return Ok(()) };
+        while keepalive.poll_due(cx) {
+            let mut shared = self.connection.lock();
+            if std::mem::replace(&mut shared.listening, true) {
+                return Err(gone("the server does not answer heartbeats"));
+            }
+            let shared = &mut *shared;
+            if !shared.session.heartbeat(&mut shared.out) {
+                // The protocol has no word for it.
+                shared.listening = false;
+            }
+            self.connection.socket.try_flush(&mut shared.out).map_err(|error| broken(&error))?;
+        }
+        Ok(())
+    }
+}
+
+impl<S> Reader<S> {
+    fn wake(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// Fails every call that still waits.
+    fn end(&mut self, status: Status) {
+        let mut shared = self.connection.lock();
+        if shared.closed.is_none() {
+            shared.pending.end_all(&status, &mut self.wakers);
+            shared.closed = Some(status.with_retry(Retry::Elsewhere));
+            // A pool may hold the connection for long; the server need not wait until it looks.
+            self.connection.socket.close();
+        }
+        drop(shared);
+        self.wake();
+    }
+}
+
+impl<S> Drop for Reader<S> {
+    /// The runtime may end before the connection does: without its task no call would ever end.
+    fn drop(&mut self) {
+        self.end(gone("the runtime of the connection has ended"));
+    }
+}
+
+/// When to ask a server whether it is there.
+struct Keepalive {
+    every: Duration,
+    next: Pin<Box<Sleep>>,
+}
+
+impl Keepalive {
+    fn new(every: Duration) -> Self {
+        Self { every, next: Box::pin(tokio::time::sleep(every)) }
+    }
+
+    fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
+        let due = self.next.as_mut().poll(cx).is_ready();
+        if due {
+            self.next.as_mut().reset(tokio::time::Instant::now() + self.every);
+        }
+        due
+    }
+}
+
+/// How many bytes may wait for a server that does not read. brpc's `socket_max_unwritten_bytes`.
+const UNSENT: usize = 64 << 20;
+
+#[cold]
+fn overcrowded() -> Status {
+    Status::resource_exhausted("the server does not read what it is sent")
+}
+
+#[cold]
+pub(super) fn broken_protocol(violation: &Violation) -> Status {
+    Status::internal(format!("the server broke the protocol: {violation}"))
+        .with_scope(Scope::Connection)
+        .with_retry(Retry::IfIdempotent)
+}
+
+#[cold]
+pub(super) fn closed() -> Status {
+    gone("the server closed the connection")
+}
+
+#[cold]
+fn broken(error: &io::Error) -> Status {
+    gone(format!("the connection broke: {error}"))
+}
+
+/// The connection is gone, and nobody knows how far its calls came.
+#[cold]
+fn gone(why: impl Into<Cow<'static, str>>) -> Status {
+    Status::unavailable(why).with_scope(Scope::Connection).with_retry(Retry::IfIdempotent)
+}

@@ -1,0 +1,160 @@
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, http1, rpcx};
+
+use super::connection::{Connection, PushHandler};
+use super::link::Link;
+use super::url::Url;
+use crate::net::Stream;
+use crate::runtime::{Cores, Owned};
+
+/// Makes connections to one server.
+///
+/// After a failure the next attempt waits, longer each time, so that a server that comes back is not met by
+/// a storm; calls in between fail at once with the reason of the last failure.
+pub(super) struct Dialer {
+    pub(super) url: Url,
+    pub(super) sessions: Sessions,
+    pub(super) connect_timeout: Duration,
+    pub(super) backoff: Backoff,
+    pub(super) cores: Option<Cores>,
+    pub(super) keepalive: Option<Duration>,
+    pub(super) on_push: Option<PushHandler>,
+    pub(super) failing: Mutex<Option<Failing>>,
+}
+
+/// How long to wait between attempts to connect, give or take a fifth.
+#[derive(Debug, Clone)]
+pub struct Backoff {
+    /// After the first failure. 100 ms.
+    pub initial: Duration,
+    /// At most. 10 s.
+    pub max: Duration,
+    /// How much longer each time. 1.6.
+    pub factor: f64,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { initial: Duration::from_millis(100), max: Duration::from_secs(10), factor: 1.6 }
+    }
+}
+
+/// What happened to the last attempts.
+pub(super) struct Failing {
+    wait: Duration,
+    until: Instant,
+    reason: Status,
+}
+
+impl Dialer {
+    /// Connects, unless it is too early after a failure.
+    pub(super) async fn dial(&self) -> Result<Arc<dyn Link>, Status> {
+        if let Some(reason) = self.too_early() {
+            return Err(reason);
+        }
+        let connected = tokio::time::timeout(self.connect_timeout, self.connect()).await;
+        let result = match connected {
+            Ok(Ok(link)) => Ok(link),
+            Ok(Err(error)) => Err(self.unreachable(&error)),
+            Err(_) => Err(self.unreachable(&io::ErrorKind::TimedOut.into())),
+        };
+        self.note(result.as_ref().err());
+        result
+    }
+
+    async fn connect(&self) -> io::Result<Arc<dyn Link>> {
+        let Some(cores) = &self.cores else {
+            let stream = Stream::connect(&self.url.address).await?;
+            return Ok(self.sessions.start(stream, self.keepalive, self.on_push.clone()));
+        };
+        // The socket must be watched by the runtime that is to read from it.
+        let (address, sessions) = (self.url.address.clone(), self.sessions.clone());
+        let (keepalive, on_push) = (self.keepalive, self.on_push.clone());
+        let connecting = cores.next().spawn(async move {
+            let stream = Stream::connect(&address).await?;
+            Ok(sessions.start(stream, keepalive, on_push))
+        });
+        Owned::from(connecting).await.map_err(io::Error::other)?
+    }
+
+    fn too_early(&self) -> Option<Status> {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        failing
+            .as_ref()
+            .filter(|failing| Instant::now() < failing.until)
+            .map(|failing| failing.reason.clone())
+    }
+
+    fn note(&self, failure: Option<&Status>) {
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        *failing = failure.map(|reason| {
+            let (wait, until) = match &*failing {
+                None => (self.backoff.initial, now + spread(self.backoff.initial)),
+                // Attempts that were made together fail together: that is one failure.
+                Some(last) if now < last.until => (last.wait, last.until),
+                Some(last) => {
+                    let wait = last.wait.mul_f64(self.backoff.factor).min(self.backoff.max);
+                    (wait, now + spread(wait))
+                }
+            };
+            Failing { wait, until, reason: reason.clone() }
+        });
+    }
+
+    #[cold]
+    fn unreachable(&self, error: &io::Error) -> Status {
+        Status::unavailable(format!("cannot connect to {}: {error}", self.url.address))
+            .with_scope(Scope::Connection)
+            .with_retry(Retry::Elsewhere)
+    }
+}
+
+/// A fifth more or less, so that clients that failed together do not come back together.
+fn spread(wait: Duration) -> Duration {
+    // Each state of the standard hasher begins with keys of its own: chance enough for this.
+    let chance = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+    wait.mul_f64(0.8 + 0.4 * chance)
+}
+
+/// Makes a session for each new connection.
+#[derive(Debug, Clone)]
+pub(super) enum Sessions {
+    BaiduStd(baidu_std::ClientConfig),
+    Rpcx(rpcx::ClientConfig),
+    Http(http1::ClientConfig),
+}
+
+impl Sessions {
+    pub(super) fn new(url: &Url, limits: polyrpc_wire::Limits, credential: Option<bytes::Bytes>) -> Self {
+        match url.protocol {
+            Protocol::BaiduStd => {
+                Self::BaiduStd(baidu_std::ClientConfig { limits, credential, deliver_timeout: true })
+            }
+            Protocol::Rpcx => Self::Rpcx(rpcx::ClientConfig { limits, credential }),
+            Protocol::Http => {
+                let authority = url.address.to_string();
+                Self::Http(http1::ClientConfig { limits, authority, credential, json_rpc: url.json_rpc })
+            }
+        }
+    }
+
+    pub(super) fn start(
+        &self,
+        stream: Stream,
+        keepalive: Option<Duration>,
+        on_push: Option<PushHandler>,
+    ) -> Arc<dyn Link> {
+        match self.clone() {
+            Self::BaiduStd(config) => {
+                Connection::start(stream, baidu_std::Client::new(config), keepalive, on_push)
+            }
+            Self::Rpcx(config) => Connection::start(stream, rpcx::Client::new(config), keepalive, on_push),
+            Self::Http(config) => Connection::start(stream, http1::Client::new(config), keepalive, on_push),
+        }
+    }
+}

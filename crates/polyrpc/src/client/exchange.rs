@@ -1,0 +1,118 @@
+//! From a typed request to a protocol-neutral call and back: the same for every kind of client.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc_wire::payload::{Json, schema};
+use polyrpc_wire::{Call, Compression, Credential, Format, Head, Protocol, Reply, Status};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::request::{Options, Response};
+use crate::codec::{Body, Codec, decode_plain, encode_plain, uncompressed};
+
+/// What a client does when a call does not say otherwise.
+#[derive(Debug, Clone)]
+pub(super) struct Defaults {
+    pub(super) protocol: Protocol,
+    pub(super) timeout: Option<Duration>,
+    pub(super) format: Option<Format>,
+    pub(super) compression: Compression,
+    /// Bytes of a reply after decompression.
+    pub(super) decompressed: usize,
+}
+
+impl Defaults {
+    /// Writes a message as the call, the client, or codec and protocol want it.
+    pub(super) fn encode<C: Codec<T>, T>(
+        &self,
+        message: &T,
+        schema: Option<&schema::Message>,
+        options: &Options,
+    ) -> Result<Body, Status> {
+        let format = options.format.or(self.format).unwrap_or_else(|| self.preferred(C::PREFERRED));
+        Ok(Body::new(format, C::encode(message, format, schema)?))
+    }
+
+    /// Writes plain arguments, which need not be readable.
+    pub(super) fn encode_plain(
+        &self,
+        arguments: &(impl Serialize + ?Sized),
+        options: &Options,
+    ) -> Result<Body, Status> {
+        let format = options.format.or(self.format).unwrap_or_else(|| self.preferred(Format::MessagePack));
+        Ok(Body::new(format, encode_plain(arguments, format)?))
+    }
+
+    /// The call to send.
+    pub(super) fn call<'a>(
+        &self,
+        service: &'a str,
+        method: &'a str,
+        body: Body,
+        options: Options,
+    ) -> Call<'a> {
+        let head = Head {
+            format: body.format,
+            compression: options.compression.unwrap_or(self.compression),
+            checksum: options.checksum,
+            positional: body.positional,
+            metadata: options.metadata,
+        };
+        Call {
+            service,
+            method,
+            body: body.bytes,
+            attachment: options.attachment,
+            head,
+            timeout: options.timeout.or(self.timeout),
+            oneway: options.oneway,
+            credential: Credential::Call(options.credential),
+            spoiled: None,
+        }
+    }
+
+    /// A reply with its compression undone; a call that gets none has an empty one in its own format.
+    pub(super) fn open(&self, reply: Option<Reply>, format: Format) -> Result<Response<Body>, Status> {
+        let Some(Reply { result, head, attachment }) = reply else {
+            let message = Body::new(format, Bytes::new());
+            return Ok(Response { message, metadata: Default::default(), attachment: Bytes::new() });
+        };
+        let bytes = uncompressed(head.compression, result?, self.decompressed)
+            .map_err(|status| unreadable(&status))?;
+        let message = Body { format: head.format, positional: false, bytes };
+        Ok(Response { message, metadata: head.metadata, attachment })
+    }
+
+    /// The format in which this protocol carries what the codec prefers.
+    fn preferred(&self, codec: Format) -> Format {
+        match (self.protocol, codec) {
+            // brpc's content types know no MessagePack, and its HTTP speaks its own JSON.
+            (Protocol::BaiduStd, Format::MessagePack) => Format::Json(Json::Brpc),
+            (Protocol::Http, Format::MessagePack | Format::Protobuf) => Format::Json(Json::Brpc),
+            (_, codec) => codec,
+        }
+    }
+}
+
+impl Response<Body> {
+    /// Reads the message.
+    pub(super) fn decode<C: Codec<T>, T>(
+        self,
+        schema: Option<&schema::Message>,
+    ) -> Result<Response<T>, Status> {
+        let message = C::decode(self.message, schema).map_err(|status| unreadable(&status))?;
+        Ok(Response { message, metadata: self.metadata, attachment: self.attachment })
+    }
+
+    /// Reads the message as a plain type.
+    pub(super) fn decode_plain<T: DeserializeOwned>(self) -> Result<T, Status> {
+        decode_plain(&self.message).map_err(|status| unreadable(&status))
+    }
+}
+
+/// The reply is at fault, not the one who called.
+#[cold]
+fn unreadable(status: &Status) -> Status {
+    Status::internal(format!("unreadable reply: {}", status.message()))
+}

@@ -1,0 +1,404 @@
+//! The client, in the order in which a call meets it: a typed stub or [`Client`] encodes (`exchange`), `pool`
+//! gives a connection or has one made (`dial`), `connection` sends and waits (`pending`), the reply is
+//! decoded.
+//!
+//! [`blocking`] is the same without a runtime: the caller's own thread writes and reads.
+
+mod request;
+mod url;
+
+mod exchange;
+
+mod pool;
+
+mod dial;
+
+mod connection;
+mod link;
+mod pending;
+
+mod mock;
+
+pub mod blocking;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use polyrpc_wire::{Compression, Format, Protocol, Push, Status};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use polyrpc_wire::Limits;
+
+pub use self::dial::Backoff;
+pub use self::mock::MockCall;
+pub use self::pool::Kind;
+pub use self::request::{Options, Request, Response, Signature};
+
+use self::connection::PushHandler;
+use self::dial::{Dialer, Sessions};
+use self::exchange::Defaults;
+use self::mock::Mock;
+use self::pool::Pool;
+use self::url::Url;
+use crate::Result;
+use crate::codec::{Body, Codec};
+use crate::net::Stream;
+use crate::runtime::Cores;
+
+/// Calls a server, by whatever protocol its URL names.
+///
+/// Cheap to clone; clones share their connections. It connects when the first call is made, and again when
+/// a connection broke.
+///
+/// ```no_run
+/// # async fn example() -> polyrpc::Result<()> {
+/// use polyrpc::Client;
+///
+/// let client = Client::new("rpcx://127.0.0.1:8972")?;
+/// let sum: i32 = client.call("add", &(1, 2)).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    transport: Transport,
+    defaults: Arc<Defaults>,
+}
+
+#[derive(Clone)]
+enum Transport {
+    Network(Arc<Pool>),
+    Mock(Mock),
+}
+
+impl Client {
+    /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
+    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0.
+    ///
+    /// # Errors
+    ///
+    /// When the URL is none. Nothing is connected yet.
+    pub fn new(url: &str) -> Result<Self> {
+        Self::builder(url).build()
+    }
+
+    /// A client to be, with everything at its default.
+    pub fn builder(url: &str) -> Builder {
+        Builder::new(url)
+    }
+
+    /// A client whose calls `answer` answers, for tests: no server, no socket.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> polyrpc::Result<()> {
+    /// use polyrpc::{Client, codec::Serde};
+    ///
+    /// let client = Client::mock(|call| call.answer::<Serde, _>(&format!("{} called", call.method)));
+    /// let reply: String = client.call("greet", &"you").await?;
+    /// assert_eq!(reply, "greet called");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn mock(answer: impl Fn(MockCall) -> Result<Body> + Send + Sync + 'static) -> Self {
+        let builder = Builder::new("");
+        Self {
+            transport: Transport::Mock(Mock::new(answer)),
+            defaults: Arc::new(builder.defaults(Protocol::Rpcx)),
+        }
+    }
+
+    /// A client over a connected socket.
+    pub(crate) fn over(stream: Stream, protocol: Protocol) -> Self {
+        let builder = Builder::new("");
+        let url = Url { protocol, address: crate::net::Address::Unix("in-process".into()), json_rpc: false };
+        let link = builder.sessions(&url).start(stream, None, None);
+        Self {
+            transport: Transport::Network(Arc::new(Pool::fixed(link))),
+            defaults: Arc::new(builder.defaults(protocol)),
+        }
+    }
+
+    /// The protocol it speaks.
+    pub fn protocol(&self) -> Protocol {
+        self.defaults.protocol
+    }
+
+    /// Calls a function or a method with plain types: `add`, `Arith/Mul`.
+    ///
+    /// A list of arguments is a tuple; a single one may stand alone.
+    ///
+    /// # Errors
+    ///
+    /// What the server answered, or why it could not be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the call; the server may have begun it.
+    pub async fn call<Resp: DeserializeOwned>(
+        &self,
+        target: &str,
+        arguments: &(impl Serialize + ?Sized),
+    ) -> Result<Resp> {
+        let options = Options::default();
+        let body = self.defaults.encode_plain(arguments, &options)?;
+        let (service, method) = split(target);
+        let response = self.exchange(service, method, body, options).await?;
+        Ok(response.decode_plain()?)
+    }
+
+    /// Calls a method with an encoded message and gives the encoded reply.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`call`](Self::call).
+    pub async fn call_raw(&self, target: &str, body: Body, options: Options) -> Result<Response<Body>> {
+        let (service, method) = split(target);
+        Ok(self.exchange(service, method, body, options).await?)
+    }
+
+    /// Calls a method as a typed stub does.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`call`](Self::call).
+    pub async fn invoke<C, Req, Resp>(
+        &self,
+        signature: &Signature,
+        request: impl Into<Request<Req>>,
+    ) -> Result<Response<Resp>>
+    where
+        C: Codec<Req> + Codec<Resp>,
+    {
+        let Request { message, options } = request.into();
+        let body = self.defaults.encode::<C, Req>(&message, signature.input.as_ref(), &options)?;
+        let response = self.exchange(signature.service, signature.method, body, options).await?;
+        Ok(response.decode::<C, Resp>(signature.output.as_ref())?)
+    }
+
+    async fn exchange(
+        &self,
+        service: &str,
+        method: &str,
+        body: Body,
+        options: Options,
+    ) -> Result<Response<Body>, Status> {
+        let pool = match &self.transport {
+            Transport::Network(pool) => pool,
+            Transport::Mock(mock) => return mock.call(service, method, body),
+        };
+        let mut call = self.defaults.call(service, method, body, options);
+        let deadline = call.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let lease = match pool.ready() {
+            Some(lease) => lease,
+            None => {
+                let lease = lease_by(deadline, pool).await?;
+                // The server is told what is left of the time.
+                call.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                lease
+            }
+        };
+        let format = call.head.format;
+        let reply = link::exchange(&lease.link, call, deadline).await?;
+        self.defaults.open(reply, format)
+    }
+}
+
+/// A connection, if there is one in time.
+async fn lease_by(deadline: Option<Instant>, pool: &Arc<Pool>) -> Result<pool::Lease, Status> {
+    match deadline {
+        None => pool.lease().await,
+        Some(deadline) => tokio::time::timeout_at(deadline.into(), pool.lease())
+            .await
+            .unwrap_or_else(|_| Err(Status::deadline_exceeded("no connection in time"))),
+    }
+}
+
+/// `Service/Method`, or a function's name.
+fn split(target: &str) -> (&str, &str) {
+    target.rsplit_once('/').unwrap_or(("", target))
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(_) => f.write_str("Network"),
+            Self::Mock(mock) => mock.fmt(f),
+        }
+    }
+}
+
+/// A client to be.
+#[must_use]
+pub struct Builder {
+    url: String,
+    kind: Kind,
+    timeout: Option<Duration>,
+    connect_timeout: Duration,
+    backoff: Backoff,
+    format: Option<Format>,
+    compression: Compression,
+    credential: Option<Bytes>,
+    limits: Limits,
+    idle: usize,
+    cores: Option<Cores>,
+    keepalive: Option<Duration>,
+    on_push: Option<PushHandler>,
+}
+
+impl Builder {
+    fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            kind: Kind::default(),
+            timeout: Some(Duration::from_secs(10)),
+            connect_timeout: Duration::from_secs(3),
+            backoff: Backoff::default(),
+            format: None,
+            compression: Compression::None,
+            credential: None,
+            limits: Limits::default(),
+            idle: 100,
+            cores: None,
+            keepalive: None,
+            on_push: None,
+        }
+    }
+
+    /// How calls share connections. Default: [`Kind::Single`].
+    pub fn kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// How long a call waits for its reply when it does not say itself; `None`: for ever. Default: 10 s.
+    pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.timeout = timeout.into();
+        self
+    }
+
+    /// How long making a connection may take. Default: 3 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long to wait between failed attempts to connect.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// The format of every request. Default: what codec and protocol prefer.
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = Some(format);
+        self
+    }
+
+    /// How requests are compressed. Default: not.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// What proves who calls: baidu_std's `authentication_data`, rpcx's `__AUTH`, HTTP's `Authorization`.
+    pub fn credential(mut self, credential: impl Into<Bytes>) -> Self {
+        self.credential = Some(credential.into());
+        self
+    }
+
+    /// What is accepted from the server.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How many connections may wait in a pool. Default: 100.
+    pub fn idle_connections(mut self, idle: usize) -> Self {
+        self.idle = idle;
+        self
+    }
+
+    /// Reads from connections on these threads instead of in the runtime of the first caller.
+    pub fn on(mut self, cores: Cores) -> Self {
+        self.cores = Some(cores);
+        self
+    }
+
+    /// Asks the server this often whether it is there, where the protocol can (rpcx); a connection whose
+    /// heartbeat stays without an answer until the next is closed. Default: never.
+    pub fn keepalive(mut self, every: Duration) -> Self {
+        self.keepalive = Some(every);
+        self
+    }
+
+    /// Called with each message that the server sends without being asked (rpcx). It runs on the connection's
+    /// task and must not wait.
+    pub fn on_push(mut self, handler: impl Fn(Push) + Send + Sync + 'static) -> Self {
+        self.on_push = Some(Arc::new(handler));
+        self
+    }
+
+    /// Makes the client. Nothing is connected yet.
+    ///
+    /// # Errors
+    ///
+    /// When the URL is none.
+    pub fn build(self) -> Result<Client> {
+        let url = Url::parse(&self.url)?;
+        let defaults = Arc::new(self.defaults(url.protocol));
+        let dialer = Dialer {
+            sessions: self.sessions(&url),
+            url,
+            connect_timeout: self.connect_timeout,
+            backoff: self.backoff,
+            cores: self.cores,
+            keepalive: self.keepalive,
+            on_push: self.on_push,
+            failing: Default::default(),
+        };
+        let pool = Pool::new(dialer, self.kind, self.idle);
+        Ok(Client { transport: Transport::Network(Arc::new(pool)), defaults })
+    }
+
+    /// Makes a client that needs no runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the URL is none.
+    pub fn build_blocking(self) -> Result<blocking::Client> {
+        blocking::Client::from_builder(self)
+    }
+
+    fn defaults(&self, protocol: Protocol) -> Defaults {
+        Defaults {
+            protocol,
+            timeout: self.timeout,
+            format: self.format,
+            compression: self.compression,
+            decompressed: self.limits.decompressed,
+        }
+    }
+
+    fn sessions(&self, url: &Url) -> Sessions {
+        Sessions::new(url, self.limits.clone(), self.credential.clone())
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The credential is nobody's business.
+        f.debug_struct("Builder").field("url", &self.url).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,156 @@
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc_wire::payload::schema;
+use polyrpc_wire::{Checksum, Compression, Format, Metadata};
+
+use crate::codec::Codec;
+
+/// A request with what travels beside it.
+///
+/// A plain message is enough for most calls; it becomes a request by `into()`.
+#[derive(Debug, Clone)]
+pub struct Request<T> {
+    /// The message.
+    pub message: T,
+    /// What else the call says.
+    pub options: Options,
+}
+
+/// What a call says beside its message; what is left at its default is as the client was built.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// User fields, metadata, headers, by whatever name the protocol has for them.
+    pub metadata: Metadata,
+    /// Bytes beside the message (baidu_std).
+    pub attachment: Bytes,
+    /// How long to wait for the reply; the server is told, in the protocol's own field.
+    pub timeout: Option<Duration>,
+    /// How the message is written. Default: what codec and protocol prefer.
+    pub format: Option<Format>,
+    /// How the message is compressed.
+    pub compression: Option<Compression>,
+    /// What the checksum covers (baidu_std).
+    pub checksum: Checksum,
+    /// Sends the call and does not wait: the reply is an empty message if the protocol sends none.
+    pub oneway: bool,
+    /// What proves who calls, in place of the client's own.
+    pub credential: Option<Bytes>,
+}
+
+impl<T> From<T> for Request<T> {
+    fn from(message: T) -> Self {
+        Self { message, options: Options::default() }
+    }
+}
+
+impl<T> Request<T> {
+    /// A request that is nothing but its message.
+    pub fn new(message: T) -> Self {
+        message.into()
+    }
+
+    /// Sets a user field, metadata entry or header.
+    #[must_use]
+    pub fn with_metadata(mut self, key: impl Into<String>, value: impl Into<Bytes>) -> Self {
+        self.options.metadata.insert(key.into(), value);
+        self
+    }
+
+    /// Sends bytes beside the message.
+    #[must_use]
+    pub fn with_attachment(mut self, attachment: impl Into<Bytes>) -> Self {
+        self.options.attachment = attachment.into();
+        self
+    }
+
+    /// Waits no longer than this.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Compresses the message.
+    #[must_use]
+    pub fn with_compression(mut self, compression: Compression) -> Self {
+        self.options.compression = Some(compression);
+        self
+    }
+
+    /// Writes the message in this format.
+    #[must_use]
+    pub fn with_format(mut self, format: Format) -> Self {
+        self.options.format = Some(format);
+        self
+    }
+
+    /// Adds a checksum (baidu_std).
+    #[must_use]
+    pub fn with_checksum(mut self, checksum: Checksum) -> Self {
+        self.options.checksum = checksum;
+        self
+    }
+
+    /// Proves who calls, in place of the client's own credential.
+    #[must_use]
+    pub fn with_credential(mut self, credential: impl Into<Bytes>) -> Self {
+        self.options.credential = Some(credential.into());
+        self
+    }
+
+    /// Wants no reply: the call ends when it is sent, with an empty message.
+    #[must_use]
+    pub fn with_oneway(mut self) -> Self {
+        self.options.oneway = true;
+        self
+    }
+}
+
+/// A reply with what came beside it.
+#[derive(Debug, Clone)]
+pub struct Response<T> {
+    /// The message.
+    pub message: T,
+    /// User fields, metadata, headers of the reply.
+    pub metadata: Metadata,
+    /// Bytes beside the message.
+    pub attachment: Bytes,
+}
+
+/// A method as a typed stub knows it: its name, and what the schema says of its messages.
+#[derive(Clone)]
+pub struct Signature {
+    pub(crate) service: &'static str,
+    pub(crate) method: &'static str,
+    pub(crate) input: Option<schema::Message>,
+    pub(crate) output: Option<schema::Message>,
+}
+
+impl Signature {
+    /// The method of a service whose messages need no schema.
+    pub const fn plain(service: &'static str, method: &'static str) -> Self {
+        Self { service, method, input: None, output: None }
+    }
+
+    /// The method of a service whose messages `pool` describes.
+    pub fn described<C, Req, Resp>(
+        service: &'static str,
+        method: &'static str,
+        pool: Option<&schema::Pool>,
+    ) -> Self
+    where
+        C: Codec<Req> + Codec<Resp>,
+    {
+        let input = pool.and_then(<C as Codec<Req>>::describe);
+        let output = pool.and_then(<C as Codec<Resp>>::describe);
+        Self { service, method, input, output }
+    }
+}
+
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.service, self.method)
+    }
+}

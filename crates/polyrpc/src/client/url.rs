@@ -1,0 +1,80 @@
+use polyrpc_wire::{Protocol, Status};
+
+use crate::net::Address;
+
+/// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
+/// `rpcx+unix:///run/echo.sock`, `http+json-rpc://host/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Url {
+    pub(crate) protocol: Protocol,
+    pub(crate) address: Address,
+    /// HTTP carries JSON-RPC 2.0 objects instead of the method in the path.
+    pub(crate) json_rpc: bool,
+}
+
+impl Url {
+    pub(crate) fn parse(text: &str) -> Result<Self, Status> {
+        let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is no URL to call: {why}"));
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("want protocol://host:port"))?;
+        let mut words = scheme.split('+');
+        let protocol = match words.next().unwrap_or_default() {
+            "baidu-std" | "baidu_std" => Protocol::BaiduStd,
+            "rpcx" => Protocol::Rpcx,
+            "http" => Protocol::Http,
+            other => {
+                return Err(wrong(&format!("the protocol `{other}` is none of baidu-std, rpcx, http")));
+            }
+        };
+        let (mut unix, mut json_rpc) = (false, false);
+        for word in words {
+            match word {
+                "unix" => unix = true,
+                "json-rpc" if protocol == Protocol::Http => json_rpc = true,
+                other => return Err(wrong(&format!("`+{other}` is unknown here"))),
+            }
+        }
+        let address = if unix {
+            Address::Unix(rest.into())
+        } else {
+            let host = rest.split(['/', '?']).next().unwrap_or_default();
+            match (host.parse(), protocol) {
+                (Ok(address), _) => address,
+                (Err(_), Protocol::Http) if !host.is_empty() => Address::Tcp(format!("{host}:80")),
+                (Err(_), _) => return Err(wrong("want host:port behind ://")),
+            }
+        };
+        Ok(Self { protocol, address, json_rpc })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> (Protocol, String, bool) {
+        let url = Url::parse(text).unwrap();
+        (url.protocol, url.address.to_string(), url.json_rpc)
+    }
+
+    #[test]
+    fn urls_name_protocol_and_address() {
+        assert_eq!(parsed("baidu-std://h:1"), (Protocol::BaiduStd, "h:1".into(), false));
+        assert_eq!(parsed("rpcx://[::1]:2"), (Protocol::Rpcx, "[::1]:2".into(), false));
+        assert_eq!(parsed("http://h/ignored"), (Protocol::Http, "h:80".into(), false));
+        assert_eq!(parsed("http+json-rpc://h:3/"), (Protocol::Http, "h:3".into(), true));
+        assert_eq!(parsed("rpcx+unix:///run/x"), (Protocol::Rpcx, "unix:/run/x".into(), false));
+    }
+
+    #[test]
+    fn a_wrong_url_says_what_is_wrong_with_it() {
+        for (text, why) in [
+            ("127.0.0.1:80", "want protocol://host:port"),
+            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, http"),
+            ("rpcx+json-rpc://h:1", "`+json-rpc` is unknown here"),
+            ("rpcx://h", "want host:port"),
+        ] {
+            let error = Url::parse(text).unwrap_err();
+            assert!(error.message().contains(why), "{error}");
+        }
+    }
+}

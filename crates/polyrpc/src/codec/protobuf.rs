@@ -1,0 +1,79 @@
+use bytes::Bytes;
+use polyrpc_wire::payload::{schema, transcode};
+use polyrpc_wire::{Format, Status};
+
+use super::{Body, Codec, unsupported};
+
+/// Messages generated from a `.proto` by `polyrpc-build`.
+///
+/// Binary protobuf is read and written by the message itself; every other format goes through it, led by
+/// the schema that the generated code carries.
+#[derive(Debug, Clone, Copy)]
+pub struct Protobuf;
+
+impl<T> Codec<T> for Protobuf
+where
+    T: buffa::Message + buffa::MessageName + 'static,
+{
+    const PREFERRED: Format = Format::Protobuf;
+
+    fn carries(format: Format) -> bool {
+        !matches!(format, Format::Other(_))
+    }
+
+    fn describe(pool: &schema::Pool) -> Option<schema::Message> {
+        pool.message(T::FULL_NAME)
+    }
+
+    fn decode(body: Body, schema: Option<&schema::Message>) -> Result<T, Status> {
+        let mut binary = to_binary(body, schema, T::FULL_NAME)?;
+        T::decode(&mut binary).map_err(|error| unreadable(T::FULL_NAME, &error))
+    }
+
+    fn encode(value: &T, format: Format, schema: Option<&schema::Message>) -> Result<Bytes, Status> {
+        from_binary(value.encode_to_vec(), format, schema, T::FULL_NAME)
+    }
+}
+
+/// Any format to binary protobuf, with the required fields checked.
+pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str) -> Result<Bytes, Status> {
+    let binary = match (body.format, schema) {
+        (Format::Protobuf, _) => body.bytes,
+        (format @ (Format::Other(_) | Format::Raw), _) | (format, None) => {
+            return Err(unsupported(name, format));
+        }
+        // A request without a body is the default message (brpc `policy/http_rpc_protocol.cpp`).
+        (_, Some(_)) if body.bytes.is_empty() => Bytes::new(),
+        (format, Some(schema)) => transcode::to_protobuf(schema, format, &body.bytes)
+            .map_err(|error| unreadable(name, &error))?
+            .into(),
+    };
+    match schema.filter(|schema| schema.has_required()) {
+        Some(schema) => {
+            schema.check_required(&binary).map_err(|error| unreadable(name, &error)).map(|()| binary)
+        }
+        None => Ok(binary),
+    }
+}
+
+/// Binary protobuf to any format.
+pub(super) fn from_binary(
+    binary: Vec<u8>,
+    format: Format,
+    schema: Option<&schema::Message>,
+    name: &str,
+) -> Result<Bytes, Status> {
+    match (format, schema) {
+        // Raw is what a protocol without formats asks for.
+        (Format::Protobuf | Format::Raw, _) => Ok(binary.into()),
+        (format, Some(schema)) => transcode::from_protobuf(schema, format, &binary)
+            .map(Bytes::from)
+            .map_err(|error| Status::internal(format!("cannot write {name}: {error}"))),
+        (format, None) => Err(unsupported(name, format)),
+    }
+}
+
+#[cold]
+fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Status {
+    Status::invalid_argument(format!("cannot read {name}: {error}"))
+}

@@ -1,0 +1,54 @@
+#![doc = include_str!("../README.md")]
+
+mod error;
+
+pub mod client;
+
+mod net;
+
+pub mod server;
+
+pub mod service;
+
+pub mod codec;
+
+mod runtime;
+
+pub use polyrpc_macros::service;
+pub use polyrpc_wire::{
+    CallId, Checksum, Code, Compression, Fault, Format, Metadata, Protocol, Push, Retry, Scope, Status,
+    payload,
+};
+
+pub use client::Client;
+pub use error::{Error, Result};
+pub use net::Address;
+pub use runtime::Cores;
+pub use server::Server;
+pub use service::Context;
+
+/// Calls without a runtime.
+pub use client::blocking;
+
+/// Includes what `polyrpc_build` generated for a package in `build.rs`.
+///
+/// ```ignore
+/// mod example {
+///     polyrpc::include_proto!("example");
+/// }
+/// ```
+///
+/// Files without a package are included as `"_"`.
+#[macro_export]
+macro_rules! include_proto {
+    ($package:literal) => {
+        include!(concat!(env!("OUT_DIR"), "/", $package, ".rs"));
+    };
+}
+
+/// What generated code names. Not part of the public API.
+#[doc(hidden)]
+pub mod generated {
+    pub use buffa;
+    pub use polyrpc_wire::payload::schema::Pool;
+}

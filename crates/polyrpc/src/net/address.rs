@@ -1,0 +1,62 @@
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use polyrpc_wire::Status;
+
+/// Where a server listens or is to be found: `127.0.0.1:8000`, `[::1]:8000`, `localhost:8000`, or the path of
+/// a Unix socket, `unix:/run/echo.sock`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// Host and port; the host may be a name.
+    Tcp(String),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = Status;
+
+    fn from_str(text: &str) -> Result<Self, Status> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            // Both `unix:/path` and `unix:///path` are in use.
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return match path.is_empty() {
+                true => Err(Status::invalid_argument("unix: needs the path of a socket")),
+                false => Ok(Self::Unix(path.into())),
+            };
+        }
+        let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        match port {
+            Some(Ok(_)) => Ok(Self::Tcp(text.to_owned())),
+            _ => {
+                Err(Status::invalid_argument(format!("`{text}` is no address: want host:port or unix:/path")))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => f.write_str(address),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_told_apart() {
+        assert_eq!("localhost:80".parse(), Ok(Address::Tcp("localhost:80".into())));
+        assert_eq!("[::1]:80".parse(), Ok(Address::Tcp("[::1]:80".into())));
+        assert_eq!("unix:/tmp/x".parse(), Ok(Address::Unix("/tmp/x".into())));
+        assert_eq!("unix:///tmp/x".parse(), Ok(Address::Unix("/tmp/x".into())));
+        for wrong in ["", "localhost", "localhost:", "localhost:http", "unix:", "1.2.3.4:70000"] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+    }
+}

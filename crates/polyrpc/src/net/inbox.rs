@@ -1,0 +1,91 @@
+use std::cell::Cell;
+use std::io;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+
+use super::Source;
+
+/// Bytes that have arrived and were not taken yet.
+///
+/// A connection that waits for nothing holds no buffer: the room to read into is borrowed from the thread
+/// and given back when everything was taken. A body whose length is known is read straight into a buffer of
+/// its size.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    pub(crate) bytes: BytesMut,
+    /// The last read filled all the room there was: more is waiting, a larger read pays.
+    flooded: bool,
+}
+
+impl Inbox {
+    /// Reads what has arrived; 0 at the end of the stream. `wanted` is what the session wants to see before it
+    /// goes on, 0 if it does not know.
+    pub(crate) fn poll_fill(
+        &mut self,
+        source: &mut impl Source,
+        cx: &mut Context<'_>,
+        wanted: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.make_room(wanted);
+        let room = self.bytes.capacity() - self.bytes.len();
+        let read = source.poll_read(cx, &mut self.bytes);
+        if let Poll::Ready(Ok(n)) = read {
+            self.flooded = n == room;
+        }
+        read
+    }
+
+    /// Gives the room back that nothing lies in.
+    pub(crate) fn rest(&mut self) {
+        if self.bytes.is_empty() {
+            give_back(std::mem::take(&mut self.bytes));
+        } else if self.bytes.capacity() >= SMALL && self.bytes.len() < SMALL / 4 {
+            let rest = BytesMut::from(&self.bytes[..]);
+            give_back(std::mem::replace(&mut self.bytes, rest));
+        }
+    }
+
+    fn make_room(&mut self, wanted: usize) {
+        if self.bytes.is_empty() {
+            let size = if self.flooded && wanted <= SMALL { LARGE } else { SMALL };
+            if self.bytes.capacity() < size && !self.bytes.try_reclaim(size) {
+                self.bytes = borrow(size);
+            }
+        } else {
+            // Memory is set aside in steps, as the bytes come, not on the word of the peer.
+            let missing = wanted.saturating_sub(self.bytes.len()).clamp(SMALL / 4, STEP);
+            self.bytes.reserve(missing);
+        }
+    }
+}
+
+/// A read's usual room: several small messages, and the beginning of a large one, whose rest is read into a
+/// buffer of its size. What is read of it before costs a copy, so this must not be large.
+const SMALL: usize = 16 << 10;
+/// The room for a read from a peer that sends many small messages at once.
+const LARGE: usize = 64 << 10;
+/// How much memory is set aside for a large message at a time.
+const STEP: usize = 1 << 20;
+
+thread_local! {
+    static SPARE: [Cell<Option<BytesMut>>; 2] = const { [Cell::new(None), Cell::new(None)] };
+}
+
+fn slot(size: usize) -> usize {
+    usize::from(size > SMALL)
+}
+
+fn borrow(size: usize) -> BytesMut {
+    SPARE.with(|spare| spare[slot(size)].take()).unwrap_or_else(|| BytesMut::with_capacity(size))
+}
+
+fn give_back(mut buffer: BytesMut) {
+    buffer.clear();
+    // A body that someone still holds keeps the memory; then there is nothing to give back.
+    for size in [LARGE, SMALL] {
+        if buffer.capacity() >= size || buffer.try_reclaim(size) {
+            return SPARE.with(|spare| spare[slot(size)].set(Some(buffer)));
+        }
+    }
+}

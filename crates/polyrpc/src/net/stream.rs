@@ -1,0 +1,218 @@
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use polyrpc_wire::Outbox;
+use rustix::net::Shutdown;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream, tcp, unix};
+
+use super::Address;
+
+/// A connected socket.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Connects.
+    pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect(address.as_str()).await?;
+                Self::tcp(stream)
+            }
+            Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+        }
+    }
+
+    /// A TCP stream that sends what it is given at once: a round's answers leave in one write, so waiting for
+    /// more (Nagle) would only meet the peer's delayed acknowledgement, 40 ms a call.
+    pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self::Tcp(stream))
+    }
+
+    /// Takes the socket out of the current runtime.
+    pub(crate) fn leave(self) -> io::Result<Parked> {
+        match self {
+            Self::Tcp(stream) => stream.into_std().map(Parked::Tcp),
+            Self::Unix(stream) => stream.into_std().map(Parked::Unix),
+        }
+    }
+
+    /// Parts the socket into a half to read from and a half that any task may write to.
+    pub(crate) fn split(self) -> (ReadHalf, WriteHalf) {
+        match self {
+            Self::Tcp(stream) => {
+                let (read, write) = stream.into_split();
+                (ReadHalf::Tcp(read), WriteHalf::Tcp(write))
+            }
+            Self::Unix(stream) => {
+                let (read, write) = stream.into_split();
+                (ReadHalf::Unix(read), WriteHalf::Unix(write))
+            }
+        }
+    }
+
+    /// Writes until `out` is empty or the socket takes no more.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Outbox) -> Poll<io::Result<()>> {
+        while !out.is_empty() {
+            let written = match out.single() {
+                Some(bytes) => ready!(self.poll_write(cx, bytes))?,
+                None => {
+                    let mut slices = [IoSlice::new(&[]); VECTORED];
+                    let filled = out.slices(&mut slices);
+                    ready!(self.poll_write_vectored(cx, &slices[..filled]))?
+                }
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            out.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+}
+
+impl Source for Stream {
+    fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(stream) => pin!(stream.read_buf(inbox)).poll(cx),
+            Self::Unix(stream) => pin!(stream.read_buf(inbox)).poll(cx),
+        }
+    }
+}
+
+/// Something to read from.
+pub(crate) trait Source {
+    /// Appends what has arrived to `inbox`, into the room it has; 0 at the end of the stream.
+    fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>>;
+}
+
+/// A socket between two runtimes.
+#[derive(Debug)]
+pub(crate) enum Parked {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Parked {
+    /// Puts the socket into the current runtime.
+    pub(crate) fn enter(self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
+            Self::Unix(stream) => UnixStream::from_std(stream).map(Stream::Unix),
+        }
+    }
+}
+
+/// The half of a socket that its own task reads from.
+#[derive(Debug)]
+pub(crate) enum ReadHalf {
+    Tcp(tcp::OwnedReadHalf),
+    Unix(unix::OwnedReadHalf),
+}
+
+impl Source for ReadHalf {
+    fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(stream) => pin!(stream.read_buf(inbox)).poll(cx),
+            Self::Unix(stream) => pin!(stream.read_buf(inbox)).poll(cx),
+        }
+    }
+}
+
+/// The half of a socket that any task may write to. Dropping it says that nothing more will be sent.
+#[derive(Debug)]
+pub(crate) enum WriteHalf {
+    Tcp(tcp::OwnedWriteHalf),
+    Unix(unix::OwnedWriteHalf),
+}
+
+impl WriteHalf {
+    /// Writes what the socket takes without waiting; what it does not take stays in `out`.
+    pub(crate) fn try_flush(&self, out: &mut Outbox) -> io::Result<()> {
+        while !out.is_empty() {
+            let written = match out.single() {
+                Some(bytes) => self.try_write(bytes),
+                None => {
+                    let mut slices = [IoSlice::new(&[]); VECTORED];
+                    let filled = out.slices(&mut slices);
+                    self.try_write_vectored(&slices[..filled])
+                }
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => out.advance(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write_vectored(slices),
+            Self::Unix(stream) => stream.try_write_vectored(slices),
+        }
+    }
+
+    /// Ends the connection in both directions, whoever still holds this half.
+    pub(crate) fn close(&self) {
+        // That it has ended already is as good.
+        let _ = match self {
+            Self::Tcp(stream) => rustix::net::shutdown(stream.as_ref(), Shutdown::Both),
+            Self::Unix(stream) => rustix::net::shutdown(stream.as_ref(), Shutdown::Both),
+        };
+    }
+
+    /// Waits until the socket takes more.
+    pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.as_ref().poll_write_ready(cx),
+            Self::Unix(stream) => stream.as_ref().poll_write_ready(cx),
+        }
+    }
+}
+
+/// How many pieces one vectored write takes: beyond this the kernel's own work per call is small against
+/// the bytes moved, since every piece but the last is at least [`Outbox::SHARE`] long or a run of small ones.
+const VECTORED: usize = 16;

@@ -1,0 +1,306 @@
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use polyrpc_wire::Outbox;
+use polyrpc_wire::session::{Event, Server as Session};
+
+use super::dispatch::{self, Started};
+use super::in_flight::{InFlight, Running};
+use super::open::{Order, Phase, Registration};
+use super::port::Port;
+use crate::net::{Inbox, Stream, scratch};
+use crate::service::{ConnectionFacts, Ending};
+
+/// Drives one session over one socket.
+///
+/// One task does everything for a connection: it takes every message out of what one read brought, polls
+/// each handler once in place, and writes all answers of the round at once. Only a handler that waits is kept
+/// aside.
+pub(super) struct Connection<'a, S: Session> {
+    stream: &'a mut Stream,
+    inbox: &'a mut Inbox,
+    registration: &'a Registration,
+    port: &'a Port,
+    facts: Arc<ConnectionFacts>,
+    session: S,
+    out: Outbox,
+    in_flight: InFlight<S::Ticket>,
+    state: State,
+    /// It was told to take on nothing new.
+    draining: bool,
+    /// The peer has proved who it is, for a protocol that proves it once.
+    trusted: bool,
+    /// The session has taken all it can from the inbox.
+    starved: bool,
+    pace: Pace,
+}
+
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It takes calls.
+    Serving,
+    /// It takes no calls any more, and ends when all it owes is written.
+    Finishing(End),
+    /// All is written and the end was said. What the peer still sends is thrown away, since closing with
+    /// unread bytes would destroy the last answer on its way.
+    Lingering,
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The connection is over.
+    Closed,
+    /// The peer goes on in another protocol.
+    Foreign,
+}
+
+/// How quickly a message comes in.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Bytes received so far.
+    received: u64,
+    /// How many there were when the peer was last found to be quick enough.
+    noted: u64,
+    /// A message was taken whole since then.
+    took: bool,
+}
+
+/// How many bytes of a message must come within [`Limits::header_timeout`](super::Limits::header_timeout) for
+/// it to begin anew.
+const PACE: u64 = 1024;
+
+impl<'a, S: Session> Connection<'a, S> {
+    pub(super) fn new(
+        stream: &'a mut Stream,
+        inbox: &'a mut Inbox,
+        registration: &'a Registration,
+        port: &'a Port,
+        facts: Arc<ConnectionFacts>,
+        session: S,
+    ) -> Self {
+        Self {
+            stream,
+            inbox,
+            registration,
+            port,
+            facts,
+            session,
+            out: Outbox::new(),
+            in_flight: InFlight::new(port.server.in_flight.clone()),
+            state: State::Serving,
+            draining: false,
+            trusted: false,
+            starved: false,
+            pace: Pace::default(),
+        }
+    }
+
+    /// Serves until the connection ends or changes its protocol. Dropping it drops the handlers that wait.
+    pub(super) async fn run(mut self) -> End {
+        let end = poll_fn(|cx| self.poll_drive(cx)).await.unwrap_or(End::Closed);
+        self.facts.close();
+        end
+    }
+
+    /// Goes on until everything waits: for the peer's bytes, for the peer to read, or for handlers.
+    fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<End>> {
+        self.registration.entry.wakes(cx.waker());
+        self.out.lend(scratch::borrow());
+        let end = loop {
+            if self.obey() == Order::Close {
+                break Poll::Ready(Ok(End::Closed));
+            }
+            self.take_calls(cx);
+            self.answer_ended(cx);
+            self.push();
+            match self.poll_onward(cx) {
+                Poll::Ready(Ok(None)) => {}
+                Poll::Ready(Ok(Some(end))) => break Poll::Ready(Ok(end)),
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+        };
+        self.rest();
+        end
+    }
+
+    fn obey(&mut self) -> Order {
+        let order = self.registration.entry.ordered();
+        if order == Order::Drain && !self.draining {
+            self.draining = true;
+            self.session.drain(&mut self.out);
+        }
+        order
+    }
+
+    /// Takes calls out of the inbox for as long as neither the peer nor the handlers lag behind.
+    fn take_calls(&mut self, cx: &mut Context<'_>) {
+        // One clock reading serves all calls that one read brought.
+        let mut arrived = None;
+        self.starved = false;
+        while self.state == State::Serving && !self.saturated() {
+            match self.session.next_event(&mut self.inbox.bytes, &mut self.out) {
+                Ok(Some(Event::Call(call, ticket))) => {
+                    self.pace.took = true;
+                    let started = dispatch::start::<S>(
+                        call,
+                        self.port,
+                        &self.facts,
+                        &mut self.trusted,
+                        &mut arrived,
+                        cx,
+                    );
+                    self.settle(started, ticket);
+                }
+                Ok(Some(Event::Foreign)) => self.state = State::Finishing(End::Foreign),
+                Ok(None) => {
+                    self.starved = true;
+                    if self.session.finished() {
+                        self.finish();
+                    }
+                    return;
+                }
+                // Whatever the session had to say of it is in the outbox.
+                Err(_) => self.finish(),
+            }
+        }
+    }
+
+    fn settle(&mut self, started: Started, ticket: S::Ticket) {
+        match started {
+            Started::Ended(ending) => self.end_call(ticket, ending),
+            Started::Waiting { handling, deadline } => {
+                self.in_flight.push(Running::new(handling, ticket, deadline));
+            }
+            Started::Unauthenticated(status) => {
+                if self.session.refuse(ticket, status, &mut self.out) {
+                    self.finish();
+                }
+            }
+        }
+    }
+
+    fn answer_ended(&mut self, cx: &mut Context<'_>) {
+        while let Some((ticket, ending)) = self.in_flight.poll_ended(cx) {
+            self.end_call(ticket, ending);
+            // A session that keeps an order may have held calls back until this answer.
+            self.starved = false;
+        }
+    }
+
+    fn end_call(&mut self, ticket: S::Ticket, ending: Ending) {
+        match ending {
+            Ending::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
+            Ending::CloseConnection => self.finish(),
+        }
+    }
+
+    fn push(&mut self) {
+        if self.state != State::Serving || self.lags() {
+            return;
+        }
+        for push in self.registration.entry.take_pushes() {
+            // That the protocol cannot push was said when the message was queued.
+            let _ = self.session.push(push, &mut self.out);
+        }
+    }
+
+    /// Writes what there is to write, then reads what there is to read. `None`: there is more to do.
+    fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
+        let written = self.stream.poll_flush(cx, &mut self.out)?.is_ready();
+        match self.state {
+            State::Serving if !self.starved && !self.saturated() => Poll::Ready(Ok(None)),
+            State::Serving if self.starved => self.poll_fill(cx, written),
+            State::Serving => Poll::Pending,
+            State::Finishing(end) if written && self.in_flight.len() == 0 => self.poll_finish(end, cx),
+            State::Finishing(_) => Poll::Pending,
+            State::Lingering => self.poll_linger(cx),
+        }
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<End>>> {
+        match self.inbox.poll_fill(self.stream, cx, self.session.wanted())? {
+            // The peer sends no more but may still read: what it asked for is answered.
+            Poll::Ready(0) => self.finish(),
+            Poll::Ready(n) => self.pace.received += n as u64,
+            Poll::Pending if self.registration.entry.has_pushes() && !self.lags() => {}
+            Poll::Pending => {
+                let settled = written && self.in_flight.len() == 0;
+                if !(self.draining && settled && self.inbox.bytes.is_empty()) {
+                    return Poll::Pending;
+                }
+                self.finish();
+            }
+        }
+        Poll::Ready(Ok(None))
+    }
+
+    fn poll_finish(&mut self, end: End, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
+        if end == End::Foreign {
+            return Poll::Ready(Ok(Some(End::Foreign)));
+        }
+        ready!(self.stream.poll_shutdown(cx))?;
+        self.state = State::Lingering;
+        Poll::Ready(Ok(None))
+    }
+
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
+        self.inbox.bytes.clear();
+        let n = ready!(self.inbox.poll_fill(self.stream, cx, 0))?;
+        Poll::Ready(Ok((n == 0).then_some(End::Closed)))
+    }
+
+    /// Takes on nothing more; what is owed is still written.
+    fn finish(&mut self) {
+        if self.state == State::Serving {
+            self.state = State::Finishing(End::Closed);
+        }
+    }
+
+    /// Whether the peer or the handlers lag so far behind that no more calls are taken.
+    fn saturated(&self) -> bool {
+        self.lags() || self.in_flight.len() >= self.port.server.limits.in_flight_per_connection
+    }
+
+    /// Whether the peer has left too much unread.
+    fn lags(&self) -> bool {
+        self.out.len() >= self.port.server.limits.unsent
+    }
+
+    /// Gives back what a waiting connection does not need and notes what it waits for.
+    fn rest(&mut self) {
+        self.inbox.rest();
+        if let Some(buffer) = self.out.reclaim() {
+            scratch::give_back(buffer);
+        }
+        let phase = self.phase();
+        let entry = &self.registration.entry;
+        let goes_on = match phase {
+            Phase::Idle | Phase::Busy => true,
+            Phase::MidMessage => self.pace.took || self.pace.received - self.pace.noted >= PACE,
+            // What still comes is thrown away: it buys the peer no time.
+            Phase::Closing => false,
+        };
+        if goes_on || entry.phase() != phase {
+            entry.waits(phase, self.registration.tick());
+            self.pace.noted = self.pace.received;
+            self.pace.took = false;
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        match self.state {
+            State::Lingering => Phase::Closing,
+            _ if self.in_flight.len() > 0 => Phase::Busy,
+            // While answers wait for the peer to read them, its messages may wait too.
+            State::Serving if self.out.is_empty() && self.session.mid_message(&self.inbox.bytes) => {
+                Phase::MidMessage
+            }
+            _ => Phase::Idle,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polyrpc_wire::{Protocol, Status};
+
+use super::Shared;
+use super::detect;
+use super::open::Registration;
+use super::port::{Authenticator, Port};
+use crate::net::{Address, Listener, Stream};
+use crate::runtime::Cores;
+use crate::service::Peer;
+
+/// Where a server listens, and what it wants of those who come.
+///
+/// ```
+/// # use polyrpc::{Protocol, Status, server::Listen};
+/// let inside = Listen::on("127.0.0.1:8000");
+/// let outside = Listen::on("0.0.0.0:8001").only([Protocol::Http]).authenticate(|credential, _peer| {
+///     match credential {
+///         Some(b"secret-token") => Ok(()),
+///         _ => Err(Status::unauthenticated("invalid token")),
+///     }
+/// });
+/// ```
+pub struct Listen {
+    pub(super) address: String,
+    allowed: Vec<Protocol>,
+    authenticator: Option<Authenticator>,
+}
+
+impl Listen {
+    /// Listens here, speaking every protocol: `127.0.0.1:8000`, `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes
+    /// a free one.
+    pub fn on(address: impl Into<String>) -> Self {
+        Self { address: address.into(), allowed: Protocol::ALL.to_vec(), authenticator: None }
+    }
+
+    /// Speaks only these protocols.
+    #[must_use]
+    pub fn only(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
+        self.allowed = protocols.into_iter().collect();
+        self
+    }
+
+    /// Takes calls only from those whose credential `judge` accepts.
+    ///
+    /// Where a protocol sends it with every call (rpcx, its HTTP gateway, JSON-RPC), every call is judged;
+    /// where it is sent once (baidu_std, brpc's HTTP), the first call of a connection is judged and the rest
+    /// trusted. `judge` runs on the connection's task and must not wait.
+    #[must_use]
+    pub fn authenticate(
+        mut self,
+        judge: impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> Self {
+        self.authenticator = Some(Arc::new(judge));
+        self
+    }
+
+    /// Begins to listen.
+    pub(super) async fn bind(self, server: Arc<Shared>) -> io::Result<(Listener, Arc<Port>)> {
+        let address: Address = self.address.parse().map_err(|error: Status| {
+            io::Error::new(io::ErrorKind::InvalidInput, error.message().to_owned())
+        })?;
+        let listener = Listener::bind(&address).await?;
+        let address = listener.address()?;
+        let port = Port::new(server, self.allowed, self.authenticator, address);
+        Ok((listener, Arc::new(port)))
+    }
+}
+
+impl From<&str> for Listen {
+    fn from(address: &str) -> Self {
+        Self::on(address)
+    }
+}
+
+impl From<String> for Listen {
+    fn from(address: String) -> Self {
+        Self::on(address)
+    }
+}
+
+impl fmt::Debug for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listen")
+            .field("address", &self.address)
+            .field("allowed", &self.allowed)
+            .field("authenticates", &self.authenticator.is_some())
+            .finish()
+    }
+}
+
+/// Accepts connections for as long as it is polled.
+pub(super) async fn accept(listener: Listener, port: Arc<Port>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => admit(&port, stream, peer),
+            Err(error) if is_of_one_connection(&error) => {}
+            // Out of descriptors or memory: the next try would fail at once too.
+            Err(_) => tokio::time::sleep(BREATH).await,
+        }
+    }
+}
+
+/// Serves a connection in a task of its own, if there is room for one more.
+pub(super) fn admit(port: &Arc<Port>, stream: Stream, peer: Peer) {
+    let Some(registration) = port.server.open.enter(port.server.limits.connections) else { return };
+    match &port.server.cores {
+        None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration))),
+        Some(cores) => admit_on(cores, port.clone(), stream, peer, registration),
+    }
+}
+
+/// Hands the socket over to another runtime, which must watch it with its own reactor.
+fn admit_on(cores: &Cores, port: Arc<Port>, stream: Stream, peer: Peer, registration: Registration) {
+    // A socket that cannot change hands is closed, as one that was never accepted.
+    let Ok(stream) = stream.leave() else { return };
+    cores.spawn(async move {
+        if let Ok(stream) = stream.enter() {
+            detect::serve(stream, peer, port, registration).await;
+        }
+    });
+}
+
+/// Whether an error of `accept` concerns only the connection that was about to be accepted.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
+    )
+}
+
+const BREATH: Duration = Duration::from_millis(50);

@@ -1,0 +1,291 @@
+//! The server, in the order in which a connection meets it: [`listen`](Listen) accepts it, `detect` tells its
+//! protocol, `connection` drives it, `dispatch` brings each call to its method, `in_flight` keeps those that
+//! wait.
+
+mod listen;
+
+mod detect;
+
+mod connection;
+
+mod dispatch;
+
+mod in_flight;
+
+mod limits;
+mod open;
+mod port;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use polyrpc_wire::Protocol;
+use tokio::task::JoinSet;
+
+pub use self::limits::Limits;
+pub use self::listen::Listen;
+
+use self::open::{Open, Order};
+use self::port::Port;
+use crate::client::Client;
+use crate::net::{Address, Listener, Stream};
+use crate::runtime::Cores;
+use crate::service::{Function, Peer, Router, Service};
+
+/// A server to be: services, functions, limits.
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// use polyrpc::Server;
+///
+/// let server = Server::new()
+///     .register("echo", |text: String| async move { text })
+///     .bind("127.0.0.1:8000")
+///     .await?;
+/// println!("listening on {}", server.address());
+/// server.run().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Default)]
+pub struct Server {
+    router: Router,
+    limits: Limits,
+    cores: Option<Cores>,
+    version: String,
+}
+
+impl Server {
+    /// A server without services.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a service; one of the same name is replaced.
+    #[must_use]
+    pub fn service(mut self, service: impl Service) -> Self {
+        self.router.service(service);
+        self
+    }
+
+    /// Adds a function under a name; `a.fake.service/mul` puts it into a service.
+    #[must_use]
+    pub fn register<Args: 'static, Kind: 'static>(
+        mut self,
+        name: &str,
+        function: impl Function<Args, Kind>,
+    ) -> Self {
+        self.router.register(name, function);
+        self
+    }
+
+    /// Makes a service answer to another name too.
+    ///
+    /// # Panics
+    ///
+    /// When there is no service `target`: add it first.
+    #[must_use]
+    pub fn alias(mut self, alias: &str, target: &str) -> Self {
+        assert!(self.router.alias(alias, target), "there is no service `{target}` to be called `{alias}`");
+        self
+    }
+
+    /// Sets what the server takes on.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The version that `GET /version` tells.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
+    /// Serves connections on these threads, each with a runtime of its own, instead of in the caller's runtime:
+    /// connections are dealt out and stay where they are.
+    #[must_use]
+    pub fn on(mut self, cores: Cores) -> Self {
+        self.cores = Some(cores);
+        self
+    }
+
+    /// Begins to listen; connections are accepted once the server runs.
+    ///
+    /// # Errors
+    ///
+    /// When the address is none or is taken.
+    pub async fn bind(self, listen: impl Into<Listen>) -> io::Result<Bound> {
+        let version = if self.version.is_empty() { default_version(&self.router) } else { self.version };
+        let shared = Arc::new(Shared {
+            router: self.router,
+            limits: self.limits,
+            cores: self.cores,
+            version,
+            open: Arc::new(Open::new()),
+            in_flight: Arc::new(AtomicUsize::new(0)),
+        });
+        Bound { shared, listeners: Vec::new() }.and(listen).await
+    }
+}
+
+/// As brpc does where nobody sets a version: the names of the services.
+fn default_version(router: &Router) -> String {
+    let names: Vec<_> =
+        router.list().into_iter().map(|(name, _)| name).filter(|name| !name.is_empty()).collect();
+    if names.is_empty() { "functions".into() } else { names.join("+") }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("router", &self.router).field("limits", &self.limits).finish()
+    }
+}
+
+/// What all connections of a server share.
+pub(crate) struct Shared {
+    router: Router,
+    limits: Limits,
+    cores: Option<Cores>,
+    version: String,
+    open: Arc<Open>,
+    in_flight: Arc<AtomicUsize>,
+}
+
+/// A server that listens.
+pub struct Bound {
+    shared: Arc<Shared>,
+    listeners: Vec<(Listener, Arc<Port>)>,
+}
+
+impl Bound {
+    /// Listens at a further address.
+    ///
+    /// # Errors
+    ///
+    /// When the address is none or is taken.
+    pub async fn and(mut self, listen: impl Into<Listen>) -> io::Result<Self> {
+        self.listeners.push(listen.into().bind(self.shared.clone()).await?);
+        Ok(self)
+    }
+
+    /// The address of the first listener, with the port that was really given.
+    pub fn address(&self) -> &Address {
+        &self.listeners[0].1.address
+    }
+
+    /// The addresses of all listeners, in the order in which they were bound.
+    pub fn addresses(&self) -> Vec<&Address> {
+        self.listeners.iter().map(|(_, port)| &port.address).collect()
+    }
+
+    /// Serves for ever.
+    pub async fn run(self) {
+        self.start().closed().await;
+    }
+
+    /// Serves until `signal` is ready, then shuts down as [`Running::shutdown`] does.
+    pub async fn run_until(self, signal: impl Future<Output = ()>, grace: Duration) {
+        let running = self.start();
+        signal.await;
+        running.shutdown(grace).await;
+    }
+
+    /// Serves in the background, in tasks of the current runtime, until the returned value is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn start(self) -> Running {
+        let inside = self.listeners[0].1.clone();
+        let addresses = self.listeners.iter().map(|(_, port)| port.address.clone()).collect();
+        let mut tasks = JoinSet::new();
+        for (listener, port) in self.listeners {
+            tasks.spawn(listen::accept(listener, port));
+        }
+        let watched = self.shared.clone();
+        let mut watch = JoinSet::new();
+        watch.spawn(async move { watched.open.watch(&watched.limits).await });
+        Running { shared: self.shared, inside, addresses, accepting: tasks, _watch: watch }
+    }
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound").field("addresses", &self.addresses()).finish()
+    }
+}
+
+/// A server that serves. Dropping it closes its listeners and its connections at once.
+pub struct Running {
+    shared: Arc<Shared>,
+    inside: Arc<Port>,
+    addresses: Vec<Address>,
+    accepting: JoinSet<()>,
+    /// Ends slow connections; it goes on while the server shuts down, so that none holds up the end.
+    _watch: JoinSet<()>,
+}
+
+impl Running {
+    /// The address of the first listener.
+    pub fn address(&self) -> &Address {
+        &self.addresses[0]
+    }
+
+    /// The addresses of all listeners, in the order in which they were bound.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// A client that calls this server without a network, by the given protocol.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no sockets left.
+    pub fn client(&self, protocol: Protocol) -> io::Result<Client> {
+        let (ours, theirs) = tokio::net::UnixStream::pair()?;
+        listen::admit(&self.inside, Stream::Unix(theirs), Peer::InProcess);
+        Ok(Client::over(Stream::Unix(ours), protocol))
+    }
+
+    /// How many connections are open.
+    pub fn connections(&self) -> usize {
+        self.shared.open.len()
+    }
+
+    /// Stops: accepts no more connections, refuses new calls in each protocol's own words, finishes every call
+    /// that was accepted, and closes; whatever is not done within `grace` is cut off.
+    pub async fn shutdown(mut self, grace: Duration) {
+        self.accepting.shutdown().await;
+        self.shared.open.order(Order::Drain);
+        let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;
+        self.shared.open.order(Order::Close);
+        let _ = tokio::time::timeout(CUT_OFF, self.shared.open.emptied()).await;
+    }
+
+    /// Waits until the server was shut down from elsewhere, that is for ever.
+    async fn closed(mut self) {
+        while self.accepting.join_next().await.is_some() {}
+    }
+}
+
+/// How long connections that were told to close at once may take to do so.
+const CUT_OFF: Duration = Duration::from_secs(1);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.open.order(Order::Close);
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("addresses", &self.addresses).finish()
+    }
+}

@@ -1,0 +1,245 @@
+//! The connections a server has open: what is known of each from outside its task, and the watch that ends
+//! those that are too slow.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use polyrpc_wire::{Push, Status};
+use slab::Slab;
+use tokio::sync::Notify;
+
+use super::limits::Limits;
+
+/// All open connections of a server.
+#[derive(Debug)]
+pub(super) struct Open {
+    entries: Mutex<Slab<Arc<Entry>>>,
+    /// The time in ticks since the server began. Connections stamp themselves with it, so that no
+    /// connection reads a clock for its time-outs.
+    tick: AtomicU32,
+    /// Told when the last connection closes.
+    emptied: Notify,
+}
+
+/// One open connection, seen from outside its task.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// What it waits for.
+    phase: AtomicU8,
+    /// Since when, in ticks.
+    since: AtomicU32,
+    /// What it is told to do.
+    order: AtomicU8,
+    waker: AtomicWaker,
+    has_pushes: AtomicBool,
+    pushes: Mutex<VecDeque<Push>>,
+}
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Phase {
+    /// For the peer's next message, or for the peer to read.
+    Idle,
+    /// For the rest of a message.
+    MidMessage,
+    /// For handlers.
+    Busy,
+    /// For the peer to close.
+    Closing,
+}
+
+/// What a connection is told to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+#[repr(u8)]
+pub(super) enum Order {
+    /// Go on.
+    Serve,
+    /// Finish what was begun, take on nothing new, close.
+    Drain,
+    /// Close now.
+    Close,
+}
+
+impl Open {
+    pub(super) fn new() -> Self {
+        Self { entries: Mutex::default(), tick: AtomicU32::new(0), emptied: Notify::new() }
+    }
+
+    /// Enters a connection, unless there are `limit` already.
+    pub(super) fn enter(self: &Arc<Self>, limit: usize) -> Option<Registration> {
+        let mut entries = self.lock();
+        if entries.len() >= limit {
+            return None;
+        }
+        let entry = Arc::new(Entry {
+            phase: AtomicU8::new(Phase::Idle as u8),
+            since: AtomicU32::new(self.tick()),
+            order: AtomicU8::new(Order::Serve as u8),
+            waker: AtomicWaker::new(),
+            has_pushes: AtomicBool::new(false),
+            pushes: Mutex::default(),
+        });
+        let key = entries.insert(entry.clone());
+        Some(Registration { entry, open: self.clone(), key })
+    }
+
+    /// Tells every connection what to do.
+    pub(super) fn order(&self, order: Order) {
+        self.lock().iter().for_each(|(_, entry)| entry.tell(order));
+    }
+
+    /// How many connections are open.
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Waits until no connection is open.
+    pub(super) async fn emptied(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.len() == 0 {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// Ends connections that are too slow, for as long as it is polled.
+    pub(super) async fn watch(&self, limits: &Limits) {
+        let mut interval = tokio::time::interval(TICK);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let header = ticks(limits.header_timeout);
+        let idle = limits.idle_timeout.map_or(u32::MAX, ticks);
+        loop {
+            interval.tick().await;
+            let now = self.tick.fetch_add(1, Ordering::Relaxed) + 1;
+            for (_, entry) in self.lock().iter() {
+                let allowed = match entry.phase.load(Ordering::Relaxed) {
+                    phase if phase == Phase::MidMessage as u8 => header,
+                    phase if phase == Phase::Closing as u8 => CLOSING,
+                    phase if phase == Phase::Idle as u8 => idle,
+                    _ => u32::MAX,
+                };
+                if now.saturating_sub(entry.since.load(Ordering::Relaxed)) > allowed {
+                    entry.tell(Order::Close);
+                }
+            }
+        }
+    }
+
+    pub(super) fn tick(&self) -> u32 {
+        self.tick.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slab<Arc<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How often slow connections are looked for.
+const TICK: Duration = Duration::from_millis(250);
+/// How long a connection that said good-bye waits for the peer to do so, in ticks: 2 s.
+const CLOSING: u32 = 8;
+
+fn ticks(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX)
+}
+
+impl Entry {
+    /// Whom to wake when an order or a message to push comes.
+    pub(super) fn wakes(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+
+    pub(super) fn tell(&self, order: Order) {
+        if self.order.fetch_max(order as u8, Ordering::AcqRel) < order as u8 {
+            self.waker.wake();
+        }
+    }
+
+    /// What the connection is told to do.
+    pub(super) fn ordered(&self) -> Order {
+        match self.order.load(Ordering::Acquire) {
+            order if order == Order::Close as u8 => Order::Close,
+            order if order == Order::Drain as u8 => Order::Drain,
+            _ => Order::Serve,
+        }
+    }
+
+    /// Notes that from `tick` on the connection waits for this.
+    pub(super) fn waits(&self, phase: Phase, tick: u32) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+        self.since.store(tick, Ordering::Relaxed);
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            phase if phase == Phase::MidMessage as u8 => Phase::MidMessage,
+            phase if phase == Phase::Busy as u8 => Phase::Busy,
+            phase if phase == Phase::Closing as u8 => Phase::Closing,
+            _ => Phase::Idle,
+        }
+    }
+
+    /// Queues a message that no call asked for.
+    pub(super) fn push(&self, push: Push) -> Result<(), Status> {
+        let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
+        if pushes.len() >= PUSHES {
+            return Err(Status::resource_exhausted("the client does not read what is pushed"));
+        }
+        pushes.push_back(push);
+        self.has_pushes.store(true, Ordering::Release);
+        drop(pushes);
+        self.waker.wake();
+        Ok(())
+    }
+
+    /// Whether something is to be pushed.
+    pub(super) fn has_pushes(&self) -> bool {
+        self.has_pushes.load(Ordering::Acquire)
+    }
+
+    /// Takes what is to be pushed.
+    pub(super) fn take_pushes(&self) -> VecDeque<Push> {
+        match self.has_pushes() {
+            false => VecDeque::new(),
+            true => {
+                let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
+                self.has_pushes.store(false, Ordering::Release);
+                std::mem::take(&mut *pushes)
+            }
+        }
+    }
+}
+
+/// How many messages may wait to be pushed to one client.
+const PUSHES: usize = 1024;
+
+/// A connection's place among the open ones; given up when dropped.
+#[derive(Debug)]
+pub(super) struct Registration {
+    pub(super) entry: Arc<Entry>,
+    open: Arc<Open>,
+    key: usize,
+}
+
+impl Registration {
+    pub(super) fn tick(&self) -> u32 {
+        self.open.tick()
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut entries = self.open.lock();
+        entries.remove(self.key);
+        if entries.is_empty() {
+            self.open.emptied.notify_waiters();
+        }
+    }
+}

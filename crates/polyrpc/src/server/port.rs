@@ -1,0 +1,45 @@
+use std::sync::Arc;
+
+use polyrpc_wire::{Protocol, Status, baidu_std, http1, rpcx};
+
+use super::Shared;
+use crate::net::Address;
+use crate::service::Peer;
+
+/// What the connections of one listening socket share.
+pub(super) struct Port {
+    pub(super) server: Arc<Shared>,
+    pub(super) address: Address,
+    pub(super) allowed: Vec<Protocol>,
+    pub(super) authenticator: Option<Authenticator>,
+    pub(super) baidu_std: Arc<baidu_std::ServerConfig>,
+    pub(super) rpcx: Arc<rpcx::ServerConfig>,
+    pub(super) http: Arc<http1::ServerConfig>,
+}
+
+impl Port {
+    pub(super) fn new(
+        server: Arc<Shared>,
+        allowed: Vec<Protocol>,
+        authenticator: Option<Authenticator>,
+        address: Address,
+    ) -> Self {
+        let limits = server.limits.wire();
+        let baidu_std = baidu_std::ServerConfig { limits: limits.clone(), address: address.to_string() };
+        let rpcx = rpcx::ServerConfig { limits: limits.clone() };
+        let http =
+            http1::ServerConfig { limits, address: address.to_string(), version: server.version.clone() };
+        Self {
+            server,
+            address,
+            allowed,
+            authenticator,
+            baidu_std: Arc::new(baidu_std),
+            rpcx: Arc::new(rpcx),
+            http: Arc::new(http),
+        }
+    }
+}
+
+/// Judges who calls by the credential that came with the call, if one did.
+pub(super) type Authenticator = Arc<dyn Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync>;

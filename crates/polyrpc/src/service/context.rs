@@ -1,0 +1,210 @@
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use polyrpc_wire::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
+
+/// What a handler knows of the call it serves, and what it may say beside its answer.
+///
+/// A handler has it for itself: there is no lock in it, and nothing of it outlives the call.
+///
+/// It is one pointer wide: a call hands it on several times, and every copy of its content would cost more
+/// than the allocation.
+#[derive(Debug)]
+pub struct Context(Box<Facts>);
+
+#[derive(Debug)]
+struct Facts {
+    connection: Arc<ConnectionFacts>,
+    deadline: Option<Instant>,
+    head: Head,
+    attachment: Bytes,
+    /// How the protocol wants the answer written when nobody chooses.
+    usual_format: Format,
+    reply: ReplyOptions,
+}
+
+/// What a handler says beside its answer.
+#[derive(Debug, Default)]
+pub struct ReplyOptions {
+    /// Sent before the answer, where the protocol has room for it: user fields, metadata, headers.
+    pub metadata: Metadata,
+    /// Bytes beside the answer: baidu_std's attachment; over HTTP it takes the place of the answer, as in brpc.
+    pub attachment: Bytes,
+    /// How the answer is compressed, where the protocol lets the server choose.
+    pub compression: Compression,
+    /// What the answer's checksum covers, where the protocol has one.
+    pub checksum: Checksum,
+    /// How the answer is written, where the protocol lets the server choose; `None`: as the protocol does
+    /// when nobody chooses.
+    pub format: Option<Format>,
+    /// Close the connection instead of answering (brpc's `CloseConnection`).
+    pub close_connection: bool,
+}
+
+impl Context {
+    pub(crate) fn new(
+        connection: Arc<ConnectionFacts>,
+        deadline: Option<Instant>,
+        head: Head,
+        attachment: Bytes,
+        usual_format: Format,
+    ) -> Self {
+        let reply = ReplyOptions::default();
+        Self(Box::new(Facts { connection, deadline, head, attachment, usual_format, reply }))
+    }
+
+    /// A context outside of any connection, for tests of handlers.
+    pub fn detached() -> Self {
+        let facts = ConnectionFacts::new(Protocol::BaiduStd, Peer::InProcess, None);
+        Self::new(Arc::new(facts), None, Head::default(), Bytes::new(), Format::default())
+    }
+
+    /// The protocol by which the call came.
+    pub fn protocol(&self) -> Protocol {
+        self.0.connection.protocol
+    }
+
+    /// Who called.
+    pub fn peer(&self) -> &Peer {
+        &self.0.connection.peer
+    }
+
+    /// How the request was written.
+    pub fn format(&self) -> Format {
+        self.0.head.format
+    }
+
+    /// What travelled before the request: user fields, metadata, headers.
+    pub fn metadata(&self) -> &Metadata {
+        &self.0.head.metadata
+    }
+
+    /// Bytes beside the request (baidu_std's attachment); empty elsewhere.
+    pub fn attachment(&self) -> &Bytes {
+        &self.0.attachment
+    }
+
+    /// When the caller stops waiting, if he said so. The server stops waiting then too: a handler that is
+    /// still pending is dropped, a blocking one should look at [`is_cancelled`](Self::is_cancelled).
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.deadline
+    }
+
+    /// How long the caller still waits, if he said so.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.0.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether nobody waits for the answer any more: the deadline has passed or the connection is gone.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.connection.closed.load(Ordering::Relaxed)
+            || self.0.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// Takes out what was said beside the answer.
+    pub(super) fn into_reply(self) -> ReplyOptions {
+        self.0.reply
+    }
+
+    /// What is said beside the answer.
+    pub fn reply(&mut self) -> &mut ReplyOptions {
+        &mut self.0.reply
+    }
+
+    /// The format of the answer: the handler's choice, else what the protocol usually writes if `carries`
+    /// says that the answer can be written so, else the request's.
+    pub(super) fn reply_format(&self, carries: impl Fn(Format) -> bool) -> Format {
+        match self.0.reply.format {
+            Some(chosen) => chosen,
+            None if carries(self.0.usual_format) => self.0.usual_format,
+            None => self.format(),
+        }
+    }
+
+    /// Sends messages that no call asked for over this call's connection, now or after the call.
+    pub fn pusher(&self) -> Pusher {
+        Pusher { connection: self.0.connection.clone() }
+    }
+}
+
+/// Who called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// Over TCP, from this address.
+    Tcp(SocketAddr),
+    /// Over a Unix socket.
+    Unix,
+    /// From this process.
+    InProcess,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix => f.write_str("unix"),
+            Self::InProcess => f.write_str("in-process"),
+        }
+    }
+}
+
+/// Sends messages that no call asked for to one client, for as long as its connection lives.
+#[derive(Debug, Clone)]
+pub struct Pusher {
+    connection: Arc<ConnectionFacts>,
+}
+
+impl Pusher {
+    /// Queues a message.
+    ///
+    /// # Errors
+    ///
+    /// [`Unimplemented`](polyrpc_wire::Code::Unimplemented) when the protocol cannot push,
+    /// [`ResourceExhausted`](polyrpc_wire::Code::ResourceExhausted) when the client does not read,
+    /// [`Unavailable`](polyrpc_wire::Code::Unavailable) when the connection is gone.
+    pub fn push(&self, push: Push) -> Result<(), Status> {
+        self.connection.push(push)
+    }
+}
+
+/// Where messages wait to be pushed; only protocols that can push have one.
+pub(crate) type PushQueue = Box<dyn Fn(Push) -> Result<(), Status> + Send + Sync>;
+
+/// What is known of a connection outside of the task that drives it.
+pub(crate) struct ConnectionFacts {
+    pub(crate) protocol: Protocol,
+    pub(crate) peer: Peer,
+    closed: AtomicBool,
+    pushes: Option<PushQueue>,
+}
+
+impl ConnectionFacts {
+    pub(crate) fn new(protocol: Protocol, peer: Peer, pushes: Option<PushQueue>) -> Self {
+        Self { protocol, peer, closed: AtomicBool::new(false), pushes }
+    }
+
+    /// Nobody will read an answer any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn push(&self, push: Push) -> Result<(), Status> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Status::unavailable("the connection is closed"));
+        }
+        match &self.pushes {
+            Some(queue) => queue(push),
+            None => Err(Status::unimplemented("this protocol cannot push")),
+        }
+    }
+}
+
+impl fmt::Debug for ConnectionFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("protocol", &self.protocol).field("peer", &self.peer).finish()
+    }
+}

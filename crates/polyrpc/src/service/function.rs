@@ -1,0 +1,175 @@
+//! Plain functions as methods: any number of serde arguments, a value or a `Result` back.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use polyrpc_wire::Status;
+
+use super::Context;
+use super::method::{Handling, Method};
+use crate::Error;
+use crate::codec::{Body, Codec, Serde, decode_plain, encode_plain};
+
+/// An async function or closure that can be registered by name.
+///
+/// Implemented for functions of up to eight arguments that serde can read, which return what serde can
+/// write, or a [`Result`](crate::Result) of it.
+///
+/// ```
+/// # use polyrpc::{Result, Server, Status};
+/// let server = Server::new()
+///     .register("echo", |text: String| async move { text })
+///     .register("add", |a: i32, b: i32| async move { a + b })
+///     .register("div", |a: i32, b: i32| async move {
+///         a.checked_div(b).ok_or_else(|| Status::invalid_argument("division by zero"))
+///     });
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be registered as a function",
+    note = "it must be an async function of at most eight arguments that serde can read, \
+            returning what serde can write or a `Result` of it"
+)]
+pub trait Function<Args, Kind>: Send + Sync + 'static {
+    /// Reads the arguments and begins to run.
+    ///
+    /// # Errors
+    ///
+    /// When the arguments cannot be read.
+    fn start(&self, cx: Context, body: &Body) -> Result<Handling, Status>;
+}
+
+/// What a function may return: `Kind` tells a plain value from a `Result`.
+pub trait Outcome<Kind>: Send {
+    /// Writes the value, or gives the failure.
+    ///
+    /// # Errors
+    ///
+    /// The function's own failure, or that its value cannot be written.
+    fn encode(self, format: polyrpc_wire::Format) -> Result<Bytes, Status>;
+}
+
+/// Marks a function that returns a plain value.
+#[derive(Debug)]
+pub struct Plain;
+
+/// Marks a function that returns a `Result`.
+#[derive(Debug)]
+pub struct Fallible;
+
+impl<T: Serialize + Send> Outcome<Plain> for T {
+    fn encode(self, format: polyrpc_wire::Format) -> Result<Bytes, Status> {
+        encode_plain(&self, format)
+    }
+}
+
+impl<T: Serialize + Send, E: Into<Error> + Send> Outcome<Fallible> for Result<T, E> {
+    fn encode(self, format: polyrpc_wire::Format) -> Result<Bytes, Status> {
+        let value = self.map_err(|error| error.into().into_status())?;
+        encode_plain(&value, format)
+    }
+}
+
+/// Reads a list of arguments.
+trait Arguments: Sized {
+    fn read(body: &Body) -> Result<Self, Status>;
+}
+
+impl Arguments for () {
+    /// Whatever came is not looked at: peers without parameters send nothing, null, or an empty object.
+    fn read(_: &Body) -> Result<Self, Status> {
+        Ok(())
+    }
+}
+
+impl<A: DeserializeOwned> Arguments for (A,) {
+    /// One argument is tried alone first, since that is what peers with one request type send, unless the
+    /// protocol says that the arguments are a list.
+    fn read(body: &Body) -> Result<Self, Status> {
+        if body.positional {
+            return decode_plain(body);
+        }
+        match decode_plain(body) {
+            Ok(sole) => Ok((sole,)),
+            Err(alone) => decode_plain(body).map_err(|_| alone),
+        }
+    }
+}
+
+macro_rules! arguments {
+    ($($name:ident)*) => {
+        impl<$($name: DeserializeOwned),*> Arguments for ($($name,)*) {
+            fn read(body: &Body) -> Result<Self, Status> {
+                decode_plain(body)
+            }
+        }
+    };
+}
+
+macro_rules! function {
+    ($($name:ident)*) => {
+        impl<Run, Fut, Kind, $($name),*> Function<($($name,)*), Kind> for Run
+        where
+            Run: Fn($($name),*) -> Fut + Send + Sync + 'static,
+            Fut: Future + Send + 'static,
+            Fut::Output: Outcome<Kind>,
+            $($name: DeserializeOwned,)*
+        {
+            #[allow(non_snake_case, reason = "a type's name serves its value too")]
+            fn start(&self, cx: Context, body: &Body) -> Result<Handling, Status> {
+                let ($($name,)*) = <($($name,)*)>::read(body)?;
+                let running = self($($name),*);
+                Ok(Box::pin(async move {
+                    let outcome = running.await;
+                    let format = cx.reply_format(<Serde as Codec<()>>::carries);
+                    cx.end(format, outcome.encode(format))
+                }))
+            }
+        }
+    };
+}
+
+arguments!(A B);
+arguments!(A B C);
+arguments!(A B C D);
+arguments!(A B C D E);
+arguments!(A B C D E F);
+arguments!(A B C D E F G);
+arguments!(A B C D E F G H);
+
+function!();
+function!(A);
+function!(A B);
+function!(A B C);
+function!(A B C D);
+function!(A B C D E);
+function!(A B C D E F);
+function!(A B C D E F G);
+function!(A B C D E F G H);
+
+/// A registered function.
+pub(super) struct Registered<F, Args, Kind> {
+    function: F,
+    types: PhantomData<fn(Args, Kind)>,
+}
+
+impl<F, Args, Kind> Registered<F, Args, Kind> {
+    pub(super) fn new(function: F) -> Self {
+        Self { function, types: PhantomData }
+    }
+}
+
+impl<F: Function<Args, Kind>, Args, Kind> Method for Registered<F, Args, Kind> {
+    fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
+        self.function.start(cx, &body)
+    }
+}
+
+impl<F, Args, Kind> fmt::Debug for Registered<F, Args, Kind> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Function")
+    }
+}

@@ -1,0 +1,121 @@
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use polyrpc_wire::payload::schema;
+use polyrpc_wire::{Format, Head, Reply, Status};
+
+use super::Context;
+use crate::Error;
+use crate::codec::{Body, Codec};
+
+/// A method with its types forgotten: what the router holds.
+///
+/// This is the one erased place on the way of a call; everything before and after it is generic.
+pub trait Method: Send + Sync {
+    /// Reads the request and begins to answer it.
+    ///
+    /// The request is read before this returns, so that a body that lies in the receive buffer need not
+    /// outlive it.
+    ///
+    /// # Errors
+    ///
+    /// When the request cannot be read: the handler did not run.
+    fn start(&self, cx: Context, body: Body) -> Result<Handling, Status>;
+
+    /// Whether the method may hold its thread: it then runs off the connection's task.
+    fn blocking(&self) -> bool {
+        false
+    }
+}
+
+/// A call being answered.
+pub type Handling = Pin<Box<dyn Future<Output = Ending> + Send>>;
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// With an answer.
+    Reply(Reply),
+    /// With the wish that the connection be closed instead.
+    CloseConnection,
+}
+
+/// A method whose request and reply are `Req` and `Resp`, carried by the codec `C`.
+pub(super) struct Typed<C, Req, Resp, F> {
+    handler: F,
+    blocking: bool,
+    input: Option<schema::Message>,
+    output: Arc<Option<schema::Message>>,
+    types: PhantomData<fn(C, Req) -> Resp>,
+}
+
+impl<C: Codec<Req> + Codec<Resp>, Req, Resp, F> Typed<C, Req, Resp, F> {
+    pub(super) fn new(pool: Option<&schema::Pool>, blocking: bool, handler: F) -> Self {
+        let input = pool.and_then(<C as Codec<Req>>::describe);
+        let output = Arc::new(pool.and_then(<C as Codec<Resp>>::describe));
+        Self { handler, blocking, input, output, types: PhantomData }
+    }
+}
+
+impl<C, Req, Resp, F, Fut> Method for Typed<C, Req, Resp, F>
+where
+    C: Codec<Req> + Codec<Resp>,
+    Req: Send + 'static,
+    Resp: Send + 'static,
+    F: Fn(Context, Req) -> Fut + Send + Sync,
+    Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
+{
+    fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
+        let request = C::decode(body, self.input.as_ref())?;
+        let handling = (self.handler)(cx, request);
+        let output = self.output.clone();
+        Ok(Box::pin(async move {
+            let (cx, result) = handling.await;
+            finish::<C, Resp>(cx, result, output.as_ref().as_ref())
+        }))
+    }
+
+    fn blocking(&self) -> bool {
+        self.blocking
+    }
+}
+
+impl<C, Req, Resp, F> fmt::Debug for Typed<C, Req, Resp, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Method").field("blocking", &self.blocking).finish_non_exhaustive()
+    }
+}
+
+/// Writes what the handler returned, as it or the protocol wants it written.
+fn finish<C: Codec<Resp>, Resp>(
+    cx: Context,
+    result: Result<Resp, Error>,
+    schema: Option<&schema::Message>,
+) -> Ending {
+    let format = cx.reply_format(C::carries);
+    let result = match result {
+        Ok(response) => C::encode(&response, format, schema),
+        Err(error) => Err(error.into_status()),
+    };
+    cx.end(format, result)
+}
+
+impl Context {
+    /// Ends the call with a message written in `format`, or with a failure.
+    pub(crate) fn end(self, format: Format, result: Result<bytes::Bytes, Status>) -> Ending {
+        let reply = self.into_reply();
+        if reply.close_connection {
+            return Ending::CloseConnection;
+        }
+        let head = Head {
+            format,
+            compression: reply.compression,
+            checksum: reply.checksum,
+            positional: false,
+            metadata: reply.metadata,
+        };
+        Ending::Reply(Reply { result, head, attachment: reply.attachment })
+    }
+}

@@ -1,0 +1,13 @@
+//! What answers a call: services of methods, plain functions, and the [`Router`] that finds them.
+
+mod context;
+mod function;
+mod method;
+mod router;
+
+pub use context::{Context, Peer, Pusher, ReplyOptions};
+pub use function::{Function, Outcome};
+pub use method::{Ending, Handling, Method};
+pub use router::{Router, Service, ServiceBuilder};
+
+pub(crate) use context::{ConnectionFacts, PushQueue};

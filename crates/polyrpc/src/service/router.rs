@@ -1,0 +1,225 @@
+use std::fmt;
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use polyrpc_wire::payload::schema::Pool;
+use polyrpc_wire::session::Missing;
+
+use super::Context;
+use super::function::{Function, Registered};
+use super::method::{Method, Typed};
+use crate::Error;
+use crate::codec::Codec;
+
+/// Something that answers calls of several methods: what `#[polyrpc::service]` makes of a trait.
+pub trait Service {
+    /// Names the service and its methods.
+    fn into_builder(self) -> ServiceBuilder;
+}
+
+/// A service as a list of methods.
+///
+/// Generated code fills one; written by hand it serves methods that no trait describes:
+///
+/// ```
+/// # use bytes::Bytes;
+/// # use polyrpc::{Context, Server, codec::Raw, service::ServiceBuilder};
+/// let raw = ServiceBuilder::new("Echo").method::<Raw, Bytes, Bytes, _, _>("Raw", |cx: Context, body| async {
+///     (cx, Ok(body))
+/// });
+/// let server = Server::new().service(raw);
+/// ```
+pub struct ServiceBuilder {
+    name: String,
+    pool: Option<Pool>,
+    methods: Vec<(String, Arc<dyn Method>)>,
+}
+
+impl ServiceBuilder {
+    /// A service without methods.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), pool: None, methods: Vec::new() }
+    }
+
+    /// Gives the serialized `FileDescriptorSet` that describes the messages of the methods added after it.
+    ///
+    /// # Panics
+    ///
+    /// When it is broken: it is part of the program, not input.
+    #[must_use]
+    pub fn schema(mut self, descriptors: &[u8]) -> Self {
+        self.pool = Some(Pool::decode(descriptors).expect("the generated descriptors are whole"));
+        self
+    }
+
+    /// Adds a method that is answered on the connection's task: it must not hold its thread.
+    #[must_use]
+    pub fn method<C, Req, Resp, F, Fut>(self, name: &str, handler: F) -> Self
+    where
+        C: Codec<Req> + Codec<Resp>,
+        Req: Send + 'static,
+        Resp: Send + 'static,
+        F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
+    {
+        self.typed::<C, Req, Resp, F, Fut>(name, false, handler)
+    }
+
+    /// Adds a method that may hold its thread: it is answered on a thread of its own.
+    #[must_use]
+    pub fn blocking_method<C, Req, Resp, F, Fut>(self, name: &str, handler: F) -> Self
+    where
+        C: Codec<Req> + Codec<Resp>,
+        Req: Send + 'static,
+        Resp: Send + 'static,
+        F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
+    {
+        self.typed::<C, Req, Resp, F, Fut>(name, true, handler)
+    }
+
+    fn typed<C, Req, Resp, F, Fut>(mut self, name: &str, blocking: bool, handler: F) -> Self
+    where
+        C: Codec<Req> + Codec<Resp>,
+        Req: Send + 'static,
+        Resp: Send + 'static,
+        F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
+    {
+        let method = Typed::<C, Req, Resp, F>::new(self.pool.as_ref(), blocking, handler);
+        self.methods.push((name.to_owned(), Arc::new(method)));
+        self
+    }
+
+    /// Adds a method whose types are forgotten already.
+    #[must_use]
+    pub fn erased(mut self, name: &str, method: Arc<dyn Method>) -> Self {
+        self.methods.push((name.to_owned(), method));
+        self
+    }
+}
+
+impl Service for ServiceBuilder {
+    fn into_builder(self) -> ServiceBuilder {
+        self
+    }
+}
+
+impl fmt::Debug for ServiceBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let methods: Vec<_> = self.methods.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Service").field("name", &self.name).field("methods", &methods).finish()
+    }
+}
+
+/// Finds the method that a call names.
+///
+/// Its tables are keyed by the server's own names, so that their hash need not withstand an attacker who
+/// chooses keys; it is looked up twice a call, and a tenth of the standard hash's cost.
+#[derive(Clone, Default)]
+pub struct Router {
+    services: HashMap<Box<str>, Arc<Methods>>,
+    /// Services by the last part of their name, for peers that leave the package out; `None` where two
+    /// services share it.
+    short: HashMap<Box<str>, Option<Arc<Methods>>>,
+    /// Functions that belong to no service.
+    functions: HashMap<Box<str>, Arc<dyn Method>>,
+}
+
+/// The methods of one service.
+#[derive(Clone, Default)]
+struct Methods(HashMap<Box<str>, Arc<dyn Method>>);
+
+impl Router {
+    /// Adds a service; one of the same name is replaced.
+    pub fn service(&mut self, service: impl Service) {
+        let ServiceBuilder { name, methods, .. } = service.into_builder();
+        let methods = Methods(methods.into_iter().map(|(name, method)| (name.into(), method)).collect());
+        self.insert(&name, Arc::new(methods));
+    }
+
+    /// Makes everything under `target` answer to `alias` too. Returns whether there is such a service.
+    pub fn alias(&mut self, alias: &str, target: &str) -> bool {
+        let Some(methods) = self.services.get(target).cloned() else { return false };
+        self.insert(alias, methods);
+        true
+    }
+
+    /// Adds a function. A name with a `/` puts it into a service: `a.fake.service/mul`.
+    pub fn register<Args, Kind>(&mut self, name: &str, function: impl Function<Args, Kind>)
+    where
+        Args: 'static,
+        Kind: 'static,
+    {
+        let method: Arc<dyn Method> = Arc::new(Registered::new(function));
+        match name.rsplit_once('/') {
+            None => {
+                self.functions.insert(name.into(), method);
+            }
+            Some((service, name)) => {
+                let mut methods =
+                    self.services.get(service).map(|known| (**known).clone()).unwrap_or_default();
+                methods.0.insert(name.into(), method);
+                self.insert(service, Arc::new(methods));
+            }
+        }
+    }
+
+    /// Finds a method.
+    ///
+    /// A service is known by its full name and, where that is unambiguous, by the last part of it. A
+    /// function is known by its name alone, however the protocol says that: without a service, without a
+    /// method, or with both alike.
+    ///
+    /// # Errors
+    ///
+    /// What is missing.
+    pub fn find(&self, service: &str, method: &str) -> Result<&Arc<dyn Method>, Missing> {
+        let methods = self.services.get(service).or_else(|| self.short.get(service)?.as_ref());
+        if let Some(methods) = methods {
+            return methods.0.get(method).ok_or(Missing::Method);
+        }
+        self.function(service, method).ok_or(Missing::Service)
+    }
+
+    /// Every service with its methods, sorted; functions stand under the empty name.
+    pub fn list(&self) -> Vec<(String, Vec<String>)> {
+        let sorted = |names: &HashMap<Box<str>, Arc<dyn Method>>| {
+            let mut names: Vec<String> = names.keys().map(|name| name.to_string()).collect();
+            names.sort_unstable();
+            names
+        };
+        let mut all: Vec<_> =
+            self.services.iter().map(|(name, methods)| (name.to_string(), sorted(&methods.0))).collect();
+        if !self.functions.is_empty() {
+            all.push((String::new(), sorted(&self.functions)));
+        }
+        all.sort_unstable();
+        all
+    }
+
+    fn function(&self, service: &str, method: &str) -> Option<&Arc<dyn Method>> {
+        let name = match (service, method) {
+            ("", name) | (name, "") => name,
+            (service, method) if service == method => method,
+            _ => return None,
+        };
+        self.functions.get(name)
+    }
+
+    fn insert(&mut self, name: &str, methods: Arc<Methods>) {
+        if let Some((_, short)) = name.rsplit_once('.') {
+            let others = self.services.keys().any(|known| {
+                &**known != name && known.rsplit_once('.').is_some_and(|(_, last)| last == short)
+            });
+            self.short.insert(short.into(), (!others).then(|| methods.clone()));
+        }
+        self.services.insert(name.into(), methods);
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.list()).finish()
+    }
+}

@@ -1,0 +1,248 @@
+//! Who may call: judged as each protocol wants it, and no handler runs for anybody else.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::{Prober, Socket, Wire, json_call, soon, url};
+use polyrpc::client::Options;
+use polyrpc::codec::Body;
+use polyrpc::payload::Json;
+use polyrpc::server::{Listen, Running};
+use polyrpc::{Client, Code, Format, Protocol, Status};
+use polyrpc_wire::Credential;
+
+/// A server behind a judge, and what both did.
+struct Guarded {
+    server: Running,
+    prober: Prober,
+    judged: Arc<AtomicUsize>,
+}
+
+impl Guarded {
+    async fn start() -> Self {
+        let (prober, judged) = (Prober::default(), Arc::new(AtomicUsize::new(0)));
+        let counted = judged.clone();
+        let listen = Listen::on("127.0.0.1:0").authenticate(move |credential, peer| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            assert!(peer.to_string().starts_with("127.0.0.1:"));
+            match credential {
+                Some(b"secret") => Ok(()),
+                Some(_) => Err(Status::unauthenticated("wrong token")),
+                None => Err(Status::unauthenticated("")),
+            }
+        });
+        let server = prober.server().bind(listen).await.unwrap().start();
+        Self { server, prober, judged }
+    }
+
+    fn client(&self, protocol: Protocol, credential: &'static str) -> Client {
+        Client::builder(&url(protocol, &self.server)).credential(credential).build().unwrap()
+    }
+
+    /// How often was judged and how many handlers ran since it was last asked.
+    fn counts(&self) -> (usize, usize) {
+        (self.judged.swap(0, Ordering::SeqCst), self.prober.ran.swap(0, Ordering::SeqCst))
+    }
+}
+
+#[tokio::test]
+async fn each_protocol_has_its_own_rule_of_how_often_to_judge() {
+    let guarded = Guarded::start().await;
+    for (protocol, judged) in [(Protocol::BaiduStd, 1), (Protocol::Rpcx, 5), (Protocol::Http, 1)] {
+        let client = guarded.client(protocol, "secret");
+        for _ in 0..5 {
+            assert_eq!(soon(client.call::<String>("Probe/Echo", "a")).await.unwrap(), "a", "{protocol:?}");
+        }
+        assert_eq!(guarded.counts(), (judged, 5), "{protocol:?}");
+    }
+    let url = format!("http+json-rpc://{}", guarded.server.address());
+    let client = Client::builder(&url).credential("secret").build().unwrap();
+    for _ in 0..5 {
+        assert_eq!(soon(client.call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
+    }
+    assert_eq!(guarded.counts(), (5, 5));
+}
+
+#[tokio::test]
+async fn callers_that_share_a_connection_share_its_credential() {
+    let guarded = Guarded::start().await;
+    let client = guarded.client(Protocol::BaiduStd, "secret");
+    let callers: Vec<_> = (0..32)
+        .map(|n| {
+            let client = client.clone();
+            tokio::spawn(async move { client.call::<String>("Probe/Echo", &n.to_string()).await })
+        })
+        .collect();
+    for caller in callers {
+        soon(caller).await.unwrap().unwrap();
+    }
+    assert_eq!(guarded.counts(), (1, 32));
+}
+
+#[tokio::test]
+async fn who_cannot_prove_who_he_is_reaches_no_handler() {
+    let guarded = Guarded::start().await;
+    for protocol in Protocol::ALL {
+        for client in [guarded.client(protocol, "guess"), common::client(protocol, &guarded.server)] {
+            for _ in 0..3 {
+                let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
+                // The next call may meet the connection while it closes.
+                assert!(
+                    matches!(
+                        error.code(),
+                        Code::Unauthenticated | Code::PermissionDenied | Code::Unavailable | Code::Unknown
+                    ),
+                    "{protocol:?}: {error}"
+                );
+            }
+        }
+        assert_eq!(guarded.counts().1, 0, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_call_is_answered_and_takes_its_connection_with_it() {
+    let guarded = Guarded::start().await;
+    for (protocol, text) in
+        [(Protocol::BaiduStd, "wrong token"), (Protocol::Rpcx, "wrong token"), (Protocol::Http, "")]
+    {
+        let mut wire = Wire::connect(protocol, &guarded.server).await;
+        let mut call = json_call("Probe", "Echo", "\"a\"");
+        call.head.metadata.insert("unused", "x");
+        let mut guess = call.clone();
+        guess.credential = Credential::Call(Some("guess".into()));
+        // Behind the guess comes a call that would be good, in the same packet.
+        let mut bytes = match protocol {
+            Protocol::BaiduStd => baidu_with_credential(1, "guess"),
+            _ => wire.encode(1, &guess),
+        };
+        if protocol == Protocol::BaiduStd {
+            wire.encode(1, &call);
+            bytes.extend(baidu_with_credential(2, "secret"));
+        } else {
+            let mut good = call.clone();
+            good.credential = Credential::Call(Some("secret".into()));
+            bytes.extend(wire.encode(2, &good));
+        }
+        wire.socket.send(&bytes).await;
+        let (id, reply) = wire.reply().await.expect("the first is answered");
+        let status = reply.result.unwrap_err();
+        assert_eq!(id, 1, "{protocol:?}");
+        assert!(status.message().contains(text), "{protocol:?}: {status}");
+        assert!(wire.reply().await.is_none(), "{protocol:?}: the connection is over");
+        assert_eq!(guarded.counts(), (1, 0), "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn baidu_std_says_that_it_failed_to_authenticate() {
+    let guarded = Guarded::start().await;
+    let error =
+        common::client(Protocol::BaiduStd, &guarded.server).call::<()>("Probe/Echo", "a").await.unwrap_err();
+    assert_eq!((error.status().number(), error.message()), (Some(1004), "Fail to authenticate"));
+    assert_eq!(error.code(), Code::Unauthenticated);
+}
+
+/// A request as brpc's client with an authenticator writes it: the credential is the meta's seventh field.
+fn baidu_with_credential(id: u64, credential: &str) -> Vec<u8> {
+    let mut frame = common::baidu_frame("Probe", "Echo", id, 0, b"\"a\"");
+    let meta = u32::from_be_bytes(frame[8..12].try_into().unwrap()) as usize;
+    let mut field = vec![7 << 3 | 2, credential.len() as u8];
+    field.extend(credential.as_bytes());
+    for at in [4, 8] {
+        let length = u32::from_be_bytes(frame[at..at + 4].try_into().unwrap()) + field.len() as u32;
+        frame[at..at + 4].copy_from_slice(&length.to_be_bytes());
+    }
+    frame.splice(12 + meta..12 + meta, field);
+    frame
+}
+
+#[tokio::test]
+async fn in_baidu_std_the_first_message_speaks_for_its_connection() {
+    let guarded = Guarded::start().await;
+    let mut wire = Wire::connect(Protocol::BaiduStd, &guarded.server).await;
+    wire.socket.send(&baidu_with_credential(1, "secret")).await;
+    assert!(wire.reply().await.unwrap().1.result.is_ok());
+    // What later messages say of themselves is not looked at.
+    wire.socket.send(&baidu_with_credential(2, "guess")).await;
+    assert!(wire.reply().await.unwrap().1.result.is_ok());
+    assert_eq!(guarded.counts(), (1, 2));
+}
+
+#[tokio::test]
+async fn in_rpcx_a_good_call_vouches_for_no_other() {
+    let guarded = Guarded::start().await;
+    let client = guarded.client(Protocol::Rpcx, "secret");
+    assert!(client.call::<String>("Probe/Echo", "a").await.is_ok());
+    let options = Options { credential: Some("guess".into()), ..Options::default() };
+    let body = Body::new(Format::Json(Json::Go), "\"a\"");
+    let error = soon(client.call_raw("Probe/Echo", body, options)).await.unwrap_err();
+    assert_eq!(error.message(), "wrong token");
+    assert_eq!(guarded.counts(), (2, 1));
+    assert_eq!(common::again(|| client.call::<String>("Probe/Echo", "a")).await, "a");
+}
+
+#[tokio::test]
+async fn through_the_gateway_and_json_rpc_every_call_is_judged_and_the_connection_goes_on() {
+    let guarded = Guarded::start().await;
+    let gateway = |credential: &str| {
+        format!(
+            "POST /Probe HTTP/1.1\r\nX-RPCX-ServiceMethod: Echo\r\nX-RPCX-SerializeType: 1\r\n\
+             {credential}Content-Length: 3\r\n\r\n\"a\""
+        )
+    };
+    let json_rpc = |credential: &str| {
+        let body = r#"{"jsonrpc":"2.0","method":"Probe.Echo","params":["a"],"id":1}"#;
+        format!(
+            "POST / HTTP/1.1\r\nX-JSONRPC-2.0: true\r\n{credential}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let good = "Authorization: secret\r\n";
+    let mut socket = Socket::connect(&guarded.server).await;
+    assert_eq!(socket.http(&gateway("")).await.0, 401);
+    assert_eq!(socket.http(&gateway(good)).await, (200, "\"a\"".to_owned()));
+    assert_eq!(socket.http(&gateway("Authorization: guess\r\n")).await.0, 401);
+    let (status, body) = socket.http(&json_rpc("")).await;
+    assert!(status == 200 && body.contains("\"error\""), "{body}");
+    let (status, body) = socket.http(&json_rpc(good)).await;
+    assert!(status == 200 && body.contains("\"result\":\"a\""), "{body}");
+    assert_eq!(guarded.counts(), (5, 2));
+}
+
+#[tokio::test]
+async fn the_mapping_is_judged_once_and_answers_403_or_401_before_it_closes() {
+    let guarded = Guarded::start().await;
+    let request =
+        |credential: &str| format!("POST /Probe/Echo HTTP/1.1\r\n{credential}Content-Length: 3\r\n\r\n\"a\"");
+    let mut socket = Socket::connect(&guarded.server).await;
+    assert_eq!(socket.http(&request("Authorization: secret\r\n")).await.0, 200);
+    assert_eq!(socket.http(&request("")).await.0, 200);
+    let mut socket = Socket::connect(&guarded.server).await;
+    let (status, _) = socket.http(&request("")).await;
+    assert!(matches!(status, 401 | 403), "{status}");
+    assert!(socket.rest().await.is_empty());
+    assert_eq!(guarded.counts(), (2, 2));
+}
+
+#[tokio::test]
+async fn a_connection_that_changes_its_protocol_is_judged_anew() {
+    let guarded = Guarded::start().await;
+    let mut socket = Socket::connect(&guarded.server).await;
+    let good = "POST /Probe/Echo HTTP/1.1\r\nAuthorization: secret\r\nContent-Length: 3\r\n\r\n\"a\"";
+    assert_eq!(socket.http(good).await.0, 200);
+    socket.send(&common::baidu_frame("Probe", "Echo", 1, 0, b"\"a\"")).await;
+    let answer = socket.rest().await;
+    assert!(answer.starts_with(b"PRPC") && answer.ends_with(b"\x01"), "{}", answer.escape_ascii());
+    assert_eq!(guarded.counts(), (2, 1));
+
+    let mut socket = Socket::connect(&guarded.server).await;
+    socket.send(b"CONNECT /_rpcx_ HTTP/1.0\n\n").await;
+    assert_eq!(socket.up_to("\n\n").await, "HTTP/1.0 200 Connected to rpcx\n\n");
+    socket.send(&common::rpcx_frame("Probe", "Echo", 1, false, b"\"a\"")).await;
+    let answer = socket.rest().await;
+    assert!(answer.first() == Some(&8) && answer[2] & 1 == 1, "{}", answer.escape_ascii());
+    assert_eq!(guarded.counts().1, 0);
+}

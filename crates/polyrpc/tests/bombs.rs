@@ -1,0 +1,127 @@
+//! Decompression bombs: a few bytes that say they are many.
+//!
+//! Alone in its file, since it looks at the memory of the whole process.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use bytes::Bytes;
+use common::{Prober, Socket, Wire, baidu_frame, forget_peak, json_call, memory, rpcx_frame, serve};
+use polyrpc::payload::compress;
+use polyrpc::server::Limits;
+use polyrpc::{Compression, Protocol};
+
+/// What may come out.
+const LIMIT: usize = 4 << 20;
+/// What would come out.
+const BOMB: usize = 64 << 20;
+/// What may be used beside what comes out.
+const ROOM: usize = 1 << 20;
+
+fn bomb(compression: Compression) -> Bytes {
+    compress::compress(compression, &vec![0; BOMB]).expect("it can be compressed").into()
+}
+
+/// How much more memory `run` needs at its highest than there was before it.
+async fn growth(run: impl Future<Output = ()>) -> Option<usize> {
+    let exact = forget_peak();
+    let (before, _) = memory();
+    run.await;
+    let (after, peak) = memory();
+    // Where the system does not forget the peak, what is still held must do.
+    Some((if exact { peak } else { after }).saturating_sub(before) * 1024)
+}
+
+fn assert_bounded(growth: Option<usize>, case: &str) {
+    let growth = growth.expect("it was measured");
+    assert!(growth <= LIMIT + ROOM, "{case}: {} KiB more", growth >> 10);
+}
+
+#[tokio::test]
+async fn a_bomb_is_refused_with_no_more_memory_than_the_limit_and_its_connection_goes_on() {
+    // Each compression by itself, without a server around it.
+    for compression in
+        [Compression::Gzip, Compression::Zlib, Compression::Snappy, Compression::Lz4, Compression::Zstd]
+    {
+        let bomb = bomb(compression);
+        let growth = growth(async {
+            let error = compress::decompress(compression, &bomb, LIMIT).unwrap_err();
+            assert_eq!(error.to_string(), format!("decompressed size exceeds the limit of {LIMIT} bytes"));
+        })
+        .await;
+        assert_bounded(growth, compression.as_str());
+    }
+
+    // Through a server, in every way in which a protocol can bring one.
+    let server =
+        serve(Prober::default().server().limits(Limits { decompressed: LIMIT, ..Limits::default() })).await;
+    for (protocol, compression) in [
+        (Protocol::BaiduStd, Compression::Gzip),
+        (Protocol::BaiduStd, Compression::Zlib),
+        (Protocol::BaiduStd, Compression::Snappy),
+        (Protocol::Rpcx, Compression::Gzip),
+        (Protocol::Http, Compression::Gzip),
+        (Protocol::Http, Compression::Zlib),
+    ] {
+        let case = format!("{protocol:?} {compression:?}");
+        let request = request(protocol, compression, &bomb(compression));
+        let mut wire = Wire::over(Socket::connect(&server).await, protocol);
+        // The session has to know of the calls whose replies it reads; what it writes is not sent.
+        let first = wire.encode(1, &json_call("Probe", "Echo", "\"before\""));
+        wire.socket.send(&first).await;
+        assert!(wire.reply().await.expect(&case).1.result.is_ok(), "{case}");
+        wire.encode(2, &json_call("Probe", "Echo", "\"bomb\""));
+        let growth = growth(async {
+            wire.socket.send(&request).await;
+            let status = wire.reply().await.expect(&case).1.result.unwrap_err();
+            assert!(status.message().contains("exceeds the limit"), "{case}: {status}");
+        })
+        .await;
+        assert_bounded(growth, &case);
+        wire.send(3, &json_call("Probe", "Echo", "\"after\"")).await;
+        assert_eq!(wire.reply().await.expect(&case).1.result.unwrap(), "\"after\"", "{case}");
+    }
+
+    // Sixteen at once.
+    let request = request(Protocol::BaiduStd, Compression::Gzip, &bomb(Compression::Gzip));
+    let mut wires = Vec::new();
+    for _ in 0..16 {
+        let mut wire = Wire::connect(Protocol::BaiduStd, &server).await;
+        wire.encode(2, &json_call("Probe", "Echo", "\"bomb\""));
+        wires.push(wire);
+    }
+    let growth = growth(async {
+        for wire in &mut wires {
+            wire.socket.send(&request).await;
+        }
+        for wire in &mut wires {
+            wire.reply().await.expect("an answer").1.result.unwrap_err();
+        }
+    })
+    .await
+    .expect("it was measured");
+    assert!(growth <= 16 * (LIMIT + (256 << 10)), "sixteen at once: {} KiB more", growth >> 10);
+}
+
+fn request(protocol: Protocol, compression: Compression, bomb: &[u8]) -> Vec<u8> {
+    match protocol {
+        Protocol::BaiduStd => {
+            let number = match compression {
+                Compression::Snappy => 1,
+                Compression::Gzip => 2,
+                _ => 3,
+            };
+            baidu_frame("Probe", "Echo", 2, number, bomb)
+        }
+        Protocol::Rpcx => rpcx_frame("Probe", "Echo", 2, true, bomb),
+        Protocol::Http => {
+            let coding = if compression == Compression::Gzip { "gzip" } else { "deflate" };
+            let head = format!(
+                "POST /Probe/Echo HTTP/1.1\r\nContent-Type: application/json\r\n\
+                 Content-Encoding: {coding}\r\nContent-Length: {}\r\n\r\n",
+                bomb.len()
+            );
+            [head.as_bytes(), bomb].concat()
+        }
+    }
+}

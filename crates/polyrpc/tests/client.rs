@@ -1,0 +1,676 @@
+//! The client: its connections, what ends a call early, and the ways to run it.
+
+mod common;
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{
+    PATIENCE, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, json_call, serve, serve_apart,
+    soon, until, url,
+};
+use futures_util::FutureExt;
+use polyrpc::client::{Backoff, Kind, Request};
+use polyrpc::codec::Serde;
+use polyrpc::server::Limits;
+use polyrpc::{Client, Code, Context, Cores, Protocol, Push, Result, Retry, Server, Status};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+/// Two of the three can have several calls on a connection.
+const MULTIPLEXED: [Protocol; 2] = [Protocol::BaiduStd, Protocol::Rpcx];
+
+#[tokio::test]
+async fn calls_share_a_connection_or_have_their_own_as_they_like() {
+    for protocol in Protocol::ALL {
+        for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
+            let prober = Prober::default();
+            let server = serve(prober.server()).await;
+            let client = Client::builder(&url(protocol, &server)).kind(kind).build().unwrap();
+            let probe = ProbeClient::new(client);
+            let case = format!("{protocol:?} {kind:?}");
+
+            // One call after the other.
+            let mut peers = HashSet::new();
+            for _ in 0..5 {
+                peers.insert(soon(probe.peer()).await.expect(&case));
+            }
+            assert_eq!(peers.len(), if kind == Kind::Short { 5 } else { 1 }, "{case}");
+
+            // All at once.
+            let waiting: Vec<_> = (0..10)
+                .map(|n: u32| {
+                    let probe = probe.clone();
+                    tokio::spawn(async move { probe.wait(n.to_string()).await })
+                })
+                .collect();
+            prober.gate.came(10).await;
+            let shared = kind == Kind::Single && protocol != Protocol::Http;
+            until(|| server.connections() == if shared { 1 } else { 10 }).await;
+            prober.gate.open();
+            for (n, waiting) in waiting.into_iter().enumerate() {
+                assert_eq!(soon(waiting).await.unwrap().unwrap(), n.to_string(), "{case}");
+            }
+            if kind == Kind::Short {
+                until(|| server.connections() == 0).await;
+            }
+            drop(probe);
+            until(|| server.connections() == 0).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn callers_who_come_together_make_one_connection() {
+    for protocol in MULTIPLEXED {
+        let server = serve(Prober::default().server()).await;
+        let probe = ProbeClient::new(client(protocol, &server));
+        let callers: Vec<_> = (0..50)
+            .map(|_| {
+                let probe = probe.clone();
+                tokio::spawn(async move { probe.peer().await })
+            })
+            .collect();
+        let mut peers = HashSet::new();
+        for caller in callers {
+            peers.insert(soon(caller).await.unwrap().unwrap());
+        }
+        assert_eq!(peers.len(), 1, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_pool_keeps_no_more_connections_than_it_may() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let client = Client::builder(&url(Protocol::Http, &server))
+        .kind(Kind::Pooled)
+        .idle_connections(2)
+        .build()
+        .unwrap();
+    let probe = ProbeClient::new(client);
+    let waiting: Vec<_> = (0..6)
+        .map(|_| {
+            let probe = probe.clone();
+            tokio::spawn(async move { probe.wait("a".into()).await })
+        })
+        .collect();
+    prober.gate.came(6).await;
+    prober.gate.open();
+    for waiting in waiting {
+        soon(waiting).await.unwrap().unwrap();
+    }
+    until(|| server.connections() == 2).await;
+    soon(probe.echo("b".into())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_at_once() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    for protocol in Protocol::ALL {
+        let url = format!("{}://{address}", protocol.as_str());
+        for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
+            let client = Client::builder(&url).kind(kind).build().unwrap();
+            let error = soon(client.call::<()>("f", &())).await.unwrap_err();
+            assert_eq!(error.code(), Code::Unavailable);
+            assert!(error.message().starts_with(&format!("cannot connect to {address}: ")), "{error}");
+            assert!(error.message().to_lowercase().contains("refused"), "{error}");
+            assert_eq!(error.status().retry(), Retry::Elsewhere);
+        }
+    }
+    let blocking = polyrpc::blocking::Client::new(&format!("rpcx://{address}")).unwrap();
+    let error = blocking.call::<()>("f", &()).unwrap_err();
+    assert!(error.message().starts_with(&format!("cannot connect to {address}: ")), "{error}");
+    let error = Client::new("rpcx://no.such.host.invalid:1").unwrap().call::<()>("f", &()).await.unwrap_err();
+    assert!(error.message().starts_with("cannot connect to no.such.host.invalid:1: "), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_accept_is_given_up_in_time() {
+    // A listener of which nobody accepts, and whose queue is full.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(Ok(stream)) =
+        tokio::time::timeout(Duration::from_millis(100), tokio::net::TcpStream::connect(address)).await
+    {
+        queued.push(stream);
+    }
+    let url = format!("baidu-std://{address}");
+    let builder = || Client::builder(&url).connect_timeout(Duration::from_millis(50));
+    let error = soon(builder().build().unwrap().call::<()>("f", &())).await.unwrap_err();
+    assert_eq!(error.message(), format!("cannot connect to {address}: timed out"));
+    // The call's own time counts too.
+    let brief = Client::builder(&url).timeout(Duration::from_millis(50)).build().unwrap();
+    let error = soon(brief.call::<()>("f", &())).await.unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+
+    let (within, url) = (Instant::now() + PATIENCE, url.clone());
+    let blocking = tokio::task::spawn_blocking(move || {
+        let unreachable =
+            Client::builder(&url).connect_timeout(Duration::from_millis(50)).build_blocking().unwrap();
+        let brief = Client::builder(&url).timeout(Duration::from_millis(50)).build_blocking().unwrap();
+        (unreachable.call::<()>("f", &()).unwrap_err(), brief.call::<()>("f", &()).unwrap_err())
+    });
+    let (unreachable, brief) = soon(blocking).await.unwrap();
+    assert!(unreachable.message().starts_with(&format!("cannot connect to {address}: ")), "{unreachable}");
+    assert_eq!(brief.code(), Code::DeadlineExceeded, "{brief}");
+    assert!(Instant::now() < within);
+}
+
+#[tokio::test]
+async fn after_a_failure_callers_fail_at_once_until_it_is_time_to_try_again() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let hour = Duration::from_secs(3600);
+    let backoff = Backoff { initial: hour, max: hour, factor: 2.0 };
+    let patient = Client::builder(&format!("rpcx://{address}")).backoff(backoff).build().unwrap();
+    let hasty = Client::builder(&format!("rpcx://{address}"))
+        .kind(Kind::Pooled)
+        .backoff(Backoff { initial: Duration::from_millis(1), max: Duration::from_secs(1), factor: 10.0 })
+        .build()
+        .unwrap();
+    let reason = soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err();
+    // Many who fail together have failed once: the next attempt is not put off by each of them.
+    let together: Vec<_> = (0..50)
+        .map(|_| {
+            let hasty = hasty.clone();
+            tokio::spawn(async move { hasty.call::<()>("Probe/Echo", "a").await })
+        })
+        .collect();
+    for failed in together {
+        soon(failed).await.unwrap().unwrap_err();
+    }
+    let server = Prober::default().server().bind(address.to_string()).await.unwrap().start();
+    // Though there is a server now, the one does not look before its time, and says why.
+    assert_eq!(soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err(), reason);
+    let begun = Instant::now();
+    assert_eq!(again(|| hasty.call::<String>("Probe/Echo", "a")).await, "a");
+    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
+    drop(server);
+}
+
+#[tokio::test]
+async fn when_the_server_comes_back_so_does_the_client() {
+    let mut server = serve(Prober::default().server()).await;
+    let address = server.address().to_string();
+    let clients: Vec<_> = Protocol::ALL
+        .into_iter()
+        .flat_map(|protocol| {
+            [Kind::Single, Kind::Pooled, Kind::Short].map(|kind| {
+                let backoff = Backoff { initial: Duration::from_millis(1), ..Backoff::default() };
+                let url = format!("{}://{address}", protocol.as_str());
+                ProbeClient::new(Client::builder(&url).kind(kind).backoff(backoff).build().unwrap())
+            })
+        })
+        .collect();
+    for round in 0..3 {
+        for client in &clients {
+            assert_eq!(again(|| client.echo(round.to_string())).await, round.to_string());
+        }
+        soon(server.shutdown(PATIENCE)).await;
+        for client in &clients {
+            soon(client.echo("nobody".into())).await.unwrap_err();
+        }
+        server = Prober::default().server().bind(address.as_str()).await.unwrap().start();
+    }
+    for client in &clients {
+        assert_eq!(again(|| client.echo("a".into())).await, "a");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_disturbs_no_other() {
+    for protocol in Protocol::ALL {
+        let prober = Prober::default();
+        let server = serve(prober.server()).await;
+        let probe = ProbeClient::new(client(protocol, &server));
+        // Some are dropped before their replies come, and those come late.
+        for n in 1..=20 {
+            let call = probe.wait(format!("late {n}"));
+            tokio::select! {
+                biased;
+                reply = call => panic!("{reply:?} came through a closed gate"),
+                () = prober.gate.came(n) => {}
+            }
+        }
+        // HTTP has no ids: a call behind one that waits would wait too, so it goes another way.
+        assert_eq!(soon(probe.echo("meanwhile".into())).await.unwrap(), "meanwhile", "{protocol:?}");
+        prober.gate.open();
+        for n in 0..100 {
+            assert_eq!(soon(probe.echo(n.to_string())).await.unwrap(), n.to_string(), "{protocol:?}");
+        }
+        if protocol != Protocol::Http {
+            assert_eq!(server.connections(), 1, "{protocol:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_never_polled_twice_leaves_nothing_behind() {
+    for protocol in MULTIPLEXED {
+        let server = serve(Prober::default().server()).await;
+        let probe = ProbeClient::new(client(protocol, &server));
+        probe.echo("first".into()).await.unwrap();
+        for _ in 0..10_000 {
+            assert!(probe.echo("dropped".into()).now_or_never().is_none());
+        }
+        assert_eq!(soon(probe.echo("kept".into())).await.unwrap(), "kept", "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_call_has_its_own_time() {
+    for protocol in Protocol::ALL {
+        let prober = Prober::default();
+        let server = serve(prober.server()).await;
+        let builder = Client::builder(&url(protocol, &server)).timeout(Duration::from_millis(80));
+        let probe = ProbeClient::new(builder.build().unwrap());
+        let begun = Instant::now();
+        let waiting = |timeout: Option<u64>| {
+            let (probe, mut request) = (probe.clone(), Request::new("a".to_owned()));
+            request.options.timeout = timeout.map(Duration::from_millis);
+            async move {
+                let error = probe.wait_with(request).await.unwrap_err();
+                assert_eq!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
+                begun.elapsed()
+            }
+        };
+        // The longest first, so that each that follows must move the alarm forward.
+        let (long, usual, short) =
+            soon(async { tokio::join!(waiting(Some(200)), waiting(None), waiting(Some(20))) }).await;
+        // The server is told whole milliseconds and may be the one who ends a call.
+        assert!(long.as_millis() >= 198 && usual.as_millis() >= 78, "{protocol:?}: {long:?} {usual:?}");
+        assert!(short < long && usual < long, "{protocol:?}: {short:?} {usual:?} {long:?}");
+        assert_eq!(soon(probe.echo("after".into())).await.unwrap(), "after", "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_end_when_their_server_is_silent_and_their_runtime_is_gone() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("baidu-std://{}", silent.local_addr().unwrap());
+    let client = Client::builder(&url).timeout(None).build().unwrap();
+    // The connection is made in a runtime that ends before the call does.
+    let apart = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let first = client.clone();
+    apart.spawn(async move { first.call::<()>("f", &()).await });
+    let accepted = tokio::task::spawn_blocking(move || silent.accept().unwrap());
+    let (mut accepted, _) = soon(accepted).await.unwrap();
+    let read = tokio::task::spawn_blocking(move || accepted.read(&mut [0; 4]).map(|n| (n, accepted)));
+    let (n, _accepted) = soon(read).await.unwrap().unwrap();
+    assert!(n > 0, "the first call was sent");
+    let second = tokio::spawn(async move { client.call::<()>("f", &()).await });
+    tokio::task::yield_now().await;
+    apart.shutdown_background();
+    let error = soon(second).await.unwrap().unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable, "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_read_is_not_sent_to_for_ever() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    for protocol in MULTIPLEXED {
+        let url = format!("{}://{}", protocol.as_str(), listener.local_addr().unwrap());
+        let client = Client::builder(&url).timeout(Duration::from_millis(5)).build().unwrap();
+        let megabyte = "x".repeat(1 << 20);
+        let refused = soon(async {
+            for sent in 0.. {
+                let error = client.call::<()>("f", &megabyte).await.unwrap_err();
+                if error.code() == Code::ResourceExhausted {
+                    return sent;
+                }
+                assert_eq!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
+            }
+            unreachable!()
+        })
+        .await;
+        assert!(refused < 90, "{protocol:?}: {refused} MiB wait for a server that does not read");
+        let _silent = listener.accept().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_oneway_call_is_sent_and_over() {
+    for protocol in Protocol::ALL {
+        let prober = Prober::default();
+        let server = serve(prober.server()).await;
+        let client = client(protocol, &server);
+        let signature = polyrpc::client::Signature::plain("Probe", "Wait");
+        for _ in 0..10 {
+            let mut request = Request::new("a".to_owned());
+            request.options.oneway = true;
+            soon(client.invoke::<Serde, String, Option<String>>(&signature, request))
+                .await
+                .unwrap_or_else(|e| panic!("{protocol:?}: {e}"));
+        }
+        prober.gate.open();
+        until(|| prober.ran() == 10).await;
+        assert_eq!(soon(client.call::<String>("Probe/Echo", "a")).await.unwrap(), "a", "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_answers_heartbeats_is_left_alone() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let client =
+        Client::builder(&url(Protocol::Rpcx, &server)).keepalive(Duration::from_millis(10)).build().unwrap();
+    let probe = ProbeClient::new(client);
+    let mut waiting = Box::pin(probe.wait("a".into()));
+    // Long enough for many heartbeats, none of which may end the call.
+    assert!(tokio::time::timeout(Duration::from_millis(200), &mut waiting).await.is_err());
+    prober.gate.open();
+    assert_eq!(soon(waiting).await.unwrap(), "a");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_no_heartbeat_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("rpcx://{}", listener.local_addr().unwrap());
+    let client = Client::builder(&url).timeout(None).keepalive(Duration::from_millis(30)).build().unwrap();
+    let call = tokio::spawn(async move { client.call::<()>("f", &()).await });
+    let (mut silent, _) = listener.accept().await.unwrap();
+    let error = soon(call).await.unwrap().unwrap_err();
+    assert_eq!(error.message(), "the server does not answer heartbeats");
+    assert_eq!(error.code(), Code::Unavailable);
+    // It was asked before it was given up, and the connection is over.
+    let mut sent = Vec::new();
+    let _ = soon(silent.read_to_end(&mut sent)).await;
+    assert!(sent.windows(3).any(|window| window == [8, 0, 0x40]), "{}", sent.escape_ascii());
+}
+
+#[polyrpc::service]
+trait Pushes {
+    /// Pushes so many messages now, and as many after the call.
+    async fn push(&self, cx: &mut Context, times: u32) -> Result<u32>;
+    /// Pushes until it is told to stop; gives how many it could.
+    async fn flood(&self, cx: &mut Context) -> Result<u32>;
+}
+
+struct Pusher(mpsc::UnboundedSender<u32>);
+
+fn message(n: u32, size: usize) -> Push {
+    let mut body = n.to_be_bytes().to_vec();
+    body.resize(size, 0);
+    Push {
+        service: "news".into(),
+        method: "daily".into(),
+        metadata: [("key", "value")].into_iter().collect(),
+        body: body.into(),
+    }
+}
+
+impl Pushes for Pusher {
+    async fn push(&self, cx: &mut Context, times: u32) -> Result<u32> {
+        let pusher = cx.pusher();
+        (0..times).try_for_each(|n| pusher.push(message(n, 4)))?;
+        tokio::spawn(async move {
+            tokio::task::yield_now().await;
+            (times..2 * times).try_for_each(|n| pusher.push(message(n, 4)))
+        });
+        Ok(times)
+    }
+
+    async fn flood(&self, cx: &mut Context) -> Result<u32> {
+        let (pusher, count) = (cx.pusher(), self.0.clone());
+        tokio::spawn(async move {
+            let mut n = 0;
+            let end = loop {
+                match pusher.push(message(n, 16 << 10)) {
+                    // 400 MB: nothing holds it back.
+                    Ok(()) if n > 25_000 => break n,
+                    Ok(()) => n += 1,
+                    Err(status) => {
+                        assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+                        break n;
+                    }
+                }
+                tokio::task::yield_now().await;
+            };
+            let _ = count.send(end);
+        });
+        Ok(0)
+    }
+}
+
+#[tokio::test]
+async fn a_server_may_speak_unasked() {
+    let (flooded, _) = mpsc::unbounded_channel();
+    let server = serve(Server::new().service(PushesServer::new(Pusher(flooded)))).await;
+    let (heard, mut hear) = mpsc::unbounded_channel();
+    let client = Client::builder(&url(Protocol::Rpcx, &server))
+        .on_push(move |push| heard.send(push).expect("the test listens"))
+        .build()
+        .unwrap();
+    let stub = PushesClient::new(client);
+    assert_eq!(soon(stub.push(50)).await.unwrap(), 50);
+    for n in 0_u32..100 {
+        let push = soon(hear.recv()).await.unwrap();
+        assert_eq!(
+            (&*push.service, &*push.method, push.metadata.get("key")),
+            ("news", "daily", Some("value"))
+        );
+        assert_eq!(push.body[..4], n.to_be_bytes());
+    }
+    // Where the protocol cannot, the handler is told.
+    for protocol in [Protocol::BaiduStd, Protocol::Http] {
+        let stub = PushesClient::new(common::client(protocol, &server));
+        let error = soon(stub.push(1)).await.unwrap_err();
+        assert!(error.message().contains("cannot push"), "{protocol:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_pushed_to_a_client_that_does_not_read_has_an_end_and_none_is_lost() {
+    let (flooded, mut end) = mpsc::unbounded_channel();
+    let limits = Limits { unsent: 1 << 20, ..Limits::default() };
+    let server = serve(Server::new().service(PushesServer::new(Pusher(flooded))).limits(limits)).await;
+    let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
+    wire.send(1, &json_call("Pushes", "Flood", "null")).await;
+    let pushed = soon(end.recv()).await.unwrap();
+    assert!(pushed < 4000, "{pushed} messages of 16 KiB wait for a client that does not read");
+    let mut next = 0;
+    while next < pushed {
+        match wire.answer().await.expect("the connection goes on") {
+            polyrpc_wire::session::Answer::Push(push) => {
+                assert_eq!(push.body[..4], next.to_be_bytes());
+                next += 1;
+            }
+            _ => assert_eq!(next, 0, "the reply comes first"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_mock_answers_in_place_of_a_server() {
+    let mock = Client::mock(|call| match (&*call.service, &*call.method) {
+        ("Probe", "Echo") => {
+            let text = call.decode::<Serde, String>()?;
+            call.answer::<Serde, _>(&format!("mocked {text}"))
+        }
+        _ => Err(Status::not_found("not mocked").into()),
+    });
+    let probe = ProbeClient::new(mock);
+    assert_eq!(probe.echo("a".into()).await.unwrap(), "mocked a");
+    assert_eq!(probe.peer().await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_client_in_the_servers_process_needs_no_network() {
+    for protocol in Protocol::ALL {
+        let prober = Prober::default();
+        let server = serve(prober.server()).await;
+        let probe = ProbeClient::new(server.client(protocol).unwrap());
+        assert_eq!(probe.echo("a".into()).await.unwrap(), "a");
+        assert_eq!(probe.peer().await.unwrap(), "in-process");
+        soon(server.shutdown(PATIENCE)).await;
+        let error = soon(probe.echo("b".into())).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unavailable, "{protocol:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn unix_sockets_serve_as_well() {
+    let path = std::env::temp_dir().join(format!("polyrpc-client-{}.sock", std::process::id()));
+    let listen = format!("unix:{}", path.display());
+    // What a server that died left behind is no obstacle, a live server is.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let server = Prober::default().server().bind(listen.as_str()).await.unwrap().start();
+    assert!(Prober::default().server().bind(listen.as_str()).await.is_err());
+    for protocol in Protocol::ALL {
+        let url = format!("{}+unix://{}", protocol.as_str(), path.display());
+        let probe = ProbeClient::new(Client::new(&url).unwrap());
+        assert_eq!(probe.peer().await.unwrap(), "unix", "{protocol:?}");
+        let blocking = tokio::task::spawn_blocking(move || {
+            ProbeBlockingClient::new(polyrpc::blocking::Client::new(&url).unwrap()).echo("a".into())
+        });
+        assert_eq!(soon(blocking).await.unwrap().unwrap(), "a", "{protocol:?}");
+    }
+    soon(server.shutdown(PATIENCE)).await;
+    let url = format!("rpcx+unix://{}", path.display());
+    let error = Client::new(&url).unwrap().call::<()>("f", &()).await.unwrap_err();
+    assert!(error.message().starts_with("cannot connect to unix:"), "{error}");
+}
+
+#[tokio::test]
+async fn server_and_client_may_have_threads_of_their_own() {
+    let server = serve(Prober::default().server().on(Cores::start(2).unwrap())).await;
+    for protocol in Protocol::ALL {
+        let cores = Cores::start(1).unwrap();
+        let builder = Client::builder(&url(protocol, &server)).on(cores).kind(Kind::Pooled);
+        let probe = ProbeClient::new(builder.build().unwrap());
+        let mut threads = HashSet::new();
+        let callers: Vec<_> = (0..40)
+            .map(|_| {
+                let probe = probe.clone();
+                tokio::spawn(async move { probe.thread().await })
+            })
+            .collect();
+        for caller in callers {
+            threads.insert(soon(caller).await.unwrap().unwrap());
+        }
+        assert!(threads.iter().all(|name| name.starts_with("polyrpc-")), "{protocol:?}: {threads:?}");
+        assert_eq!(threads.len(), 2, "{protocol:?}: connections are dealt out");
+    }
+    soon(server.shutdown(PATIENCE)).await;
+}
+
+#[test]
+fn many_threads_share_a_blocking_client() {
+    let (_runtime, server) = serve_apart(Prober::default().server());
+    for protocol in Protocol::ALL {
+        let client = polyrpc::blocking::Client::new(&url(protocol, &server)).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let probe = ProbeBlockingClient::new(client.clone());
+                scope.spawn(move || {
+                    for n in 0..50 {
+                        let text = format!("{thread} {n} {}", "x".repeat(n * 997));
+                        assert_eq!(probe.echo(text.clone()).unwrap(), text, "{protocol:?}");
+                    }
+                });
+            }
+        });
+        assert!(server.connections() <= 8, "{protocol:?}");
+        drop(client);
+    }
+}
+
+#[test]
+fn a_blocking_call_has_its_time_and_its_late_reply_reaches_no_other() {
+    let prober = Prober::default();
+    let (_runtime, server) = serve_apart(prober.server());
+    for protocol in Protocol::ALL {
+        let probe =
+            ProbeBlockingClient::new(polyrpc::blocking::Client::new(&url(protocol, &server)).unwrap());
+        probe.echo("warm".into()).unwrap();
+        let begun = Instant::now();
+        let request = Request::new("late".to_owned()).with_timeout(Duration::from_millis(60));
+        let error = probe.wait_with(request).unwrap_err();
+        assert_eq!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
+        let took = begun.elapsed();
+        assert!(took >= Duration::from_millis(59) && took < Duration::from_secs(5), "{protocol:?}: {took:?}");
+        for n in 0..20 {
+            assert_eq!(probe.echo(n.to_string()).unwrap(), n.to_string(), "{protocol:?}");
+        }
+    }
+    prober.gate.open();
+}
+
+#[test]
+fn a_reply_that_drips_in_does_not_stretch_the_time_of_a_blocking_call() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let dripping = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            // An endless head, or endless news instead of a reply.
+            let mut first = [0];
+            stream.read_exact(&mut first).unwrap();
+            let mut push = [0; 32];
+            (push[0], push[2], push[11], push[15]) = (8, 0x20, 1, 16);
+            let drop: &[u8] = if first == [8] { &push } else { b"H" };
+            // Far longer than the call may take, and not for ever.
+            for _ in 0..200 {
+                if stream.write_all(drop).is_err() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    });
+    for scheme in ["http", "rpcx"] {
+        let news = Arc::new(AtomicUsize::new(0));
+        let counted = news.clone();
+        let client = Client::builder(&format!("{scheme}://{address}"))
+            .timeout(Duration::from_millis(200))
+            .on_push(move |_| {
+                counted.fetch_add(1, Ordering::SeqCst);
+            })
+            .build_blocking()
+            .unwrap();
+        let begun = Instant::now();
+        let error = client.call::<()>("f", &()).unwrap_err();
+        let took = begun.elapsed();
+        assert!(took < PATIENCE, "{scheme}: {took:?}");
+        assert_eq!(error.code(), Code::DeadlineExceeded, "{scheme}: {error}");
+        assert_eq!(news.load(Ordering::SeqCst) > 1, scheme == "rpcx", "the news were heard");
+        drop(client);
+    }
+    dripping.join().unwrap();
+}
+
+#[test]
+fn a_blocking_client_finds_its_way_back() {
+    let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
+    let (_runtime, server) = serve_apart(Prober::default().server().limits(limits));
+    let probes: Vec<_> = Protocol::ALL
+        .map(|protocol| {
+            ProbeBlockingClient::new(polyrpc::blocking::Client::new(&url(protocol, &server)).unwrap())
+        })
+        .into();
+    for probe in &probes {
+        probe.echo("a".into()).unwrap();
+    }
+    let begun = Instant::now();
+    while server.connections() > 0 {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    // A connection used within the last second is trusted unseen; an older one is looked at first.
+    std::thread::sleep(Duration::from_millis(1100).saturating_sub(begun.elapsed()));
+    for probe in &probes {
+        assert_eq!(probe.echo("b".into()).unwrap(), "b");
+    }
+}

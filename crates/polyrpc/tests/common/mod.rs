@@ -1,0 +1,372 @@
+//! What the tests of the public API share: a server to probe, a gate for its handlers, sockets that say exactly
+//! what they are told to, frames written by hand.
+
+#![allow(dead_code, reason = "every test file uses its own part of it")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc::server::Running;
+use polyrpc::{Client, Context, Protocol, Result, Retry, Server};
+use polyrpc_wire::session::{Answer, Client as Session};
+use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, http1, rpcx};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+/// How long a test waits for what must happen: far longer than it takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits for what must happen.
+pub(crate) async fn soon<T>(event: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, event).await.expect("it happens in time")
+}
+
+/// Calls until it succeeds: whoever calls in the moment in which the server closes the connection is told that
+/// it may be tried again, and nothing else.
+pub(crate) async fn again<T, F: Future<Output = Result<T>>>(call: impl Fn() -> F) -> T {
+    soon(async {
+        loop {
+            match call().await {
+                Ok(value) => return value,
+                Err(error) => assert_ne!(error.status().retry(), Retry::Never, "{error}"),
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+}
+
+/// Lets others run until `condition` holds.
+pub(crate) async fn until(condition: impl Fn() -> bool) {
+    soon(async {
+        while !condition() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+pub(crate) async fn serve(server: Server) -> Running {
+    server.bind("127.0.0.1:0").await.expect("a port is free").start()
+}
+
+pub(crate) fn url(protocol: Protocol, server: &Running) -> String {
+    format!("{}://{}", protocol.as_str(), server.address())
+}
+
+pub(crate) fn client(protocol: Protocol, server: &Running) -> Client {
+    Client::new(&url(protocol, server)).expect("the URL is one")
+}
+
+/// A runtime with a server in it, for callers that have none themselves.
+pub(crate) fn serve_apart(server: Server) -> (tokio::runtime::Runtime, Running) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let running = runtime.block_on(serve(server));
+    (runtime, running)
+}
+
+/// Keeps handlers waiting until it is opened, and counts them.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    came: watch::Sender<usize>,
+    open: watch::Sender<bool>,
+}
+
+impl Gate {
+    /// Waits until the gate is open.
+    pub(crate) async fn pass(&self) {
+        self.0.came.send_modify(|came| *came += 1);
+        let _ = self.0.open.subscribe().wait_for(|open| *open).await;
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.open.send_replace(true);
+    }
+
+    /// Waits until so many have come.
+    pub(crate) async fn came(&self, n: usize) {
+        let mut came = self.0.came.subscribe();
+        let _ = soon(came.wait_for(|came| *came >= n)).await;
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        *self.0.came.borrow()
+    }
+}
+
+/// A service that tells what it sees.
+#[polyrpc::service]
+pub(crate) trait Probe {
+    async fn echo(&self, text: String) -> Result<String>;
+    /// Waits at the gate.
+    async fn wait(&self, text: String) -> Result<String>;
+    /// The address of the caller's end of the connection.
+    async fn peer(&self, cx: &mut Context) -> Result<String>;
+    /// The name of the thread that answers.
+    async fn thread(&self) -> Result<String>;
+}
+
+/// Answers as a [`Probe`], and counts.
+#[derive(Clone, Default)]
+pub(crate) struct Prober {
+    pub(crate) gate: Gate,
+    pub(crate) ran: Arc<AtomicUsize>,
+}
+
+impl Prober {
+    pub(crate) fn ran(&self) -> usize {
+        self.ran.load(Ordering::SeqCst)
+    }
+
+    /// A server of this and nothing else.
+    pub(crate) fn server(&self) -> Server {
+        Server::new().service(ProbeServer::new(self.clone()))
+    }
+}
+
+impl Probe for Prober {
+    async fn echo(&self, text: String) -> Result<String> {
+        self.ran.fetch_add(1, Ordering::SeqCst);
+        Ok(text)
+    }
+
+    async fn wait(&self, text: String) -> Result<String> {
+        self.ran.fetch_add(1, Ordering::SeqCst);
+        self.gate.pass().await;
+        Ok(text)
+    }
+
+    async fn peer(&self, cx: &mut Context) -> Result<String> {
+        Ok(cx.peer().to_string())
+    }
+
+    async fn thread(&self) -> Result<String> {
+        Ok(std::thread::current().name().unwrap_or_default().to_owned())
+    }
+}
+
+/// A socket that says exactly what it is told to.
+pub(crate) struct Socket {
+    pub(crate) stream: TcpStream,
+}
+
+impl Socket {
+    pub(crate) async fn connect(server: &Running) -> Self {
+        Self { stream: TcpStream::connect(server.address().to_string()).await.expect("the server listens") }
+    }
+
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
+        soon(self.stream.write_all(bytes)).await.expect("the server reads");
+    }
+
+    /// Sends what the server takes; it may close before it took all.
+    pub(crate) async fn offer(&mut self, bytes: &[u8]) {
+        let _ = soon(self.stream.write_all(bytes)).await;
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) async fn hang_up(&mut self) {
+        let _ = self.stream.shutdown().await;
+    }
+
+    /// Everything up to the end of the connection, whether it was closed or reset.
+    pub(crate) async fn rest(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        let _ = soon(self.stream.read_to_end(&mut all)).await;
+        all
+    }
+
+    /// Everything up to and with the first occurrence of `end`.
+    pub(crate) async fn up_to(&mut self, end: &str) -> String {
+        let mut all = Vec::new();
+        while !all.ends_with(end.as_bytes()) {
+            let byte = soon(self.stream.read_u8()).await;
+            all.push(byte.unwrap_or_else(|_| panic!("no `{end}` in {}", all.escape_ascii())));
+        }
+        String::from_utf8(all).expect("text")
+    }
+
+    /// Sends an HTTP request and gives the response's status and body.
+    pub(crate) async fn http(&mut self, request: &str) -> (u16, String) {
+        self.send(request.as_bytes()).await;
+        self.http_response().await
+    }
+
+    pub(crate) async fn http_response(&mut self) -> (u16, String) {
+        let head = self.up_to("\r\n\r\n").await;
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        let length = head
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+            .and_then(|(_, value)| value.parse().ok())
+            .unwrap_or(0);
+        let mut body = vec![0; length];
+        soon(self.stream.read_exact(&mut body)).await.expect("the whole body");
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+}
+
+/// A client of one protocol on a socket of its own, where the test decides when what is sent and read.
+pub(crate) struct Wire {
+    pub(crate) socket: Socket,
+    session: Box<dyn Session + Send>,
+    inbox: BytesMut,
+}
+
+impl Wire {
+    pub(crate) async fn connect(protocol: Protocol, server: &Running) -> Self {
+        Self::over(Socket::connect(server).await, protocol)
+    }
+
+    pub(crate) fn over(socket: Socket, protocol: Protocol) -> Self {
+        Self { socket, session: session(protocol), inbox: BytesMut::new() }
+    }
+
+    /// The bytes of a call.
+    pub(crate) fn encode(&mut self, id: u64, call: &Call<'_>) -> Vec<u8> {
+        let mut out = Outbox::new();
+        self.session.send(CallId(id), call.clone(), &mut out).expect("the protocol can say it");
+        out.take()
+    }
+
+    pub(crate) async fn send(&mut self, id: u64, call: &Call<'_>) {
+        let bytes = self.encode(id, call);
+        self.socket.send(&bytes).await;
+    }
+
+    /// The next reply; `None` at the end of the connection.
+    pub(crate) async fn reply(&mut self) -> Option<(u64, Reply)> {
+        loop {
+            match self
+                .session
+                .next_event(&mut self.inbox, &mut Outbox::new())
+                .expect("the server keeps to the protocol")
+            {
+                Some(Answer::Reply(id, reply)) => return Some((id.0, reply)),
+                Some(_) => {}
+                None => match soon(self.socket.stream.read_buf(&mut self.inbox)).await {
+                    Ok(0) | Err(_) => return None,
+                    Ok(_) => {}
+                },
+            }
+        }
+    }
+
+    pub(crate) async fn answer(&mut self) -> Option<Answer> {
+        loop {
+            match self
+                .session
+                .next_event(&mut self.inbox, &mut Outbox::new())
+                .expect("the server keeps to the protocol")
+            {
+                Some(answer) => return Some(answer),
+                None => match soon(self.socket.stream.read_buf(&mut self.inbox)).await {
+                    Ok(0) | Err(_) => return None,
+                    Ok(_) => {}
+                },
+            }
+        }
+    }
+}
+
+fn session(protocol: Protocol) -> Box<dyn Session + Send> {
+    match protocol {
+        Protocol::BaiduStd => Box::new(baidu_std::Client::new(baidu_std::ClientConfig {
+            deliver_timeout: true,
+            ..Default::default()
+        })),
+        Protocol::Rpcx => Box::new(rpcx::Client::new(Default::default())),
+        Protocol::Http => Box::new(http1::Client::new(http1::ClientConfig {
+            authority: "test".into(),
+            ..Default::default()
+        })),
+    }
+}
+
+/// A call with a JSON body, which every protocol can carry.
+pub(crate) fn json_call<'a>(service: &'a str, method: &'a str, json: &str) -> Call<'a> {
+    let format = polyrpc::Format::Json(polyrpc::payload::Json::Brpc);
+    Call::new(service, method, format, Bytes::copy_from_slice(json.as_bytes()))
+}
+
+/// A baidu_std frame of a request, its message as it is given.
+pub(crate) fn baidu_frame(
+    service: &str,
+    method: &str,
+    id: u64,
+    compress_type: u64,
+    message: &[u8],
+) -> Vec<u8> {
+    let mut request = Vec::new();
+    field(&mut request, 1, service.as_bytes());
+    field(&mut request, 2, method.as_bytes());
+    let mut meta = Vec::new();
+    field(&mut meta, 1, &request);
+    number(&mut meta, 3, compress_type);
+    number(&mut meta, 4, id);
+    // The content type: JSON.
+    number(&mut meta, 10, 1);
+    let mut frame = b"PRPC".to_vec();
+    frame.extend(u32::try_from(meta.len() + message.len()).unwrap().to_be_bytes());
+    frame.extend(u32::try_from(meta.len()).unwrap().to_be_bytes());
+    frame.extend(meta);
+    frame.extend(message);
+    frame
+}
+
+fn field(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+    varint(out, field << 3 | 2);
+    varint(out, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+fn number(out: &mut Vec<u8>, field: u64, value: u64) {
+    varint(out, field << 3);
+    varint(out, value);
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// An rpcx frame of a request in JSON, its payload as it is given.
+pub(crate) fn rpcx_frame(service: &str, method: &str, seq: u64, gzip: bool, payload: &[u8]) -> Vec<u8> {
+    let mut blocks = Vec::new();
+    for block in [service.as_bytes(), method.as_bytes(), b"", payload] {
+        blocks.extend(u32::try_from(block.len()).unwrap().to_be_bytes());
+        blocks.extend(block);
+    }
+    let mut frame = vec![0x08, 0, if gzip { 1 << 2 } else { 0 }, 1 << 4];
+    frame.extend(seq.to_be_bytes());
+    frame.extend(u32::try_from(blocks.len()).unwrap().to_be_bytes());
+    frame.extend(blocks);
+    frame
+}
+
+/// What this process holds: its resident memory now and at its highest since [`forget_peak`], in KiB.
+#[cfg(target_os = "linux")]
+pub(crate) fn memory() -> (usize, usize) {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the process can look at itself");
+    let line = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel tells");
+        value.trim_matches([':', ' ', '\t']).trim_end_matches(" kB").parse().expect("a number")
+    };
+    (line("VmRSS"), line("VmHWM"))
+}
+
+/// Makes the highest memory so far that of now. Returns whether the system lets us.
+#[cfg(target_os = "linux")]
+pub(crate) fn forget_peak() -> bool {
+    std::fs::write("/proc/self/clear_refs", "5").is_ok()
+}

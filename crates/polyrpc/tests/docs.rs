@@ -1,0 +1,124 @@
+//! What the documents say of the code is so: every file and function that they name exists.
+//!
+//! A document names a function as `server/listen.rs: accept` or `server/port.rs: Port::new`, and a file as
+//! `server/listen.rs`, from the folder of sources of this crate, or with `wire/` before it from that of
+//! `polyrpc-wire`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn every_file_and_function_that_the_documents_name_exists() {
+    let documents = documents(&root().join("docs"));
+    assert!(documents.len() > 10, "where are the documents?");
+    let mut missing = Vec::new();
+    for document in documents {
+        // A mention may be broken over two lines.
+        let text = fs::read_to_string(&document).expect("a document is text").replace('\n', " ");
+        for mention in mentions(&text) {
+            if let Err(why) = mention.check() {
+                missing.push(format!("{}: {why}", document.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "\n{}", missing.join("\n"));
+}
+
+#[test]
+fn a_mention_is_a_file_or_a_function_in_a_file_and_nothing_else() {
+    let text = "`a/b.rs: c`, `b.rs: T::c` and `b.rs`, but not `b.rs a`, `cargo test` or b.rs: d";
+    let mentions: Vec<_> = mentions(text).collect();
+    let function = |file, of, name| Mention { file, function: Some(Function { of, name }) };
+    assert_eq!(
+        mentions,
+        [
+            function("a/b.rs", None, "c"),
+            function("b.rs", Some("T"), "c"),
+            Mention { file: "b.rs", function: None },
+        ]
+    );
+}
+
+#[test]
+fn a_name_that_does_not_exist_is_found_out() {
+    let known = |text: &'static str| mentions(text).all(|mention| mention.check().is_ok());
+    assert!(known("`server/port.rs: Port::new` `wire/sniff.rs: sniff`"));
+    assert!(!known("`server/port.rs: Port::ne`"));
+    assert!(!known("`server/port.rs: Prt::new`"));
+    assert!(!known("`server/lsten.rs`"));
+}
+
+/// A file, or a function in one.
+#[derive(Debug, PartialEq)]
+struct Mention<'a> {
+    file: &'a str,
+    function: Option<Function<'a>>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Function<'a> {
+    of: Option<&'a str>,
+    name: &'a str,
+}
+
+/// All mentions of a document: they stand between backticks.
+fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
+    text.split('`').skip(1).step_by(2).filter_map(mention)
+}
+
+fn mention(code: &str) -> Option<Mention<'_>> {
+    let (path, function) = match code.split_once(": ") {
+        None => (code, None),
+        Some((path, name)) => {
+            let (of, name) = name.rsplit_once("::").map_or((None, name), |(of, name)| (Some(of), name));
+            (path, Some(Function { of, name }))
+        }
+    };
+    let is_path = path.ends_with(".rs") && !path.contains(char::is_whitespace);
+    is_path.then_some(Mention { file: path, function })
+}
+
+impl Mention<'_> {
+    fn check(&self) -> Result<(), String> {
+        let code = self.sources().map(fs::read_to_string).find_map(Result::ok);
+        let code = code.ok_or_else(|| format!("there is no file {}", self.file))?;
+        let Some(Function { of, name }) = &self.function else { return Ok(()) };
+        let declares = |keywords: &[&str], name: &str| {
+            keywords.iter().any(|keyword| {
+                let declaration = format!("{keyword} {name}");
+                code.match_indices(&declaration).any(|(at, _)| ends_a_word(&code[at + declaration.len()..]))
+            })
+        };
+        if of.is_some_and(|of| !declares(&["struct", "enum", "trait", "type"], of)) {
+            return Err(format!("{} declares no {}", self.file, of.unwrap_or_default()));
+        }
+        match declares(&["fn", "macro_rules!"], name) {
+            true => Ok(()),
+            false => Err(format!("{} has no function {name}", self.file)),
+        }
+    }
+
+    /// Where the file may be.
+    fn sources(&self) -> impl Iterator<Item = PathBuf> {
+        let places = match self.file.strip_prefix("wire/") {
+            Some(file) => [root().join("crates/wire/src").join(file), root().join(self.file)],
+            None => [root().join("crates/polyrpc/src").join(self.file), root().join(self.file)],
+        };
+        places.into_iter()
+    }
+}
+
+fn ends_a_word(rest: &str) -> bool {
+    !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+}
+
+fn documents(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder is there").map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let texts = files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    texts.chain(folders.iter().flat_map(|folder| documents(folder))).collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

@@ -1,0 +1,157 @@
+//! Functions registered by name.
+
+mod common;
+
+use common::{client, serve, url};
+use polyrpc::client::{Options, Request};
+use polyrpc::codec::Body;
+use polyrpc::payload::Json;
+use polyrpc::{Client, Code, Format, Protocol, Server, Status};
+
+fn sums() -> Server {
+    type N = i32;
+    Server::new()
+        .register("sum0", || async { 0 })
+        .register("sum1", |a: N| async move { a })
+        .register("sum2", |a: N, b: N| async move { a + b })
+        .register("sum3", |a: N, b: N, c: N| async move { a + b + c })
+        .register("sum4", |a: N, b: N, c: N, d: N| async move { a + b + c + d })
+        .register("sum5", |a: N, b: N, c: N, d: N, e: N| async move { a + b + c + d + e })
+        .register("sum6", |a: N, b: N, c: N, d: N, e: N, f: N| async move { a + b + c + d + e + f })
+        .register("sum7", |a: N, b: N, c: N, d: N, e: N, f: N, g: N| async move { a + b + c + d + e + f + g })
+        .register("sum8", |a: N, b: N, c: N, d: N, e: N, f: N, g: N, h: N| async move {
+            a + b + c + d + e + f + g + h
+        })
+}
+
+#[tokio::test]
+async fn a_function_takes_up_to_eight_arguments() {
+    let server = serve(sums()).await;
+    let urls = Protocol::ALL.map(|protocol| url(protocol, &server));
+    let json_rpc = format!("http+json-rpc://{}", server.address());
+    for url in urls.iter().chain([&json_rpc]) {
+        let client = Client::new(url).unwrap();
+        assert_eq!(client.call::<i32>("sum0", &()).await.expect(url), 0);
+        assert_eq!(client.call::<i32>("sum1", &1).await.expect(url), 1);
+        assert_eq!(client.call::<i32>("sum2", &(1, 2)).await.expect(url), 3);
+        assert_eq!(client.call::<i32>("sum3", &(1, 2, 3)).await.expect(url), 6);
+        assert_eq!(client.call::<i32>("sum4", &(1, 2, 3, 4)).await.expect(url), 10);
+        assert_eq!(client.call::<i32>("sum5", &(1, 2, 3, 4, 5)).await.expect(url), 15);
+        assert_eq!(client.call::<i32>("sum6", &(1, 2, 3, 4, 5, 6)).await.expect(url), 21);
+        assert_eq!(client.call::<i32>("sum7", &(1, 2, 3, 4, 5, 6, 7)).await.expect(url), 28);
+        assert_eq!(client.call::<i32>("sum8", &(1, 2, 3, 4, 5, 6, 7, 8)).await.expect(url), 36);
+    }
+}
+
+#[tokio::test]
+async fn the_only_argument_may_stand_alone_or_in_a_list() {
+    let server = serve(sums().register("length", |list: Vec<String>| async move { list.len() })).await;
+    for protocol in Protocol::ALL {
+        let client = client(protocol, &server);
+        assert_eq!(client.call::<i32>("sum1", &(5,)).await.unwrap(), 5, "{protocol:?}");
+        assert_eq!(client.call::<usize>("length", &["a", "b"]).await.unwrap(), 2, "{protocol:?}");
+        assert_eq!(client.call::<usize>("length", &(["a", "b"],)).await.unwrap(), 2, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_function_fails_with_whatever_the_question_mark_takes() {
+    let server = serve(
+        Server::new()
+            .register("parse", |text: String| async move { Ok::<i32, polyrpc::Error>(text.parse::<i32>()?) })
+            .register("std", |text: String| async move { text.parse::<i32>() })
+            .register("find", |key: String| async move {
+                Err::<String, _>(Status::not_found(format!("no {key} here")))
+            }),
+    )
+    .await;
+    for protocol in Protocol::ALL {
+        let client = client(protocol, &server);
+        assert_eq!(client.call::<i32>("parse", "12").await.unwrap(), 12);
+        for function in ["parse", "std"] {
+            let error = client.call::<i32>(function, "twelve").await.unwrap_err();
+            assert!(error.message().contains("invalid digit"), "{protocol:?}: {error}");
+        }
+        let error = client.call::<String>("find", "key").await.unwrap_err();
+        assert!(error.message().contains("no key here"), "{protocol:?}: {error}");
+        if protocol != Protocol::Rpcx {
+            // rpcx has nothing but the text.
+            assert_eq!(error.code(), Code::NotFound, "{protocol:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_with_a_slash_puts_a_function_into_a_service() {
+    let server = serve(
+        Server::new()
+            .register("a.fake.service/mul", |a: i32, b: i32| async move { a * b })
+            .register("a.fake.service/neg", |a: i32| async move { -a })
+            .alias("Other", "a.fake.service"),
+    )
+    .await;
+    for protocol in Protocol::ALL {
+        let client = client(protocol, &server);
+        for service in ["a.fake.service", "service", "Other"] {
+            let mul = format!("{service}/mul");
+            assert_eq!(client.call::<i32>(&mul, &(6, 7)).await.expect(&mul), 42, "{protocol:?}");
+            assert_eq!(client.call::<i32>(&format!("{service}/neg"), &6).await.unwrap(), -6);
+        }
+        let error = client.call::<i32>("mul", &(6, 7)).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unimplemented, "{protocol:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_told_and_the_function_does_not_run() {
+    let server =
+        serve(Server::new().register("never", |_: i32, _: i32| async { unreachable!() as i32 })).await;
+    for protocol in Protocol::ALL {
+        let client = client(protocol, &server);
+        for error in [
+            client.call::<i32>("never", &("a", "b")).await.unwrap_err(),
+            client.call::<i32>("never", &(1,)).await.unwrap_err(),
+            client.call::<i32>("never", &()).await.unwrap_err(),
+        ] {
+            assert!(error.message().contains("cannot read the request"), "{protocol:?}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_function_answers_in_the_format_it_was_asked_in() {
+    let server = serve(sums()).await;
+    for (protocol, format) in [
+        (Protocol::Rpcx, Format::MessagePack),
+        (Protocol::Rpcx, Format::Json(Json::Go)),
+        (Protocol::Http, Format::Json(Json::Brpc)),
+    ] {
+        let client = client(protocol, &server);
+        let arguments = match format {
+            Format::MessagePack => &[0x92, 20, 22][..],
+            _ => b"[20, 22]",
+        };
+        let body = Body::new(format, bytes::Bytes::copy_from_slice(arguments));
+        let reply = client.call_raw("sum2", body, Options::default()).await.unwrap().message;
+        assert_eq!(
+            (reply.format, &reply.bytes[..]),
+            match format {
+                Format::MessagePack => (format, &[42][..]),
+                _ => (format, &b"42"[..]),
+            }
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_format_that_plain_types_have_no_form_in_is_refused() {
+    let server = serve(sums()).await;
+    let client = client(Protocol::Rpcx, &server);
+    let body = Body::new(Format::Raw, &b"\x92\x14\x16"[..]);
+    let error = client.call_raw("sum2", body, Options::default()).await.unwrap_err();
+    assert!(error.message().contains("cannot be carried as raw"), "{error}");
+    let signature = polyrpc::client::Signature::plain("", "sum1");
+    let request = Request::new(1).with_format(Format::Raw);
+    let error = client.invoke::<polyrpc::codec::Serde, i32, i32>(&signature, request).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+}

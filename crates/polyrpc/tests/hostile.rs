@@ -1,0 +1,162 @@
+//! Bytes that mean harm: each is answered in the protocol's own way or ends its connection; nobody else notices.
+
+mod common;
+
+use common::{ProbeClient, Prober, Socket, baidu_frame, client, rpcx_frame, serve, soon};
+use polyrpc::Protocol;
+use polyrpc::server::Running;
+
+/// Sends hostile bytes and hangs up, while another connection calls. Gives what came back until the end.
+async fn attack(server: &Running, bytes: &[u8], good: &ProbeClient) -> Vec<u8> {
+    let mut socket = Socket::connect(server).await;
+    socket.offer(bytes).await;
+    assert_eq!(soon(good.echo("meanwhile".into())).await.expect("others are served"), "meanwhile");
+    socket.hang_up().await;
+    socket.rest().await
+}
+
+const LIES: [u32; 5] = [0, 1, (1 << 31) - 1, 1 << 31, u32::MAX];
+
+#[tokio::test]
+async fn a_length_that_lies_costs_its_connection_at_most() {
+    let server = serve(Prober::default().server()).await;
+    let goods = Protocol::ALL.map(|protocol| ProbeClient::new(client(protocol, &server)));
+    for good in &goods {
+        good.echo("warm".into()).await.unwrap();
+    }
+    #[cfg(target_os = "linux")]
+    let before = common::memory().0;
+
+    let baidu = baidu_frame("Probe", "Echo", 1, 0, b"\"text\"");
+    let rpcx = rpcx_frame("Probe", "Echo", 1, false, b"\"text\"");
+    // Every place where a length could be, and every place where none is.
+    for good in &goods {
+        for frame in [&baidu, &rpcx] {
+            for at in (0..frame.len() - 3).step_by(if frame[0] == b'P' { 4 } else { 1 }) {
+                for lie in LIES {
+                    let mut bytes = frame.clone();
+                    bytes[at..at + 4].copy_from_slice(&lie.to_be_bytes());
+                    attack(&server, &bytes, good).await;
+                }
+            }
+        }
+        for length in
+            ["0", "1", "2147483647", "2147483648", "4294967295", "18446744073709551616", "-1", "1e3", ""]
+        {
+            for field in
+                [format!("Content-Length: {length}"), format!("Transfer-Encoding: chunked\r\n\r\n{length}")]
+            {
+                let request = format!("POST /Probe/Echo HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n\"text\"");
+                let answer = attack(&server, request.as_bytes(), good).await;
+                assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 "), "{}", answer.escape_ascii());
+            }
+        }
+        for chunk in ["7fffffff", "80000000", "ffffffff", "ffffffffffffffff", "10000000000000000", "-1", "g"]
+        {
+            let request = format!(
+                "POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}\r\n\"text\""
+            );
+            attack(&server, request.as_bytes(), good).await;
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    {
+        let after = common::memory().1;
+        assert!(after.saturating_sub(before) < 8 << 10, "{} KiB more", after - before);
+    }
+    for good in &goods {
+        assert_eq!(good.echo("after".into()).await.unwrap(), "after");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_cut_short_ends_with_its_connection() {
+    let server = serve(Prober::default().server()).await;
+    let good = ProbeClient::new(client(Protocol::Rpcx, &server));
+    let http = b"POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\n\"text\"".to_vec();
+    for message in [
+        baidu_frame("Probe", "Echo", 1, 0, b"\"text\""),
+        rpcx_frame("Probe", "Echo", 1, false, b"\"text\""),
+        http,
+    ] {
+        for end in 0..message.len() {
+            let answer = attack(&server, &message[..end], &good).await;
+            assert!(answer.is_empty(), "cut at {end}: {}", answer.escape_ascii());
+        }
+        let answer = attack(&server, &message, &good).await;
+        assert!(!answer.is_empty(), "who only hangs up gets his answer");
+        // What was whole is answered though what follows is cut short.
+        let mut more = message.clone();
+        more.extend(&message[..message.len() / 2]);
+        assert_eq!(attack(&server, &more, &good).await, answer);
+    }
+}
+
+#[tokio::test]
+async fn garbage_ends_its_connection() {
+    let server = serve(Prober::default().server()).await;
+    let good = ProbeClient::new(client(Protocol::BaiduStd, &server));
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed as u8
+    };
+    for n in 0..200 {
+        let mut bytes: Vec<u8> = (0..1 + n * 3).map(|_| random()).collect();
+        // Half of them begin as if they were something.
+        let start: &[u8] = [&b"PRPC"[..], b"\x08\0\0\x10", b"POST ", b"GET /", b"STRM", b"", b"", b""][n % 8];
+        bytes.splice(0..start.len().min(bytes.len()), start.iter().copied());
+        attack(&server, &bytes, &good).await;
+    }
+    assert_eq!(good.echo("after".into()).await.unwrap(), "after");
+}
+
+#[tokio::test]
+async fn who_goes_on_after_he_was_refused_is_not_heard_for_ever() {
+    let server = serve(Prober::default().server()).await;
+    // A meta longer than its body, and never an end to what follows.
+    let mut bytes = baidu_frame("Probe", "Echo", 1, 0, b"\"text\"");
+    bytes[8..12].copy_from_slice(&u32::MAX.to_be_bytes());
+    let mut socket = Socket::connect(&server).await;
+    socket.send(&bytes).await;
+    soon(async {
+        let mut pace = tokio::time::interval(std::time::Duration::from_millis(50));
+        loop {
+            pace.tick().await;
+            if tokio::io::AsyncWriteExt::write_all(&mut socket.stream, b"more").await.is_err() {
+                break;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_meaningless_call_is_answered_and_its_connection_goes_on() {
+    let server = serve(Prober::default().server()).await;
+    for protocol in Protocol::ALL {
+        let mut wire = common::Wire::connect(protocol, &server).await;
+        for (n, body) in
+            ["", "{", "\u{0}", "[[[[[[[[", "\"unended", "nul", "{\"a\":1}", "99999999999999999999"]
+                .iter()
+                .enumerate()
+        {
+            let n = n as u64;
+            wire.send(2 * n, &common::json_call("Probe", "Echo", body)).await;
+            let (id, reply) = wire.reply().await.unwrap_or_else(|| panic!("{protocol:?} {body}"));
+            assert_eq!(id, 2 * n);
+            assert!(reply.result.is_err(), "{protocol:?} {body}");
+            wire.send(2 * n + 1, &common::json_call("Probe", "Echo", "\"good\"")).await;
+            assert_eq!(wire.reply().await.unwrap().1.result.unwrap(), "\"good\"", "{protocol:?}");
+        }
+        // Deeper than any stack.
+        let deep = "[".repeat(1_000_000);
+        wire.send(100, &common::json_call("Probe", "Echo", &deep)).await;
+        assert!(wire.reply().await.expect("an answer").1.result.is_err(), "{protocol:?}");
+        wire.send(101, &common::json_call("Probe", "Echo", "\"good\"")).await;
+        assert_eq!(wire.reply().await.unwrap().1.result.unwrap(), "\"good\"", "{protocol:?}");
+    }
+}

@@ -1,0 +1,392 @@
+//! What a server takes on and what not: each limit harms nobody but the one who reaches it.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Gate, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until, url};
+use polyrpc::client::{Options, Request};
+use polyrpc::codec::Body;
+use polyrpc::payload::Json;
+use polyrpc::server::Limits;
+use polyrpc::{Client, Code, Compression, Context, Format, Protocol, Result, Retry, Server};
+
+fn limited(limits: Limits) -> Server {
+    Prober::default().server().limits(limits)
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_is_not_taken() {
+    let server = serve(limited(Limits { message: 64 << 10, ..Limits::default() })).await;
+    for protocol in Protocol::ALL {
+        let probe = ProbeClient::new(client(protocol, &server));
+        let other = ProbeClient::new(client(protocol, &server));
+        other.echo("here".into()).await.unwrap();
+        let fits = "x".repeat(60 << 10);
+        assert_eq!(soon(probe.echo(fits.clone())).await.unwrap(), fits, "{protocol:?}");
+        let error = soon(probe.echo("x".repeat(65 << 10))).await.unwrap_err();
+        assert_ne!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
+        // Its connection may be gone, but not the way to the server, and nobody else notices.
+        assert_eq!(soon(probe.echo(fits.clone())).await.unwrap(), fits, "{protocol:?}");
+        assert_eq!(soon(other.echo("still here".into())).await.unwrap(), "still here", "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn http_says_that_a_message_is_too_long_before_it_was_sent() {
+    let server = serve(limited(Limits { message: 64 << 10, ..Limits::default() })).await;
+    let mut socket = Socket::connect(&server).await;
+    let (status, _) =
+        socket.http("POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n").await;
+    assert_eq!(status, 413);
+    assert!(socket.rest().await.is_empty());
+    let mut socket = Socket::connect(&server).await;
+    socket.offer(format!("GET /{} HTTP/1.1\r\n", "x".repeat(70 << 10)).as_bytes()).await;
+    let (status, _) = socket.http_response().await;
+    assert_eq!(status, 431);
+}
+
+#[tokio::test]
+async fn a_client_does_not_take_a_reply_that_is_too_long() {
+    let server = serve(
+        Server::new().register("repeat", |text: String, times: usize| async move { text.repeat(times) }),
+    )
+    .await;
+    for protocol in Protocol::ALL {
+        let limits = polyrpc_wire::Limits { message: 64 << 10, ..Default::default() };
+        let client = Client::builder(&url(protocol, &server)).limits(limits).build().unwrap();
+        let error = soon(client.call::<String>("repeat", &("x", 65 << 10))).await.unwrap_err();
+        assert!(error.message().contains("broke the protocol"), "{protocol:?}: {error}");
+        assert_eq!(soon(client.call::<String>("repeat", &("x", 3))).await.unwrap(), "xxx", "{protocol:?}");
+    }
+}
+
+const COMPRESSIONS: [(Protocol, Compression); 6] = [
+    (Protocol::BaiduStd, Compression::Gzip),
+    (Protocol::BaiduStd, Compression::Zlib),
+    (Protocol::BaiduStd, Compression::Snappy),
+    (Protocol::Rpcx, Compression::Gzip),
+    (Protocol::Http, Compression::Gzip),
+    (Protocol::Http, Compression::Zlib),
+];
+
+#[tokio::test]
+async fn what_grows_too_long_by_decompression_is_refused_and_its_connection_goes_on() {
+    let server = serve(limited(Limits { decompressed: 64 << 10, ..Limits::default() })).await;
+    for (protocol, compression) in COMPRESSIONS {
+        let probe = ProbeClient::new(client(protocol, &server));
+        let request = |length: usize| Request::new("x".repeat(length)).with_compression(compression);
+        let error = soon(probe.echo_with(request(66 << 10))).await.unwrap_err();
+        let case = format!("{protocol:?} {compression:?}");
+        assert!(error.message().contains("exceeds the limit of 65536 bytes"), "{case}: {error}");
+        assert_eq!(soon(probe.echo_with(request(60 << 10))).await.expect(&case).message.len(), 60 << 10);
+        assert_eq!(server.connections(), 1, "{case}");
+        drop(probe);
+        until(|| server.connections() == 0).await;
+    }
+}
+
+#[polyrpc::service]
+trait Shrink {
+    /// So many bytes, compressed as asked.
+    async fn zeros(&self, cx: &mut Context, length: usize, compression: u8) -> Result<String>;
+}
+
+struct Shrinker;
+
+impl Shrink for Shrinker {
+    async fn zeros(&self, cx: &mut Context, length: usize, compression: u8) -> Result<String> {
+        cx.reply().compression = match compression {
+            1 => Compression::Gzip,
+            2 => Compression::Zlib,
+            _ => Compression::Snappy,
+        };
+        Ok("0".repeat(length))
+    }
+}
+
+#[tokio::test]
+async fn a_reply_that_grows_too_long_by_decompression_fails_its_call_only() {
+    let server = serve(Server::new().service(ShrinkServer::new(Shrinker))).await;
+    for (protocol, compression) in COMPRESSIONS {
+        if (protocol, compression) == (Protocol::Http, Compression::Zlib) {
+            // No client of ours says that it takes it.
+            continue;
+        }
+        let limits = polyrpc_wire::Limits { decompressed: 64 << 10, ..Default::default() };
+        let client = Client::builder(&url(protocol, &server)).limits(limits).build().unwrap();
+        let zeros = async |length: usize| {
+            let number = match compression {
+                Compression::Gzip => 1,
+                Compression::Zlib => 2,
+                _ => 3,
+            };
+            // rpcx compresses an answer if the request was, which only long ones are.
+            let body = format!("[{length}, {number}]{}", " ".repeat(2000));
+            let body = Body::new(Format::Json(Json::Brpc), body);
+            let options = Options { compression: Some(compression), ..Options::default() };
+            soon(client.call_raw("Shrink/Zeros", body, options)).await
+        };
+        let case = format!("{protocol:?} {compression:?}");
+        let error = zeros(66 << 10).await.unwrap_err();
+        assert_eq!(error.code(), Code::Internal, "{case}: {error}");
+        assert!(error.message().contains("exceeds the limit of 65536 bytes"), "{case}: {error}");
+        // With its quotes or without them.
+        assert!(zeros(60 << 10).await.expect(&case).message.bytes.len() >= 60 << 10, "{case}");
+        assert_eq!(server.connections(), 1, "{case}");
+        drop(client);
+        until(|| server.connections() == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_closed_until_another_ends() {
+    let server = serve(limited(Limits { connections: 2, ..Limits::default() })).await;
+    for protocol in Protocol::ALL {
+        let mut wires = Vec::new();
+        for n in 0..2 {
+            let mut wire = Wire::connect(protocol, &server).await;
+            wire.send(n, &json_call("Probe", "Echo", "\"a\"")).await;
+            assert_eq!(wire.reply().await.expect("an answer").0, n, "{protocol:?}");
+            wires.push(wire);
+        }
+        assert!(Socket::connect(&server).await.rest().await.is_empty(), "{protocol:?}");
+        assert_eq!(server.connections(), 2);
+        wires.pop();
+        until(|| server.connections() == 1).await;
+        let mut wire = Wire::connect(protocol, &server).await;
+        wire.send(3, &json_call("Probe", "Echo", "\"a\"")).await;
+        assert!(wire.reply().await.is_some(), "{protocol:?}");
+        drop((wire, wires));
+        until(|| server.connections() == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn one_call_too_many_is_refused_while_the_others_go_on() {
+    for protocol in Protocol::ALL {
+        let prober = Prober::default();
+        let server = serve(prober.server().limits(Limits { in_flight: 4, ..Limits::default() })).await;
+        let probe = ProbeClient::new(client(protocol, &server));
+        let waiting: Vec<_> = (0..4)
+            .map(|n| {
+                let probe = probe.clone();
+                tokio::spawn(async move { probe.wait(n.to_string()).await })
+            })
+            .collect();
+        prober.gate.came(4).await;
+        for _ in 0..2 {
+            let error = soon(probe.wait("one more".into())).await.unwrap_err();
+            assert!(error.message().contains("Reached server's max_concurrency=4"), "{protocol:?}: {error}");
+            assert_eq!(error.code(), Code::ResourceExhausted, "{protocol:?}");
+            assert_eq!(error.status().retry(), Retry::Elsewhere, "{protocol:?}");
+        }
+        prober.gate.open();
+        for (n, waiting) in waiting.into_iter().enumerate() {
+            assert_eq!(soon(waiting).await.unwrap().unwrap(), n.to_string(), "{protocol:?}");
+        }
+        assert_eq!(prober.ran(), 4, "{protocol:?}");
+        assert!(soon(probe.wait("now".into())).await.is_ok(), "{protocol:?}");
+    }
+}
+
+#[polyrpc::service]
+trait Counted {
+    async fn step(&self, n: u32) -> Result<u32>;
+}
+
+/// Counts how many of its calls run at a time.
+#[derive(Clone, Default)]
+struct Counter {
+    gate: Gate,
+    running: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+impl Counted for Counter {
+    async fn step(&self, n: u32) -> Result<u32> {
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(running, Ordering::SeqCst);
+        self.gate.pass().await;
+        tokio::task::yield_now().await;
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        Ok(n)
+    }
+}
+
+#[tokio::test]
+async fn a_connection_with_too_many_calls_is_read_on_later_and_loses_none() {
+    const CALLS: usize = 500;
+    for protocol in Protocol::ALL {
+        let counter = Counter::default();
+        let limits = Limits { in_flight_per_connection: 8, ..Limits::default() };
+        let server = serve(Server::new().service(CountedServer::new(counter.clone())).limits(limits)).await;
+        let mut wire = Wire::connect(protocol, &server).await;
+        let mut calls = Vec::new();
+        for n in 0..CALLS {
+            calls.extend(wire.encode(n as u64, &json_call("Counted", "Step", &n.to_string())));
+        }
+        wire.socket.send(&calls).await;
+        counter.gate.came(8).await;
+        // Another connection is served meanwhile, which also gives this one time to take too many.
+        let other = CountedClient::new(client(protocol, &server));
+        let others: Vec<_> = (0..4)
+            .map(|n| {
+                let other = other.clone();
+                tokio::spawn(async move { other.step(n).await })
+            })
+            .collect();
+        counter.gate.came(12).await;
+        assert_eq!(counter.gate.count(), 12, "{protocol:?}");
+        counter.gate.open();
+        for other in others {
+            soon(other).await.unwrap().unwrap();
+        }
+        let mut answered = vec![false; CALLS];
+        for _ in 0..CALLS {
+            let (id, reply) = wire.reply().await.expect("an answer");
+            assert_eq!(reply.result.unwrap(), id.to_string(), "{protocol:?}");
+            answered[id as usize] = true;
+        }
+        assert!(answered.iter().all(|answered| *answered), "{protocol:?}");
+        assert!(counter.most.load(Ordering::SeqCst) <= 12, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_drips_in_ends_its_connection_and_no_other() {
+    let server =
+        serve(limited(Limits { header_timeout: Duration::from_millis(500), ..Limits::default() })).await;
+    let whole = "\"".to_owned() + &"x".repeat(400) + "\"";
+    for protocol in Protocol::ALL {
+        let probe = ProbeClient::new(client(protocol, &server));
+        let mut wire = Wire::connect(protocol, &server).await;
+        let bytes = wire.encode(1, &json_call("Probe", "Echo", &whole));
+        let begun = Instant::now();
+        let mut dripped = 0;
+        let mut drip = tokio::time::interval(Duration::from_millis(20));
+        let mut drops = bytes.iter().cycle();
+        // Its bytes would take 8 seconds and more, and never end.
+        soon(async {
+            loop {
+                let mut end = [0];
+                tokio::select! {
+                    _ = drip.tick() => {
+                        let dropped = tokio::io::AsyncWriteExt::write_all(&mut wire.socket.stream, &[*drops.next().unwrap()]).await;
+                        if dropped.is_err() { break }
+                        dripped += 1;
+                    }
+                    read = tokio::io::AsyncReadExt::read(&mut wire.socket.stream, &mut end) => {
+                        if matches!(read, Ok(0) | Err(_)) { break }
+                    }
+                }
+                assert_eq!(probe.echo("meanwhile".into()).await.unwrap(), "meanwhile");
+            }
+        })
+        .await;
+        assert!(dripped < bytes.len(), "{protocol:?}: the message came whole");
+        assert!(begun.elapsed() >= Duration::from_millis(500), "{protocol:?}: {:?}", begun.elapsed());
+        assert!(soon(probe.echo("after".into())).await.is_ok(), "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_does_not_show_his_protocol_is_sent_away() {
+    let server =
+        serve(limited(Limits { header_timeout: Duration::from_millis(250), ..Limits::default() })).await;
+    for start in [&b"P"[..], b"PR", b"PO", b"S"] {
+        let mut socket = Socket::connect(&server).await;
+        socket.offer(start).await;
+        assert!(socket.rest().await.is_empty());
+    }
+    // After a change of protocol too.
+    let mut socket = Socket::connect(&server).await;
+    socket.send(b"POST /Probe/Echo HTTP/1.1\r\nContent-Length: 3\r\n\r\n\"a\"PR").await;
+    assert_eq!(socket.http_response().await, (200, "\"a\"".to_owned()));
+    assert!(socket.rest().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_large_message_may_take_longer_than_the_header() {
+    let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
+    let server = serve(limited(limits)).await;
+    for protocol in Protocol::ALL {
+        let mut wire = Wire::connect(protocol, &server).await;
+        let bytes = wire.encode(1, &json_call("Probe", "Echo", &format!("\"{}\"", "x".repeat(200 << 10))));
+        // Four times the time-out in all, each part well within it.
+        let mut pace = tokio::time::interval(Duration::from_millis(50));
+        for part in bytes.chunks(bytes.len() / 20) {
+            pace.tick().await;
+            wire.socket.send(part).await;
+        }
+        assert!(wire.reply().await.expect("an answer").1.result.is_ok(), "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_does_nothing_is_closed_and_made_again() {
+    let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
+    let prober = Prober::default();
+    let server = serve(prober.server().limits(limits)).await;
+    for protocol in Protocol::ALL {
+        let probe = ProbeClient::new(client(protocol, &server));
+        probe.echo("a".into()).await.unwrap();
+        let mut wire = Wire::connect(protocol, &server).await;
+        wire.send(1, &json_call("Probe", "Echo", "\"a\"")).await;
+        assert!(wire.reply().await.is_some());
+        assert!(wire.reply().await.is_none(), "{protocol:?}");
+        until(|| server.connections() == 0).await;
+        assert_eq!(common::again(|| probe.echo("b".into())).await, "b", "{protocol:?}");
+    }
+    // Whoever waits for an answer is not idle.
+    let probe = ProbeClient::new(client(Protocol::Rpcx, &server));
+    let waiting = tokio::spawn(async move { probe.wait("long".into()).await });
+    prober.gate.came(1).await;
+    let mut idle = Socket::connect(&server).await;
+    idle.rest().await;
+    prober.gate.open();
+    assert_eq!(soon(waiting).await.unwrap().unwrap(), "long");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_not_read_either() {
+    const CALLS: usize = 400;
+    const SIZE: usize = 128 << 10;
+    for protocol in Protocol::ALL {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let counted = ran.clone();
+        let server = Server::new()
+            .register("blob", move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+                async { "x".repeat(SIZE) }
+            })
+            .register("echo", |text: String| async move { text })
+            .limits(Limits {
+                unsent: 1 << 20,
+                header_timeout: Duration::from_millis(250),
+                ..Limits::default()
+            });
+        let server = serve(server).await;
+        let mut wire = Wire::connect(protocol, &server).await;
+        let mut calls = Vec::new();
+        for n in 0..CALLS {
+            calls.extend(wire.encode(n as u64, &json_call("", "blob", "null")));
+        }
+        wire.socket.send(&calls).await;
+        // Others are served, and the server would have had the time to answer all. Nor does it take for a slow
+        // sender who only has not read yet.
+        let (other, begun) = (client(protocol, &server), Instant::now());
+        while begun.elapsed() < Duration::from_millis(900) {
+            assert_eq!(soon(other.call::<String>("echo", "a")).await.unwrap(), "a");
+        }
+        // What the limit allows, and what the system's buffers took: at most some 10 MiB.
+        let answered = ran.load(Ordering::SeqCst) * SIZE;
+        assert!(answered < 16 << 20, "{protocol:?}: {answered} bytes were answered unread");
+        for _ in 0..CALLS {
+            let (_, reply) = wire.reply().await.expect("an answer");
+            assert_eq!(reply.result.unwrap().len(), SIZE + 2, "{protocol:?}");
+        }
+    }
+}

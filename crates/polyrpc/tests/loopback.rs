@@ -1,0 +1,156 @@
+//! The public API over loopback: a service written once, called by every protocol.
+
+use std::time::Duration;
+
+use polyrpc::client::{Kind, Request};
+use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Args {
+    a: i32,
+    b: i32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Reply {
+    c: i32,
+}
+
+#[polyrpc::service]
+trait Arith {
+    async fn mul(&self, args: Args) -> Result<Reply>;
+    async fn error(&self, args: Args) -> Result<Reply>;
+    async fn panic(&self, args: Args) -> Result<Reply>;
+    async fn wait(&self, cx: &mut Context, args: Args) -> Result<Reply>;
+    #[rpc(blocking)]
+    async fn block(&self, args: Args) -> Result<Reply>;
+    async fn meta(&self, cx: &mut Context, args: Args) -> Result<Reply>;
+}
+
+struct Calculator;
+
+impl Arith for Calculator {
+    async fn mul(&self, args: Args) -> Result<Reply> {
+        Ok(Reply { c: args.a * args.b })
+    }
+
+    async fn error(&self, _: Args) -> Result<Reply> {
+        Err(Status::internal("boom"))?
+    }
+
+    async fn panic(&self, _: Args) -> Result<Reply> {
+        panic!("oh no")
+    }
+
+    async fn wait(&self, _: &mut Context, args: Args) -> Result<Reply> {
+        tokio::time::sleep(Duration::from_millis(args.a.unsigned_abs().into())).await;
+        Ok(Reply { c: args.b })
+    }
+
+    async fn block(&self, args: Args) -> Result<Reply> {
+        std::thread::yield_now();
+        Ok(Reply { c: args.a })
+    }
+
+    async fn meta(&self, cx: &mut Context, args: Args) -> Result<Reply> {
+        let echoed = cx.metadata().get("k1").unwrap_or("none").to_owned();
+        cx.reply().metadata.insert("echo", echoed);
+        Ok(Reply { c: args.a })
+    }
+}
+
+fn server() -> Server {
+    Server::new()
+        .service(ArithServer::new(Calculator))
+        .register("echo", |text: String| async move { text })
+        .register("add", |a: i32, b: i32| async move { a + b })
+}
+
+fn url(protocol: Protocol, address: &polyrpc::Address) -> String {
+    format!("{}://{address}", protocol.as_str())
+}
+
+#[tokio::test]
+async fn a_service_written_once_answers_every_protocol_on_one_port() {
+    let server = server().bind("127.0.0.1:0").await.unwrap().start();
+    for protocol in Protocol::ALL {
+        for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
+            let client = Client::builder(&url(protocol, server.address())).kind(kind).build().unwrap();
+            let arith = ArithClient::new(client.clone());
+            let args = Args { a: 7, b: 8 };
+            let case = format!("{protocol:?} {kind:?}");
+            assert_eq!(arith.mul(args.clone()).await.expect(&case), Reply { c: 56 }, "{case}");
+            assert_eq!(arith.block(args.clone()).await.expect(&case), Reply { c: 7 }, "{case}");
+            let error = arith.error(args.clone()).await.unwrap_err();
+            assert!(error.message().contains("boom"), "{case}: {error}");
+            let error = arith.panic(args.clone()).await.unwrap_err();
+            assert!(error.message().contains("oh no"), "{case}: {error}");
+            let reply = arith.meta_with(Request::new(args.clone()).with_metadata("k1", "v1")).await.unwrap();
+            assert_eq!(reply.metadata.get("echo"), Some("v1"), "{case}");
+            assert_eq!(client.call::<String>("echo", "hello").await.expect(&case), "hello", "{case}");
+            assert_eq!(client.call::<i32>("add", &(1, 2)).await.expect(&case), 3, "{case}");
+            let error = client.call::<i32>("Arith/Nope", &(1, 2)).await.unwrap_err();
+            assert_eq!(error.code(), Code::Unimplemented, "{case}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_ends_at_its_deadline() {
+    let server = server().bind("127.0.0.1:0").await.unwrap().start();
+    for protocol in Protocol::ALL {
+        let arith = ArithClient::new(Client::new(&url(protocol, server.address())).unwrap());
+        let slow = Request::new(Args { a: 60_000, b: 1 }).with_timeout(Duration::from_millis(50));
+        let error = arith.wait_with(slow).await.unwrap_err();
+        assert_eq!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
+        assert_eq!(arith.mul(Args { a: 2, b: 3 }).await.unwrap(), Reply { c: 6 });
+    }
+}
+
+#[tokio::test]
+async fn many_callers_share_one_connection_and_none_gets_anothers_reply() {
+    let server = server().bind("127.0.0.1:0").await.unwrap().start();
+    for protocol in Protocol::ALL {
+        let client = Client::new(&url(protocol, server.address())).unwrap();
+        let callers: Vec<_> = (0..64)
+            .map(|caller| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    for n in 0..50 {
+                        assert_eq!(client.call::<i32>("add", &(caller, n)).await.unwrap(), caller + n);
+                    }
+                })
+            })
+            .collect();
+        for caller in callers {
+            caller.await.unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_plain_thread_calls_without_a_runtime() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = runtime.block_on(async { server().bind("127.0.0.1:0").await.unwrap().start() });
+    for protocol in Protocol::ALL {
+        let client = polyrpc::blocking::Client::new(&url(protocol, server.address())).unwrap();
+        let arith = ArithBlockingClient::new(client.clone());
+        assert_eq!(arith.mul(Args { a: 7, b: 8 }).unwrap(), Reply { c: 56 });
+        let long = "x".repeat(1 << 20);
+        assert_eq!(client.call::<String>("echo", &long).unwrap(), long);
+        let error = arith.panic(Args { a: 7, b: 8 }).unwrap_err();
+        assert!(error.message().contains("oh no"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_in_the_same_process_needs_no_network() {
+    let server = server().bind("127.0.0.1:0").await.unwrap().start();
+    for protocol in Protocol::ALL {
+        let client = server.client(protocol).unwrap();
+        assert_eq!(client.call::<i32>("add", &(1, 2)).await.unwrap(), 3);
+    }
+}

@@ -1,0 +1,140 @@
+//! One port, several protocols: told apart by their first bytes, changed between messages, allowed or not.
+
+mod common;
+
+use common::{ProbeClient, Prober, Socket, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon};
+use polyrpc::server::Listen;
+use polyrpc::{Address, Client, Protocol};
+
+const HTTP: &str = "POST /Probe/Echo HTTP/1.1\r\nContent-Length: 6\r\n\r\n\"http\"";
+
+#[tokio::test]
+async fn one_connection_may_change_its_protocol_between_messages() {
+    let server = serve(Prober::default().server()).await;
+    // All in one packet, several of each.
+    let mut all = Vec::new();
+    all.extend(HTTP.as_bytes());
+    all.extend(HTTP.as_bytes());
+    all.extend(baidu_frame("Probe", "Echo", 1, 0, b"\"baidu\""));
+    all.extend(baidu_frame("Probe", "Echo", 2, 0, b"\"baidu\""));
+    all.extend(rpcx_frame("Probe", "Echo", 3, false, b"\"rpcx\""));
+    all.extend(HTTP.as_bytes());
+    all.extend(baidu_frame("Probe", "Echo", 4, 0, b"\"baidu\""));
+    let whole = answers(&server, &[&all]).await;
+    assert_eq!(count(&whole, b"HTTP/1.1 200"), 3);
+    assert_eq!(count(&whole, b"PRPC"), 3);
+    assert_eq!(count(&whole, b"Probe"), 1, "rpcx echoes its names");
+    // However the bytes are cut.
+    let single: Vec<&[u8]> = all.chunks(1).collect();
+    assert_eq!(answers(&server, &single).await, whole);
+    for at in (1..all.len()).step_by(7) {
+        assert_eq!(answers(&server, &[&all[..at], &all[at..]]).await, whole, "cut at {at}");
+    }
+}
+
+/// What comes back for these packets until the connection ends.
+async fn answers(server: &polyrpc::server::Running, packets: &[&[u8]]) -> Vec<u8> {
+    let mut socket = Socket::connect(server).await;
+    socket.stream.set_nodelay(true).unwrap();
+    for packet in packets {
+        socket.send(packet).await;
+        // The server runs on this thread too: it sees each packet by itself.
+        tokio::task::yield_now().await;
+    }
+    socket.hang_up().await;
+    socket.rest().await
+}
+
+fn count(bytes: &[u8], part: &[u8]) -> usize {
+    bytes.windows(part.len()).filter(|window| *window == part).count()
+}
+
+#[tokio::test]
+async fn what_is_owed_in_one_protocol_is_answered_before_the_next_is_heard() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let mut socket = Socket::connect(&server).await;
+    socket.send(&rpcx_frame("Probe", "Wait", 1, false, b"\"owed\"")).await;
+    socket.send(HTTP.as_bytes()).await;
+    prober.gate.came(1).await;
+    // Time enough to hear it, were it heard.
+    let probe = ProbeClient::new(client(Protocol::Http, &server));
+    for _ in 0..20 {
+        probe.echo("other".into()).await.unwrap();
+    }
+    assert_eq!(prober.ran(), 21);
+    prober.gate.open();
+    socket.hang_up().await;
+    let answers = socket.rest().await;
+    assert_eq!(answers.first(), Some(&8), "{}", answers.escape_ascii());
+    assert!(answers.ends_with(b"\"http\""), "{}", answers.escape_ascii());
+}
+
+#[tokio::test]
+async fn rpcx_may_come_through_connect() {
+    let server = serve(Prober::default().server()).await;
+    let mut socket = Socket::connect(&server).await;
+    socket.send(b"CONNECT /_rpcx_ HTTP/1.0\n\n").await;
+    assert_eq!(socket.up_to("\n\n").await, "HTTP/1.0 200 Connected to rpcx\n\n");
+    let mut wire = Wire::over(socket, Protocol::Rpcx);
+    wire.send(7, &json_call("Probe", "Echo", "\"a\"")).await;
+    let (id, reply) = wire.reply().await.unwrap();
+    assert_eq!((id, &reply.result.unwrap()[..]), (7, &b"\"a\""[..]));
+}
+
+#[tokio::test]
+async fn the_first_bytes_may_come_one_by_one() {
+    let server = serve(Prober::default().server()).await;
+    for protocol in Protocol::ALL {
+        let mut wire = Wire::connect(protocol, &server).await;
+        wire.socket.stream.set_nodelay(true).unwrap();
+        for byte in wire.encode(1, &json_call("Probe", "Echo", "\"a\"")) {
+            wire.socket.send(&[byte]).await;
+            tokio::task::yield_now().await;
+        }
+        assert!(wire.reply().await.expect("an answer").1.result.is_ok(), "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_speaks_only_what_it_is_told_to() {
+    let listen = |allowed: Protocol| Listen::on("127.0.0.1:0").only([allowed]);
+    let server = Prober::default().server().bind(listen(Protocol::BaiduStd)).await.unwrap();
+    let server =
+        server.and(listen(Protocol::Rpcx)).await.unwrap().and(listen(Protocol::Http)).await.unwrap().start();
+    for (address, allowed) in server.addresses().iter().zip(Protocol::ALL) {
+        for protocol in Protocol::ALL {
+            let client = Client::new(&format!("{}://{address}", protocol.as_str())).unwrap();
+            let reply = soon(client.call::<String>("Probe/Echo", "a")).await;
+            assert_eq!(reply.is_ok(), protocol == allowed, "{protocol:?} at one for {allowed:?}: {reply:?}");
+        }
+    }
+    // Not by a change between messages either.
+    let http = &server.addresses()[2];
+    let mut socket = Socket { stream: tokio::net::TcpStream::connect(http.to_string()).await.unwrap() };
+    assert_eq!(socket.http(HTTP).await, (200, "\"http\"".to_owned()));
+    socket.send(&baidu_frame("Probe", "Echo", 1, 0, b"\"baidu\"")).await;
+    assert!(socket.rest().await.is_empty());
+}
+
+#[tokio::test]
+async fn several_listeners_share_one_server() {
+    let prober = Prober::default();
+    let path = std::env::temp_dir().join(format!("polyrpc-listeners-{}.sock", std::process::id()));
+    let unix = format!("unix:{}", path.display());
+    let bound = prober.server().bind("127.0.0.1:0").await.unwrap().and("127.0.0.1:0").await.unwrap();
+    let server = bound.and(unix.as_str()).await.unwrap().start();
+    let [first, second, third] = server.addresses() else { panic!("three addresses") };
+    assert_ne!(first, second);
+    assert_eq!(third, &Address::Unix(path.clone()));
+    let urls =
+        [format!("rpcx://{first}"), format!("rpcx://{second}"), format!("rpcx+unix://{}", path.display())];
+    let clients = urls.map(|url| Client::new(&url).unwrap());
+    for client in &clients {
+        assert_eq!(client.call::<String>("Probe/Echo", "a").await.unwrap(), "a");
+    }
+    assert_eq!(prober.ran(), 3);
+    assert_eq!(server.connections(), 3);
+    server.shutdown(common::PATIENCE).await;
+    assert!(!path.exists(), "the socket's file is gone with its listener");
+}
