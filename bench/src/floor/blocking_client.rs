@@ -1,0 +1,62 @@
+//! One call in flight, made by the thread that waits for it. Two system calls a call.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::exchange::{Exchange, floor};
+use crate::load::{Laps, Load, Tally};
+
+/// A connection that is called by one thread, one call at a time.
+#[derive(Debug)]
+pub(crate) struct Blocking {
+    stream: TcpStream,
+    request: Vec<u8>,
+    /// The length of a reply and the id of the call in flight.
+    expected_header: Vec<u8>,
+    /// As long as a reply, so that one read takes all of it and nothing else.
+    reply: Vec<u8>,
+    id: u64,
+}
+
+impl Blocking {
+    /// Connects, without a time-out: a timer for every read would raise the floor, and the parent ends a
+    /// run that hangs.
+    pub(crate) fn connect(server: SocketAddr, exchange: &Exchange) -> io::Result<Self> {
+        let stream = TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            request: exchange.request.clone(),
+            expected_header: exchange.reply[..exchange.framing.header_len()].to_vec(),
+            reply: vec![0; exchange.reply.len()],
+            id: 0,
+        })
+    }
+
+    /// Makes one call and tells whether the reply is the one to it.
+    fn call(&mut self) -> io::Result<bool> {
+        self.id += 1;
+        floor::set_id(&mut self.request, self.id);
+        self.stream.write_all(&self.request)?;
+        self.stream.read_exact(&mut self.reply)?;
+
+        floor::set_id(&mut self.expected_header, self.id);
+        Ok(self.reply.starts_with(&self.expected_header))
+    }
+}
+
+impl Load for Blocking {
+    fn run(&mut self, window: Duration) -> io::Result<Tally> {
+        let mut laps = Laps::start(window);
+        let mut began = laps.started();
+        while laps.open_at(began) {
+            let right = self.call()?;
+            let ended = Instant::now();
+            laps.record(began, ended, 1);
+            laps.record_errors(u64::from(!right));
+            began = ended;
+        }
+        Ok(laps.finish())
+    }
+}

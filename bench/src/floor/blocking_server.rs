@@ -1,0 +1,33 @@
+//! A thread for each connection: read, reply, read. Two system calls a call.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use super::echo::Echo;
+
+pub(super) fn run(listener: &TcpListener, reply_len: usize) -> io::Result<()> {
+    loop {
+        let (stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        thread::spawn(move || {
+            if let Err(error) = converse(stream, Echo::new(reply_len)) {
+                eprintln!("the floor's server closed a connection: {error}");
+            }
+        });
+    }
+}
+
+fn converse(mut stream: TcpStream, mut echo: Echo) -> io::Result<()> {
+    loop {
+        let read = stream.read(echo.room())?;
+        if read == 0 {
+            return Ok(());
+        }
+        echo.answer(read)?;
+        if !echo.replies().is_empty() {
+            stream.write_all(echo.replies())?;
+            echo.sent(echo.replies().len());
+        }
+    }
+}

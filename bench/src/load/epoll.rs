@@ -1,0 +1,203 @@
+//! The raw load client: one thread, one epoll, prebuilt requests, replies counted and thrown away.
+//!
+//! It costs so little that what is measured under it is the server, and it is the same client for the
+//! floor and for PolyRPC: only the request's bytes and the place of the length in a header differ.
+//! Calls of one connection are timed as if they were answered in order, which an echo does.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::time::Timespec;
+
+use super::replies::Replies;
+use super::{Laps, Load, PATIENCE, Tally};
+use crate::exchange::Exchange;
+
+/// `connections`, each with `in_flight` calls at any time.
+#[derive(Debug)]
+pub(crate) struct Epoll {
+    epoll: OwnedFd,
+    connections: Vec<Connection>,
+    in_flight: usize,
+    /// `in_flight` requests in a row, so that any number of them leaves by one write.
+    requests: Vec<u8>,
+    request_len: usize,
+    inbox: Vec<u8>,
+}
+
+impl Epoll {
+    pub(crate) fn connect(
+        server: SocketAddr,
+        exchange: &Exchange,
+        connections: usize,
+        in_flight: usize,
+    ) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let connections = (0..connections)
+            .map(|token| Connection::open(server, exchange, &epoll, token))
+            .collect::<io::Result<Vec<_>>>()?;
+        Ok(Self {
+            epoll,
+            connections,
+            in_flight,
+            requests: exchange.request.repeat(in_flight),
+            request_len: exchange.request.len(),
+            inbox: vec![0; INBOX],
+        })
+    }
+}
+
+const INBOX: usize = 256 * 1024;
+const EVENTS: usize = 256;
+
+impl Load for Epoll {
+    fn run(&mut self, window: Duration) -> io::Result<Tally> {
+        let mut laps = Laps::start(window);
+        let mut waiting = 0;
+        for connection in &mut self.connections {
+            connection.ask(self.in_flight, self.request_len, laps.started());
+            connection.flush(&self.requests, self.request_len, &self.epoll)?;
+            waiting += self.in_flight;
+        }
+
+        let mut events = Vec::with_capacity(EVENTS);
+        while waiting > 0 {
+            wait(&self.epoll, &mut events)?;
+            let now = Instant::now();
+            for event in events.drain(..) {
+                let connection = &mut self.connections[event.data.u64() as usize];
+                let answered = connection.read(&mut self.inbox, now, &mut laps)?;
+                if laps.open_at(now) {
+                    connection.ask(answered, self.request_len, now);
+                } else {
+                    waiting -= answered;
+                }
+                connection.flush(&self.requests, self.request_len, &self.epoll)?;
+            }
+        }
+        Ok(laps.finish())
+    }
+}
+
+/// Waits for events, but not for ever.
+fn wait(epoll: &OwnedFd, events: &mut Vec<Event>) -> io::Result<()> {
+    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    match epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&patience)) {
+        Ok(0) => Err(io::Error::new(io::ErrorKind::TimedOut, "the server stopped answering")),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    token: usize,
+    replies: Replies,
+    /// When the calls in flight began, oldest first, with how many began then.
+    began: VecDeque<(Instant, u64)>,
+    /// Bytes of requests that are still to be written.
+    owed: usize,
+    /// Bytes of the first of them that are written already.
+    written_of_first: usize,
+    waits_to_write: bool,
+}
+
+impl Connection {
+    /// Connects, and makes one call whose reply is verified as a whole.
+    fn open(server: SocketAddr, exchange: &Exchange, epoll: &OwnedFd, token: usize) -> io::Result<Self> {
+        let mut stream = TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        let reply_len = super::idle::call_once(&mut stream, exchange)?;
+        if token == 0 && reply_len != exchange.reply.len() {
+            eprintln!("note: replies of {reply_len} bytes; the floor's have {}", exchange.reply.len());
+        }
+        stream.set_nonblocking(true)?;
+        epoll::add(epoll, &stream, EventData::new_u64(token as u64), EventFlags::IN)?;
+        Ok(Self {
+            stream,
+            token,
+            replies: Replies::new(exchange.framing, reply_len),
+            began: VecDeque::new(),
+            owed: 0,
+            written_of_first: 0,
+            waits_to_write: false,
+        })
+    }
+
+    /// Puts `calls` more in flight; [`flush`](Self::flush) sends them.
+    fn ask(&mut self, calls: usize, request_len: usize, now: Instant) {
+        if calls > 0 {
+            self.owed += calls * request_len;
+            self.began.push_back((now, calls as u64));
+        }
+    }
+
+    fn flush(&mut self, requests: &[u8], request_len: usize, epoll: &OwnedFd) -> io::Result<()> {
+        while self.owed > 0 {
+            let due = &requests[self.written_of_first..][..self.owed];
+            match self.stream.write(due) {
+                Ok(written) => {
+                    self.owed -= written;
+                    self.written_of_first = (self.written_of_first + written) % request_len;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.wait_to_write(self.owed > 0, epoll)
+    }
+
+    fn wait_to_write(&mut self, wait: bool, epoll: &OwnedFd) -> io::Result<()> {
+        if self.waits_to_write != wait {
+            self.waits_to_write = wait;
+            let interest = if wait { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            epoll::modify(epoll, &self.stream, EventData::new_u64(self.token as u64), interest)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what is there and tells how many calls it answers.
+    fn read(&mut self, inbox: &mut [u8], now: Instant, laps: &mut Laps) -> io::Result<usize> {
+        let mut answered = 0;
+        loop {
+            let read = match self.stream.read(inbox) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let counted = self.replies.count(&inbox[..read])?;
+            laps.record_errors(counted.wrong);
+            self.end(counted.replies, now, laps)?;
+            answered += counted.replies as usize;
+            if read < inbox.len() {
+                break; // nothing more is there: a read that says so would cost a system call
+            }
+        }
+        Ok(answered)
+    }
+
+    /// Records that the oldest `replies` calls in flight ended now.
+    fn end(&mut self, mut replies: u64, now: Instant, laps: &mut Laps) -> io::Result<()> {
+        while replies > 0 {
+            let Some((began, calls)) = self.began.front_mut() else {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a reply that nobody asked for"));
+            };
+            let ended = replies.min(*calls);
+            laps.record(*began, now, ended);
+            *calls -= ended;
+            replies -= ended;
+            if *calls == 0 {
+                self.began.pop_front();
+            }
+        }
+        Ok(())
+    }
+}

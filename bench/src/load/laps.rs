@@ -1,0 +1,100 @@
+//! The time of every call of a window, at one clock reading a call or fewer.
+//!
+//! In a closed loop the end of a call is the beginning of the next, so one reading serves both; a batch
+//! of replies that arrive by one read shares one reading.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// The calls of one window, as they are made.
+#[derive(Debug)]
+pub(crate) struct Laps {
+    histogram: Histogram<u64>,
+    start: Instant,
+    until: Instant,
+    last: Instant,
+    errors: u64,
+}
+
+impl Laps {
+    /// A window that opens now.
+    pub(crate) fn start(window: Duration) -> Self {
+        // From 1 ns to 60 s with three digits.
+        let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order");
+        let start = Instant::now();
+        Self { histogram, start, until: start + window, last: start, errors: 0 }
+    }
+
+    /// When the window opened: the first calls begin then.
+    pub(crate) fn started(&self) -> Instant {
+        self.start
+    }
+
+    /// Whether a call may still begin at `now`.
+    pub(crate) fn open_at(&self, now: Instant) -> bool {
+        now < self.until
+    }
+
+    /// Counts `calls` that began at `since` and ended at `now`.
+    pub(crate) fn record(&mut self, since: Instant, now: Instant, calls: u64) {
+        let took = now.saturating_duration_since(since).as_nanos() as u64;
+        self.histogram.saturating_record_n(took, calls);
+        self.last = now;
+    }
+
+    /// Counts replies that came but were not what was asked for.
+    pub(crate) fn record_errors(&mut self, errors: u64) {
+        self.errors += errors;
+    }
+
+    /// What came of the window, which ended with its last reply.
+    pub(crate) fn finish(self) -> Tally {
+        Tally {
+            calls: self.histogram.len(),
+            errors: self.errors,
+            elapsed_ns: (self.last - self.start).as_nanos() as u64,
+            p50_ns: self.histogram.value_at_quantile(0.5),
+            p99_ns: self.histogram.value_at_quantile(0.99),
+            p999_ns: self.histogram.value_at_quantile(0.999),
+            max_ns: self.histogram.max(),
+        }
+    }
+}
+
+/// What came of a window.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Tally {
+    /// Calls that were answered.
+    pub(crate) calls: u64,
+    /// Those of them whose answer was wrong.
+    pub(crate) errors: u64,
+    /// From the first request to the last reply.
+    pub(crate) elapsed_ns: u64,
+    /// Latency, from the request to the reply.
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) p999_ns: u64,
+    pub(crate) max_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_counts_every_call_and_ends_with_the_last() {
+        let mut laps = Laps::start(Duration::from_millis(5));
+        let start = laps.started();
+        laps.record(start, start + Duration::from_micros(10), 98);
+        laps.record(start, start + Duration::from_millis(7), 2);
+        laps.record_errors(1);
+        assert!(!laps.open_at(start + Duration::from_millis(5)));
+
+        let tally = laps.finish();
+        assert_eq!((tally.calls, tally.errors, tally.elapsed_ns), (100, 1, 7_000_000));
+        assert_eq!(tally.p50_ns / 10, 1_000);
+        assert!(tally.p99_ns >= 7_000_000 && tally.max_ns >= 7_000_000);
+    }
+}

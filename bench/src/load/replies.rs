@@ -1,0 +1,105 @@
+//! Counts the replies in a stream of bytes without keeping their bodies.
+
+use std::io;
+
+use crate::exchange::{Framing, LONGEST_HEADER};
+
+/// Where a connection's reader stands.
+#[derive(Debug)]
+pub(super) struct Replies {
+    framing: Framing,
+    expected_len: usize,
+    awaiting: Awaiting,
+}
+
+#[derive(Debug)]
+enum Awaiting {
+    /// The rest of a header, of which `held` bytes are here.
+    Header { bytes: [u8; LONGEST_HEADER], held: usize },
+    /// So many more bytes of a body.
+    Body(usize),
+}
+
+/// What a piece of the stream completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// Whole replies.
+    pub(super) replies: u64,
+    /// Those of another length than the first one had, which was verified.
+    pub(super) wrong: u64,
+}
+
+impl Replies {
+    pub(super) fn new(framing: Framing, expected_len: usize) -> Self {
+        Self { framing, expected_len, awaiting: Awaiting::START }
+    }
+
+    /// Takes the next bytes of the stream.
+    pub(super) fn count(&mut self, mut bytes: &[u8]) -> io::Result<Counted> {
+        let mut counted = Counted::default();
+        while !bytes.is_empty() {
+            match &mut self.awaiting {
+                Awaiting::Header { bytes: header, held } => {
+                    let wanted = self.framing.header_len() - *held;
+                    let (piece, rest) = bytes.split_at(wanted.min(bytes.len()));
+                    header[*held..*held + piece.len()].copy_from_slice(piece);
+                    *held += piece.len();
+                    bytes = rest;
+                    if piece.len() == wanted {
+                        let len = self.framing.frame_len(header)?;
+                        counted.wrong += u64::from(len != self.expected_len);
+                        self.awaiting = Awaiting::Body(len - self.framing.header_len());
+                    }
+                }
+                Awaiting::Body(left) => {
+                    let skipped = (*left).min(bytes.len());
+                    *left -= skipped;
+                    bytes = &bytes[skipped..];
+                }
+            }
+            if let Awaiting::Body(0) = self.awaiting {
+                counted.replies += 1;
+                self.awaiting = Awaiting::START;
+            }
+        }
+        Ok(counted)
+    }
+}
+
+impl Awaiting {
+    const START: Self = Self::Header { bytes: [0; LONGEST_HEADER], held: 0 };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::Protocol;
+
+    #[test]
+    fn any_split_of_the_stream_counts_the_same_replies() {
+        for exchange in [Protocol::BaiduStd.exchange(32), Protocol::Rpcx.floor_exchange(32)] {
+            let stream = exchange.reply.repeat(3);
+            for at in 0..=stream.len() {
+                let mut replies = Replies::new(exchange.framing, exchange.reply.len());
+                let first = replies.count(&stream[..at]).unwrap();
+                let second = replies.count(&stream[at..]).unwrap();
+                assert_eq!(first.replies + second.replies, 3);
+                assert_eq!(first.wrong + second.wrong, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_of_another_length_is_wrong() {
+        let expected = Protocol::Rpcx.exchange(32);
+        let mut replies = Replies::new(expected.framing, expected.reply.len());
+        let counted = replies.count(&Protocol::Rpcx.exchange(31).reply).unwrap();
+        assert_eq!(counted, Counted { replies: 1, wrong: 1 });
+    }
+
+    #[test]
+    fn a_stream_of_another_protocol_is_an_error() {
+        let mut replies = Replies::new(Framing::Rpcx, 100);
+        replies.count(b"HTTP/1.1 400 Bad Request\r\n").unwrap_err();
+    }
+}

@@ -1,0 +1,76 @@
+//! What a call costs: the floor of the machine, PolyRPC, and the bars between them.
+//!
+//! One binary plays every part. `polyrpc-bench core` is the parent: it starts a server and a client as
+//! processes of their own for every run, floor and PolyRPC in turn, and judges what they report.
+//!
+//! In the order in which a measurement goes:
+//!
+//! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list.
+//! 2. [`rounds`] repeats a workload, floor and PolyRPC in turn.
+//! 3. [`run`] is one of those runs, [`idle`] the one that counts memory instead of calls.
+//! 4. [`process`] is how the parent and the processes it started talk.
+//! 5. [`subject`] is who is measured: which server and which client a process becomes.
+//! 6. [`floor`] holds the servers and the client that do nothing but move bytes; [`load`] what makes
+//!    calls and times them; [`exchange`] the bytes of one call in each protocol.
+//! 7. [`measure`] reads the clocks and the memory of a process and pins it to a core.
+//! 8. [`bar`] judges, [`report`] prints.
+
+mod core;
+mod suite;
+
+mod rounds;
+
+mod idle;
+mod run;
+
+mod process;
+mod subject;
+
+mod exchange;
+mod floor;
+mod load;
+mod measure;
+
+mod bar;
+mod report;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match Command::parse().run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("polyrpc-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Every part runs on it, the floor too, which allocates nothing for a call.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measures what a call costs, and the floor below which it cannot go on this machine.
+#[derive(Debug, Parser)]
+#[command(version)]
+enum Command {
+    /// The bars of the core: floor and PolyRPC in turn, and the ratios between them.
+    Core(suite::Options),
+    /// Serves until its standard input ends; started by the parent, or by hand to look closer.
+    Server(subject::ServerOptions),
+    /// Makes calls in a window that its standard input opens; started by the parent, or by hand.
+    Client(subject::ClientOptions),
+}
+
+impl Command {
+    fn run(self) -> io::Result<ExitCode> {
+        match self {
+            Self::Core(options) => core::SUITE.run(&options),
+            Self::Server(options) => process::serve(&options).map(|()| ExitCode::SUCCESS),
+            Self::Client(options) => process::call(&options).map(|()| ExitCode::SUCCESS),
+        }
+    }
+}

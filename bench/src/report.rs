@@ -1,0 +1,192 @@
+//! What is printed: the machine, the figures with their spread, a line for each bar.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+
+use serde::Serialize;
+
+use crate::measure;
+use crate::rounds::{Series, Spread};
+use crate::subject::Subject;
+use crate::suite::{Measured, MeasuredCase, MeasuredQuiet};
+
+/// Where and with what it was measured. What cannot be told is "unknown".
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) date: String,
+    pub(crate) version: &'static str,
+    pub(crate) commit: String,
+    pub(crate) rustc: String,
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    pub(crate) virtual_machine: bool,
+    pub(crate) governor: String,
+    pub(crate) kernel: String,
+    pub(crate) congestion_control: String,
+    /// How busy the machine was before anything was measured.
+    pub(crate) load_average: String,
+    /// What one reading of the clock costs; every call is timed by one.
+    pub(crate) clock_reading_ns: u128,
+}
+
+impl Machine {
+    /// The machine this runs on, now.
+    pub(crate) fn here() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let cpu_line = |key: &str| {
+            let line = cpuinfo.lines().find(|line| line.starts_with(key))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        Self {
+            date: said_by("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
+            version: env!("CARGO_PKG_VERSION"),
+            commit: said_by("git", &["describe", "--always", "--dirty"]),
+            rustc: said_by("rustc", &["--version"]),
+            cpu: cpu_line("model name").unwrap_or_else(unknown),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            virtual_machine: cpu_line("flags").is_some_and(|flags| flags.contains(" hypervisor")),
+            governor: written_in("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            kernel: written_in("/proc/sys/kernel/osrelease"),
+            congestion_control: written_in("/proc/sys/net/ipv4/tcp_congestion_control"),
+            load_average: written_in("/proc/loadavg"),
+            clock_reading_ns: measure::clock_reading().as_nanos(),
+        }
+    }
+
+    /// Others at work make every figure doubtful.
+    fn is_busy(&self) -> bool {
+        let last_minute = self.load_average.split(' ').next().and_then(|load| load.parse::<f64>().ok());
+        last_minute.is_some_and(|load| load > 0.5)
+    }
+}
+
+fn said_by(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    match output {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        _ => unknown(),
+    }
+}
+
+fn written_in(path: &str) -> String {
+    fs::read_to_string(path).map_or_else(|_| unknown(), |text| text.trim().to_owned())
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+/// Prints everything; the bars come last, a line each.
+pub(crate) fn print(measured: &Measured) {
+    print_conditions(measured);
+    if !measured.cases.is_empty() {
+        print_calls(&measured.cases);
+    }
+    if !measured.quiet_cases.is_empty() {
+        print_memory(&measured.quiet_cases);
+    }
+    println!();
+    if measured.bars.is_empty() {
+        println!("nothing is judged: a bar needs the floor and PolyRPC in the same run");
+    }
+    for bar in &measured.bars {
+        println!("{bar}");
+    }
+}
+
+fn print_conditions(measured: &Measured) {
+    let machine = &measured.machine;
+    let virtually = if machine.virtual_machine { ", a virtual machine" } else { "" };
+    println!("date      {}", machine.date);
+    println!("command   {}", measured.command.join(" "));
+    println!("versions  polyrpc {} ({}), {}", machine.version, machine.commit, machine.rustc);
+    println!("machine   {}, {} cores{virtually}, governor {}", machine.cpu, machine.cores, machine.governor);
+    println!("system    Linux {}, {}", machine.kernel, machine.congestion_control);
+    println!(
+        "method    {} rounds in turn, {:.1} s each after {:.1} s of warm-up; loopback; median (min–max)",
+        measured.rounds,
+        measured.timing.window.as_secs_f64(),
+        measured.timing.warm_up.as_secs_f64()
+    );
+    println!("clock     {} ns a reading, one a call or a batch of replies", machine.clock_reading_ns);
+    println!("load      {}", machine.load_average);
+    if machine.is_busy() {
+        println!(
+            "warning   others are at work on this machine: believe no figure, and CPU time before rates"
+        );
+    }
+    if machine.cores < 4 {
+        println!("warning   client and server share few cores: only ratios and CPU time say anything");
+    }
+}
+
+fn print_calls(cases: &[MeasuredCase]) {
+    println!();
+    println!(
+        "{:<30} {:<8} {:>34} {:>8} {:>8} {:>15} {:>22} {:>20}",
+        "closed loop", "", "calls/s", "p50 µs", "p99 µs", "CPU µs c+s", "sum", "of the floor"
+    );
+    for measured in cases {
+        for series in &measured.series {
+            print_series(measured, series);
+        }
+    }
+}
+
+fn print_series(measured: &MeasuredCase, series: &Series) {
+    let median = |spread: Option<Spread>| spread.map_or_else(dash, |spread| format!("{:.1}", spread.median));
+    let p50 = median(series.spread(|outcome| outcome.p50_us));
+    let p99 = median(series.spread(|outcome| outcome.p99_us));
+    let client = series.spread(|outcome| outcome.client_cpu_us);
+    let server = series.spread(|outcome| outcome.server_cpu_us);
+    let cpu = client.zip(server).map(|(client, server)| format!("{:.2}+{:.2}", client.median, server.median));
+    println!(
+        "{:<30} {:<8} {:>34} {:>8} {:>8} {:>15} {:>22} {:>20}",
+        measured.case.name,
+        name_of(series.subject),
+        with_spread(series.spread(|outcome| outcome.calls_per_second), 0),
+        p50,
+        p99,
+        cpu.unwrap_or_else(dash),
+        with_spread(series.spread(|outcome| outcome.cpu_us()), 2),
+        with_spread(ratio(measured, series), 2),
+    );
+    for trouble in series.troubles() {
+        println!("  {trouble}");
+    }
+}
+
+/// The rate of a subject over the floor's of the same rounds; the floor has none to itself.
+fn ratio(measured: &MeasuredCase, series: &Series) -> Option<Spread> {
+    let floor = measured.of(Subject::Floor)?;
+    if series.subject == Subject::Floor { None } else { series.ratio_to(floor) }
+}
+
+fn print_memory(quiet_cases: &[MeasuredQuiet]) {
+    println!();
+    println!("{:<30} {:<8} {:>34}", "open connections", "", "KiB resident each, on the server");
+    for measured in quiet_cases {
+        for (subject, kib) in &measured.kib {
+            let kib = kib.as_ref().map_or_else(String::clone, |kib| format!("{kib:.2}"));
+            println!("{:<30} {:<8} {kib:>34}", measured.case.name, name_of(*subject));
+        }
+    }
+}
+
+fn with_spread(spread: Option<Spread>, digits: usize) -> String {
+    spread.map_or_else(dash, |Spread { median, min, max }| {
+        format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
+    })
+}
+
+fn name_of(subject: Subject) -> &'static str {
+    match subject {
+        Subject::Floor => "floor",
+        Subject::Polyrpc => "polyrpc",
+    }
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}

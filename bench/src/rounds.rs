@@ -1,0 +1,148 @@
+//! Rounds: every subject once, then every subject again, so that what the machine does meanwhile meets
+//! them all; medians, and the spread that says how far they are to be believed.
+
+use std::io;
+
+use serde::Serialize;
+
+use crate::run::Outcome;
+use crate::subject::Subject;
+
+/// What one subject came to, round by round.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Series {
+    pub(crate) subject: Subject,
+    /// An outcome, or why there is none.
+    pub(crate) rounds: Vec<Result<Outcome, String>>,
+}
+
+/// Runs every subject in each of `rounds` rounds.
+pub(crate) fn interleave(
+    rounds: usize,
+    subjects: &[Subject],
+    mut run: impl FnMut(Subject) -> io::Result<Outcome>,
+) -> Vec<Series> {
+    let mut series: Vec<_> =
+        subjects.iter().map(|&subject| Series { subject, rounds: Vec::with_capacity(rounds) }).collect();
+    for _ in 0..rounds {
+        for series in &mut series {
+            series.rounds.push(run(series.subject).map_err(|error| error.to_string()));
+        }
+    }
+    series
+}
+
+impl Series {
+    /// The median of `figure` and its spread; `None` if no round has an outcome.
+    pub(crate) fn spread(&self, figure: impl Fn(&Outcome) -> f64) -> Option<Spread> {
+        Spread::of(self.rounds.iter().flatten().map(figure))
+    }
+
+    /// The rate over that of `floor`, taken within each round and then as a spread.
+    pub(crate) fn ratio_to(&self, floor: &Self) -> Option<Spread> {
+        let pairs = self.rounds.iter().zip(&floor.rounds);
+        Spread::of(pairs.filter_map(|(own, floor)| {
+            Some(own.as_ref().ok()?.calls_per_second / floor.as_ref().ok()?.calls_per_second)
+        }))
+    }
+
+    /// Whether every round has an outcome, and none an error.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.rounds.iter().all(|round| round.as_ref().is_ok_and(|outcome| outcome.errors == 0))
+    }
+
+    /// What went wrong, a line for each round in which something did.
+    pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
+        self.rounds.iter().zip(1..).filter_map(|(round, number)| match round {
+            Err(error) => Some(format!("round {number}: {error}")),
+            Ok(outcome) if outcome.errors > 0 => {
+                Some(format!("round {number}: {} wrong replies of {}", outcome.errors, outcome.calls))
+            }
+            Ok(_) => None,
+        })
+    }
+}
+
+/// A median and how far the figures lie apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// `None` of no figures.
+    pub(crate) fn of(figures: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut figures: Vec<_> = figures.collect();
+        figures.sort_by(f64::total_cmp);
+        let (&min, &max) = (figures.first()?, figures.last()?);
+        let (below, above) = (figures[(figures.len() - 1) / 2], figures[figures.len() / 2]);
+        Some(Self { median: f64::midpoint(below, above), min, max })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        let spread = |figures: &[f64]| Spread::of(figures.iter().copied());
+        assert_eq!(spread(&[]), None);
+        assert_eq!(spread(&[3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!(spread(&[4.0, 1.0, 2.0, 3.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
+    }
+
+    #[test]
+    fn subjects_take_turns_within_each_round() {
+        let mut order = Vec::new();
+        interleave(2, &[Subject::Floor, Subject::Polyrpc], |subject| {
+            order.push(subject);
+            Ok(rate(1.0))
+        });
+        assert_eq!(order, [Subject::Floor, Subject::Polyrpc, Subject::Floor, Subject::Polyrpc]);
+    }
+
+    #[test]
+    fn a_ratio_is_taken_within_a_round_before_the_median() {
+        // A machine that is twice as fast in every other round.
+        let floor = series([Ok(rate(100.0)), Ok(rate(200.0)), Ok(rate(100.0))]);
+        let own = series([Ok(rate(80.0)), Ok(rate(160.0)), Ok(rate(90.0))]);
+        assert_eq!(own.ratio_to(&floor), Some(Spread { median: 0.8, min: 0.8, max: 0.9 }));
+    }
+
+    #[test]
+    fn a_round_without_an_outcome_is_left_out_but_not_forgotten() {
+        let floor = series([Ok(rate(100.0)), Ok(rate(100.0)), Ok(rate(100.0))]);
+        let own = series([Ok(rate(80.0)), Err("gone".to_owned()), Ok(rate(80.0))]);
+        assert_eq!(own.ratio_to(&floor).map(|ratio| ratio.median), Some(0.8));
+        assert!(!own.is_clean());
+        assert_eq!(own.troubles().collect::<Vec<_>>(), ["round 2: gone"]);
+    }
+
+    #[test]
+    fn one_wrong_reply_makes_a_series_unclean() {
+        let mut wrong = rate(100.0);
+        wrong.errors = 1;
+        assert!(!series([Ok(rate(100.0)), Ok(wrong), Ok(rate(100.0))]).is_clean());
+    }
+
+    fn series(rounds: [Result<Outcome, String>; 3]) -> Series {
+        Series { subject: Subject::Polyrpc, rounds: rounds.into() }
+    }
+
+    fn rate(calls_per_second: f64) -> Outcome {
+        Outcome {
+            calls: 100,
+            errors: 0,
+            calls_per_second,
+            p50_us: 1.0,
+            p99_us: 1.0,
+            p999_us: 1.0,
+            max_us: 1.0,
+            client_cpu_us: 1.0,
+            server_cpu_us: 1.0,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! One run: a server and a client as processes of their own, one window, what it came to.
+
+use std::io;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::exchange::Protocol;
+use crate::measure;
+use crate::process::{Child, Done, Listening, Ready};
+use crate::subject::{Cast, ClientOptions, ServerOptions, Shape, Subject};
+
+/// What is done in a run, whoever does it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Workload {
+    pub(crate) protocol: Protocol,
+    /// The length of the message in bytes.
+    pub(crate) payload: usize,
+    pub(crate) shape: Shape,
+    pub(crate) placement: Placement,
+}
+
+/// Where server and client run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Placement {
+    /// Both on one core: what is measured is the work of a call, not the waking of another core, which
+    /// on a virtual machine costs ten times as much.
+    OneCore,
+    /// Wherever the kernel puts them.
+    Free,
+}
+
+/// How long a run takes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Timing {
+    pub(crate) warm_up: Duration,
+    pub(crate) window: Duration,
+}
+
+/// What a run came to. CPU time is user and system time of the whole process, over the calls.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) calls: u64,
+    pub(crate) errors: u64,
+    pub(crate) calls_per_second: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p999_us: f64,
+    pub(crate) max_us: f64,
+    pub(crate) client_cpu_us: f64,
+    pub(crate) server_cpu_us: f64,
+}
+
+impl Outcome {
+    /// CPU time of a call, client and server together.
+    pub(crate) fn cpu_us(&self) -> f64 {
+        self.client_cpu_us + self.server_cpu_us
+    }
+}
+
+/// Lets `subject` do the workload once.
+pub(crate) fn run(subject: Subject, workload: &Workload, timing: Timing) -> io::Result<Outcome> {
+    let cast = cast(subject, workload.shape)?;
+    let core = match workload.placement {
+        Placement::OneCore => Some(measure::last_core()?),
+        Placement::Free => None,
+    };
+    let (mut server, listening) = start_server(cast, workload.protocol, workload.payload, core)?;
+    let mut client = Child::start(
+        &ClientOptions {
+            kind: cast.client,
+            connect: listening.address,
+            protocol: workload.protocol,
+            floor_frames: cast.floor_frames,
+            payload: workload.payload,
+            connections: cast.connections,
+            in_flight: cast.in_flight,
+            warm_up: timing.warm_up.as_millis() as u64,
+            window: timing.window.as_millis() as u64,
+            core,
+        }
+        .to_arguments(),
+    )?;
+
+    let Ready {} = client.hear(timing.warm_up + PATIENCE)?;
+    let before = server.vitals()?;
+    client.nudge()?;
+    let done: Done = client.hear(timing.window + PATIENCE)?;
+    let after = server.vitals()?;
+    Ok(outcome(&done, after.cpu_ns - before.cpu_ns))
+}
+
+/// Who plays the subject.
+///
+/// # Errors
+///
+/// If nobody does in this build.
+pub(crate) fn cast(subject: Subject, shape: Shape) -> io::Result<Cast> {
+    subject.cast(shape).ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "not part of this build"))
+}
+
+/// Starts a server and waits until it listens.
+pub(crate) fn start_server(
+    cast: Cast,
+    protocol: Protocol,
+    payload: usize,
+    core: Option<usize>,
+) -> io::Result<(Child, Listening)> {
+    let listen = ([127, 0, 0, 1], 0).into();
+    let options = ServerOptions { kind: cast.server, listen, protocol, payload, core };
+    let server = Child::start(&options.to_arguments())?;
+    let listening = server.hear(PATIENCE)?;
+    Ok((server, listening))
+}
+
+/// How long a process may take beyond the time it was given.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+fn outcome(done: &Done, server_cpu_ns: u64) -> Outcome {
+    let tally = &done.tally;
+    let us = |ns: u64| ns as f64 / 1e3;
+    let a_call = |ns: u64| us(ns) / tally.calls as f64;
+    Outcome {
+        calls: tally.calls,
+        errors: tally.errors,
+        calls_per_second: tally.calls as f64 / (tally.elapsed_ns as f64 / 1e9),
+        p50_us: us(tally.p50_ns),
+        p99_us: us(tally.p99_ns),
+        p999_us: us(tally.p999_ns),
+        max_us: us(tally.max_ns),
+        client_cpu_us: a_call(done.cpu_ns),
+        server_cpu_us: a_call(server_cpu_ns),
+    }
+}

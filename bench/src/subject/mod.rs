@@ -1,0 +1,319 @@
+//! Who is measured: what a process that is told to be a server or a client becomes.
+//!
+//! This is the whole seam between the harness and what it measures. A server is a function that serves
+//! on threads of its own and gives its address; a client is a [`Load`]. To add a subject: a kind of
+//! server and of client here, and its [`cast`](Subject::cast).
+
+mod polyrpc_client;
+mod polyrpc_server;
+
+/// The echo service, as generated for the command.
+#[allow(warnings, reason = "generated")]
+mod example {
+    include!("../../../crates/cli/src/proto/example.rs");
+}
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::exchange::{Exchange, Protocol};
+use crate::floor;
+use crate::load::{Epoll, Idle, Load};
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Subject {
+    /// The same bytes without any RPC.
+    Floor,
+    /// This project.
+    Polyrpc,
+}
+
+/// How calls are made; each is a way users call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Shape {
+    /// One call in flight, made by the thread that waits for it.
+    Blocking,
+    /// So many callers in closed loops share one connection.
+    Shared(usize),
+    /// So many calls are kept in flight on one connection.
+    Outstanding(usize),
+    /// So many connections with one call in flight each, under the raw load client.
+    Connections(usize),
+    /// So many connections that never said anything.
+    Silent(usize),
+    /// So many connections that say nothing more after one call.
+    Idle(usize),
+}
+
+/// The programs that play a subject in a workload, and how many calls the client keeps going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cast {
+    pub(crate) server: ServerKind,
+    pub(crate) client: ClientKind,
+    pub(crate) connections: usize,
+    pub(crate) in_flight: usize,
+    /// Whether the floor's frames are spoken instead of the protocol's.
+    pub(crate) floor_frames: bool,
+}
+
+impl Subject {
+    /// Who plays this subject in a workload of this shape; `None` if nobody does in this build.
+    pub(crate) fn cast(self, shape: Shape) -> Option<Cast> {
+        match self {
+            Self::Floor => Some(floor_cast(shape)),
+            Self::Polyrpc => Some(polyrpc_cast(shape)),
+        }
+    }
+}
+
+fn floor_cast(shape: Shape) -> Cast {
+    let (server, client, connections, in_flight) = match shape {
+        Shape::Blocking => (ServerKind::FloorBlocking, ClientKind::FloorBlocking, 1, 1),
+        Shape::Shared(calls) | Shape::Outstanding(calls) => {
+            (ServerKind::FloorEpoll, ClientKind::Epoll, 1, calls)
+        }
+        Shape::Connections(connections) => (ServerKind::FloorEpoll, ClientKind::Epoll, connections, 1),
+        Shape::Silent(connections) => (ServerKind::FloorEpoll, ClientKind::Silent, connections, 0),
+        Shape::Idle(connections) => (ServerKind::FloorEpoll, ClientKind::Idle, connections, 0),
+    };
+    Cast { server, client, connections, in_flight, floor_frames: true }
+}
+
+fn polyrpc_cast(shape: Shape) -> Cast {
+    let (client, connections, in_flight) = match shape {
+        Shape::Blocking => (ClientKind::PolyrpcBlocking, 1, 1),
+        Shape::Shared(calls) | Shape::Outstanding(calls) => (ClientKind::PolyrpcShared, 1, calls),
+        Shape::Connections(connections) => (ClientKind::Epoll, connections, 1),
+        Shape::Silent(connections) => (ClientKind::Silent, connections, 0),
+        Shape::Idle(connections) => (ClientKind::Idle, connections, 0),
+    };
+    Cast { server: ServerKind::Polyrpc, client, connections, in_flight, floor_frames: false }
+}
+
+/// The servers a process can become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServerKind {
+    /// The floor's frames, a thread for each connection.
+    FloorBlocking,
+    /// The floor's frames, one thread with an epoll.
+    FloorEpoll,
+    /// PolyRPC's, one thread.
+    Polyrpc,
+}
+
+/// The clients a process can become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClientKind {
+    /// The floor's frames, one call in flight.
+    FloorBlocking,
+    /// PolyRPC's blocking client, one call in flight.
+    PolyrpcBlocking,
+    /// Callers that share one connection of PolyRPC's client, on one thread.
+    PolyrpcShared,
+    /// The raw load client, in the frames of either the floor or a protocol.
+    Epoll,
+    /// Connections that never say anything.
+    Silent,
+    /// Connections that say nothing more after one call.
+    Idle,
+}
+
+/// What a server is told.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub(crate) struct ServerOptions {
+    /// Which server to be.
+    #[arg(long)]
+    pub(crate) kind: ServerKind,
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// Whose frames the floor's are as long as.
+    #[arg(long)]
+    pub(crate) protocol: Protocol,
+    /// The length of the message in bytes.
+    #[arg(long)]
+    pub(crate) payload: usize,
+    /// The one core to run on.
+    #[arg(long)]
+    pub(crate) core: Option<usize>,
+}
+
+impl ServerOptions {
+    /// Serves on threads of its own until the process ends; gives the address it serves at.
+    pub(crate) fn start(&self) -> io::Result<SocketAddr> {
+        let reply_len = || self.protocol.floor_exchange(self.payload).reply.len();
+        match self.kind {
+            ServerKind::FloorBlocking => floor::serve_blocking(self.listen, reply_len()),
+            ServerKind::FloorEpoll => floor::serve_epoll(self.listen, reply_len()),
+            ServerKind::Polyrpc => polyrpc_server::serve(self.listen),
+        }
+    }
+
+    /// The command line that says the same.
+    pub(crate) fn to_arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            "server".to_owned(),
+            format!("--kind={}", spelled(self.kind)),
+            format!("--listen={}", self.listen),
+            format!("--protocol={}", spelled(self.protocol)),
+            format!("--payload={}", self.payload),
+        ];
+        arguments.extend(self.core.map(|core| format!("--core={core}")));
+        arguments
+    }
+}
+
+/// What a client is told.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub(crate) struct ClientOptions {
+    /// Which client to be.
+    #[arg(long)]
+    pub(crate) kind: ClientKind,
+    /// The server to call.
+    #[arg(long)]
+    pub(crate) connect: SocketAddr,
+    /// What to speak, or whose frames the floor's are as long as.
+    #[arg(long)]
+    pub(crate) protocol: Protocol,
+    /// Speak the floor's frames instead of the protocol's.
+    #[arg(long)]
+    pub(crate) floor_frames: bool,
+    /// The length of the message in bytes.
+    #[arg(long)]
+    pub(crate) payload: usize,
+    /// How many connections to open.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) connections: usize,
+    /// How many calls to keep in flight on each.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) in_flight: usize,
+    /// How long to call before the window, in milliseconds.
+    #[arg(long, default_value_t = 500)]
+    pub(crate) warm_up: u64,
+    /// How long to call in the window, in milliseconds.
+    #[arg(long, default_value_t = 1500)]
+    pub(crate) window: u64,
+    /// The one core to run on.
+    #[arg(long)]
+    pub(crate) core: Option<usize>,
+}
+
+impl ClientOptions {
+    /// The client this asks for, its connections open.
+    pub(crate) fn connect(&self) -> io::Result<Box<dyn Load>> {
+        let exchange = self.exchange();
+        Ok(match self.kind {
+            ClientKind::FloorBlocking => Box::new(floor::Blocking::connect(self.connect, &exchange)?),
+            ClientKind::PolyrpcBlocking => {
+                Box::new(polyrpc_client::Blocking::connect(self.connect, self.protocol, self.payload)?)
+            }
+            ClientKind::PolyrpcShared => Box::new(polyrpc_client::Shared::connect(
+                self.connect,
+                self.protocol,
+                self.payload,
+                self.in_flight,
+            )?),
+            ClientKind::Epoll => {
+                Box::new(Epoll::connect(self.connect, &exchange, self.connections, self.in_flight)?)
+            }
+            ClientKind::Silent => Box::new(Idle::connect(self.connect, self.connections, None)?),
+            ClientKind::Idle => Box::new(Idle::connect(self.connect, self.connections, Some(&exchange))?),
+        })
+    }
+
+    /// The time to call before the window.
+    pub(crate) fn warm_up(&self) -> Duration {
+        Duration::from_millis(self.warm_up)
+    }
+
+    /// The time to call in the window.
+    pub(crate) fn window(&self) -> Duration {
+        Duration::from_millis(self.window)
+    }
+
+    fn exchange(&self) -> Exchange {
+        if self.floor_frames {
+            self.protocol.floor_exchange(self.payload)
+        } else {
+            self.protocol.exchange(self.payload)
+        }
+    }
+
+    /// The command line that says the same.
+    pub(crate) fn to_arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            "client".to_owned(),
+            format!("--kind={}", spelled(self.kind)),
+            format!("--connect={}", self.connect),
+            format!("--protocol={}", spelled(self.protocol)),
+            format!("--payload={}", self.payload),
+            format!("--connections={}", self.connections),
+            format!("--in-flight={}", self.in_flight),
+            format!("--warm-up={}", self.warm_up),
+            format!("--window={}", self.window),
+        ];
+        arguments.extend(self.floor_frames.then(|| "--floor-frames".to_owned()));
+        arguments.extend(self.core.map(|core| format!("--core={core}")));
+        arguments
+    }
+}
+
+/// How the command line spells a value.
+fn spelled(value: impl ValueEnum) -> String {
+    value.to_possible_value().expect("no kind is hidden").get_name().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    enum Command {
+        Server(ServerOptions),
+        Client(ClientOptions),
+    }
+
+    #[test]
+    fn a_server_reads_what_the_parent_wrote() {
+        let options = ServerOptions {
+            kind: ServerKind::FloorEpoll,
+            listen: SocketAddr::from(([127, 0, 0, 1], 8000)),
+            protocol: Protocol::BaiduStd,
+            payload: 1024,
+            core: Some(1),
+        };
+        let Command::Server(read) = parse(options.to_arguments()) else { panic!("not a server") };
+        assert_eq!(read, options);
+    }
+
+    #[test]
+    fn a_client_reads_what_the_parent_wrote() {
+        let options = ClientOptions {
+            kind: ClientKind::Epoll,
+            connect: SocketAddr::from(([127, 0, 0, 1], 8000)),
+            protocol: Protocol::Rpcx,
+            floor_frames: true,
+            payload: 32,
+            connections: 20,
+            in_flight: 3,
+            warm_up: 100,
+            window: 200,
+            core: None,
+        };
+        let Command::Client(read) = parse(options.to_arguments()) else { panic!("not a client") };
+        assert_eq!(read, options);
+    }
+
+    fn parse(arguments: Vec<String>) -> Command {
+        Command::parse_from(std::iter::once("polyrpc-bench".to_owned()).chain(arguments))
+    }
+}

@@ -1,0 +1,178 @@
+//! PolyRPC's clients: a thread that calls, and callers that share one connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use polyrpc::client::{Options, blocking};
+use polyrpc::codec::Body;
+use polyrpc::{Client, Format};
+use tokio::runtime::{Builder, Runtime};
+
+use super::example::{EchoRequest, EchoServiceBlockingClient, EchoServiceClient};
+use crate::exchange::Protocol;
+use crate::load::{Laps, Load, Tally};
+
+/// One call in flight, made by the thread that waits for it.
+pub(super) struct Blocking {
+    call: Box<dyn Fn() -> polyrpc::Result<bool>>,
+}
+
+impl Blocking {
+    pub(super) fn connect(server: SocketAddr, protocol: Protocol, payload: usize) -> io::Result<Self> {
+        let client = blocking::Client::new(&url(server, protocol)).map_err(failed)?;
+        let call: Box<dyn Fn() -> polyrpc::Result<bool>> = match protocol {
+            Protocol::BaiduStd => {
+                let (stub, message) = (EchoServiceBlockingClient::new(client), message(payload));
+                Box::new(move || Ok(stub.echo(request(&message))?.message.len() == message.len()))
+            }
+            Protocol::Rpcx => {
+                let body = raw(payload);
+                Box::new(move || {
+                    let reply = client.call_raw("Echo/Raw", body.clone(), Options::default())?;
+                    Ok(reply.message.bytes.len() == body.bytes.len())
+                })
+            }
+        };
+        Ok(Self { call })
+    }
+}
+
+impl Load for Blocking {
+    fn run(&mut self, window: Duration) -> io::Result<Tally> {
+        let mut laps = Laps::start(window);
+        let mut began = laps.started();
+        while laps.open_at(began) {
+            let right = (self.call)().map_err(failed)?;
+            let ended = Instant::now();
+            laps.record(began, ended, 1);
+            laps.record_errors(u64::from(!right));
+            began = ended;
+        }
+        Ok(laps.finish())
+    }
+}
+
+/// Callers in closed loops that share one connection, on one thread with the connection.
+pub(super) struct Shared {
+    runtime: Runtime,
+    callers: usize,
+    client: Client,
+    protocol: Protocol,
+    payload: usize,
+}
+
+impl Shared {
+    pub(super) fn connect(
+        server: SocketAddr,
+        protocol: Protocol,
+        payload: usize,
+        callers: usize,
+    ) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let client = Client::new(&url(server, protocol)).map_err(failed)?;
+        Ok(Self { runtime, callers, client, protocol, payload })
+    }
+}
+
+impl Load for Shared {
+    fn run(&mut self, window: Duration) -> io::Result<Tally> {
+        let laps = SharedLaps::start(window);
+        self.runtime.block_on(async {
+            let callers: Vec<_> = (0..self.callers)
+                .map(|_| {
+                    let (client, laps) = (self.client.clone(), laps.clone());
+                    match self.protocol {
+                        Protocol::BaiduStd => tokio::spawn(call_typed(client, self.payload, laps)),
+                        Protocol::Rpcx => tokio::spawn(call_raw(client, self.payload, laps)),
+                    }
+                })
+                .collect();
+            for caller in callers {
+                caller.await.map_err(io::Error::other)?.map_err(failed)?;
+            }
+            Ok::<_, io::Error>(())
+        })?;
+        Ok(laps.finish())
+    }
+}
+
+/// Laps that many callers note. All run on one thread, so the lock is never waited for.
+#[derive(Clone)]
+struct SharedLaps(Arc<Mutex<Laps>>);
+
+impl SharedLaps {
+    fn start(window: Duration) -> Self {
+        Self(Arc::new(Mutex::new(Laps::start(window))))
+    }
+
+    fn started(&self) -> Instant {
+        self.lock().started()
+    }
+
+    fn open_at(&self, now: Instant) -> bool {
+        self.lock().open_at(now)
+    }
+
+    fn note(&self, began: Instant, right: bool) -> Instant {
+        let ended = Instant::now();
+        let mut laps = self.lock();
+        laps.record(began, ended, 1);
+        laps.record_errors(u64::from(!right));
+        ended
+    }
+
+    fn finish(self) -> Tally {
+        let laps = Arc::into_inner(self.0).expect("every caller has ended");
+        laps.into_inner().unwrap_or_else(PoisonError::into_inner).finish()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Laps> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn call_typed(client: Client, payload: usize, laps: SharedLaps) -> polyrpc::Result<()> {
+    let (stub, message) = (EchoServiceClient::new(client), message(payload));
+    let mut began = laps.started();
+    while laps.open_at(began) {
+        let reply = stub.echo(request(&message)).await?;
+        began = laps.note(began, reply.message.len() == message.len());
+    }
+    Ok(())
+}
+
+async fn call_raw(client: Client, payload: usize, laps: SharedLaps) -> polyrpc::Result<()> {
+    let body = raw(payload);
+    let mut began = laps.started();
+    while laps.open_at(began) {
+        let reply = client.call_raw("Echo/Raw", body.clone(), Options::default()).await?;
+        began = laps.note(began, reply.message.bytes.len() == body.bytes.len());
+    }
+    Ok(())
+}
+
+fn url(server: SocketAddr, protocol: Protocol) -> String {
+    match protocol {
+        Protocol::BaiduStd => format!("baidu-std://{server}"),
+        Protocol::Rpcx => format!("rpcx://{server}"),
+    }
+}
+
+fn message(payload: usize) -> String {
+    "A".repeat(payload)
+}
+
+fn request(message: &str) -> EchoRequest {
+    EchoRequest { message: message.to_owned(), ..Default::default() }
+}
+
+fn raw(payload: usize) -> Body {
+    Body::new(Format::Raw, Bytes::from(vec![b'A'; payload]))
+}
+
+fn failed(error: polyrpc::Error) -> io::Error {
+    io::Error::other(error.into_status())
+}
