@@ -1,0 +1,45 @@
+package polyrpc.interop;
+
+import com.baidu.brpc.RpcContext;
+import com.baidu.brpc.protocol.Options;
+import com.baidu.brpc.server.RpcServer;
+import com.baidu.brpc.server.RpcServerOptions;
+import io.netty.buffer.Unpooled;
+
+/**
+ * The brpc-java server with {@code example.EchoService}. It prints {@code listening ADDR} once it accepts
+ * connections and ends when its standard input closes.
+ */
+public final class BaiduServer {
+    private BaiduServer() {}
+
+    public static void main(String[] args) throws Exception {
+        Echo.compileForThisJdk();
+        RpcServerOptions options = new RpcServerOptions();
+        options.setProtocolType(Options.ProtocolType.PROTOCOL_BAIDU_STD_VALUE);
+        RpcServer server = new RpcServer("127.0.0.1", 0, options);
+        server.registerService(new EchoService());
+        server.start();
+        System.out.println("listening 127.0.0.1:" + server.getPort());
+
+        while (System.in.read() >= 0) {
+            // Nothing is expected there but the end.
+        }
+        System.exit(0);
+    }
+
+    /** Echoes message and attachment; a message that begins with {@code fail} fails. */
+    public static final class EchoService implements Echo.Service {
+        @Override
+        public Echo.Message echo(Echo.Message request) {
+            if (request.message.startsWith("fail")) {
+                throw new IllegalStateException("failed as asked: " + request.message);
+            }
+            RpcContext context = RpcContext.getContext();
+            if (context.getRequestBinaryAttachment() != null) {
+                context.setResponseBinaryAttachment(Unpooled.copiedBuffer(context.getRequestBinaryAttachment()));
+            }
+            return new Echo.Message(request.message);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+package polyrpc.interop;
+
+import com.baidu.bjf.remoting.protobuf.FieldType;
+import com.baidu.bjf.remoting.protobuf.annotation.Protobuf;
+import com.baidu.bjf.remoting.protobuf.utils.JDKCompilerHelper;
+import com.baidu.bjf.remoting.protobuf.utils.compiler.JdkCompiler;
+import com.baidu.brpc.protocol.BrpcMeta;
+
+/** {@code example.EchoService} of {@code proto/echo.proto}, in the form in which jprotobuf reads it. */
+public final class Echo {
+    private Echo() {}
+
+    /** jprotobuf compiles its codecs at run time, as Java 6, which today's compilers refuse. */
+    static void compileForThisJdk() {
+        JDKCompilerHelper.setCompiler(new JdkCompiler(Echo.class.getClassLoader(), "11"));
+    }
+
+    /** The request and the response are the same message on the wire. */
+    public static class Message {
+        @Protobuf(fieldType = FieldType.STRING, order = 1, required = true)
+        public String message;
+
+        public Message() {}
+
+        public Message(String message) {
+            this.message = message;
+        }
+    }
+
+    /** The service as it is. */
+    public interface Service {
+        @BrpcMeta(serviceName = "example.EchoService", methodName = "Echo")
+        Message echo(Message request);
+    }
+
+    /** The name without its package, as jprotobuf's own clients send it. */
+    public interface ShortName {
+        @BrpcMeta(serviceName = "EchoService", methodName = "Echo")
+        Message echo(Message request);
+    }
+
+    /** A method that no server has. */
+    public interface UnknownMethod {
+        @BrpcMeta(serviceName = "example.EchoService", methodName = "Missing")
+        Message echo(Message request);
+    }
+
+    /** A service that no server has, by its full name. */
+    public interface UnknownService {
+        @BrpcMeta(serviceName = "example.GoneService", methodName = "Echo")
+        Message echo(Message request);
+    }
+
+    /** A service that no server has, by its short name. */
+    public interface UnknownShortName {
+        @BrpcMeta(serviceName = "GoneService", methodName = "Echo")
+        Message echo(Message request);
+    }
+}

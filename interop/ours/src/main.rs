@@ -1,0 +1,54 @@
+//! PolyRPC's client against the servers of real peers: the cases that `polyrpc call` cannot express, since
+//! they need a connection that lives on, or many calls on it.
+//!
+//! ```text
+//! polyrpc-interop rpcx://127.0.0.1:8972
+//! polyrpc-interop baidu-std://127.0.0.1:8002
+//! ```
+//!
+//! Prints a line for each case, `ok   NAME` or `FAIL NAME: why`, and exits with 1 if one failed.
+
+mod baidu_std;
+mod rpcx;
+
+use std::process::ExitCode;
+
+/// What became of a case: why it failed, if it did.
+type Outcome = Result<(), String>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let Some(url) = std::env::args().nth(1) else {
+        eprintln!("usage: polyrpc-interop URL");
+        return ExitCode::from(2);
+    };
+    let cases = match url.split("://").next() {
+        Some("rpcx") => rpcx::cases(&url).await,
+        Some("baidu-std") => baidu_std::cases(&url).await,
+        _ => {
+            eprintln!("`{url}`: want rpcx:// or baidu-std://");
+            return ExitCode::from(2);
+        }
+    };
+    let mut code = ExitCode::SUCCESS;
+    for (name, outcome) in cases {
+        match outcome {
+            Ok(()) => println!("ok   {name}"),
+            Err(why) => {
+                println!("FAIL {name}: {why}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+/// Fails with this text unless it holds.
+fn ensure(holds: bool, why: impl FnOnce() -> String) -> Outcome {
+    if holds { Ok(()) } else { Err(why()) }
+}
+
+/// How an unexpected error is told.
+fn told(error: polyrpc::Error) -> String {
+    error.to_string()
+}
