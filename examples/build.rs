@@ -1,0 +1,5 @@
+//! Writes the Rust code of the `.proto` files. No `protoc` is needed.
+
+fn main() -> Result<(), polyrpc_build::Error> {
+    polyrpc_build::compile(["echo_proto/echo.proto"], ["echo_proto"])
+}

@@ -1,0 +1,32 @@
+//! Plain functions on a server, called by every protocol on its one port.
+
+use polyrpc::{Client, Result, Server, Status};
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let server = Server::new()
+        .register("echo", |text: String| async move { text })
+        .register("add", |a: i64, b: i64| async move { a + b })
+        .register("div", div)
+        .bind("127.0.0.1:0")
+        .await?
+        .start();
+    let address = server.address();
+
+    for protocol in ["baidu-std", "rpcx", "http", "http+json-rpc"] {
+        let client = Client::new(&format!("{protocol}://{address}"))?;
+        let text: String = client.call("echo", "hello").await?;
+        let sum: i64 = client.call("add", &(1, 2)).await?;
+        println!("{protocol}: {text}, 1 + 2 = {sum}");
+    }
+
+    let client = Client::new(&format!("rpcx://{address}"))?;
+    let error = client.call::<i64>("div", &(1, 0)).await.unwrap_err();
+    println!("1 / 0: {}", error.message());
+    Ok(())
+}
+
+/// A function may fail: with a [`Status`], or with any error by `?`.
+async fn div(a: i64, b: i64) -> Result<i64> {
+    Ok(a.checked_div(b).ok_or_else(|| Status::invalid_argument("division by zero"))?)
+}

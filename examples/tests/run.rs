@@ -1,0 +1,94 @@
+//! Every example, run as a user runs it, with what it prints.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+#[test]
+fn hello_function() {
+    let output = run(env!("CARGO_BIN_EXE_hello_function"), &[]);
+    for protocol in ["baidu-std", "rpcx", "http", "http+json-rpc"] {
+        assert!(output.contains(&format!("{protocol}: hello, 1 + 2 = 3\n")), "{output}");
+    }
+    assert!(output.ends_with("1 / 0: division by zero\n"), "{output}");
+}
+
+#[test]
+fn arith() {
+    let server = Served::start(env!("CARGO_BIN_EXE_arith_server"));
+    for protocol in ["baidu-std", "rpcx", "http", "http+json-rpc"] {
+        let url = format!("{protocol}://{}", server.address);
+        let output = run(env!("CARGO_BIN_EXE_arith_client"), &[&url]);
+        assert!(output.starts_with("7 * 8 = 56\n56 / 8 = 7\n1 / 0: "), "{output}");
+        assert!(output.ends_with("divide by zero\n"), "{output}");
+    }
+}
+
+#[test]
+fn echo_proto() {
+    let output = run(env!("CARGO_BIN_EXE_echo_proto"), &[]);
+    assert_eq!(output, "baidu_std: hello\nattachment: bytes beside it\nHTTP and JSON: 你好\n");
+}
+
+#[test]
+fn blocking_client() {
+    let output = run(env!("CARGO_BIN_EXE_blocking_client"), &[]);
+    assert_eq!(output, "1 + 2 = 3\n0 + 0 = 0\n1 + 1 = 2\n2 + 2 = 4\n3 + 3 = 6\n");
+}
+
+#[test]
+fn rpcx_push() {
+    let output = run(env!("CARGO_BIN_EXE_rpcx_push"), &[]);
+    assert_eq!(output, "News/weather 1: news 1\nNews/weather 2: news 2\nNews/weather 3: news 3\n");
+}
+
+#[test]
+fn graceful_shutdown() {
+    let output = run(env!("CARGO_BIN_EXE_graceful_shutdown"), &[]);
+    let want = "stopped\nthe call that was accepted: done\na call that came too late: unavailable\n";
+    assert_eq!(output, want);
+}
+
+#[test]
+fn thread_per_core() {
+    let output = run(env!("CARGO_BIN_EXE_thread_per_core"), &[]);
+    assert_eq!(output, "connections were served by {\"polyrpc-0\", \"polyrpc-1\"}\n");
+}
+
+#[test]
+fn mock_in_tests() {
+    assert_eq!(run(env!("CARGO_BIN_EXE_mock_in_tests"), &[]), "你好，Li\n");
+}
+
+/// Runs a program to its end; gives what it printed.
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().expect("the program starts");
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("the program prints text")
+}
+
+/// A program that serves; it ends with the test.
+struct Served {
+    process: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(program: &str) -> Self {
+        let process = Command::new(program).arg("127.0.0.1:0").stdout(Stdio::piped()).spawn();
+        let mut served = Self { process: process.expect("the program starts"), address: String::new() };
+        let stdout = served.process.stdout.as_mut().expect("its output is a pipe");
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).expect("the program prints text");
+        let address = line.trim_end().strip_prefix("listening on ").expect("it says where it listens");
+        served.address = address.to_owned();
+        served
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

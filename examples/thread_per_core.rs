@@ -1,0 +1,26 @@
+//! A thread with a runtime of its own for each core: connections are dealt out and stay where they are.
+
+use std::collections::BTreeSet;
+
+use polyrpc::client::Kind;
+use polyrpc::{Client, Cores, Result, Server};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    // `Cores::all()` starts one for each core of the machine.
+    let server = Server::new()
+        .register("thread", || async { std::thread::current().name().unwrap_or("?").to_owned() })
+        .on(Cores::start(2)?)
+        .bind("127.0.0.1:0")
+        .await?
+        .start();
+
+    let mut threads = BTreeSet::new();
+    for _ in 0..4 {
+        // A connection for each call, to see how they are dealt out.
+        let client = Client::builder(&format!("rpcx://{}", server.address())).kind(Kind::Short).build()?;
+        threads.insert(client.call::<String>("thread", &()).await?);
+    }
+    println!("connections were served by {threads:?}");
+    Ok(())
+}
