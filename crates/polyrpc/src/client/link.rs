@@ -1,6 +1,6 @@
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use polyrpc_wire::{Call, CallId, Reply, Status};
@@ -49,19 +49,29 @@ pub(super) async fn exchange(
             Ok(None) => Poll::Ready(Ok(None)),
             Err(status) => Poll::Ready(Err(status)),
         },
-        Some(Waiting { link, id }) => link.poll_reply(*id, cx).map_ok(Some),
+        Some(sent) => {
+            let result = ready!(link.poll_reply(sent.id, cx));
+            waiting.take().map(Waiting::end);
+            Poll::Ready(result.map(Some))
+        }
     })
     .await
 }
 
-/// A call that is waited for.
+/// A call that is waited for; dropping it abandons the call.
 struct Waiting<'l> {
     link: &'l Arc<dyn Link>,
     id: CallId,
 }
 
+impl Waiting<'_> {
+    /// The reply was taken: nothing is left to abandon.
+    fn end(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Waiting<'_> {
-    /// After the reply was taken this finds nothing: the id has become another generation's.
     fn drop(&mut self) {
         self.link.abandon(self.id);
     }
