@@ -10,6 +10,19 @@ use crate::{Compression, Format, Status};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u64);
 
+/// Names a call on its connection while its messages come and go one by one: HTTP/2's stream id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub u64);
+
+/// One message of a call that has several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The encoded message, compressed as `compression` says.
+    pub body: Bytes,
+    /// How it is compressed; a stream may compress some of its messages and others not.
+    pub compression: Compression,
+}
+
 /// A unary request, the same whatever protocol carries it.
 ///
 /// A server's session gives it out, a client's takes it in, so that what one protocol received another
@@ -112,17 +125,24 @@ pub struct Reply {
     pub head: Head,
     /// Bytes beside the message (baidu_std, or an HTTP body that is not a message).
     pub attachment: Bytes,
+    /// Key/value pairs that travel behind the message (gRPC); empty elsewhere.
+    pub trailers: Metadata,
 }
 
 impl Reply {
+    /// A reply with neither attachment nor trailers.
+    pub fn new(result: Result<Bytes, Status>, head: Head) -> Self {
+        Self { result, head, attachment: Bytes::new(), trailers: Metadata::new() }
+    }
+
     /// A reply that holds a message in this format and nothing else.
     pub fn message(format: Format, body: Bytes) -> Self {
-        Self { result: Ok(body), head: Head { format, ..Head::default() }, attachment: Bytes::new() }
+        Self::new(Ok(body), Head { format, ..Head::default() })
     }
 
     /// A failed call.
     pub fn failure(status: Status) -> Self {
-        Self { result: Err(status), head: Head::default(), attachment: Bytes::new() }
+        Self::new(Err(status), Head::default())
     }
 }
 
@@ -139,7 +159,10 @@ pub struct Push {
     pub body: Bytes,
 }
 
-/// Key/value pairs that travel beside a message. Keys are unique: a later one replaces an earlier one.
+/// Key/value pairs that travel beside a message.
+///
+/// [`insert`](Self::insert) keeps a key unique, as most protocols have it; [`append`](Self::append) gives it
+/// one more value (HTTP headers, gRPC).
 ///
 /// Most calls have none, so an empty one costs no allocation; lookups walk the list, which for a handful
 /// of entries beats a map.
@@ -157,24 +180,41 @@ impl Metadata {
     /// Sets `key`, replacing what it was.
     pub fn insert(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
         let (key, value) = (key.into(), value.into());
-        match self.entries.iter_mut().find(|(known, _)| *known == key) {
-            Some(entry) => entry.1 = value,
-            None => self.entries.push((key, value)),
-        }
+        let Some(at) = self.entries.iter().position(|(known, _)| *known == key) else {
+            return self.entries.push((key, value));
+        };
+        self.entries[at].1 = value;
+        let mut place = 0;
+        self.entries.retain(|(known, _)| {
+            place += 1;
+            place <= at + 1 || *known != key
+        });
     }
 
-    /// Takes `key` out.
+    /// Adds a value to `key`, behind those it has.
+    pub fn append(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
+        self.entries.push((key.into(), value.into()));
+    }
+
+    /// Every value of `key`, in order.
+    pub fn all<'m>(&'m self, key: &'m str) -> impl Iterator<Item = &'m Bytes> {
+        self.entries.iter().filter(move |(known, _)| known == key).map(|(_, value)| value)
+    }
+
+    /// Takes `key` out, with all its values; gives the first.
     pub fn remove(&mut self, key: &str) -> Option<Bytes> {
         let at = self.entries.iter().position(|(known, _)| known == key)?;
-        Some(self.entries.remove(at).1)
+        let first = self.entries.remove(at).1;
+        self.entries.retain(|(known, _)| known != key);
+        Some(first)
     }
 
-    /// The value of `key` as text; `None` if absent or not UTF-8.
+    /// The first value of `key` as text; `None` if absent or not UTF-8.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.bytes(key).and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// The value of `key`.
+    /// The first value of `key`.
     pub fn bytes(&self, key: &str) -> Option<&Bytes> {
         self.entries.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }

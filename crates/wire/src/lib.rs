@@ -33,7 +33,7 @@ pub mod payload;
 #[doc(hidden)]
 pub mod testing;
 
-pub use call::{Call, CallId, Checksum, Credential, Head, Metadata, Push, Reply};
+pub use call::{Call, CallId, Checksum, Credential, Head, Message, Metadata, Push, Reply, StreamId};
 pub use outbox::Outbox;
 pub use payload::{Compression, Format};
 pub use session::{Limits, Violation};

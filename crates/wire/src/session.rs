@@ -9,12 +9,23 @@
 //! * whoever drives it writes the outbox, as rarely as he likes.
 //!
 //! Pulling events gives backpressure for free: who does not pull does not read.
+//!
+//! A unary call is one event and one command each way. Only a call whose messages come, or leave, one by one
+//! pays for being a stream:
+//!
+//! ```text
+//!              server                                            client
+//!   Open ─▶ Message* ─▶ End        what the caller sends        open ─▶ message* ─▶ end
+//!   begin ─▶ message* ─▶ finish    what it gets                 Head ─▶ Message* ─▶ Reply
+//! ```
+//!
+//! Both halves go on independently, and either side may end the whole call early.
 
 use std::fmt;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
-use crate::{Call, CallId, Format, Outbox, Push, Reply, Status};
+use crate::{Call, CallId, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId};
 
 /// The server's side of a connection.
 pub trait Server {
@@ -50,6 +61,38 @@ pub trait Server {
     /// Answers a call whose credential was refused, in the form the protocol has for it.
     /// Returns whether the connection must be closed once `out` is written.
     fn refuse(&mut self, ticket: Self::Ticket, status: Status, out: &mut Outbox) -> bool;
+
+    /// The name under which later events speak of this call; `None` in a protocol that never does.
+    fn stream(_ticket: &Self::Ticket) -> Option<StreamId> {
+        None
+    }
+
+    /// Begins an answer of several messages: what travels before the first, and how each is written and
+    /// compressed. Without it the first message begins the answer with an empty head.
+    fn begin(&mut self, _stream: StreamId, _head: Head, _out: &mut Outbox) {}
+
+    /// Sends one message of an answer, encoded and not compressed yet.
+    ///
+    /// It is taken whatever [`room`](Self::room) says; what the peer does not take yet waits in the session.
+    fn message(&mut self, _stream: StreamId, _message: Bytes, _out: &mut Outbox) {}
+
+    /// Ends an answer of several messages, with what travels behind the last.
+    fn finish(
+        &mut self,
+        _ticket: Self::Ticket,
+        _result: Result<(), Status>,
+        _trailers: Metadata,
+        _out: &mut Outbox,
+    ) {
+    }
+
+    /// Whether the peer takes more of this answer now. If not, [`Event::Room`] says when it does.
+    fn room(&self, _stream: StreamId) -> bool {
+        true
+    }
+
+    /// The handler has taken so many bytes of messages: the peer may send as many again.
+    fn consumed(&mut self, _stream: StreamId, _bytes: usize, _out: &mut Outbox) {}
 
     /// Sends a message that no call asked for.
     ///
@@ -90,6 +133,31 @@ pub trait Client {
     ///
     /// A [`Status`] when the protocol cannot express the call; nothing was appended then.
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status>;
+
+    /// Appends the beginning of a call whose messages follow one by one; the call's body is empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send); [`Unimplemented`](crate::Code::Unimplemented) where the protocol has no streams.
+    fn open(&mut self, _id: CallId, _call: Call<'_>, _out: &mut Outbox) -> Result<(), Status> {
+        Err(Status::unimplemented("this protocol has no streams"))
+    }
+
+    /// Sends one message of an opened call, encoded and not compressed yet.
+    ///
+    /// It is taken whatever [`room`](Self::room) says; what the peer does not take yet waits in the session.
+    fn message(&mut self, _id: CallId, _message: Bytes, _out: &mut Outbox) {}
+
+    /// No more messages follow on an opened call; its answer may still go on.
+    fn end(&mut self, _id: CallId, _out: &mut Outbox) {}
+
+    /// Whether the peer takes more of this call now. If not, [`Answer::Room`] says when it does.
+    fn room(&self, _id: CallId) -> bool {
+        true
+    }
+
+    /// The caller has taken so many bytes of messages: the peer may send as many again.
+    fn consumed(&mut self, _id: CallId, _bytes: usize, _out: &mut Outbox) {}
 
     /// Takes the next event out of `inbox`, or `None` when it needs more bytes.
     ///
@@ -132,6 +200,17 @@ pub trait Client {
 pub enum Event<'s, T> {
     /// A whole unary request. Names are borrowed from the session; the body is shared, not copied.
     Call(Call<'s>, T),
+    /// A request of which more follows: messages, then [`End`](Self::End). Whether it is a unary one that comes
+    /// in pieces or a stream, only the method knows.
+    Open(Call<'s>, T, StreamId),
+    /// One message of an open request.
+    Message(StreamId, Message),
+    /// No more messages follow.
+    End(StreamId),
+    /// The peer takes more of an answer again.
+    Room(StreamId),
+    /// The peer no longer waits for this call: its answer would be thrown away.
+    Cancelled(StreamId),
     /// The rest of the inbox is not of this protocol: answer what is owed, then detect anew.
     /// The peers allow one connection to change its protocol between messages
     /// (brpc `input_messenger.cpp`, rpcx's `CONNECT`).
@@ -150,8 +229,14 @@ pub enum Missing {
 /// What a client finds in its inbox.
 #[derive(Debug)]
 pub enum Answer {
-    /// A call was answered.
+    /// A call was answered, or an opened one has ended: with an empty message, or why it failed.
     Reply(CallId, Reply),
+    /// The answer to an opened call has begun: what travels before its messages.
+    Head(CallId, Head),
+    /// One message of the answer to an opened call.
+    Message(CallId, Message),
+    /// The peer takes more of an opened call again.
+    Room(CallId),
     /// A message that no call asked for.
     Push(Push),
     /// The peer answered a heartbeat.

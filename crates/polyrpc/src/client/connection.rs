@@ -259,7 +259,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             match shared.session.next_event(&mut self.inbox.bytes, &mut shared.out) {
                 Ok(Some(Answer::Reply(id, reply))) => self.wakers.extend(shared.pending.end(id, Ok(reply))),
                 Ok(Some(Answer::Push(push))) => pushes.push(push),
-                Ok(Some(Answer::Alive)) => {}
+                Ok(Some(Answer::Alive | Answer::Head(..) | Answer::Message(..) | Answer::Room(_))) => {}
                 Ok(Some(Answer::GoAway)) => shared.retiring = true,
                 Ok(None) => break Ok(()),
                 Err(violation) => break Err(broken_protocol(&violation)),

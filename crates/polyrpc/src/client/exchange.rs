@@ -74,14 +74,13 @@ impl Defaults {
 
     /// A reply with its compression undone; a call that gets none has an empty one in its own format.
     pub(super) fn open(&self, reply: Option<Reply>, format: Format) -> Result<Response<Body>, Status> {
-        let Some(Reply { result, head, attachment }) = reply else {
-            let message = Body::new(format, Bytes::new());
-            return Ok(Response { message, metadata: Default::default(), attachment: Bytes::new() });
+        let Some(Reply { result, head, attachment, trailers }) = reply else {
+            return Ok(Response::new(Body::new(format, Bytes::new())));
         };
         let bytes = uncompressed(head.compression, result?, self.decompressed)
             .map_err(|status| unreadable(&status))?;
         let message = Body { format: head.format, positional: false, bytes };
-        Ok(Response { message, metadata: head.metadata, attachment })
+        Ok(Response { message, metadata: head.metadata, trailers, attachment })
     }
 
     /// The format in which this protocol carries what the codec prefers.
@@ -101,8 +100,9 @@ impl Response<Body> {
         self,
         schema: Option<&schema::Message>,
     ) -> Result<Response<T>, Status> {
-        let message = C::decode(self.message, schema).map_err(|status| unreadable(&status))?;
-        Ok(Response { message, metadata: self.metadata, attachment: self.attachment })
+        let Self { message, metadata, trailers, attachment } = self;
+        let message = C::decode(message, schema).map_err(|status| unreadable(&status))?;
+        Ok(Response { message, metadata, trailers, attachment })
     }
 
     /// Reads the message as a plain type.

@@ -49,7 +49,7 @@ impl Mock {
     pub(super) fn call(&self, service: &str, method: &str, body: Body) -> Result<Response<Body>, Status> {
         let call = MockCall { service: service.to_owned(), method: method.to_owned(), body };
         let message = (self.0)(call).map_err(crate::Error::into_status)?;
-        Ok(Response { message, metadata: Default::default(), attachment: Default::default() })
+        Ok(Response::new(message))
     }
 }
 

@@ -115,8 +115,17 @@ pub struct Response<T> {
     pub message: T,
     /// User fields, metadata, headers of the reply.
     pub metadata: Metadata,
+    /// What came behind the message (gRPC).
+    pub trailers: Metadata,
     /// Bytes beside the message.
     pub attachment: Bytes,
+}
+
+impl<T> Response<T> {
+    /// A reply that is nothing but its message.
+    pub fn new(message: T) -> Self {
+        Self { message, metadata: Metadata::new(), trailers: Metadata::new(), attachment: Bytes::new() }
+    }
 }
 
 /// A method as a typed stub knows it: its name, and what the schema says of its messages.

@@ -196,6 +196,14 @@ impl<'a, S: Session> Connection<'a, S> {
                     );
                     self.settle(started, ticket);
                 }
+                // No protocol here has streams yet.
+                Ok(Some(
+                    Event::Open(..)
+                    | Event::Message(..)
+                    | Event::End(_)
+                    | Event::Room(_)
+                    | Event::Cancelled(_),
+                )) => {}
                 Ok(Some(Event::Foreign)) => self.state = State::Finishing(End::Foreign),
                 Ok(None) => {
                     self.starved = true;

@@ -32,6 +32,8 @@ struct Facts {
 pub struct ReplyOptions {
     /// Sent before the answer, where the protocol has room for it: user fields, metadata, headers.
     pub metadata: Metadata,
+    /// Sent behind the answer, where the protocol has room for it (gRPC).
+    pub trailers: Metadata,
     /// Bytes beside the answer: baidu_std's attachment; over HTTP it takes the place of the answer, as in brpc.
     pub attachment: Bytes,
     /// How the answer is compressed, where the protocol lets the server choose.

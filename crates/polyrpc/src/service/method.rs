@@ -116,6 +116,10 @@ impl Context {
             positional: false,
             metadata: reply.metadata,
         };
-        Ending::Reply(Reply { result, head, attachment: reply.attachment })
+        Ending::Reply(Reply {
+            attachment: reply.attachment,
+            trailers: reply.trailers,
+            ..Reply::new(result, head)
+        })
     }
 }

@@ -97,7 +97,7 @@ impl session::Server for Server {
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
-        let Reply { result, head, attachment } = reply;
+        let Reply { result, head, attachment, .. } = reply;
         let body =
             result.and_then(|message| Body::encode(message, attachment, &head).map_err(unserializable));
         match body {
@@ -296,7 +296,7 @@ impl Client {
         let (result, attachment) = self.outcome(payload, &meta);
         let head = Head { metadata: metadata::read(&meta, &bytes), ..body::head(&meta) };
         let id = CallId(meta.correlation_id.cast_unsigned());
-        Some(Answer::Reply(id, Reply { result, head, attachment }))
+        Some(Answer::Reply(id, Reply { result, head, attachment, trailers: Metadata::new() }))
     }
 
     fn outcome(&mut self, payload: Bytes, meta: &Meta<'_>) -> (Result<Bytes, Status>, Bytes) {

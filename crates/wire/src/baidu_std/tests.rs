@@ -375,7 +375,7 @@ mod calls {
                 assert_eq!(got.spoiled, None);
                 assert_eq!((got.head.compression, got.head.checksum), (compression, checksum));
                 let body = decompressed(got.head.compression, &got.body).into();
-                Reply { result: Ok(body), head: got.head.clone(), attachment: got.attachment.clone() }
+                Reply { attachment: got.attachment.clone(), ..Reply::new(Ok(body), got.head.clone()) }
             });
             let (_, reply) = sole_reply(answers);
             assert_eq!((reply.head.compression, reply.head.checksum), (compression, checksum));

@@ -400,11 +400,7 @@ impl Response {
             None => Err(Status::unimplemented("the content-encoding of the response is not understood")),
         };
         let compression = compression.unwrap_or_default();
-        Reply {
-            result,
-            head: Head { format, compression, metadata: self.metadata, ..Head::default() },
-            attachment: Bytes::new(),
-        }
+        Reply::new(result, Head { format, compression, metadata: self.metadata, ..Head::default() })
     }
 
     /// A response in JSON-RPC. A failure before the call (no such path, too large) is told by HTTP alone.
@@ -417,7 +413,7 @@ impl Response {
             Err(reason) => return Err(Violation::new(reason)),
         };
         let head = Head { format: Format::Json(Json::Go), metadata: self.metadata, ..Head::default() };
-        Ok(Reply { result, head, attachment: Bytes::new() })
+        Ok(Reply::new(result, head))
     }
 
     /// Whether another response follows to the same request (RFC 9110 §15.2).

@@ -49,7 +49,7 @@ impl Talk {
     fn call(&mut self) -> Option<(Call<'static>, Ticket)> {
         match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
             Some(Event::Call(call, ticket)) => Some((owned(call), ticket)),
-            Some(Event::Foreign) => panic!("foreign bytes"),
+            Some(_) => panic!("not a call"),
             None => None,
         }
     }

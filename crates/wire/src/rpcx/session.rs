@@ -281,7 +281,7 @@ fn reply_of(frame: &Frame) -> Result<Reply, Violation> {
             Err(status::read(&text(&told)))
         }
     };
-    Ok(Reply { result, head: head_of(frame, metadata), attachment: Bytes::new() })
+    Ok(Reply::new(result, head_of(frame, metadata)))
 }
 
 /// The pushed message that a frame carries.

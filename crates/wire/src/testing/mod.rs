@@ -12,7 +12,7 @@ mod split;
 
 pub use damage::{assert_client_survives_damage, assert_survives_damage, damage};
 pub use pair::{Pair, sole_reply};
-pub use split::{Heard, assert_any_split, hear, tell};
+pub use split::{Heard, assert_any_split, hear, tell, tell_part};
 
 /// Bytes written as hexadecimal digits; blanks are skipped.
 ///

@@ -32,6 +32,7 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
                     heard.foreign = true;
                     break 'all;
                 }
+                Ok(Some(event)) => heard.calls.push(tell_part(&event)),
                 Err(violation) => {
                     heard.violation = Some(violation);
                     break 'all;
@@ -46,6 +47,19 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
 /// Everything a handler could see of a call, as text.
 pub fn tell(call: &Call<'_>) -> String {
     format!("{call:?}")
+}
+
+/// What an event says of a call that comes in parts, as text.
+pub fn tell_part<T>(event: &Event<'_, T>) -> String {
+    match event {
+        Event::Call(call, _) => tell(call),
+        Event::Open(call, _, stream) => format!("{stream:?} opened: {call:?}"),
+        Event::Message(stream, message) => format!("{stream:?}: {message:?}"),
+        Event::End(stream) => format!("{stream:?} ended"),
+        Event::Room(stream) => format!("{stream:?} has room"),
+        Event::Cancelled(stream) => format!("{stream:?} cancelled"),
+        Event::Foreign => "another protocol".to_owned(),
+    }
 }
 
 /// Asserts that a server session makes the same of `bytes` however they are cut: whole, byte by byte, and

@@ -132,7 +132,7 @@ pub(super) fn serve(bytes: &[u8]) -> Served {
                 Verdict::Close => ended = true,
                 Verdict::Answer(reply) => server.reply(ticket, reply, &mut out),
             },
-            Ok(Some(Event::Foreign)) | Err(_) => ended = true,
+            Ok(Some(_)) | Err(_) => ended = true,
         }
     }
     Served { out: out.take(), ended }
@@ -180,7 +180,7 @@ fn echo(call: &Call<'_>) -> Result<Option<Reply>, Status> {
         asks if asks.starts_with("ctype") => head.format = call.head.format,
         _ => {}
     }
-    Ok(Some(Reply { result: Ok(body.into()), head, attachment: call.attachment.clone() }))
+    Ok(Some(Reply { attachment: call.attachment.clone(), ..Reply::new(Ok(body.into()), head) }))
 }
 
 /// The text of an `EchoRequest`: its one, required field.

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use super::{LIMITS, Manner, assert_bounded, assert_modest};
 use crate::session::{Event, Server};
 use crate::sniff::{self, Guess, Protocol};
-use crate::testing::{Heard, tell};
+use crate::testing::{Heard, tell, tell_part};
 use crate::{Call, Metadata, Outbox, Push, Reply, Status, baidu_std, http1, rpcx};
 
 /// Bytes for [`baidu_std::Server`].
@@ -126,6 +126,7 @@ impl<S: Server> Connection<S> {
                     self.handle(ticket, reply);
                 }
                 Ok(Some(Event::Foreign)) => self.heard.foreign = true,
+                Ok(Some(event)) => self.heard.calls.push(tell_part(&event)),
                 Err(violation) => self.heard.violation = Some(violation),
                 Ok(None) => {
                     // Who holds answers back may hold the session back too.
@@ -181,7 +182,7 @@ fn reply(call: &Call<'_>, manner: Manner) -> Reply {
         (None, true) => Err(Status::internal("no").with_number(4321)),
         (None, false) => Ok(call.body.clone()),
     };
-    Reply { result, head: call.head.clone(), attachment: call.attachment.clone() }
+    Reply { attachment: call.attachment.clone(), ..Reply::new(result, call.head.clone()) }
 }
 
 fn push() -> Push {
