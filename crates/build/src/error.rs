@@ -20,7 +20,6 @@ pub(crate) enum Kind {
     NotFound { file: PathBuf, includes: Vec<PathBuf> },
     Proto(protox::Error),
     Descriptors(String),
-    Streaming { at: Place, method: String, streams: &'static str },
     SameName { at: Place, methods: [String; 2], rust: String },
     Code(CodeGenError),
     Syntax(syn::Error),
@@ -48,11 +47,6 @@ impl fmt::Display for Error {
             // Its `Display` leaves out the place.
             Kind::Proto(error) => write!(f, "{error:?}"),
             Kind::Descriptors(reason) => f.write_str(reason),
-            Kind::Streaming { at, method, streams } => write!(
-                f,
-                "{at}: {method} streams {streams}, which is not supported yet; \
-                 `skip_streaming(true)` leaves such methods out"
-            ),
             Kind::SameName { at, methods: [a, b], rust } => {
                 write!(f, "{at}: {a} and {b} are both `{rust}` in Rust; rename one of them")
             }

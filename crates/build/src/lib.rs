@@ -29,7 +29,8 @@
 //! * A struct for each message and an enum for each enum, by `buffa-codegen`. Names are as declared: field
 //!   `A` is field `A`, field `type` is field `r#type`.
 //! * For each service of the named files a trait that carries `#[polyrpc::service]`, and for the package the
-//!   constant `FILE_DESCRIPTOR_SET`. Method `SayHello` is method `say_hello`.
+//!   constant `FILE_DESCRIPTOR_SET`. Method `SayHello` is method `say_hello`; where it says `stream`, there is a
+//!   `polyrpc::Streaming` of the message.
 //!
 //! The messages of an imported file are generated too when they are used, except those of `google.protobuf`,
 //! which are in the crate `buffa-types`. A type of another package is reached through the parent module, so
@@ -83,7 +84,7 @@ pub fn compile(
 /// polyrpc_build::Config::new()
 ///     .files(["proto/echo.proto", "proto/chat.proto"])
 ///     .includes(["proto"])
-///     .skip_streaming(true)
+///     .blocking(["chat.Chat.Search"])
 ///     .compile()
 /// # }
 /// ```
@@ -155,7 +156,8 @@ impl Config {
         self
     }
 
-    /// Whether methods that stream are left out of their traits; by default they are an error.
+    /// Whether methods that stream are left out of their traits, for a service that is meant for protocols without
+    /// streams; off by default.
     #[must_use]
     pub fn skip_streaming(mut self, yes: bool) -> Self {
         self.skip_streaming = yes;
@@ -221,7 +223,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// When a file is missing or wrong, when a method streams, or when a name has no place in Rust.
+    /// When a file is missing or wrong, or when a name has no place in Rust.
     pub fn generate(&self) -> Result<Generated, Error> {
         let sources = Sources::read(&self.files, &self.includes)?;
         package::generate(self, sources)

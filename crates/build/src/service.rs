@@ -49,12 +49,8 @@ impl Service<'_> {
         let mut methods = Vec::new();
         let mut names = HashMap::new();
         for (index, method) in self.service.method.iter().enumerate() {
-            if let Some(streams) = streams(method) {
-                if self.config.skip_streaming {
-                    continue;
-                }
-                let (at, method) = (self.place(index), self.full_name_of(method));
-                return Err(Kind::Streaming { at, method, streams }.into());
+            if self.config.skip_streaming && streams(method) {
+                continue;
             }
             let rust = make_field_ident(&snake_case(method_name(method)));
             if let Some(other) = names.insert(rust.clone(), method) {
@@ -83,12 +79,20 @@ impl Service<'_> {
         let docs = self.docs(&[SERVICE, self.index, METHOD, index]);
         let name = method_name(method);
         let (request, reply) = (self.rust_type(&method.input_type), self.rust_type(&method.output_type));
+        let (argument, request) = match method.client_streaming {
+            Some(true) => (quote!(requests), quote!(::polyrpc::Streaming<#request>)),
+            _ => (quote!(request), request),
+        };
+        let reply = match method.server_streaming {
+            Some(true) => quote!(::polyrpc::Streaming<#reply>),
+            _ => reply,
+        };
         let full_name = self.full_name_of(method);
         let blocking = self.config.blocking.contains(&full_name).then(|| quote! { , blocking });
         quote! {
             #(#[doc = #docs])*
             #[rpc(name = #name #blocking)]
-            async fn #rust(&self, cx: &mut ::polyrpc::Context, request: #request) -> ::polyrpc::Result<#reply>;
+            async fn #rust(&self, cx: &mut ::polyrpc::Context, #argument: #request) -> ::polyrpc::Result<#reply>;
         }
     }
 
@@ -150,14 +154,9 @@ fn method_name(method: &MethodDescriptorProto) -> &str {
     method.name.as_deref().unwrap_or_default()
 }
 
-/// What a method streams, if it does.
-fn streams(method: &MethodDescriptorProto) -> Option<&'static str> {
-    match (method.client_streaming.unwrap_or_default(), method.server_streaming.unwrap_or_default()) {
-        (false, false) => None,
-        (true, false) => Some("its requests"),
-        (false, true) => Some("its replies"),
-        (true, true) => Some("both its requests and its replies"),
-    }
+/// Whether a method has several messages in a direction.
+fn streams(method: &MethodDescriptorProto) -> bool {
+    method.client_streaming.unwrap_or_default() || method.server_streaming.unwrap_or_default()
 }
 
 /// `SayHello` as `say_hello`, `GetHTTPInfo` as `get_http_info`.

@@ -5,28 +5,6 @@ use std::path::Path;
 use polyrpc_build::{Config, Error};
 
 #[test]
-fn a_streaming_method_is_named_with_its_place_and_the_way_out() {
-    assert_eq!(
-        failure("wrong/streaming.proto").to_string(),
-        "wrong/streaming.proto:11:3: chat.Chat.Talk streams both its requests and its replies, which is not \
-         supported yet; `skip_streaming(true)` leaves such methods out"
-    );
-}
-
-#[test]
-fn streaming_methods_can_be_left_out() {
-    let generated = config("wrong/streaming.proto").skip_streaming(true).generate().expect("one method");
-    let (_, text) = &generated.files[0];
-    assert!(text.contains("async fn say"));
-    assert!(!text.contains("async fn talk"));
-}
-
-#[test]
-fn streaming_methods_do_no_harm_without_services() {
-    config("wrong/streaming.proto").services(false).generate().expect("messages only");
-}
-
-#[test]
 fn methods_that_get_one_name_in_rust_are_both_named() {
     assert_eq!(
         failure("wrong/same_name.proto").to_string(),

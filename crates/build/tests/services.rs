@@ -13,7 +13,6 @@ fn a_service_becomes_a_trait() {
 
 #[test]
 fn services_of_imported_files_are_left_alone() {
-    // The one in `rich/common.proto` streams, so that it would be an error too.
     let common = file("test.rich.common.rs");
     assert!(common.contains("pub struct Stamp"));
     assert!(!common.contains("trait"));
@@ -38,6 +37,29 @@ fn a_method_can_be_marked_as_one_that_holds_its_thread() {
     let text =
         &generated.files.iter().find(|(path, _)| path == Path::new("test.rich.rs")).expect("the package").1;
     assert_eq!(text.matches(", blocking)]").count(), 1, "{name}");
+}
+
+#[test]
+fn a_method_that_streams_takes_or_gives_a_stream() {
+    let text = chat(&Config::new());
+    for method in [
+        "async fn say(&self, cx: &mut ::polyrpc::Context, request: Line) -> ::polyrpc::Result<Line>;",
+        "async fn listen(&self, cx: &mut ::polyrpc::Context, request: Line) \
+         -> ::polyrpc::Result<::polyrpc::Streaming<Line>>;",
+        "async fn record(&self, cx: &mut ::polyrpc::Context, requests: ::polyrpc::Streaming<Line>) \
+         -> ::polyrpc::Result<Line>;",
+        "async fn talk(&self, cx: &mut ::polyrpc::Context, requests: ::polyrpc::Streaming<Line>) \
+         -> ::polyrpc::Result<::polyrpc::Streaming<Line>>;",
+    ] {
+        assert!(text.contains(method), "{method}\n\n{text}");
+    }
+}
+
+#[test]
+fn methods_that_stream_can_be_left_out() {
+    let text = chat(&Config::new().skip_streaming(true));
+    assert_eq!(text.matches("async fn").count(), 1);
+    assert!(text.contains("async fn say"));
 }
 
 #[test]
@@ -92,6 +114,14 @@ fn traits_of(name: &str) -> String {
     let text = file(name);
     let end = text.find("/// A shape").expect("the first message");
     text[..end].to_owned()
+}
+
+/// The code for the service that streams, each method on one line.
+fn chat(config: &Config) -> String {
+    let config = config.clone().files(["chat.proto"]).includes([proto_dir()]);
+    let generated = config.generate().expect("a good file");
+    let words: Vec<&str> = generated.files[0].1.split_whitespace().collect();
+    words.join(" ").replace("( &self", "(&self").replace(", )", ")")
 }
 
 /// The value of the constant in generated code.

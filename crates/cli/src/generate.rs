@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// Write nothing; exit with 1 and name the files that are not as they should be
     #[arg(long)]
     check: bool,
-    /// Leave out methods that stream instead of refusing them
+    /// Leave out methods that stream
     #[arg(long)]
     skip_streaming: bool,
 }

@@ -189,7 +189,7 @@ fn what_cannot_be_sent_is_refused_before_it_is_sent() {
     };
     fails(
         &["ftp://h:1", "x"],
-        "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, http\n",
+        "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, grpc, http\n",
     );
     fails(
         &["rpcx://h:1", "echo", "hello"],
@@ -268,7 +268,10 @@ fn serve_speaks_only_the_protocols_it_is_told_and_listens_on_unix_sockets() {
     assert_eq!(call(&server.url("baidu-std")).code, 1);
     assert!(server.stop().success());
     let ran = polyrpc(["serve", "--protocols", "corba"]);
-    assert!(ran.stderr.contains("there is no protocol `corba`; there are baidu_std, rpcx, http"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("there is no protocol `corba`; there are baidu_std, rpcx, grpc, http"),
+        "{ran:?}"
+    );
 }
 
 #[test]

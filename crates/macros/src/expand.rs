@@ -74,8 +74,14 @@ fn server(service: &Service) -> TokenStream {
 /// One method added to the service's list.
 fn added(method: &Method, trait_ident: &syn::Ident, codec: &syn::Path) -> TokenStream {
     let (name, ident) = (&method.name, &method.item.sig.ident);
-    let (request, response) = (method.request(), &method.response);
-    let add = if method.blocking { quote!(blocking_method) } else { quote!(method) };
+    let (request, message, response) = (method.request(), method.message(), &method.response);
+    let add = match (method.client_streams.is_some(), method.server_streams) {
+        (false, false) if method.blocking => quote!(blocking_method),
+        (false, false) => quote!(method),
+        (false, true) => quote!(server_streaming),
+        (true, false) => quote!(client_streaming),
+        (true, true) => quote!(bidi_streaming),
+    };
     let names: Vec<_> = method.arguments.iter().map(|(name, _)| name).collect();
     let pattern = match &names[..] {
         [sole] => quote! { #sole },
@@ -84,7 +90,7 @@ fn added(method: &Method, trait_ident: &syn::Ident, codec: &syn::Path) -> TokenS
     let (cx, implementation) = (own("cx"), own("implementation"));
     let context = method.takes_context.then(|| quote! { &mut #cx, });
     quote! {
-        .#add::<#codec, #request, #response, _, _>(#name, {
+        .#add::<#codec, #message, #response, _, _>(#name, {
             let #implementation = ::std::sync::Arc::clone(&#implementation);
             move |#cx: ::polyrpc::Context, #pattern: #request| {
                 let #implementation = ::std::sync::Arc::clone(&#implementation);
@@ -113,7 +119,9 @@ fn stub(service: &Service, stub: &syn::Ident, blocking: bool) -> TokenStream {
         false => format!("Calls `{name}`."),
         true => format!("Calls `{name}` from a plain thread."),
     };
-    let calls = service.methods.iter().enumerate().map(|(n, method)| call(service, method, n, blocking));
+    // A plain thread could not wait for messages of both sides.
+    let methods = service.methods.iter().enumerate().filter(|(_, method)| !(blocking && method.streams()));
+    let calls = methods.map(|(n, method)| call(service, method, n, blocking));
     let signatures = signatures(service);
     quote! {
         #[doc = #doc]
@@ -145,7 +153,7 @@ fn signatures(service: &Service) -> TokenStream {
         None => quote! { ::core::option::Option::None },
     };
     let described = methods.iter().map(|method| {
-        let (method_name, request, response) = (&method.name, method.request(), &method.response);
+        let (method_name, request, response) = (&method.name, method.message(), &method.response);
         quote! {
             ::polyrpc::client::Signature::described::<#codec, #request, #response>(
                 #name, #method_name, pool.as_ref(),
@@ -167,7 +175,7 @@ fn signatures(service: &Service) -> TokenStream {
 }
 
 fn call(service: &Service, method: &Method, n: usize, blocking: bool) -> TokenStream {
-    let (vis, codec) = (&service.item.vis, &service.codec);
+    let vis = &service.item.vis;
     let Method { docs, response, item, arguments, .. } = method;
     let ident = &item.sig.ident;
     let with = format_ident!("{}_with", ident.to_string().trim_start_matches("r#"));
@@ -185,9 +193,14 @@ fn call(service: &Service, method: &Method, n: usize, blocking: bool) -> TokenSt
     let with_doc = format!(
         "[`{ident}`](Self::{ident}) for a call that says more than its message, or wants more than the reply's."
     );
+    let received = match method.server_streams {
+        true => quote! { ::polyrpc::Streaming<#response> },
+        false => quote! { #response },
+    };
+    let invoked = invoked(service, method, n);
     quote! {
         #(#docs)*
-        #vis #asyncness fn #ident(&self, #(#names: #types),*) -> ::polyrpc::Result<#response> {
+        #vis #asyncness fn #ident(&self, #(#names: #types),*) -> ::polyrpc::Result<#received> {
             let response = self.#with(::polyrpc::client::Request::new(#packed))#awaited?;
             ::core::result::Result::Ok(response.message)
         }
@@ -196,8 +209,28 @@ fn call(service: &Service, method: &Method, n: usize, blocking: bool) -> TokenSt
         #vis #asyncness fn #with(
             &self,
             request: ::polyrpc::client::Request<#request>,
-        ) -> ::polyrpc::Result<::polyrpc::client::Response<#response>> {
-            self.0.invoke::<#codec, #request, #response>(Self::signature(#n), request)#awaited
+        ) -> ::polyrpc::Result<::polyrpc::client::Response<#received>> {
+            #invoked #awaited
         }
+    }
+}
+
+/// The client's call of a method with `request`.
+fn invoked(service: &Service, method: &Method, n: usize) -> TokenStream {
+    let (codec, message, response) = (&service.codec, method.message(), &method.response);
+    let types = quote! { #codec, #message, #response };
+    match (method.client_streams.is_some(), method.server_streams) {
+        (false, false) => quote! { self.0.invoke::<#types>(Self::signature(#n), request) },
+        (false, true) => quote! {
+            self.0.invoke_streaming::<#types>(
+                Self::signature(#n),
+                ::polyrpc::client::Request {
+                    message: ::polyrpc::Streaming::once(request.message),
+                    options: request.options,
+                },
+            )
+        },
+        (true, false) => quote! { self.0.invoke_client_streaming::<#types>(Self::signature(#n), request) },
+        (true, true) => quote! { self.0.invoke_streaming::<#types>(Self::signature(#n), request) },
     }
 }

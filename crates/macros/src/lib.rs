@@ -31,6 +31,20 @@ use proc_macro::TokenStream;
 ///
 /// A method's arguments are, after `&self` and an optional `cx: &mut Context`, its request: one stands alone,
 /// several form a list. It returns a `Result`.
+///
+/// A method that takes a `polyrpc::Streaming<T>` as its only argument, or returns a `Result` of one, has any number
+/// of messages in that direction, for protocols that have streams (gRPC):
+///
+/// ```ignore
+/// #[polyrpc::service]
+/// pub trait Numbers {
+///     async fn count(&self, to: u64) -> polyrpc::Result<Streaming<u64>>;
+///     async fn sum(&self, numbers: Streaming<u64>) -> polyrpc::Result<u64>;
+///     async fn double(&self, numbers: Streaming<u64>) -> polyrpc::Result<Streaming<u64>>;
+/// }
+/// ```
+///
+/// The stub's methods take and return the same. The stub for plain threads leaves such methods out.
 #[proc_macro_attribute]
 pub fn service(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let service = parse::Service::parse(attribute.into(), item.into());

@@ -27,7 +27,11 @@ pub(crate) struct Method {
     pub(crate) blocking: bool,
     pub(crate) takes_context: bool,
     pub(crate) arguments: Vec<(Ident, Type)>,
+    /// The `T` of `Result<T>`, or of `Result<Streaming<T>>`.
     pub(crate) response: Type,
+    /// The `T` of the sole argument if that is a `Streaming<T>`.
+    pub(crate) client_streams: Option<Type>,
+    pub(crate) server_streams: bool,
 }
 
 impl Service {
@@ -82,17 +86,27 @@ impl Method {
         if let Some(parameter) = item.sig.generics.params.first() {
             return Err(Error::new_spanned(parameter, "a method of a service cannot be generic"));
         }
+        let response = response(&item.sig.output)?;
+        let streamed = streamed(&response);
         let mut method = Self {
             docs: item.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect(),
             name: pascal_case(&item.sig.ident),
             blocking: false,
             takes_context: false,
             arguments: Vec::new(),
-            response: response(&item.sig.output)?,
+            client_streams: None,
+            server_streams: streamed.is_some(),
+            response: streamed.unwrap_or(response),
             item: item.clone(),
         };
         method.read_attributes(&mut item.attrs)?;
         method.read_arguments(&item)?;
+        if method.blocking && method.streams() {
+            return Err(Error::new_spanned(
+                &item.sig,
+                "a method that streams cannot be `blocking`: its messages come and go on the connection's task",
+            ));
+        }
         method.item = item;
         Ok(method)
     }
@@ -138,7 +152,28 @@ impl Method {
             };
             self.arguments.push((name.ident.clone(), (**ty).clone()));
         }
-        Ok(())
+        self.read_streams()
+    }
+
+    /// Finds the argument that is a stream, which stands alone.
+    fn read_streams(&mut self) -> Result<()> {
+        self.client_streams = self.arguments.iter().find_map(|(_, ty)| streamed(ty));
+        match &self.arguments[..] {
+            [_, other, ..] if self.client_streams.is_some() => {
+                Err(Error::new_spanned(&other.1, "a stream of requests is a method's only argument"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it has several messages in a direction.
+    pub(crate) fn streams(&self) -> bool {
+        self.client_streams.is_some() || self.server_streams
+    }
+
+    /// The type of a request's message.
+    pub(crate) fn message(&self) -> Type {
+        self.client_streams.clone().unwrap_or_else(|| self.request())
     }
 
     /// The type of the request: one argument alone, several as a list.
@@ -176,6 +211,17 @@ fn is_context(ty: &Type) -> bool {
     let Type::Reference(reference) = ty else { return false };
     let Type::Path(path) = &*reference.elem else { return false };
     reference.mutability.is_some() && path.path.segments.last().is_some_and(|last| last.ident == "Context")
+}
+
+/// The `T` of a `Streaming<T>`, by whatever path. A message may be called `Streaming` too, but has no parameter.
+fn streamed(ty: &Type) -> Option<Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == "Streaming")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first()? {
+        GenericArgument::Type(message) => Some(message.clone()),
+        _ => None,
+    }
 }
 
 /// The `T` of `-> Result<T>`.

@@ -14,6 +14,8 @@ pub mod codec;
 
 mod runtime;
 
+pub mod streaming;
+
 pub use polyrpc_macros::service;
 pub use polyrpc_wire::{
     CallId, Checksum, Code, Compression, Fault, Format, Metadata, Protocol, Push, Retry, Scope, Status,
@@ -26,6 +28,7 @@ pub use net::Address;
 pub use runtime::Cores;
 pub use server::Server;
 pub use service::Context;
+pub use streaming::Streaming;
 
 /// Calls without a runtime.
 pub use client::blocking;

@@ -40,9 +40,14 @@ fn assert_bounded(growth: Option<usize>, case: &str) {
 #[tokio::test]
 async fn a_bomb_is_refused_with_no_more_memory_than_the_limit_and_its_connection_goes_on() {
     // Each compression by itself, without a server around it.
-    for compression in
-        [Compression::Gzip, Compression::Zlib, Compression::Snappy, Compression::Lz4, Compression::Zstd]
-    {
+    for compression in [
+        Compression::Gzip,
+        Compression::Zlib,
+        Compression::Snappy,
+        Compression::SnappyFrames,
+        Compression::Lz4,
+        Compression::Zstd,
+    ] {
         let bomb = bomb(compression);
         let growth = growth(async {
             let error = compress::decompress(compression, &bomb, LIMIT).unwrap_err();
@@ -60,17 +65,32 @@ async fn a_bomb_is_refused_with_no_more_memory_than_the_limit_and_its_connection
         (Protocol::BaiduStd, Compression::Zlib),
         (Protocol::BaiduStd, Compression::Snappy),
         (Protocol::Rpcx, Compression::Gzip),
+        (Protocol::Grpc, Compression::Gzip),
+        (Protocol::Grpc, Compression::Zlib),
+        (Protocol::Grpc, Compression::SnappyFrames),
+        (Protocol::Grpc, Compression::Zstd),
         (Protocol::Http, Compression::Gzip),
         (Protocol::Http, Compression::Zlib),
     ] {
         let case = format!("{protocol:?} {compression:?}");
-        let request = request(protocol, compression, &bomb(compression));
+        let made = (protocol != Protocol::Grpc).then(|| request(protocol, compression, &bomb(compression)));
         let mut wire = Wire::over(Socket::connect(&server).await, protocol);
         // The session has to know of the calls whose replies it reads; what it writes is not sent.
         let first = wire.encode(1, &json_call("Probe", "Echo", "\"before\""));
         wire.socket.send(&first).await;
         assert!(wire.reply().await.expect(&case).1.result.is_ok(), "{case}");
-        wire.encode(2, &json_call("Probe", "Echo", "\"bomb\""));
+        let request = match made {
+            Some(request) => {
+                wire.encode(2, &json_call("Probe", "Echo", "\"bomb\""));
+                request
+            }
+            // What is compressed is what its own client compresses.
+            None => {
+                let mut call = json_call("Probe", "Echo", "");
+                (call.body, call.head.compression) = (vec![0; 16 * LIMIT].into(), compression);
+                wire.encode(2, &call)
+            }
+        };
         let growth = growth(async {
             wire.socket.send(&request).await;
             let status = wire.reply().await.expect(&case).1.result.unwrap_err();
@@ -113,6 +133,7 @@ fn request(protocol: Protocol, compression: Compression, bomb: &[u8]) -> Vec<u8>
             };
             baidu_frame("Probe", "Echo", 2, number, bomb)
         }
+        Protocol::Grpc => unreachable!("its own client makes them"),
         Protocol::Rpcx => rpcx_frame("Probe", "Echo", 2, true, bomb),
         Protocol::Http => {
             let coding = if compression == Compression::Gzip { "gzip" } else { "deflate" };

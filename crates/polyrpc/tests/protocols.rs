@@ -100,8 +100,8 @@ async fn the_first_bytes_may_come_one_by_one() {
 async fn a_listener_speaks_only_what_it_is_told_to() {
     let listen = |allowed: Protocol| Listen::on("127.0.0.1:0").only([allowed]);
     let server = Prober::default().server().bind(listen(Protocol::BaiduStd)).await.unwrap();
-    let server =
-        server.and(listen(Protocol::Rpcx)).await.unwrap().and(listen(Protocol::Http)).await.unwrap().start();
+    let server = server.and(listen(Protocol::Rpcx)).await.unwrap().and(listen(Protocol::Grpc)).await.unwrap();
+    let server = server.and(listen(Protocol::Http)).await.unwrap().start();
     for (address, allowed) in server.addresses().iter().zip(Protocol::ALL) {
         for protocol in Protocol::ALL {
             let client = Client::new(&format!("{}://{address}", protocol.as_str())).unwrap();
@@ -110,7 +110,7 @@ async fn a_listener_speaks_only_what_it_is_told_to() {
         }
     }
     // Not by a change between messages either.
-    let http = &server.addresses()[2];
+    let http = &server.addresses()[3];
     let mut socket = Socket { stream: tokio::net::TcpStream::connect(http.to_string()).await.unwrap() };
     assert_eq!(socket.http(HTTP).await, (200, "\"http\"".to_owned()));
     socket.send(&baidu_frame("Probe", "Echo", 1, 0, b"\"baidu\"")).await;

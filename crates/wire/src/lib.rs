@@ -24,6 +24,8 @@ pub mod sniff;
 mod status;
 
 pub mod baidu_std;
+pub mod grpc;
+pub mod h2;
 pub mod http1;
 pub mod json_rpc;
 pub mod rpcx;

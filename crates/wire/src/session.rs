@@ -94,6 +94,12 @@ pub trait Server {
     /// The handler has taken so many bytes of messages: the peer may send as many again.
     fn consumed(&mut self, _stream: StreamId, _bytes: usize, _out: &mut Outbox) {}
 
+    /// Whether answers that were given to the session still wait here for room: a connection that is to be closed
+    /// goes on reading until there is some.
+    fn owes(&self) -> bool {
+        false
+    }
+
     /// Sends a message that no call asked for.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Which protocol a connection speaks, told from its first bytes.
 
-use crate::{baidu_std, http1, rpcx};
+use crate::{baidu_std, grpc, http1, rpcx};
 
 /// A protocol a server can speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,19 +9,22 @@ pub enum Protocol {
     BaiduStd,
     /// rpcx's own.
     Rpcx,
+    /// gRPC over HTTP/2.
+    Grpc,
     /// HTTP/1.x: JSON and protobuf by `POST /Service/Method`, rpcx's gateway, JSON-RPC 2.0.
     Http,
 }
 
 impl Protocol {
     /// Every protocol, in the order in which they are tried.
-    pub const ALL: [Self; 3] = [Self::BaiduStd, Self::Rpcx, Self::Http];
+    pub const ALL: [Self; 4] = [Self::BaiduStd, Self::Rpcx, Self::Grpc, Self::Http];
 
-    /// The name users know: `baidu_std`, `rpcx`, `http`.
+    /// The name users know: `baidu_std`, `rpcx`, `grpc`, `http`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BaiduStd => "baidu_std",
             Self::Rpcx => "rpcx",
+            Self::Grpc => "grpc",
             Self::Http => "http",
         }
     }
@@ -30,6 +33,7 @@ impl Protocol {
         match self {
             Self::BaiduStd => baidu_std::recognise(start),
             Self::Rpcx => rpcx::recognise(start),
+            Self::Grpc => grpc::recognise(start),
             Self::Http => http1::recognise(start),
         }
     }

@@ -1,6 +1,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use bytes::Bytes;
+
 /// Why a call failed: the same for every protocol.
 ///
 /// One pointer wide, so that `Result<T, Status>` stays small. It says what went wrong ([`Code`]), in words,
@@ -14,6 +16,7 @@ struct Inner {
     code: Code,
     message: Cow<'static, str>,
     number: Option<i32>,
+    details: Bytes,
     scope: Scope,
     fault: Fault,
     retry: Retry,
@@ -27,6 +30,7 @@ impl Status {
             code,
             message: message.into(),
             number: None,
+            details: Bytes::new(),
             scope: Scope::Call,
             fault: code.usual_fault(),
             retry: code.usual_retry(),
@@ -38,6 +42,14 @@ impl Status {
     #[must_use]
     pub fn with_number(mut self, number: i32) -> Self {
         self.0.number = Some(number);
+        self
+    }
+
+    /// More about the failure: a serialized `google.rpc.Status`. It travels where a protocol has room for it
+    /// (gRPC's `grpc-status-details-bin`).
+    #[must_use]
+    pub fn with_details(mut self, details: impl Into<Bytes>) -> Self {
+        self.0.details = details.into();
         self
     }
 
@@ -75,6 +87,11 @@ impl Status {
     /// The protocol's or the application's own number, if there is one.
     pub fn number(&self) -> Option<i32> {
         self.0.number
+    }
+
+    /// More about the failure, as a serialized `google.rpc.Status`; empty if there is none.
+    pub fn details(&self) -> &Bytes {
+        &self.0.details
     }
 
     /// How far the failure reaches.

@@ -81,9 +81,9 @@ impl Translator {
         let wire = match (options.format, protocol) {
             (Some(wire), _) => wire,
             (None, Protocol::Http) => Wire::Json,
-            (None, Protocol::BaiduStd) if types.is_some() => Wire::Protobuf,
+            (None, Protocol::BaiduStd | Protocol::Grpc) if types.is_some() => Wire::Protobuf,
             (None, Protocol::Rpcx) if is_described => Wire::Protobuf,
-            (None, Protocol::BaiduStd) => Wire::Json,
+            (None, Protocol::BaiduStd | Protocol::Grpc) => Wire::Json,
             (None, Protocol::Rpcx) => Wire::Msgpack,
         };
         let wire = format(wire, protocol);
@@ -140,6 +140,7 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
     match wire {
         Wire::Protobuf => Format::Protobuf,
         Wire::Json if protocol == Protocol::Rpcx => Format::Json(Json::Go),
+        Wire::Json if protocol == Protocol::Grpc => Format::Json(Json::Proto3),
         Wire::Json => Format::Json(Json::Brpc),
         Wire::Msgpack => Format::MessagePack,
         Wire::Raw => Format::Raw,

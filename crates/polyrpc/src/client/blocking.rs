@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, http1, rpcx};
+use polyrpc_wire::{Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rpcx};
 use rustix::buffer::spare_capacity;
 use rustix::net::RecvFlags;
 use serde::Serialize;
@@ -75,7 +75,7 @@ impl Client {
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
-            idle: if builder.kind == Kind::Short { 0 } else { builder.idle },
+            idle: if builder.kind == Kind::Short { 0 } else { builder.bounds.idle },
             waiting: Mutex::default(),
         })))
     }
@@ -188,6 +188,7 @@ impl Inner {
         Ok(match self.sessions.clone() {
             Sessions::BaiduStd(config) => Box::new(Connection::new(socket, baidu_std::Client::new(config))),
             Sessions::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
+            Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
             Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
         })
     }
@@ -335,6 +336,10 @@ impl<S: Session + Send> Connection<S> {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => {
+                    // What the session answers by itself (HTTP/2's acknowledgements and windows).
+                    if !self.out.is_empty() {
+                        self.send(deadline).map_err(|error| broken(&error))?;
+                    }
                     if !std::mem::take(&mut patient) {
                         self.hurry(deadline).map_err(|error| broken(&error))?;
                     }

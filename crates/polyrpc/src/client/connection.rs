@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Push, Reply, Retry, Scope, Status, Violation};
+use polyrpc_wire::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
 use tokio::time::{Sleep, sleep_until};
 
-use super::link::Link;
-use super::pending::Pending;
+use super::link::{Link, Over, Standing};
+use super::pending::{Arrived, Pending, note};
 use crate::net::{Inbox, ReadHalf, Stream, WriteHalf};
 
 /// A connection that many callers share.
@@ -45,6 +47,10 @@ struct Shared<S> {
     retiring: bool,
     /// A heartbeat was sent and not answered.
     listening: bool,
+    /// Opened calls whose messages wait until the outbox is emptier.
+    held: Vec<CallId>,
+    /// Who waits until one more call may be sent.
+    vacancy: Option<Waker>,
 }
 
 impl<S: Session + Send + 'static> Connection<S> {
@@ -65,6 +71,8 @@ impl<S: Session + Send + 'static> Connection<S> {
             closed: None,
             retiring: false,
             listening: false,
+            held: Vec::new(),
+            vacancy: None,
         };
         let connection =
             Arc::new(Self { shared: Mutex::new(shared), socket, reader: AtomicWaker::new(), on_push });
@@ -91,22 +99,15 @@ impl<S> Connection<S> {
 impl<S: Session + Send + 'static> Link for Connection<S> {
     fn submit(
         &self,
-        call: Call<'_>,
+        call: &mut Option<Call<'_>>,
         deadline: Option<Instant>,
         waker: &Waker,
     ) -> Result<Option<CallId>, Status> {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        if let Some(status) = &shared.closed {
-            return Err(status.clone());
-        }
-        if shared.out.len() >= UNSENT {
-            return Err(overcrowded());
-        }
+        let call = shared.admit(call)?;
         let alarmed = shared.pending.earliest();
-        let Some(id) = shared.pending.insert(waker.clone(), deadline) else {
-            return Err(Status::resource_exhausted("too many calls wait on this connection"));
-        };
+        let id = shared.pending.insert(waker.clone(), deadline).ok_or_else(too_many)?;
         let oneway = call.oneway;
         if let Err(status) = shared.session.send(id, call, &mut shared.out) {
             shared.pending.forget(id);
@@ -115,9 +116,8 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         if oneway {
             shared.pending.forget(id);
         }
-        let earlier = deadline.is_some_and(|deadline| alarmed.is_none_or(|alarmed| deadline < alarmed));
         let sent = self.send(shared);
-        if earlier || !sent {
+        if is_earlier(deadline, alarmed) || !sent {
             self.reader.wake();
         }
         Ok((!oneway).then_some(id))
@@ -130,23 +130,102 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         }
     }
 
-    fn abandon(&self, id: CallId) {
+    fn open(&self, call: &mut Option<Call<'_>>, deadline: Option<Instant>) -> Result<CallId, Status> {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        if shared.pending.forget(id) {
+        let call = shared.admit(call)?;
+        let alarmed = shared.pending.earliest();
+        let id = shared.pending.open(deadline).ok_or_else(too_many)?;
+        if let Err(status) = shared.session.open(id, call, &mut shared.out) {
+            shared.pending.forget(id);
+            return Err(status);
+        }
+        if is_earlier(deadline, alarmed) {
+            self.reader.wake();
+        }
+        Ok(id)
+    }
+
+    fn poll_send(
+        &self,
+        id: CallId,
+        messages: &mut VecDeque<Bytes>,
+        last: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Over>> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        if shared.pending.opened(id).is_none() {
+            return Poll::Ready(Err(Over));
+        }
+        let mut roomy = shared.is_roomy(id);
+        while roomy {
+            let Some(message) = messages.pop_front() else { break };
+            shared.session.message(id, message, &mut shared.out);
+            roomy = shared.is_roomy(id);
+        }
+        let done = last && messages.is_empty();
+        if done {
+            shared.session.end(id, &mut shared.out);
+        }
+        self.flush(shared);
+        if done || messages.is_empty() && shared.is_roomy(id) {
+            return Poll::Ready(Ok(()));
+        }
+        shared.hold(id, cx.waker());
+        Poll::Pending
+    }
+
+    fn poll_receive(
+        &self,
+        id: CallId,
+        consumed: usize,
+        arrived: &mut Arrived,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        if consumed > 0 {
+            shared.session.consumed(id, consumed, &mut shared.out);
+            self.flush(shared);
+        }
+        shared.pending.receive(id, arrived, cx.waker())
+    }
+
+    fn consumed(&self, id: CallId, bytes: usize) {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        shared.session.consumed(id, bytes, &mut shared.out);
+        self.flush(shared);
+    }
+
+    fn abandon(&self, id: CallId) {
+        let vacancy = {
+            let mut shared = self.lock();
+            let shared = &mut *shared;
+            if !shared.pending.forget(id) {
+                return;
+            }
             shared.session.cancel(id, &mut shared.out);
             if shared.retiring || !shared.out.is_empty() {
                 self.reader.wake();
             }
-        }
+            shared.vacate()
+        };
+        vacancy.into_iter().for_each(Waker::wake);
     }
 
-    fn available(&self) -> bool {
-        let shared = self.lock();
-        shared.closed.is_none()
-            && !shared.retiring
-            && shared.session.reusable()
-            && shared.pending.waiting() < shared.session.concurrency()
+    fn standing(&self) -> Standing {
+        self.lock().standing()
+    }
+
+    fn poll_vacancy(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut shared = self.lock();
+        if shared.standing() != Standing::Full {
+            return Poll::Ready(());
+        }
+        note(&mut shared.vacancy, cx.waker());
+        Poll::Pending
     }
 
     fn close(&self) {
@@ -161,7 +240,8 @@ impl<S: Session> Connection<S> {
         if shared.corked {
             return true;
         }
-        if shared.pending.waiting() > 1 {
+        // Opened calls do not count: most of the time they say nothing.
+        if shared.pending.unary() > 1 {
             // Others wait too: theirs and ours leave together.
             shared.corked = true;
             return false;
@@ -169,6 +249,90 @@ impl<S: Session> Connection<S> {
         // What the socket does not take, and its failure, are the reader's to deal with.
         self.socket.try_flush(&mut shared.out).is_ok() && shared.out.is_empty()
     }
+
+    /// Has what is in the outbox written, by whomever.
+    fn flush(&self, shared: &mut Shared<S>) {
+        if !shared.out.is_empty() && !self.send(shared) {
+            self.reader.wake();
+        }
+    }
+}
+
+impl<S: Session> Shared<S> {
+    /// Takes a call over, or leaves it if this connection takes no more.
+    fn admit<'a>(&mut self, call: &mut Option<Call<'a>>) -> Result<Call<'a>, Status> {
+        if let Some(status) = &self.closed {
+            return Err(status.clone());
+        }
+        if self.standing() != Standing::Free {
+            return Err(no_more_calls());
+        }
+        let call = call.take().expect("a call is sent once");
+        if self.out.len() >= UNSENT {
+            return Err(overcrowded());
+        }
+        Ok(call)
+    }
+
+    fn standing(&self) -> Standing {
+        if self.closed.is_some() || self.retiring || !self.session.reusable() {
+            Standing::Ending
+        } else if self.pending.waiting() >= self.session.concurrency() {
+            Standing::Full
+        } else {
+            Standing::Free
+        }
+    }
+
+    /// Who is to be told that there is a place for a call now, or that there never will be one.
+    fn vacate(&mut self) -> Option<Waker> {
+        if self.vacancy.is_none() || self.standing() == Standing::Full {
+            return None;
+        }
+        self.vacancy.take()
+    }
+
+    /// Whether a message of an opened call may be sent now.
+    fn is_roomy(&self, id: CallId) -> bool {
+        self.out.len() < AHEAD && self.session.room(id)
+    }
+
+    /// Notes whom to wake when there is room for an opened call's messages.
+    fn hold(&mut self, id: CallId, waker: &Waker) {
+        let crowded = self.out.len() >= AHEAD;
+        let Some(opened) = self.pending.opened(id) else { return };
+        note(&mut opened.sender, waker);
+        if crowded && !std::mem::replace(&mut opened.held, true) {
+            self.held.push(id);
+        }
+    }
+
+    /// Wakes those who waited for the outbox, once half of it is empty.
+    fn release(&mut self, wakers: &mut Vec<Waker>) {
+        if self.out.len() > AHEAD / 2 {
+            return;
+        }
+        for id in self.held.drain(..) {
+            if let Some(opened) = self.pending.opened(id) {
+                opened.held = false;
+                wakers.extend(opened.sender.take());
+            }
+        }
+    }
+
+    /// Hands a message to its call. One that nobody will take counts as taken, so that the server's other messages
+    /// do not wait for its room.
+    fn give(&mut self, id: CallId, message: Message, wakers: &mut Vec<Waker>) {
+        match self.pending.opened(id) {
+            Some(opened) => opened.give(message, wakers),
+            None if message.body.is_empty() => {}
+            None => self.session.consumed(id, message.body.len(), &mut self.out),
+        }
+    }
+}
+
+fn is_earlier(deadline: Option<Instant>, alarmed: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| alarmed.is_none_or(|alarmed| deadline < alarmed))
 }
 
 /// The task that reads from a connection, and writes what callers left to it.
@@ -193,11 +357,11 @@ impl<S: Session + Send + 'static> Reader<S> {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         self.connection.reader.register(cx.waker());
         loop {
+            self.poll_alarm(cx);
+            self.poll_keepalive(cx)?;
             if self.poll_write(cx)?.is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            self.poll_alarm(cx);
-            self.poll_keepalive(cx)?;
             match self.inbox.poll_fill(&mut self.source, cx, self.wanted) {
                 Poll::Pending => {
                     self.inbox.rest();
@@ -233,9 +397,14 @@ impl<S: Session + Send + 'static> Reader<S> {
                 Poll::Pending => break,
             }
         }
+        if !shared.held.is_empty() {
+            shared.release(&mut self.wakers);
+        }
         if shared.retiring && shared.out.is_empty() && shared.pending.waiting() == 0 {
             return Poll::Ready(Ok(()));
         }
+        drop(shared);
+        self.wake();
         Poll::Pending
     }
 
@@ -257,15 +426,25 @@ impl<S: Session + Send + 'static> Reader<S> {
         shared.listening = false;
         let taken = loop {
             match shared.session.next_event(&mut self.inbox.bytes, &mut shared.out) {
-                Ok(Some(Answer::Reply(id, reply))) => self.wakers.extend(shared.pending.end(id, Ok(reply))),
+                Ok(Some(Answer::Reply(id, reply))) => shared.pending.end(id, Ok(reply), &mut self.wakers),
+                Ok(Some(Answer::Message(id, message))) => shared.give(id, message, &mut self.wakers),
+                Ok(Some(Answer::Head(id, head))) => {
+                    if let Some(opened) = shared.pending.opened(id) {
+                        opened.begin(head, &mut self.wakers);
+                    }
+                }
+                Ok(Some(Answer::Room(id))) => {
+                    self.wakers.extend(shared.pending.opened(id).and_then(|opened| opened.sender.take()));
+                }
                 Ok(Some(Answer::Push(push))) => pushes.push(push),
-                Ok(Some(Answer::Alive | Answer::Head(..) | Answer::Message(..) | Answer::Room(_))) => {}
+                Ok(Some(Answer::Alive)) => {}
                 Ok(Some(Answer::GoAway)) => shared.retiring = true,
                 Ok(None) => break Ok(()),
                 Err(violation) => break Err(broken_protocol(&violation)),
             }
         };
         self.wanted = shared.session.wanted();
+        self.wakers.extend(shared.vacate());
         shared.corked = self.wakers.len() > 1;
         taken.map(|()| shared.corked)
     }
@@ -274,7 +453,7 @@ impl<S: Session + Send + 'static> Reader<S> {
     fn take_last(&mut self) -> Result<(), Status> {
         let mut shared = self.connection.lock();
         if let Some(Answer::Reply(id, reply)) = shared.session.end_of_stream(&mut self.inbox.bytes) {
-            self.wakers.extend(shared.pending.end(id, Ok(reply)));
+            shared.pending.end(id, Ok(reply), &mut self.wakers);
         }
         Err(closed())
     }
@@ -297,6 +476,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             for id in expired {
                 shared.session.cancel(id, &mut shared.out);
             }
+            self.wakers.extend(shared.vacate());
         }
         drop(shared);
         self.wake();
@@ -315,7 +495,6 @@ impl<S: Session + Send + 'static> Reader<S> {
                 // The protocol has no word for it.
                 shared.listening = false;
             }
-            self.connection.socket.try_flush(&mut shared.out).map_err(|error| broken(&error))?;
         }
         Ok(())
     }
@@ -334,6 +513,7 @@ impl<S> Reader<S> {
             shared.closed = Some(status.with_retry(Retry::Elsewhere));
             // A pool may hold the connection for long; the server need not wait until it looks.
             self.connection.socket.close();
+            self.wakers.extend(shared.vacancy.take());
         }
         drop(shared);
         self.wake();
@@ -369,6 +549,22 @@ impl Keepalive {
 
 /// How many bytes may wait for a server that does not read. brpc's `socket_max_unwritten_bytes`.
 const UNSENT: usize = 64 << 20;
+
+/// How many bytes may wait before messages of opened calls wait themselves. A few writes' worth, so that the
+/// socket never runs dry.
+const AHEAD: usize = 256 << 10;
+
+#[cold]
+fn too_many() -> Status {
+    Status::resource_exhausted("too many calls wait on this connection")
+}
+
+#[cold]
+fn no_more_calls() -> Status {
+    Status::unavailable("the connection takes no more calls")
+        .with_scope(Scope::Connection)
+        .with_retry(Retry::Elsewhere)
+}
 
 #[cold]
 fn overcrowded() -> Status {

@@ -3,7 +3,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, http1, rpcx};
+use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, grpc, http1, rpcx};
 
 use super::connection::{Connection, PushHandler};
 use super::link::Link;
@@ -89,6 +89,12 @@ impl Dialer {
             .map(|failing| failing.reason.clone())
     }
 
+    /// When it is not too early any more.
+    pub(super) fn next_attempt(&self) -> Instant {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        failing.as_ref().map_or_else(Instant::now, |failing| failing.until)
+    }
+
     fn note(&self, failure: Option<&Status>) {
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -126,6 +132,7 @@ fn spread(wait: Duration) -> Duration {
 pub(super) enum Sessions {
     BaiduStd(baidu_std::ClientConfig),
     Rpcx(rpcx::ClientConfig),
+    Grpc(grpc::ClientConfig),
     Http(http1::ClientConfig),
 }
 
@@ -136,6 +143,13 @@ impl Sessions {
                 Self::BaiduStd(baidu_std::ClientConfig { limits, credential, deliver_timeout: true })
             }
             Protocol::Rpcx => Self::Rpcx(rpcx::ClientConfig { limits, credential }),
+            Protocol::Grpc => Self::Grpc(grpc::ClientConfig {
+                limits,
+                http: Default::default(),
+                authority: url.authority(),
+                tls: false,
+                credential,
+            }),
             Protocol::Http => {
                 let authority = url.address.to_string();
                 Self::Http(http1::ClientConfig { limits, authority, credential, json_rpc: url.json_rpc })
@@ -154,6 +168,7 @@ impl Sessions {
                 Connection::start(stream, baidu_std::Client::new(config), keepalive, on_push)
             }
             Self::Rpcx(config) => Connection::start(stream, rpcx::Client::new(config), keepalive, on_push),
+            Self::Grpc(config) => Connection::start(stream, grpc::Client::new(config), keepalive, on_push),
             Self::Http(config) => Connection::start(stream, http1::Client::new(config), keepalive, on_push),
         }
     }

@@ -30,7 +30,7 @@ impl Defaults {
         schema: Option<&schema::Message>,
         options: &Options,
     ) -> Result<Body, Status> {
-        let format = options.format.or(self.format).unwrap_or_else(|| self.preferred(C::PREFERRED));
+        let format = self.format(C::PREFERRED, options);
         Ok(Body::new(format, C::encode(message, format, schema)?))
     }
 
@@ -40,8 +40,30 @@ impl Defaults {
         arguments: &(impl Serialize + ?Sized),
         options: &Options,
     ) -> Result<Body, Status> {
-        let format = options.format.or(self.format).unwrap_or_else(|| self.preferred(Format::MessagePack));
+        let format = self.format(Format::MessagePack, options);
         Ok(Body::new(format, encode_plain(arguments, format)?))
+    }
+
+    /// How messages are written that come one by one.
+    pub(super) fn format(&self, codec: Format, options: &Options) -> Format {
+        options.format.or(self.format).unwrap_or_else(|| self.preferred(codec))
+    }
+
+    /// The call to send, if its messages follow one by one. It waits as long as it says itself: how long all of them
+    /// may take, nobody else can tell.
+    pub(super) fn opening<'a>(
+        &self,
+        service: &'a str,
+        method: &'a str,
+        format: Format,
+        options: Options,
+    ) -> Call<'a> {
+        let timeout = options.timeout;
+        Call {
+            timeout,
+            oneway: false,
+            ..self.call(service, method, Body::new(format, Bytes::new()), options)
+        }
     }
 
     /// The call to send.
@@ -69,6 +91,14 @@ impl Defaults {
             oneway: options.oneway,
             credential: Credential::Call(options.credential),
             spoiled: None,
+        }
+    }
+
+    /// Whether a server may say of a call that it never looked at it. Such a call is kept, to be sent elsewhere.
+    pub(super) fn may_be_refused(&self) -> bool {
+        match self.protocol {
+            Protocol::Grpc => true,
+            Protocol::BaiduStd | Protocol::Rpcx | Protocol::Http => false,
         }
     }
 
@@ -113,6 +143,6 @@ impl Response<Body> {
 
 /// The reply is at fault, not the one who called.
 #[cold]
-fn unreadable(status: &Status) -> Status {
+pub(super) fn unreadable(status: &Status) -> Status {
     Status::internal(format!("unreadable reply: {}", status.message()))
 }

@@ -1,17 +1,23 @@
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
+use bytes::Bytes;
 use polyrpc_wire::{Call, CallId, Reply, Status};
+
+use super::pending::Arrived;
 
 /// A live connection with its protocol forgotten: what endpoints and pools hold.
 pub(super) trait Link: Send + Sync {
     /// Sends a call; `waker` is woken when it has ended. A one-way call ends as soon as it is sent, and gets
     /// no id.
+    ///
+    /// The call is left where it is if the connection takes no more calls: another may.
     fn submit(
         &self,
-        call: Call<'_>,
+        call: &mut Option<Call<'_>>,
         deadline: Option<Instant>,
         waker: &Waker,
     ) -> Result<Option<CallId>, Status>;
@@ -19,29 +25,79 @@ pub(super) trait Link: Send + Sync {
     /// The call's result, once it has one.
     fn poll_reply(&self, id: CallId, cx: &mut Context<'_>) -> Poll<Result<Reply, Status>>;
 
+    /// Begins a call whose messages follow; it leaves with the first [`poll_send`](Self::poll_send). The call is left
+    /// where it is as by [`submit`](Self::submit).
+    fn open(&self, call: &mut Option<Call<'_>>, deadline: Option<Instant>) -> Result<CallId, Status>;
+
+    /// Sends messages of an opened call as long as there is room. Ready when all are sent and there is room for
+    /// more, or they were the `last`.
+    fn poll_send(
+        &self,
+        id: CallId,
+        messages: &mut VecDeque<Bytes>,
+        last: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Over>>;
+
+    /// What has come on an opened call since it was last asked, when anything has. `consumed` bytes of what came
+    /// before were taken.
+    fn poll_receive(
+        &self,
+        id: CallId,
+        consumed: usize,
+        arrived: &mut Arrived,
+        cx: &mut Context<'_>,
+    ) -> Poll<()>;
+
+    /// So many bytes of an opened call were taken.
+    fn consumed(&self, id: CallId, bytes: usize);
+
     /// Nobody waits for this call any more.
     fn abandon(&self, id: CallId);
 
+    /// Whether it takes calls.
+    fn standing(&self) -> Standing;
+
     /// Whether one more call may be sent now.
-    fn available(&self) -> bool;
+    fn available(&self) -> bool {
+        self.standing() == Standing::Free
+    }
+
+    /// Ready when it is not full. Only the task that asked last is woken.
+    fn poll_vacancy(&self, cx: &mut Context<'_>) -> Poll<()>;
 
     /// Ends the connection once nothing waits for a reply on it.
     fn close(&self);
 }
 
-/// Sends a call over a link and waits for its end.
+/// Whether a connection takes calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// One more may be sent.
+    Free,
+    /// As many wait as the server allows; when one has ended, another may be sent.
+    Full,
+    /// It takes no more.
+    Ending,
+}
+
+/// The call has ended: nothing more can be sent on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Over;
+
+/// Sends a call over a link and waits for its end. The call is left where it is as by [`Link::submit`].
 ///
 /// # Cancel safety
 ///
 /// Dropping the future abandons the call: a later reply to it is thrown away.
 pub(super) async fn exchange(
     link: &Arc<dyn Link>,
-    call: Call<'_>,
+    call: &mut Option<Call<'_>>,
     deadline: Option<Instant>,
 ) -> Result<Option<Reply>, Status> {
-    let (mut call, mut waiting) = (Some(call), None);
+    let mut waiting = None;
     poll_fn(|cx| match &waiting {
-        None => match link.submit(call.take().expect("a call is sent once"), deadline, cx.waker()) {
+        None => match link.submit(call, deadline, cx.waker()) {
             Ok(Some(id)) => {
                 waiting = Some(Waiting { link, id });
                 Poll::Pending
@@ -51,7 +107,9 @@ pub(super) async fn exchange(
         },
         Some(sent) => {
             let result = ready!(link.poll_reply(sent.id, cx));
-            waiting.take().map(Waiting::end);
+            if let Some(waiting) = waiting.take() {
+                waiting.end();
+            }
             Poll::Ready(result.map(Some))
         }
     })

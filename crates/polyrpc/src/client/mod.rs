@@ -1,6 +1,7 @@
 //! The client, in the order in which a call meets it: a typed stub or [`Client`] encodes (`exchange`), `pool`
 //! gives a connection or has one made (`dial`), `connection` sends and waits (`pending`), the reply is
-//! decoded.
+//! decoded. Calls with several messages take the same way: `opened` holds such a call's two halves, `talk` drives
+//! both at once.
 //!
 //! [`blocking`] is the same without a runtime: the caller's own thread writes and reads.
 
@@ -9,6 +10,7 @@ mod url;
 
 mod exchange;
 
+mod attempt;
 mod pool;
 
 mod dial;
@@ -17,13 +19,18 @@ mod connection;
 mod link;
 mod pending;
 
+mod opened;
+mod raw;
+mod streamed;
+mod talk;
+
 mod mock;
 
 pub mod blocking;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use polyrpc_wire::{Compression, Format, Protocol, Push, Status};
@@ -35,13 +42,15 @@ pub use polyrpc_wire::Limits;
 pub use self::dial::Backoff;
 pub use self::mock::MockCall;
 pub use self::pool::Kind;
+pub use self::raw::{RawCall, RawReceiver, RawSender};
 pub use self::request::{Options, Request, Response, Signature};
 
+use self::attempt::Attempt;
 use self::connection::PushHandler;
 use self::dial::{Dialer, Sessions};
 use self::exchange::Defaults;
 use self::mock::Mock;
-use self::pool::Pool;
+use self::pool::{Bounds, Pool};
 use self::url::Url;
 use crate::Result;
 use crate::codec::{Body, Codec};
@@ -198,30 +207,22 @@ impl Client {
             Transport::Network(pool) => pool,
             Transport::Mock(mock) => return mock.call(service, method, body),
         };
-        let mut call = self.defaults.call(service, method, body, options);
-        let deadline = call.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let lease = match pool.ready() {
-            Some(lease) => lease,
-            None => {
-                let lease = lease_by(deadline, pool).await?;
-                // The server is told what is left of the time.
-                call.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                lease
-            }
-        };
+        let wait_for_ready = options.wait_for_ready;
+        let call = self.defaults.call(service, method, body, options);
         let format = call.head.format;
-        let reply = link::exchange(&lease.link, call, deadline).await?;
-        self.defaults.open(reply, format)
-    }
-}
-
-/// A connection, if there is one in time.
-async fn lease_by(deadline: Option<Instant>, pool: &Arc<Pool>) -> Result<pool::Lease, Status> {
-    match deadline {
-        None => pool.lease().await,
-        Some(deadline) => tokio::time::timeout_at(deadline.into(), pool.lease())
-            .await
-            .unwrap_or_else(|_| Err(Status::deadline_exceeded("no connection in time"))),
+        let mut attempt = Attempt::new(pool, call, wait_for_ready, self.defaults.may_be_refused());
+        loop {
+            let lease = attempt.lease().await?;
+            let ended = link::exchange(&lease.link, &mut attempt.call, attempt.deadline).await;
+            let failure = match &ended {
+                Ok(reply) => reply.as_ref().and_then(|reply| reply.result.as_ref().err()),
+                Err(status) => Some(status),
+            };
+            match failure {
+                Some(status) if attempt.again(status, &lease.link) => {}
+                _ => return self.defaults.open(ended?, format),
+            }
+        }
     }
 }
 
@@ -251,7 +252,7 @@ pub struct Builder {
     compression: Compression,
     credential: Option<Bytes>,
     limits: Limits,
-    idle: usize,
+    bounds: Bounds,
     cores: Option<Cores>,
     keepalive: Option<Duration>,
     on_push: Option<PushHandler>,
@@ -269,7 +270,7 @@ impl Builder {
             compression: Compression::None,
             credential: None,
             limits: Limits::default(),
-            idle: 100,
+            bounds: Bounds { idle: 100, shared: 8 },
             cores: None,
             keepalive: None,
             on_push: None,
@@ -282,7 +283,8 @@ impl Builder {
         self
     }
 
-    /// How long a call waits for its reply when it does not say itself; `None`: for ever. Default: 10 s.
+    /// How long a call waits for its reply when it does not say itself; `None`: for ever. Default: 10 s. A call with
+    /// several messages in a direction waits for ever unless it says otherwise.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
         self
@@ -326,7 +328,14 @@ impl Builder {
 
     /// How many connections may wait in a pool. Default: 100.
     pub fn idle_connections(mut self, idle: usize) -> Self {
-        self.idle = idle;
+        self.bounds.idle = idle;
+        self
+    }
+
+    /// How many connections [`Kind::Single`] may make where a server allows only so many calls on each (HTTP/2).
+    /// A call beyond that waits until another has ended. At least one; default: 8.
+    pub fn connections(mut self, most: usize) -> Self {
+        self.bounds.shared = most.max(1);
         self
     }
 
@@ -336,7 +345,7 @@ impl Builder {
         self
     }
 
-    /// Asks the server this often whether it is there, where the protocol can (rpcx); a connection whose
+    /// Asks the server this often whether it is there, where the protocol can (rpcx, HTTP/2); a connection whose
     /// heartbeat stays without an answer until the next is closed. Default: never.
     pub fn keepalive(mut self, every: Duration) -> Self {
         self.keepalive = Some(every);
@@ -368,7 +377,7 @@ impl Builder {
             on_push: self.on_push,
             failing: Default::default(),
         };
-        let pool = Pool::new(dialer, self.kind, self.idle);
+        let pool = Pool::new(dialer, self.kind, self.bounds);
         Ok(Client { transport: Transport::Network(Arc::new(pool)), defaults })
     }
 

@@ -1,7 +1,8 @@
-use std::task::Waker;
+use std::collections::VecDeque;
+use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use polyrpc_wire::{CallId, Reply, Status};
+use polyrpc_wire::{CallId, Head, Message, Reply, Status};
 
 /// The calls of one connection that wait for their replies.
 ///
@@ -11,7 +12,10 @@ use polyrpc_wire::{CallId, Reply, Status};
 pub(super) struct Pending {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    waiting: usize,
+    /// Unary calls that wait.
+    unary: usize,
+    /// Opened calls that have not ended.
+    opened: usize,
     /// No waiting call has an earlier deadline than this. It may be too early: calls that end leave it.
     earliest: Option<Instant>,
 }
@@ -25,16 +29,57 @@ struct Slot {
 #[derive(Debug)]
 enum State {
     Free,
-    Waiting { waker: Waker, deadline: Option<Instant> },
+    Waiting {
+        waker: Waker,
+        deadline: Option<Instant>,
+    },
     Ended(Result<Reply, Status>),
+    /// Boxed, so that unary calls do not pay for its size.
+    Opened(Box<Opened>),
+}
+
+/// A call whose messages come and go one by one.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    deadline: Option<Instant>,
+    arrived: Arrived,
+    /// Whom to wake when more has come.
+    pub(super) taker: Option<Waker>,
+    /// Whom to wake when there is room for more.
+    pub(super) sender: Option<Waker>,
+    /// The sender waits for the outbox, not for the peer.
+    pub(super) held: bool,
+}
+
+/// What has come on an opened call and was not taken. The peer sends no more ahead than it was allowed to.
+#[derive(Debug, Default)]
+pub(super) struct Arrived {
+    pub(super) head: Option<Head>,
+    pub(super) messages: VecDeque<Message>,
+    /// How the call ended, behind the messages.
+    pub(super) end: Option<Reply>,
 }
 
 /// Places a connection has for calls: the id's low bits. One more call is refused.
 const PLACES: u32 = 20;
 
 impl Pending {
-    /// Takes on a call; `None` when there are too many.
+    /// Takes on a unary call; `None` when there are too many.
     pub(super) fn insert(&mut self, waker: Waker, deadline: Option<Instant>) -> Option<CallId> {
+        let id = self.place(State::Waiting { waker, deadline }, deadline)?;
+        self.unary += 1;
+        Some(id)
+    }
+
+    /// Takes on a call whose messages come one by one; `None` when there are too many.
+    pub(super) fn open(&mut self, deadline: Option<Instant>) -> Option<CallId> {
+        let opened = Opened { deadline, ..Opened::default() };
+        let id = self.place(State::Opened(Box::new(opened)), deadline)?;
+        self.opened += 1;
+        Some(id)
+    }
+
+    fn place(&mut self, state: State, deadline: Option<Instant>) -> Option<CallId> {
         let place = match self.free.pop() {
             Some(place) => place,
             None if self.slots.len() >= 1 << PLACES => return None,
@@ -44,8 +89,7 @@ impl Pending {
             }
         };
         let slot = &mut self.slots[place as usize];
-        slot.state = State::Waiting { waker, deadline };
-        self.waiting += 1;
+        slot.state = state;
         self.earliest = match (self.earliest, deadline) {
             (Some(earliest), Some(deadline)) => Some(earliest.min(deadline)),
             (earliest, deadline) => earliest.or(deadline),
@@ -55,7 +99,12 @@ impl Pending {
 
     /// How many calls wait.
     pub(super) fn waiting(&self) -> usize {
-        self.waiting
+        self.unary + self.opened
+    }
+
+    /// How many unary calls wait.
+    pub(super) fn unary(&self) -> usize {
+        self.unary
     }
 
     /// When the next call may have waited too long.
@@ -63,15 +112,31 @@ impl Pending {
         self.earliest
     }
 
-    /// Ends a call; gives whom to wake, or nothing when nobody waits for it.
-    pub(super) fn end(&mut self, id: CallId, result: Result<Reply, Status>) -> Option<Waker> {
-        let slot = self.slot(id)?;
-        let State::Waiting { .. } = slot.state else { return None };
-        let State::Waiting { waker, .. } = std::mem::replace(&mut slot.state, State::Ended(result)) else {
-            return None;
-        };
-        self.waiting -= 1;
-        Some(waker)
+    /// An opened call that has not ended.
+    pub(super) fn opened(&mut self, id: CallId) -> Option<&mut Opened> {
+        match &mut self.slot(id)?.state {
+            State::Opened(opened) if opened.arrived.end.is_none() => Some(opened),
+            _ => None,
+        }
+    }
+
+    /// Ends a call, if anybody waits for it, and tells whom to wake.
+    pub(super) fn end(&mut self, id: CallId, result: Result<Reply, Status>, wakers: &mut Vec<Waker>) {
+        let Some(slot) = self.slot(id) else { return };
+        match &mut slot.state {
+            State::Waiting { .. } => {
+                if let State::Waiting { waker, .. } = std::mem::replace(&mut slot.state, State::Ended(result))
+                {
+                    wakers.push(waker);
+                }
+                self.unary -= 1;
+            }
+            State::Opened(opened) if opened.arrived.end.is_none() => {
+                opened.end(result, wakers);
+                self.opened -= 1;
+            }
+            State::Opened(_) | State::Ended(_) | State::Free => {}
+        }
     }
 
     /// Takes a call's result out, or notes whom to wake.
@@ -82,47 +147,75 @@ impl Pending {
                 known.clone_from(waker);
                 None
             }
-            State::Ended(_) => self.remove(id),
-            State::Free => None,
+            State::Ended(_) => match self.remove(id) {
+                State::Ended(result) => Some(result),
+                _ => None,
+            },
+            State::Opened(_) | State::Free => None,
         }
     }
 
-    /// Forgets a call; gives its result if it has one. Returns whether it was still waiting.
+    /// Moves what has come on an opened call behind what is in `into`, or notes whom to wake. A call whose end was
+    /// taken is forgotten.
+    pub(super) fn receive(&mut self, id: CallId, into: &mut Arrived, waker: &Waker) -> Poll<()> {
+        let Some(Slot { state: State::Opened(opened), .. }) = self.slot(id) else { return Poll::Ready(()) };
+        if opened.arrived.is_empty() {
+            note(&mut opened.taker, waker);
+            return Poll::Pending;
+        }
+        into.extend(&mut opened.arrived);
+        if into.end.is_some() {
+            self.remove(id);
+        }
+        Poll::Ready(())
+    }
+
+    /// Forgets a call. Returns whether it was still waiting.
     pub(super) fn forget(&mut self, id: CallId) -> bool {
-        let was_waiting = matches!(self.slot(id), Some(Slot { state: State::Waiting { .. }, .. }));
-        self.waiting -= usize::from(was_waiting);
-        self.remove(id);
-        was_waiting
+        match self.remove(id) {
+            State::Waiting { .. } => {
+                self.unary -= 1;
+                true
+            }
+            State::Opened(opened) if opened.arrived.end.is_none() => {
+                self.opened -= 1;
+                true
+            }
+            State::Opened(_) | State::Ended(_) | State::Free => false,
+        }
     }
 
     /// Ends every call that has waited until `now`.
     pub(super) fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Vec<CallId> {
         let mut expired = Vec::new();
         self.earliest = None;
-        for (place, slot) in self.slots.iter_mut().enumerate() {
-            let State::Waiting { deadline: Some(deadline), .. } = slot.state else { continue };
+        for (place, slot) in self.slots.iter().enumerate() {
+            let Some(deadline) = slot.state.deadline() else { continue };
             if deadline > now {
                 self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
-            } else if let State::Waiting { waker, .. } =
-                std::mem::replace(&mut slot.state, State::Ended(Err(too_late())))
-            {
-                wakers.push(waker);
-                self.waiting -= 1;
+            } else {
                 expired.push(CallId(slot.generation << PLACES | place as u64));
             }
         }
+        expired.iter().for_each(|&id| self.end(id, Err(too_late()), wakers));
         expired
     }
 
     /// Ends every call: the connection is gone.
     pub(super) fn end_all(&mut self, status: &Status, wakers: &mut Vec<Waker>) {
         for slot in &mut self.slots {
-            if let State::Waiting { waker, .. } = &slot.state {
-                wakers.push(waker.clone());
-                slot.state = State::Ended(Err(status.clone()));
+            match &mut slot.state {
+                State::Waiting { waker, .. } => {
+                    wakers.push(waker.clone());
+                    slot.state = State::Ended(Err(status.clone()));
+                }
+                State::Opened(opened) if opened.arrived.end.is_none() => {
+                    opened.end(Err(status.clone()), wakers);
+                }
+                State::Opened(_) | State::Ended(_) | State::Free => {}
             }
         }
-        self.waiting = 0;
+        (self.unary, self.opened) = (0, 0);
     }
 
     fn slot(&mut self, id: CallId) -> Option<&mut Slot> {
@@ -131,18 +224,73 @@ impl Pending {
         (slot.generation == id.0 >> PLACES).then_some(slot)
     }
 
-    fn remove(&mut self, id: CallId) -> Option<Result<Reply, Status>> {
-        let slot = self.slot(id)?;
+    fn remove(&mut self, id: CallId) -> State {
+        let Some(slot) = self.slot(id) else { return State::Free };
         let state = std::mem::replace(&mut slot.state, State::Free);
         if let State::Free = state {
-            return None;
+            return state;
         }
         slot.generation = (slot.generation + 1) & (u64::MAX >> PLACES);
         self.free.push((id.0 & ((1 << PLACES) - 1)) as u32);
-        match state {
-            State::Ended(result) => Some(result),
-            State::Waiting { .. } | State::Free => None,
+        state
+    }
+}
+
+impl State {
+    /// Until when the call waits, if it waits.
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Waiting { deadline, .. } => *deadline,
+            Self::Opened(opened) if opened.arrived.end.is_none() => opened.deadline,
+            Self::Opened(_) | Self::Ended(_) | Self::Free => None,
         }
+    }
+}
+
+impl Opened {
+    /// The answer has begun.
+    pub(super) fn begin(&mut self, head: Head, wakers: &mut Vec<Waker>) {
+        self.arrived.head = Some(head);
+        wakers.extend(self.taker.take());
+    }
+
+    /// A message has come.
+    pub(super) fn give(&mut self, message: Message, wakers: &mut Vec<Waker>) {
+        self.arrived.messages.push_back(message);
+        wakers.extend(self.taker.take());
+    }
+
+    fn end(&mut self, result: Result<Reply, Status>, wakers: &mut Vec<Waker>) {
+        self.arrived.end = Some(result.unwrap_or_else(Reply::failure));
+        wakers.extend(self.taker.take());
+        wakers.extend(self.sender.take());
+    }
+}
+
+impl Arrived {
+    fn is_empty(&self) -> bool {
+        self.head.is_none() && self.messages.is_empty() && self.end.is_none()
+    }
+
+    fn extend(&mut self, more: &mut Self) {
+        if let Some(head) = more.head.take() {
+            self.head = Some(head);
+        }
+        if self.messages.is_empty() {
+            // Both queues keep their memory.
+            std::mem::swap(&mut self.messages, &mut more.messages);
+        } else {
+            self.messages.append(&mut more.messages);
+        }
+        self.end = more.end.take();
+    }
+}
+
+/// Notes whom to wake.
+pub(super) fn note(known: &mut Option<Waker>, waker: &Waker) {
+    match known {
+        Some(known) => known.clone_from(waker),
+        None => *known = Some(waker.clone()),
     }
 }
 
@@ -171,9 +319,12 @@ mod tests {
         assert!(pending.forget(first));
         let second = pending.insert(Waker::noop().clone(), None).unwrap();
         assert_ne!(first, second);
-        assert!(pending.end(first, reply()).is_none());
+        let mut wakers = Vec::new();
+        pending.end(first, reply(), &mut wakers);
+        assert!(wakers.is_empty());
         assert!(pending.take(second, Waker::noop()).is_none());
-        assert!(pending.end(second, reply()).is_some());
+        pending.end(second, reply(), &mut wakers);
+        assert_eq!(wakers.len(), 1);
         assert!(pending.take(second, Waker::noop()).is_some());
         assert_eq!(pending.waiting(), 0);
     }
@@ -182,8 +333,10 @@ mod tests {
     fn a_call_is_answered_once() {
         let mut pending = Pending::default();
         let id = pending.insert(Waker::noop().clone(), None).unwrap();
-        assert!(pending.end(id, reply()).is_some());
-        assert!(pending.end(id, reply()).is_none());
+        let mut wakers = Vec::new();
+        pending.end(id, reply(), &mut wakers);
+        pending.end(id, reply(), &mut wakers);
+        assert_eq!((wakers.len(), pending.waiting()), (1, 0));
     }
 
     #[test]
@@ -213,5 +366,40 @@ mod tests {
         for id in ids {
             assert!(pending.take(id, Waker::noop()).unwrap().is_err());
         }
+    }
+
+    fn message(text: &'static str) -> Message {
+        Message { body: Bytes::from_static(text.as_bytes()), compression: Default::default() }
+    }
+
+    #[test]
+    fn the_end_of_an_opened_call_comes_behind_its_messages_and_frees_its_place() {
+        let (mut pending, mut wakers, mut arrived) = (Pending::default(), Vec::new(), Arrived::default());
+        let id = pending.open(None).unwrap();
+        assert!(pending.receive(id, &mut arrived, Waker::noop()).is_pending());
+        pending.opened(id).unwrap().give(message("one"), &mut wakers);
+        assert_eq!(wakers.len(), 1);
+        pending.end(id, reply(), &mut wakers);
+        assert!(pending.opened(id).is_none());
+        assert_eq!(pending.waiting(), 0);
+        assert!(pending.receive(id, &mut arrived, Waker::noop()).is_ready());
+        assert_eq!(arrived.messages, [message("one")]);
+        assert!(arrived.end.is_some());
+        assert_ne!(pending.open(None).unwrap(), id);
+    }
+
+    #[test]
+    fn an_opened_call_expires_like_any_other() {
+        let (mut pending, mut wakers, mut arrived) = (Pending::default(), Vec::new(), Arrived::default());
+        let now = Instant::now();
+        let id = pending.open(Some(now)).unwrap();
+        assert_eq!(pending.expire(now, &mut wakers), [id]);
+        assert!(pending.receive(id, &mut arrived, Waker::noop()).is_ready());
+        assert!(arrived.end.unwrap().result.is_err());
+    }
+
+    #[test]
+    fn a_slot_is_not_larger_for_what_streams_need() {
+        assert!(size_of::<State>() <= size_of::<Result<Reply, Status>>() + size_of::<usize>());
     }
 }

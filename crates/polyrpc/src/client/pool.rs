@@ -1,15 +1,20 @@
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Instant;
 
 use polyrpc_wire::{Protocol, Status};
 
 use super::dial::Dialer;
-use super::link::Link;
+use super::link::{Link, Standing};
 
 /// How calls share connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kind {
-    /// All calls share one connection, many at a time. A protocol without correlation ids (HTTP/1) uses a
-    /// pool instead, since one slow call would hold up the rest.
+    /// All calls share one connection, many at a time; where a server allows only so many calls on each (HTTP/2),
+    /// further connections are made, up to [a bound](super::Builder::connections). A protocol without correlation
+    /// ids (HTTP/1) uses a pool instead, since one slow call would hold up the rest.
     #[default]
     Single,
     /// Every call has a connection to itself, which goes back to a pool afterwards.
@@ -23,14 +28,24 @@ pub(super) struct Pool {
     dialer: Option<Dialer>,
     kind: Kind,
     links: Mutex<Vec<Arc<dyn Link>>>,
-    /// Held while the shared connection is made, so that it is made once.
-    dialing: tokio::sync::Mutex<()>,
-    /// How many connections may wait in the pool.
-    idle: usize,
+    /// Held while a shared connection is made or waited for, so that it is made once and calls wait in order.
+    turn: tokio::sync::Mutex<()>,
+    /// How many calls wait for their turn. While there are any, nobody may overtake them.
+    queued: AtomicUsize,
+    bounds: Bounds,
+}
+
+/// How many connections a pool may hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Connections that wait for a call to have them to itself.
+    pub(super) idle: usize,
+    /// Connections that are shared.
+    pub(super) shared: usize,
 }
 
 impl Pool {
-    pub(super) fn new(dialer: Dialer, kind: Kind, idle: usize) -> Self {
+    pub(super) fn new(dialer: Dialer, kind: Kind, bounds: Bounds) -> Self {
         let kind = match (kind, dialer.url.protocol) {
             (Kind::Single, Protocol::Http) => Kind::Pooled,
             (kind, _) => kind,
@@ -39,8 +54,9 @@ impl Pool {
             dialer: Some(dialer),
             kind,
             links: Mutex::default(),
-            dialing: tokio::sync::Mutex::default(),
-            idle,
+            turn: tokio::sync::Mutex::default(),
+            queued: AtomicUsize::new(0),
+            bounds,
         }
     }
 
@@ -50,14 +66,16 @@ impl Pool {
             dialer: None,
             kind: Kind::Single,
             links: Mutex::new(vec![link]),
-            dialing: tokio::sync::Mutex::default(),
-            idle: 1,
+            turn: tokio::sync::Mutex::default(),
+            queued: AtomicUsize::new(0),
+            bounds: Bounds { idle: 1, shared: 1 },
         }
     }
 
     /// A connection for one call, if there is one already.
     pub(super) fn ready(self: &Arc<Self>) -> Option<Lease> {
         match self.kind {
+            Kind::Single if self.queued.load(Ordering::Relaxed) > 0 => None,
             Kind::Single => self.shared().map(|link| Lease { link, back: Back::Nowhere }),
             Kind::Pooled => self.waiting().map(|link| Lease { link, back: Back::Pool(self.clone()) }),
             Kind::Short => None,
@@ -73,22 +91,49 @@ impl Pool {
         }
     }
 
-    fn shared(&self) -> Option<Arc<dyn Link>> {
-        self.lock().first().filter(|link| link.available()).cloned()
+    /// When a connection that cannot be made now may be tried again; `None` if it never can.
+    pub(super) fn next_attempt(&self) -> Option<Instant> {
+        self.dialer.as_ref().map(Dialer::next_attempt)
     }
 
-    /// Makes the shared connection, unless another caller has just done so.
+    fn shared(&self) -> Option<Arc<dyn Link>> {
+        let mut links = self.lock();
+        if let Some(link) = links.first().filter(|link| link.available()) {
+            return Some(link.clone());
+        }
+        links.retain(|link| {
+            let ending = link.standing() == Standing::Ending;
+            if ending {
+                // It closes when its last call has ended.
+                link.close();
+            }
+            !ending
+        });
+        links.iter().find(|link| link.available()).cloned()
+    }
+
+    /// Makes a shared connection, unless another caller has just done so, or waits for a place on those there are.
     async fn share(&self) -> Result<Arc<dyn Link>, Status> {
-        let _dialing = self.dialing.lock().await;
-        if let Some(link) = self.shared() {
-            return Ok(link);
+        let _queued = Queued::enter(&self.queued);
+        let _turn = self.turn.lock().await;
+        loop {
+            if let Some(link) = self.shared() {
+                return Ok(link);
+            }
+            let full = self.lock().clone();
+            if full.len() < self.bounds.shared {
+                match self.dial().await {
+                    Ok(link) => {
+                        self.lock().push(link.clone());
+                        return Ok(link);
+                    }
+                    Err(status) if full.is_empty() => return Err(status),
+                    // Those there are will do.
+                    Err(_) => {}
+                }
+            }
+            vacancy(&full).await;
         }
-        let link = self.dial().await?;
-        // One that takes no more calls closes itself when its last call has ended.
-        for old in std::mem::replace(&mut *self.lock(), vec![link.clone()]) {
-            old.close();
-        }
-        Ok(link)
     }
 
     fn waiting(&self) -> Option<Arc<dyn Link>> {
@@ -110,7 +155,7 @@ impl Pool {
 
     fn take_back(&self, link: Arc<dyn Link>) {
         let mut links = self.lock();
-        if link.available() && links.len() < self.idle {
+        if link.available() && links.len() < self.bounds.idle {
             links.push(link);
         } else {
             link.close();
@@ -119,6 +164,31 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn Link>>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until one of the connections may take a call, or never will.
+async fn vacancy(links: &[Arc<dyn Link>]) {
+    poll_fn(|cx| match links.iter().any(|link| link.poll_vacancy(cx).is_ready()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}
+
+/// A call that waits for its turn.
+struct Queued<'p>(&'p AtomicUsize);
+
+impl<'p> Queued<'p> {
+    fn enter(queued: &'p AtomicUsize) -> Self {
+        queued.fetch_add(1, Ordering::Relaxed);
+        Self(queued)
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

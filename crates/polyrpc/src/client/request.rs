@@ -37,6 +37,8 @@ pub struct Options {
     pub oneway: bool,
     /// What proves who calls, in place of the client's own.
     pub credential: Option<Bytes>,
+    /// Waits, as long as the call may wait, until the server can be reached, instead of failing at once.
+    pub wait_for_ready: bool,
 }
 
 impl<T> From<T> for Request<T> {
@@ -97,6 +99,13 @@ impl<T> Request<T> {
     #[must_use]
     pub fn with_credential(mut self, credential: impl Into<Bytes>) -> Self {
         self.options.credential = Some(credential.into());
+        self
+    }
+
+    /// Waits, as long as the call may wait, until the server can be reached, instead of failing at once.
+    #[must_use]
+    pub fn with_wait_for_ready(mut self) -> Self {
+        self.options.wait_for_ready = true;
         self
     }
 

@@ -20,9 +20,10 @@ impl Url {
         let protocol = match words.next().unwrap_or_default() {
             "baidu-std" | "baidu_std" => Protocol::BaiduStd,
             "rpcx" => Protocol::Rpcx,
+            "grpc" => Protocol::Grpc,
             "http" => Protocol::Http,
             other => {
-                return Err(wrong(&format!("the protocol `{other}` is none of baidu-std, rpcx, http")));
+                return Err(wrong(&format!("the protocol `{other}` is none of baidu-std, rpcx, grpc, http")));
             }
         };
         let (mut unix, mut json_rpc) = (false, false);
@@ -44,6 +45,14 @@ impl Url {
             }
         };
         Ok(Self { protocol, address, json_rpc })
+    }
+
+    /// The server's name, as HTTP asks for it. A Unix socket has none.
+    pub(crate) fn authority(&self) -> String {
+        match &self.address {
+            Address::Tcp(address) => address.clone(),
+            Address::Unix(_) => "localhost".to_owned(),
+        }
     }
 }
 
@@ -69,7 +78,7 @@ mod tests {
     fn a_wrong_url_says_what_is_wrong_with_it() {
         for (text, why) in [
             ("127.0.0.1:80", "want protocol://host:port"),
-            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, http"),
+            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, grpc, http"),
             ("rpcx+json-rpc://h:1", "`+json-rpc` is unknown here"),
             ("rpcx://h", "want host:port"),
         ] {

@@ -3,13 +3,14 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use polyrpc_wire::Outbox;
 use polyrpc_wire::session::{Event, Server as Session};
+use polyrpc_wire::{Outbox, StreamId};
 
-use super::dispatch::{self, Started};
-use super::in_flight::{InFlight, Running};
+use super::dispatch::{self, Dispatch, Started};
+use super::in_flight::{Ended, InFlight, Running};
 use super::open::{Order, Phase, Registration};
 use super::port::Port;
+use super::streams::Streams;
 use crate::net::{Inbox, Stream, scratch};
 use crate::service::{ConnectionFacts, Ending};
 
@@ -23,15 +24,14 @@ pub(super) struct Connection<'a, S: Session> {
     inbox: &'a mut Inbox,
     registration: &'a Registration,
     port: &'a Port,
-    facts: Arc<ConnectionFacts>,
+    dispatch: Dispatch<'a>,
     session: S,
     out: Outbox,
     in_flight: InFlight<S::Ticket>,
+    streams: Streams,
     state: State,
     /// It was told to take on nothing new.
     draining: bool,
-    /// The peer has proved who it is, for a protocol that proves it once.
-    trusted: bool,
     /// The session has taken all it can from the inbox.
     starved: bool,
     round: Round,
@@ -123,13 +123,13 @@ impl<'a, S: Session> Connection<'a, S> {
             inbox,
             registration,
             port,
-            facts,
+            dispatch: Dispatch::new(port, facts),
             session,
             out: Outbox::new(),
             in_flight: InFlight::new(port.server.in_flight.clone()),
+            streams: Streams::default(),
             state: State::Serving,
             draining: false,
-            trusted: false,
             starved: false,
             round: Round::default(),
             pace: Pace::default(),
@@ -139,7 +139,7 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Serves until the connection ends or changes its protocol. Dropping it drops the handlers that wait.
     pub(super) async fn run(mut self) -> End {
         let end = poll_fn(|cx| self.poll_drive(cx)).await.unwrap_or(End::Closed);
-        self.facts.close();
+        self.dispatch.close();
         end
     }
 
@@ -147,12 +147,14 @@ impl<'a, S: Session> Connection<'a, S> {
     fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<End>> {
         self.registration.entry.wakes(cx.waker());
         self.out.lend(scratch::borrow());
+        self.streams.wake();
         let end = loop {
             if self.obey() == Order::Close {
                 break Poll::Ready(Ok(End::Closed));
             }
             self.take_calls(cx);
             self.answer_ended(cx);
+            self.streams.carry(&mut self.session, &mut self.out, self.port.server.limits.unsent);
             self.push();
             match self.poll_onward(cx) {
                 Poll::Ready(Ok(None)) => {}
@@ -161,6 +163,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 Poll::Pending => break Poll::Pending,
             }
         };
+        self.streams.sleep(cx.waker());
         self.rest();
         end
     }
@@ -181,29 +184,39 @@ impl<'a, S: Session> Connection<'a, S> {
         let mut arrived = None;
         self.starved = false;
         let end = self.round.taken.saturating_add(self.round.part);
+        let in_flight = self.port.server.limits.in_flight_per_connection;
         while self.state == State::Serving && !self.saturated() && self.round.taken < end {
+            let crowded = self.in_flight.len() >= in_flight;
             match self.session.next_event(&mut self.inbox.bytes, &mut self.out) {
                 Ok(Some(Event::Call(call, ticket))) => {
                     self.pace.took = true;
                     self.round.taken += 1;
-                    let started = dispatch::start::<S>(
-                        call,
-                        self.port,
-                        &self.facts,
-                        &mut self.trusted,
-                        &mut arrived,
-                        cx,
-                    );
+                    let stream = S::stream(&ticket);
+                    let started = match crowded {
+                        false => self.dispatch.start::<S>(call, stream, &mut self.streams, &mut arrived, cx),
+                        true => dispatch::crowded(in_flight),
+                    };
                     self.settle(started, ticket);
                 }
-                // No protocol here has streams yet.
-                Ok(Some(
-                    Event::Open(..)
-                    | Event::Message(..)
-                    | Event::End(_)
-                    | Event::Room(_)
-                    | Event::Cancelled(_),
-                )) => {}
+                Ok(Some(Event::Open(call, ticket, stream))) => {
+                    self.pace.took = true;
+                    self.round.taken += 1;
+                    let started = match crowded {
+                        false => self.dispatch.open::<S>(call, stream, &mut self.streams, &mut arrived),
+                        true => dispatch::crowded(in_flight),
+                    };
+                    self.settle(started, ticket);
+                }
+                Ok(Some(Event::Message(stream, message))) => {
+                    self.pace.took = true;
+                    self.streams.give(stream, message, &mut self.session, &mut self.out);
+                }
+                Ok(Some(Event::End(stream))) => self.streams.end(stream),
+                Ok(Some(Event::Room(stream))) => self.streams.room(stream),
+                Ok(Some(Event::Cancelled(stream))) => {
+                    self.streams.cancel(stream);
+                    self.in_flight.cancel(stream);
+                }
                 Ok(Some(Event::Foreign)) => self.state = State::Finishing(End::Foreign),
                 Ok(None) => {
                     self.starved = true;
@@ -222,8 +235,9 @@ impl<'a, S: Session> Connection<'a, S> {
     fn settle(&mut self, started: Started, ticket: S::Ticket) {
         match started {
             Started::Ended(ending) => self.end_call(ticket, ending),
-            Started::Waiting { handling, deadline } => {
-                self.in_flight.push(Running::new(handling, ticket, deadline));
+            Started::Waiting { handling, deadline, way } => {
+                let stream = S::stream(&ticket);
+                self.in_flight.push(Running::new(handling, ticket, deadline, stream, way));
             }
             Started::Unauthenticated(status) => {
                 if self.session.refuse(ticket, status, &mut self.out) {
@@ -234,8 +248,13 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn answer_ended(&mut self, cx: &mut Context<'_>) {
-        while let Some((ticket, ending)) = self.in_flight.poll_ended(cx) {
-            self.end_call(ticket, ending);
+        while let Some(Ended { ticket, ending, streamed }) = self.in_flight.poll_ended(cx) {
+            match (ending, streamed) {
+                (Some(ending), None) => self.end_call(ticket, ending),
+                (Some(ending), Some(stream)) => self.end_stream(stream, ticket, ending),
+                (None, None) => {}
+                (None, Some(stream)) => self.streams.forget(stream, &mut self.session, &mut self.out),
+            }
             // A session that keeps an order may have held calls back until this answer.
             self.starved = false;
         }
@@ -244,7 +263,18 @@ impl<'a, S: Session> Connection<'a, S> {
     fn end_call(&mut self, ticket: S::Ticket, ending: Ending) {
         match ending {
             Ending::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
+            Ending::Finish { result, trailers } => {
+                self.session.finish(ticket, result, trailers, &mut self.out);
+            }
             Ending::CloseConnection => self.finish(),
+        }
+    }
+
+    fn end_stream(&mut self, stream: StreamId, ticket: S::Ticket, ending: Ending) {
+        let closes = matches!(ending, Ending::CloseConnection);
+        self.streams.close(stream, ticket, ending, &mut self.session, &mut self.out);
+        if closes {
+            self.finish();
         }
     }
 
@@ -261,6 +291,9 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Writes what there is to write, then reads what there is to read. `None`: there is more to do.
     fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
         let written = self.stream.poll_flush(cx, &mut self.out)?.is_ready();
+        if self.streams.held() && !self.lags() {
+            return Poll::Ready(Ok(None));
+        }
         match self.state {
             State::Serving if !self.starved && !self.saturated() => Poll::Ready(Ok(None)),
             State::Serving if self.starved => self.poll_fill(cx, written),
@@ -278,7 +311,7 @@ impl<'a, S: Session> Connection<'a, S> {
             Poll::Ready(n) => self.pace.received += n as u64,
             Poll::Pending if self.registration.entry.has_pushes() && !self.lags() => {}
             Poll::Pending => {
-                let settled = written && self.in_flight.len() == 0;
+                let settled = written && self.in_flight.len() == 0 && !self.session.owes();
                 if !(self.draining && settled && self.inbox.bytes.is_empty()) {
                     return Poll::Pending;
                 }
@@ -303,16 +336,21 @@ impl<'a, S: Session> Connection<'a, S> {
         Poll::Ready(Ok((n == 0).then_some(End::Closed)))
     }
 
-    /// Takes on nothing more; what is owed is still written.
+    /// Takes on nothing more; what is owed is still written, except for calls that go on only while the peer is
+    /// heard.
     fn finish(&mut self) {
         if self.state == State::Serving {
             self.state = State::Finishing(End::Closed);
+            self.streams.cancel_all();
+            self.in_flight.cancel_streams();
         }
     }
 
-    /// Whether the peer or the handlers lag so far behind that no more calls are taken.
+    /// Whether the peer or the handlers lag so far behind that nothing more is taken. While there are streams,
+    /// handlers wait for what comes next: it is taken, and only further calls are refused.
     fn saturated(&self) -> bool {
-        self.lags() || self.in_flight.len() >= self.port.server.limits.in_flight_per_connection
+        let crowded = self.in_flight.len() >= self.port.server.limits.in_flight_per_connection;
+        self.lags() || crowded && self.streams.is_empty()
     }
 
     /// Whether the peer has left too much unread.

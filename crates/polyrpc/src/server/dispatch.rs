@@ -4,64 +4,155 @@ use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
+use bytes::Bytes;
 use polyrpc_wire::session::Server as Session;
-use polyrpc_wire::{Call, Credential, Reply, Status};
+use polyrpc_wire::{Call, Credential, Reply, Status, StreamId};
 
-use super::in_flight::{panicked, poll_guarded};
+use super::in_flight::{Way, panicked, poll_guarded};
 use super::port::{Authenticator, Port};
+use super::streams::Streams;
 use crate::codec::{Body, uncompressed};
 use crate::runtime::{Owned, wait};
 use crate::service::{ConnectionFacts, Context, Ending, Handling, Method, Peer};
+use crate::streaming::{Incoming, Outgoing};
 
 /// How far a call came when it was first looked at.
 pub(super) enum Started {
     /// It has ended.
     Ended(Ending),
     /// Its handler waits for something.
-    Waiting { handling: Handling, deadline: Option<Instant> },
+    Waiting { handling: Handling, deadline: Option<Instant>, way: Way },
     /// The caller did not prove who he is.
     Unauthenticated(Status),
 }
 
-/// Brings a call to its method and polls the handler once, in place: what is ready at once needs no queue, no
-/// task and no wake-up.
-pub(super) fn start<S: Session>(
-    call: Call<'_>,
-    port: &Port,
-    connection: &Arc<ConnectionFacts>,
-    trusted: &mut bool,
-    arrived: &mut Option<Instant>,
-    cx: &mut TaskContext<'_>,
-) -> Started {
-    if let Err(status) = authenticate(&call.credential, port, connection, trusted) {
-        return Started::Unauthenticated(status);
+/// Brings the calls of one connection to their methods.
+pub(super) struct Dispatch<'a> {
+    port: &'a Port,
+    connection: Arc<ConnectionFacts>,
+    /// The peer has proved who it is, for a protocol that proves it once.
+    trusted: bool,
+}
+
+impl<'a> Dispatch<'a> {
+    pub(super) fn new(port: &'a Port, connection: Arc<ConnectionFacts>) -> Self {
+        Self { port, connection, trusted: false }
     }
-    match begin::<S>(call, port, connection, arrived) {
-        Err(status) => Started::Ended(Ending::Reply(Reply::failure(status))),
-        Ok((mut handling, deadline)) => match poll_guarded(&mut handling, cx) {
-            Poll::Ready(ending) => Started::Ended(ending),
-            Poll::Pending => Started::Waiting { handling, deadline },
-        },
+
+    /// Nobody will read an answer any more.
+    pub(super) fn close(&self) {
+        self.connection.close();
+    }
+
+    /// Brings a call to its method and polls the handler once, in place: what is ready at once needs no queue, no
+    /// task and no wake-up.
+    ///
+    /// `stream` is the call's name where the protocol has streams, so that the method may stream. `arrived` is when
+    /// the calls that are at hand came, once one of them wanted to know.
+    pub(super) fn start<S: Session>(
+        &mut self,
+        call: Call<'_>,
+        stream: Option<StreamId>,
+        streams: &mut Streams,
+        arrived: &mut Option<Instant>,
+        cx: &mut TaskContext<'_>,
+    ) -> Started {
+        if let Err(status) = self.authenticate(&call.credential) {
+            return Started::Unauthenticated(status);
+        }
+        let method = match find::<S>(&call, self.port) {
+            Ok(method) => method,
+            Err(status) => return failed(status),
+        };
+        if let Some(stream) = stream
+            && !method.shape().is_unary()
+        {
+            return self.start_stream::<S>(call, method, stream, streams, arrived);
+        }
+        match begin::<S>(call, method, self.port, &self.connection, arrived) {
+            Err(status) => failed(status),
+            Ok((mut handling, deadline)) => match poll_guarded(&mut handling, cx) {
+                Poll::Ready(ending) => Started::Ended(ending),
+                Poll::Pending => Started::Waiting { handling, deadline, way: Way::Whole },
+            },
+        }
+    }
+
+    /// Brings a call to its method whose one message is here, and whose answer may have many.
+    fn start_stream<S: Session>(
+        &self,
+        call: Call<'_>,
+        method: &Arc<dyn Method>,
+        stream: StreamId,
+        streams: &mut Streams,
+        arrived: &mut Option<Instant>,
+    ) -> Started {
+        let limit = self.port.server.limits.decompressed;
+        let body = match uncompressed(call.head.compression, call.body.clone(), limit) {
+            Ok(body) => body,
+            Err(status) => return failed(status),
+        };
+        let deadline = deadline(&call, arrived);
+        let cx = context::<S>(call, &self.connection, deadline);
+        let (_, outgoing) = streams.open(stream, limit);
+        Started::Waiting {
+            handling: opened(&**method, cx, Incoming::once(body), outgoing),
+            deadline,
+            way: Way::Streamed,
+        }
+    }
+
+    /// Brings a call to its method before its messages are here. Where the method wants one message, they are
+    /// gathered first.
+    pub(super) fn open<S: Session>(
+        &mut self,
+        call: Call<'_>,
+        stream: StreamId,
+        streams: &mut Streams,
+        arrived: &mut Option<Instant>,
+    ) -> Started {
+        if let Err(status) = self.authenticate(&call.credential) {
+            return Started::Unauthenticated(status);
+        }
+        let method = match find::<S>(&call, self.port) {
+            Ok(method) => method,
+            Err(status) => return failed(status),
+        };
+        let deadline = deadline(&call, arrived);
+        let cx = context::<S>(call, &self.connection, deadline);
+        let (incoming, outgoing) = streams.open(stream, self.port.server.limits.decompressed);
+        let handling = match method.shape().client_streams {
+            true => opened(&**method, cx, incoming, outgoing),
+            false => Box::pin(gathered(method.clone(), cx, incoming, outgoing)),
+        };
+        Started::Waiting { handling, deadline, way: Way::Streamed }
+    }
+
+    /// Judges who calls: once for a connection whose protocol proves it once, else on every call.
+    fn authenticate(&mut self, credential: &Credential) -> Result<(), Status> {
+        let Some(authenticator) = &self.port.authenticator else { return Ok(()) };
+        let peer = &self.connection.peer;
+        match credential {
+            Credential::Connection(_) if self.trusted => Ok(()),
+            Credential::Connection(credential) => {
+                judge(authenticator, credential.as_deref(), peer)?;
+                self.trusted = true;
+                Ok(())
+            }
+            Credential::Call(credential) => judge(authenticator, credential.as_deref(), peer),
+        }
     }
 }
 
-/// Judges who calls: once for a connection whose protocol proves it once, else on every call.
-fn authenticate(
-    credential: &Credential,
-    port: &Port,
-    connection: &ConnectionFacts,
-    trusted: &mut bool,
-) -> Result<(), Status> {
-    let Some(authenticator) = &port.authenticator else { return Ok(()) };
-    match credential {
-        Credential::Connection(_) if *trusted => Ok(()),
-        Credential::Connection(credential) => {
-            judge(authenticator, credential.as_deref(), &connection.peer)?;
-            *trusted = true;
-            Ok(())
-        }
-        Credential::Call(credential) => judge(authenticator, credential.as_deref(), &connection.peer),
-    }
+/// The end of a call that is one too many for its connection.
+#[cold]
+pub(super) fn crowded(limit: usize) -> Started {
+    failed(overloaded(limit))
+}
+
+#[cold]
+fn failed(status: Status) -> Started {
+    Started::Ended(Ending::Reply(Reply::failure(status)))
 }
 
 /// Who cannot be judged is not let in; the other calls of the connection go on.
@@ -71,31 +162,89 @@ fn judge(authenticator: &Authenticator, credential: Option<&[u8]>, peer: &Peer) 
 }
 
 /// Checks a call in the order in which the peers do (brpc `policy/baidu_rpc_protocol.cpp`,
-/// `ProcessRpcRequest`) and hands it to its method.
-fn begin<S: Session>(
-    call: Call<'_>,
-    port: &Port,
-    connection: &Arc<ConnectionFacts>,
-    arrived: &mut Option<Instant>,
-) -> Result<(Handling, Option<Instant>), Status> {
+/// `ProcessRpcRequest`) and finds its method.
+fn find<'p, S: Session>(call: &Call<'_>, port: &'p Port) -> Result<&'p Arc<dyn Method>, Status> {
     let server = &port.server;
     if server.in_flight.load(Ordering::Relaxed) >= server.limits.in_flight {
         return Err(overloaded(server.limits.in_flight));
     }
     let method =
-        server.router.find(call.service, call.method).map_err(|missing| S::unknown(&call, missing))?;
-    if let Some(status) = call.spoiled {
-        return Err(status);
+        server.router.find(call.service, call.method).map_err(|missing| S::unknown(call, missing))?;
+    match &call.spoiled {
+        None => Ok(method),
+        Some(status) => Err(status.clone()),
     }
-    let bytes = uncompressed(call.head.compression, call.body, server.limits.decompressed)?;
-    let deadline =
-        call.timeout.and_then(|timeout| arrived.get_or_insert_with(Instant::now).checked_add(timeout));
+}
+
+/// Hands a call to its method.
+fn begin<S: Session>(
+    mut call: Call<'_>,
+    method: &Arc<dyn Method>,
+    port: &Port,
+    connection: &Arc<ConnectionFacts>,
+    arrived: &mut Option<Instant>,
+) -> Result<(Handling, Option<Instant>), Status> {
+    let body = std::mem::take(&mut call.body);
+    let bytes = uncompressed(call.head.compression, body, port.server.limits.decompressed)?;
+    let deadline = deadline(&call, arrived);
     let body = Body { format: call.head.format, positional: call.head.positional, bytes };
-    let usual_format = S::reply_format(body.format);
-    let cx = Context::new(connection.clone(), deadline, call.head, call.attachment, usual_format);
-    let handling =
-        if method.blocking() { aside(method.clone(), cx, body) } else { in_place(&**method, cx, body)? };
-    Ok((handling, deadline))
+    let cx = context::<S>(call, connection, deadline);
+    Ok((started(method, cx, body)?, deadline))
+}
+
+fn deadline(call: &Call<'_>, arrived: &mut Option<Instant>) -> Option<Instant> {
+    call.timeout.and_then(|timeout| arrived.get_or_insert_with(Instant::now).checked_add(timeout))
+}
+
+fn context<S: Session>(
+    call: Call<'_>,
+    connection: &Arc<ConnectionFacts>,
+    deadline: Option<Instant>,
+) -> Context {
+    let usual_format = S::reply_format(call.head.format);
+    Context::new(connection.clone(), deadline, call.head, call.attachment, usual_format)
+}
+
+fn started(method: &Arc<dyn Method>, cx: Context, body: Body) -> Result<Handling, Status> {
+    if method.blocking() { Ok(aside(method.clone(), cx, body)) } else { in_place(&**method, cx, body) }
+}
+
+/// Opens a call of a method that streams; a panic in doing so is the end of this call only.
+fn opened(method: &dyn Method, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Handling {
+    let ending = match catch_unwind(AssertUnwindSafe(|| method.open(cx, incoming, outgoing))) {
+        Ok(Ok(handling)) => return handling,
+        Ok(Err(status)) => Ending::Reply(Reply::failure(status)),
+        Err(panic) => panicked(&*panic),
+    };
+    Box::pin(std::future::ready(ending))
+}
+
+/// Waits for the one message of a call, then answers it.
+async fn gathered(method: Arc<dyn Method>, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Ending {
+    let bytes = match sole(&incoming).await {
+        Ok(bytes) => bytes,
+        Err(status) => return Ending::Reply(Reply::failure(status)),
+    };
+    if method.shape().server_streams {
+        return opened(&*method, cx, Incoming::once(bytes), outgoing).await;
+    }
+    let body = Body { format: cx.format(), positional: cx.positional(), bytes };
+    match started(&method, cx, body) {
+        Ok(handling) => handling.await,
+        Err(status) => Ending::Reply(Reply::failure(status)),
+    }
+}
+
+/// The one message of a call. Another number of them is answered as gRPC's `doc/statuscodes.md` has it.
+async fn sole(incoming: &Incoming) -> Result<Bytes, Status> {
+    let Some(message) = incoming.next().await.transpose()? else {
+        return Err(Status::unimplemented("the method wants one message, and none came"));
+    };
+    match incoming.next().await {
+        None => Ok(message),
+        Some(Err(status)) => Err(status),
+        Some(Ok(_)) => Err(Status::unimplemented("the method wants one message, and more came")),
+    }
 }
 
 /// Lets a method read its request here; a panic in reading is the end of this call only.
@@ -107,12 +256,14 @@ fn in_place(method: &dyn Method, cx: Context, body: Body) -> Result<Handling, St
 }
 
 /// Runs a method that may hold its thread on one where that harms nobody.
-fn aside(method: Arc<dyn Method>, cx: Context, body: Body) -> Handling {
+fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body) -> Handling {
+    let abandon = cx.abandon();
     let running = Owned::from(tokio::task::spawn_blocking(move || match method.start(cx, body) {
         Ok(handling) => wait(handling),
         Err(status) => Ending::Reply(Reply::failure(status)),
     }));
     Box::pin(async move {
+        let _abandon = abandon;
         match running.await {
             Ok(ending) => ending,
             Err(failed) => match failed.try_into_panic() {

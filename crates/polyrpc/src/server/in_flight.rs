@@ -4,12 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use polyrpc_wire::{Fault, Reply, Status};
+use polyrpc_wire::{Fault, Reply, Status, StreamId};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::service::{Ending, Handling};
@@ -39,7 +39,7 @@ impl<T: Send + 'static> InFlight<T> {
     }
 
     /// The next call that has ended, if one has.
-    pub(super) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Option<(T, Ending)> {
+    pub(super) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Option<Ended<T>> {
         let running = self.running.as_mut().filter(|running| !running.is_empty())?;
         match running.poll_next_unpin(cx) {
             Poll::Ready(Some(ended)) => {
@@ -49,6 +49,31 @@ impl<T: Send + 'static> InFlight<T> {
             _ => None,
         }
     }
+
+    /// Ends a call that nobody waits for, if it is still here; its handler is dropped at once. The peers bound how
+    /// many calls a connection may have, and few are cancelled, so that they are searched.
+    pub(super) fn cancel(&mut self, stream: StreamId) {
+        let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
+        if let Some(call) = running.into_iter().find(|call| call.stream == Some(stream)) {
+            call.cancel();
+        }
+    }
+
+    /// Ends every call whose messages come or leave one by one.
+    pub(super) fn cancel_streams(&mut self) {
+        let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
+        running.filter(|call| call.way == Way::Streamed).for_each(Running::cancel);
+    }
+}
+
+/// A call that has ended.
+#[derive(Debug)]
+pub(super) struct Ended<T> {
+    pub(super) ticket: T,
+    /// How; `None` if it was cancelled, so that nobody waits for an answer.
+    pub(super) ending: Option<Ending>,
+    /// Its stream, if its messages came or left one by one.
+    pub(super) streamed: Option<StreamId>,
 }
 
 impl<T> Drop for InFlight<T> {
@@ -60,15 +85,59 @@ impl<T> Drop for InFlight<T> {
 
 /// A call being answered, with what its answer needs.
 pub(super) struct Running<T> {
-    handling: Handling,
+    /// `None` once it was cancelled.
+    handling: Option<Handling>,
     ticket: Option<T>,
     deadline: Option<Pin<Box<Sleep>>>,
+    /// The name by which the peer may cancel it.
+    stream: Option<StreamId>,
+    way: Way,
+    /// Wakes it when it was cancelled; kept only if it can be.
+    waker: Option<Waker>,
+}
+
+/// How the messages of a call come and leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// One each way, as a whole.
+    Whole,
+    /// One by one in a direction at least.
+    Streamed,
 }
 
 impl<T> Running<T> {
-    pub(super) fn new(handling: Handling, ticket: T, deadline: Option<Instant>) -> Self {
+    pub(super) fn new(
+        handling: Handling,
+        ticket: T,
+        deadline: Option<Instant>,
+        stream: Option<StreamId>,
+        way: Way,
+    ) -> Self {
         let deadline = deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
-        Self { handling, ticket: Some(ticket), deadline }
+        Self { handling: Some(handling), ticket: Some(ticket), deadline, stream, way, waker: None }
+    }
+
+    fn cancel(&mut self) {
+        self.handling = None;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn poll_ending(&mut self, cx: &mut Context<'_>) -> Poll<Option<Ending>> {
+        let Some(handling) = &mut self.handling else { return Poll::Ready(None) };
+        if let Poll::Ready(ending) = poll_guarded(handling, cx) {
+            return Poll::Ready(Some(ending));
+        }
+        if let Some(deadline) = &mut self.deadline
+            && deadline.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Some(too_late()));
+        }
+        if self.stream.is_some() {
+            self.waker.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
+        }
+        Poll::Pending
     }
 }
 
@@ -76,21 +145,15 @@ impl<T> Running<T> {
 impl<T> Unpin for Running<T> {}
 
 impl<T> Future for Running<T> {
-    type Output = (T, Ending);
+    type Output = Ended<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let ending = match poll_guarded(&mut self.handling, cx) {
-            Poll::Ready(ending) => ending,
-            Poll::Pending => match &mut self.deadline {
-                None => return Poll::Pending,
-                Some(deadline) => match deadline.as_mut().poll(cx) {
-                    Poll::Ready(()) => too_late(),
-                    Poll::Pending => return Poll::Pending,
-                },
-            },
-        };
+        let ending = ready!(self.poll_ending(cx));
+        // Before its end is told: what it had taken or made is told with it.
+        self.handling = None;
         let ticket = self.ticket.take().expect("a call ends once");
-        Poll::Ready((ticket, ending))
+        let streamed = self.stream.filter(|_| self.way == Way::Streamed);
+        Poll::Ready(Ended { ticket, ending, streamed })
     }
 }
 

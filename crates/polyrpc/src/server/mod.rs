@@ -1,6 +1,6 @@
 //! The server, in the order in which a connection meets it: [`listen`](Listen) accepts it, `detect` tells its
 //! protocol, `connection` drives it, `dispatch` brings each call to its method, `in_flight` keeps those that
-//! wait.
+//! wait, `streams` carries the messages of those that have several.
 
 mod listen;
 
@@ -12,9 +12,14 @@ mod dispatch;
 
 mod in_flight;
 
+mod streams;
+
 mod limits;
 mod open;
 mod port;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::io;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use polyrpc_wire::{Protocol, Status, baidu_std, http1, rpcx};
+use polyrpc_wire::{Protocol, Status, baidu_std, grpc, h2, http1, rpcx};
 
 use super::Shared;
 use crate::net::Address;
@@ -14,6 +14,7 @@ pub(super) struct Port {
     pub(super) authenticator: Option<Authenticator>,
     pub(super) baidu_std: Arc<baidu_std::ServerConfig>,
     pub(super) rpcx: Arc<rpcx::ServerConfig>,
+    pub(super) grpc: Arc<grpc::ServerConfig>,
     pub(super) http: Arc<http1::ServerConfig>,
 }
 
@@ -27,6 +28,8 @@ impl Port {
         let limits = server.limits.wire();
         let baidu_std = baidu_std::ServerConfig { limits: limits.clone(), address: address.to_string() };
         let rpcx = rpcx::ServerConfig { limits: limits.clone() };
+        let http2 = h2::Config { unsent_in_all: server.limits.unsent, ..h2::Config::default() };
+        let grpc = grpc::ServerConfig { limits: limits.clone(), http: Arc::new(http2) };
         let http =
             http1::ServerConfig { limits, address: address.to_string(), version: server.version.clone() };
         Self {
@@ -36,6 +39,7 @@ impl Port {
             authenticator,
             baidu_std: Arc::new(baidu_std),
             rpcx: Arc::new(rpcx),
+            grpc: Arc::new(grpc),
             http: Arc::new(http),
         }
     }

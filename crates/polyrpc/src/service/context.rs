@@ -1,7 +1,8 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -25,6 +26,10 @@ struct Facts {
     /// How the protocol wants the answer written when nobody chooses.
     usual_format: Format,
     reply: ReplyOptions,
+    late: Option<Trailers>,
+    /// Set when nobody waits for the answer any more; a handler in the connection's task needs none, since it is
+    /// dropped then.
+    abandoned: Option<Arc<AtomicBool>>,
 }
 
 /// What a handler says beside its answer.
@@ -56,7 +61,8 @@ impl Context {
         usual_format: Format,
     ) -> Self {
         let reply = ReplyOptions::default();
-        Self(Box::new(Facts { connection, deadline, head, attachment, usual_format, reply }))
+        let (late, abandoned) = (None, None);
+        Self(Box::new(Facts { connection, deadline, head, attachment, usual_format, reply, late, abandoned }))
     }
 
     /// A context outside of any connection, for tests of handlers.
@@ -80,6 +86,11 @@ impl Context {
         self.0.head.format
     }
 
+    /// The request is a list of positional arguments.
+    pub(crate) fn positional(&self) -> bool {
+        self.0.head.positional
+    }
+
     /// What travelled before the request: user fields, metadata, headers.
     pub fn metadata(&self) -> &Metadata {
         &self.0.head.metadata
@@ -101,20 +112,40 @@ impl Context {
         self.0.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether nobody waits for the answer any more: the deadline has passed or the connection is gone.
+    /// Whether nobody waits for the answer any more: the caller said so, the deadline has passed or the
+    /// connection is gone.
     pub fn is_cancelled(&self) -> bool {
         self.0.connection.closed.load(Ordering::Relaxed)
+            || self.0.abandoned.as_ref().is_some_and(|abandoned| abandoned.load(Ordering::Relaxed))
             || self.0.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// Lets [`is_cancelled`](Self::is_cancelled) be true from when the returned value is dropped.
+    pub(crate) fn abandon(&mut self) -> Abandon {
+        Abandon(self.0.abandoned.get_or_insert_default().clone())
     }
 
     /// Takes out what was said beside the answer.
     pub(super) fn into_reply(self) -> ReplyOptions {
-        self.0.reply
+        let (mut reply, late) = self.into_answer();
+        late.append_to(&mut reply.trailers);
+        reply
+    }
+
+    /// Takes out what was said beside an answer that has yet to be made, and what may still be said behind it.
+    pub(super) fn into_answer(self) -> (ReplyOptions, LateTrailers) {
+        (self.0.reply, LateTrailers(self.0.late))
     }
 
     /// What is said beside the answer.
     pub fn reply(&mut self) -> &mut ReplyOptions {
         &mut self.0.reply
+    }
+
+    /// What travels behind the answer, to be said while its messages are still being made: beside
+    /// [`ReplyOptions::trailers`], which must be known when the handler returns.
+    pub fn trailers(&mut self) -> Trailers {
+        self.0.late.get_or_insert_default().clone()
     }
 
     /// The format of the answer: the handler's choice, else what the protocol usually writes if `carries`
@@ -130,6 +161,46 @@ impl Context {
     /// Sends messages that no call asked for over this call's connection, now or after the call.
     pub fn pusher(&self) -> Pusher {
         Pusher { connection: self.0.connection.clone() }
+    }
+}
+
+/// What will travel behind an answer, where the protocol has room for it (gRPC). Clones share their content; what
+/// is said after the last message is too late.
+#[derive(Debug, Clone, Default)]
+pub struct Trailers(Arc<Mutex<Metadata>>);
+
+impl Trailers {
+    /// Sets `key`, replacing what it was.
+    pub fn insert(&self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
+    }
+
+    /// Adds a value to `key`, behind those it has.
+    pub fn append(&self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).append(key, value);
+    }
+}
+
+/// The trailers that a handler may still be writing, if it asked for a way to.
+#[derive(Debug)]
+pub(super) struct LateTrailers(Option<Trailers>);
+
+impl LateTrailers {
+    pub(super) fn append_to(&self, trailers: &mut Metadata) {
+        let Some(Trailers(late)) = &self.0 else { return };
+        for (key, value) in late.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            trailers.append(key.to_owned(), value.clone());
+        }
+    }
+}
+
+/// Dropped when nobody waits for a call's answer any more.
+#[derive(Debug)]
+pub(crate) struct Abandon(Arc<AtomicBool>);
+
+impl Drop for Abandon {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

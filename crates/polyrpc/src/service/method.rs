@@ -4,11 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Format, Head, Reply, Status};
+use polyrpc_wire::{Format, Head, Metadata, Reply, Status};
 
 use super::Context;
 use crate::Error;
 use crate::codec::{Body, Codec};
+use crate::streaming::{Incoming, Outgoing};
 
 /// A method with its types forgotten: what the router holds.
 ///
@@ -24,9 +25,45 @@ pub trait Method: Send + Sync {
     /// When the request cannot be read: the handler did not run.
     fn start(&self, cx: Context, body: Body) -> Result<Handling, Status>;
 
-    /// Whether the method may hold its thread: it then runs off the connection's task.
+    /// Whether the method may hold its thread: it then runs off the connection's task. One that streams may not.
     fn blocking(&self) -> bool {
         false
+    }
+
+    /// In which directions it has several messages.
+    fn shape(&self) -> Shape {
+        Shape::UNARY
+    }
+
+    /// Begins to answer a call of a method that streams.
+    ///
+    /// A method that takes one request finds it, and nothing else, in `incoming`. Messages of the answer go into
+    /// `outgoing`, and [`Ending::Finish`] follows them.
+    ///
+    /// # Errors
+    ///
+    /// When the call cannot be begun: the handler did not run.
+    fn open(&self, _cx: Context, _incoming: Incoming, _outgoing: Outgoing) -> Result<Handling, Status> {
+        Err(Status::unimplemented("the method does not stream"))
+    }
+}
+
+/// In which directions a method has several messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shape {
+    /// The caller sends any number of messages.
+    pub client_streams: bool,
+    /// The method answers with any number of messages.
+    pub server_streams: bool,
+}
+
+impl Shape {
+    /// One message each way.
+    pub const UNARY: Self = Self { client_streams: false, server_streams: false };
+
+    /// Whether it is one message each way.
+    pub fn is_unary(self) -> bool {
+        self == Self::UNARY
     }
 }
 
@@ -38,6 +75,13 @@ pub type Handling = Pin<Box<dyn Future<Output = Ending> + Send>>;
 pub enum Ending {
     /// With an answer.
     Reply(Reply),
+    /// With the end of an answer of several messages.
+    Finish {
+        /// Whether it is complete, or why not.
+        result: Result<(), Status>,
+        /// What travels behind the last message.
+        trailers: Metadata,
+    },
     /// With the wish that the connection be closed instead.
     CloseConnection,
 }
@@ -89,7 +133,7 @@ impl<C, Req, Resp, F> fmt::Debug for Typed<C, Req, Resp, F> {
 }
 
 /// Writes what the handler returned, as it or the protocol wants it written.
-fn finish<C: Codec<Resp>, Resp>(
+pub(super) fn finish<C: Codec<Resp>, Resp>(
     cx: Context,
     result: Result<Resp, Error>,
     schema: Option<&schema::Message>,
@@ -109,6 +153,7 @@ impl Context {
         if reply.close_connection {
             return Ending::CloseConnection;
         }
+        let (attachment, trailers) = (reply.attachment, reply.trailers);
         let head = Head {
             format,
             compression: reply.compression,
@@ -116,10 +161,6 @@ impl Context {
             positional: false,
             metadata: reply.metadata,
         };
-        Ending::Reply(Reply {
-            attachment: reply.attachment,
-            trailers: reply.trailers,
-            ..Reply::new(result, head)
-        })
+        Ending::Reply(Reply { attachment, trailers, ..Reply::new(result, head) })
     }
 }

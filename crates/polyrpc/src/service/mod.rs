@@ -4,10 +4,11 @@ mod context;
 mod function;
 mod method;
 mod router;
+mod streamed;
 
-pub use context::{Context, Peer, Pusher, ReplyOptions};
+pub use context::{Context, Peer, Pusher, ReplyOptions, Trailers};
 pub use function::{Function, Outcome};
-pub use method::{Ending, Handling, Method};
+pub use method::{Ending, Handling, Method, Shape};
 pub use router::{Router, Service, ServiceBuilder};
 
 pub(crate) use context::{ConnectionFacts, PushQueue};

@@ -8,8 +8,10 @@ use polyrpc_wire::session::Missing;
 use super::Context;
 use super::function::{Function, Registered};
 use super::method::{Method, Typed};
+use super::streamed::{Both, ClientStreams, ServerStreams, Streamed};
 use crate::Error;
 use crate::codec::Codec;
+use crate::streaming::Streaming;
 
 /// Something that answers calls of several methods: what `#[polyrpc::service]` makes of a trait.
 pub trait Service {
@@ -76,6 +78,51 @@ impl ServiceBuilder {
         Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
     {
         self.typed::<C, Req, Resp, F, Fut>(name, true, handler)
+    }
+
+    /// Adds a method that answers one request with any number of messages.
+    #[must_use]
+    pub fn server_streaming<C, Req, Resp, F, Fut>(mut self, name: &str, handler: F) -> Self
+    where
+        C: Codec<Req> + Codec<Resp>,
+        Req: Send + 'static,
+        Resp: Send + 'static,
+        F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = (Context, Result<Streaming<Resp>, Error>)> + Send + 'static,
+    {
+        let method = Streamed::<C, Req, Resp, F, ServerStreams>::new(self.pool.as_ref(), handler);
+        self.methods.push((name.to_owned(), Arc::new(method)));
+        self
+    }
+
+    /// Adds a method that answers any number of messages with one.
+    #[must_use]
+    pub fn client_streaming<C, Req, Resp, F, Fut>(mut self, name: &str, handler: F) -> Self
+    where
+        C: Codec<Req> + Codec<Resp>,
+        Req: Send + 'static,
+        Resp: Send + 'static,
+        F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
+    {
+        let method = Streamed::<C, Req, Resp, F, ClientStreams>::new(self.pool.as_ref(), handler);
+        self.methods.push((name.to_owned(), Arc::new(method)));
+        self
+    }
+
+    /// Adds a method that answers any number of messages with any number of messages.
+    #[must_use]
+    pub fn bidi_streaming<C, Req, Resp, F, Fut>(mut self, name: &str, handler: F) -> Self
+    where
+        C: Codec<Req> + Codec<Resp>,
+        Req: Send + 'static,
+        Resp: Send + 'static,
+        F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = (Context, Result<Streaming<Resp>, Error>)> + Send + 'static,
+    {
+        let method = Streamed::<C, Req, Resp, F, Both>::new(self.pool.as_ref(), handler);
+        self.methods.push((name.to_owned(), Arc::new(method)));
+        self
     }
 
     fn typed<C, Req, Resp, F, Fut>(mut self, name: &str, blocking: bool, handler: F) -> Self

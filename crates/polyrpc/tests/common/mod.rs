@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use polyrpc::server::Running;
 use polyrpc::{Client, Context, Protocol, Result, Retry, Server};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, http1, rpcx};
+use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, grpc, http1, rpcx};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -244,11 +244,11 @@ impl Wire {
     /// The next reply; `None` at the end of the connection.
     pub(crate) async fn reply(&mut self) -> Option<(u64, Reply)> {
         loop {
-            match self
-                .session
-                .next_event(&mut self.inbox, &mut Outbox::new())
-                .expect("the server keeps to the protocol")
-            {
+            let mut out = Outbox::new();
+            let next = self.session.next_event(&mut self.inbox, &mut out);
+            // What the session answers by itself. The server may have closed already.
+            let _ = self.socket.stream.write_all(&out.take()).await;
+            match next.expect("the server keeps to the protocol") {
                 Some(Answer::Reply(id, reply)) => return Some((id.0, reply)),
                 Some(_) => {}
                 None => match soon(self.socket.stream.read_buf(&mut self.inbox)).await {
@@ -261,11 +261,11 @@ impl Wire {
 
     pub(crate) async fn answer(&mut self) -> Option<Answer> {
         loop {
-            match self
-                .session
-                .next_event(&mut self.inbox, &mut Outbox::new())
-                .expect("the server keeps to the protocol")
-            {
+            let mut out = Outbox::new();
+            let next = self.session.next_event(&mut self.inbox, &mut out);
+            // What the session answers by itself. The server may have closed already.
+            let _ = self.socket.stream.write_all(&out.take()).await;
+            match next.expect("the server keeps to the protocol") {
                 Some(answer) => return Some(answer),
                 None => match soon(self.socket.stream.read_buf(&mut self.inbox)).await {
                     Ok(0) | Err(_) => return None,
@@ -283,6 +283,13 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
             ..Default::default()
         })),
         Protocol::Rpcx => Box::new(rpcx::Client::new(Default::default())),
+        Protocol::Grpc => Box::new(grpc::Client::new(grpc::ClientConfig {
+            limits: Default::default(),
+            http: Default::default(),
+            authority: "test".into(),
+            tls: false,
+            credential: None,
+        })),
         Protocol::Http => Box::new(http1::Client::new(http1::ClientConfig {
             authority: "test".into(),
             ..Default::default()

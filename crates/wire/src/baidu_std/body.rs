@@ -187,7 +187,7 @@ fn compress_type(compression: Compression) -> Option<i32> {
         Compression::Snappy => Some(1),
         Compression::Gzip => Some(2),
         Compression::Zlib => Some(3),
-        Compression::Lz4 | Compression::Zstd | Compression::Other(_) => None,
+        Compression::SnappyFrames | Compression::Lz4 | Compression::Zstd | Compression::Other(_) => None,
     }
 }
 

@@ -26,6 +26,7 @@ pub fn compress(compression: Compression, bytes: &[u8]) -> Result<Vec<u8>, Error
         Compression::Gzip => deflate::gzip(bytes),
         Compression::Zlib => deflate::zlib(bytes),
         Compression::Snappy => snappy::compress(bytes),
+        Compression::SnappyFrames => snappy::compress_frames(bytes),
         Compression::Lz4 => lz4::compress(bytes),
         #[cfg(feature = "zstd")]
         Compression::Zstd => zstd::compress(bytes),
@@ -48,6 +49,7 @@ pub fn decompress(compression: Compression, bytes: &[u8], limit: usize) -> Resul
         Compression::Gzip => deflate::gunzip(bytes, limit),
         Compression::Zlib => deflate::unzlib(bytes, limit),
         Compression::Snappy => snappy::decompress(bytes, limit),
+        Compression::SnappyFrames => snappy::decompress_frames(bytes, limit),
         Compression::Lz4 => lz4::decompress(bytes, limit),
         #[cfg(feature = "zstd")]
         Compression::Zstd => zstd::decompress(bytes, limit),

@@ -65,6 +65,8 @@ pub enum Compression {
     Zlib,
     /// One raw snappy block.
     Snappy,
+    /// A stream of snappy frames, as gRPC's codecs write it.
+    SnappyFrames,
     /// The uncompressed length as a varint, then one raw LZ4 block.
     Lz4,
     /// One zstd frame (RFC 8878).
@@ -80,7 +82,7 @@ impl Compression {
             Self::None => "none",
             Self::Gzip => "gzip",
             Self::Zlib => "zlib",
-            Self::Snappy => "snappy",
+            Self::Snappy | Self::SnappyFrames => "snappy",
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
             Self::Other(_) => "unknown",

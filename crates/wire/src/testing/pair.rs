@@ -5,6 +5,8 @@ use bytes::BytesMut;
 use crate::session::{Answer, Client, Event, Server};
 use crate::{Call, CallId, Outbox, Reply};
 
+use super::tell_part;
+
 /// A client and a server of one protocol joined without sockets.
 #[derive(Debug)]
 pub struct Pair<C, S> {
@@ -59,6 +61,30 @@ impl<C: Client, S: Server> Pair<C, S> {
         }
         self.to_client.extend_from_slice(&self.server_out.take());
         self.answers()
+    }
+
+    /// Where the client's bytes wait to be sent, for a test that gives commands of its own.
+    pub fn client_parts(&mut self) -> (&mut C, &mut Outbox) {
+        (&mut self.client, &mut self.client_out)
+    }
+
+    /// Lets the server hear what the client sent, without answering; what it finds, as text.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot understand the client.
+    pub fn heard(&mut self) -> Vec<String> {
+        self.to_server.extend_from_slice(&self.client_out.take());
+        let mut heard = Vec::new();
+        while let Some(event) = self
+            .server
+            .next_event(&mut self.to_server, &mut self.server_out)
+            .expect("the server understands the client")
+        {
+            heard.push(tell_part(&event));
+        }
+        self.to_client.extend_from_slice(&self.server_out.take());
+        heard
     }
 
     /// What the client finds in its inbox.

@@ -1,9 +1,12 @@
-//! One raw snappy block, without the framing format (brpc `policy/snappy_compress.cpp`).
+//! Snappy: one raw block (brpc `policy/snappy_compress.cpp`), or a stream of frames with checksums
+//! (`framing_format.txt` of google/snappy), as gRPC's codecs write it.
 
-use super::Error;
+use std::io::{Read, Write};
+
+use super::{Error, check, grow};
 
 pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    snap::raw::Encoder::new().compress_vec(bytes).map_err(|_| Error::Broken("too long for snappy"))
+    snap::raw::Encoder::new().compress_vec(bytes).map_err(|_| TOO_LONG)
 }
 
 pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
@@ -23,4 +26,36 @@ pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     }
 }
 
+/// A stream of frames.
+pub(super) fn compress_frames(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut encoder = snap::write::FrameEncoder::new(Vec::new());
+    encoder.write_all(bytes).map_err(|_| TOO_LONG)?;
+    let mut out = encoder.into_inner().map_err(|_| TOO_LONG)?;
+    if out.is_empty() {
+        // The encoder writes nothing for nothing; a reader wants the stream identifier all the same.
+        out.extend_from_slice(STREAM_IDENTIFIER);
+    }
+    Ok(out)
+}
+
+pub(super) fn decompress_frames(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+    let (mut decoder, mut out) = (snap::read::FrameDecoder::new(bytes), super::first_room(bytes, limit));
+    loop {
+        if out.len() == out.capacity() {
+            grow(&mut out, limit)?;
+        }
+        let filled = out.len();
+        out.resize(out.capacity().min(limit.saturating_add(1)), 0);
+        let read = decoder.read(&mut out[filled..]).map_err(|_| BROKEN_FRAMES)?;
+        out.truncate(filled + read);
+        check(&out, limit)?;
+        if read == 0 {
+            return Ok(out);
+        }
+    }
+}
+
+const STREAM_IDENTIFIER: &[u8] = b"\xff\x06\0\0sNaPpY";
+const TOO_LONG: Error = Error::Broken("too long for snappy");
+const BROKEN_FRAMES: Error = Error::Broken("not a stream of snappy frames");
 const BROKEN: Error = Error::Broken("not a snappy block");

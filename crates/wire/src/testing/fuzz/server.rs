@@ -8,7 +8,7 @@ use super::{LIMITS, Manner, assert_bounded, assert_modest};
 use crate::session::{Event, Server};
 use crate::sniff::{self, Guess, Protocol};
 use crate::testing::{Heard, tell, tell_part};
-use crate::{Call, Metadata, Outbox, Push, Reply, Status, baidu_std, http1, rpcx};
+use crate::{Call, Metadata, Outbox, Push, Reply, Status, baidu_std, grpc, http1, rpcx};
 
 /// Bytes for [`baidu_std::Server`].
 pub fn baidu_std_server(input: &[u8]) {
@@ -41,6 +41,10 @@ pub(super) fn baidu_std() -> baidu_std::Server {
 
 pub(super) fn rpcx() -> rpcx::Server {
     rpcx::Server::new(Arc::new(rpcx::ServerConfig { limits: LIMITS }))
+}
+
+pub(super) fn grpc() -> grpc::Server {
+    grpc::Server::new(Arc::new(grpc::ServerConfig { limits: LIMITS, ..<_>::default() }))
 }
 
 pub(super) fn http() -> http1::Server {

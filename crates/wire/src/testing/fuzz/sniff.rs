@@ -30,14 +30,15 @@ pub fn sniff(input: &[u8]) {
     assert!(before != Guess::NeedMore || start.len() < ENOUGH, "{ENOUGH} bytes are enough");
 }
 
-/// As many bytes as the longest beginning of a protocol: `OPTIONS `.
-const ENOUGH: usize = 8;
+/// As many bytes as the longest beginning of a protocol: the preface of HTTP/2.
+const ENOUGH: usize = 24;
 
 /// Asserts that a session does not disown what it was recognised by: a server would give it back for ever.
 fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
     let disowns = match protocol {
         Protocol::BaiduStd => disowns(server::baidu_std(), start),
         Protocol::Rpcx => disowns(server::rpcx(), start),
+        Protocol::Grpc => disowns(server::grpc(), start),
         Protocol::Http => disowns(server::http(), start),
     };
     assert!(!disowns, "{protocol:?} is not for its own session");

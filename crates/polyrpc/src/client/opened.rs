@@ -1,0 +1,225 @@
+//! A call whose messages come and go one by one, seen from the caller: its two halves over a connection.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use polyrpc_wire::{CallId, Format, Head, Message, Metadata, Status};
+
+use super::link::{Link, Over};
+use super::pending::Arrived;
+use super::pool::Lease;
+use crate::codec::{Body, uncompressed};
+
+/// A call on its connection. When the last half of it is dropped before it has ended, it is cancelled.
+pub(super) struct Opened {
+    lease: Lease,
+    id: CallId,
+}
+
+impl Opened {
+    /// The halves of a call that was opened under this id, its messages written as `format`; those of the answer
+    /// may have `limit` bytes once their compression is undone.
+    pub(super) fn halves(lease: Lease, id: CallId, format: Format, limit: usize) -> (Sending, Receiving) {
+        let call = Arc::new(Self { lease, id });
+        (Sending::new(call.clone()), Receiving::new(call, format, limit))
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.lease.link.abandon(self.id);
+    }
+}
+
+/// The half of a call that sends.
+pub(super) struct Sending {
+    call: Arc<Opened>,
+    /// Messages that leave together.
+    queue: VecDeque<Bytes>,
+    queued: usize,
+    /// Nothing follows what is in the queue.
+    last: bool,
+    /// As far as is known there is room.
+    roomy: bool,
+    done: bool,
+}
+
+impl Sending {
+    /// How many messages leave together at most: many small ones in one write.
+    const MESSAGES: usize = 32;
+    /// From how many bytes on they leave.
+    const BYTES: usize = 32 << 10;
+
+    fn new(call: Arc<Opened>) -> Self {
+        Self { call, queue: VecDeque::new(), queued: 0, last: false, roomy: true, done: false }
+    }
+
+    /// Has the beginning of the call leave.
+    pub(super) fn start(&mut self, cx: &mut Context<'_>) {
+        // Whether there is room does not matter yet.
+        let _ = self.poll_flush(cx);
+    }
+
+    /// Whether one more message may be put into the queue.
+    pub(super) fn wants_more(&self) -> bool {
+        self.roomy && !self.last && self.queue.len() < Self::MESSAGES && self.queued < Self::BYTES
+    }
+
+    /// Puts a message into the queue.
+    pub(super) fn push(&mut self, message: Bytes) {
+        self.queued += message.len();
+        self.queue.push_back(message);
+    }
+
+    /// No message follows those in the queue.
+    pub(super) fn finish(&mut self) {
+        self.last = true;
+    }
+
+    /// Whether the end was said.
+    pub(super) fn is_finished(&self) -> bool {
+        self.last
+    }
+
+    /// Whether nothing is in the queue.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Sends what is in the queue. Ready when all of it is sent and there is room for more, if any follows.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
+        if self.done {
+            return Poll::Ready(Ok(()));
+        }
+        let sent = self.call.lease.link.poll_send(self.call.id, &mut self.queue, self.last, cx);
+        self.roomy = sent.is_ready();
+        if self.queue.is_empty() {
+            self.queued = 0;
+        }
+        self.done = self.last && sent.is_ready();
+        sent
+    }
+
+    pub(super) fn link(&self) -> &Arc<dyn Link> {
+        &self.call.lease.link
+    }
+}
+
+/// The half of a call that receives.
+pub(super) struct Receiving {
+    call: Arc<Opened>,
+    /// What was fetched from the connection and not taken.
+    arrived: Arrived,
+    /// Bytes taken that the server was not told of.
+    consumed: usize,
+    limit: usize,
+    /// What travelled before the messages, once it is known.
+    head: Option<Head>,
+    /// How messages are written if the server does not say.
+    format: Format,
+    trailers: Metadata,
+    over: bool,
+}
+
+impl Receiving {
+    /// From how many bytes on the server is told that they were taken. Before, it is told when all were.
+    const CREDIT: usize = 32 << 10;
+
+    fn new(call: Arc<Opened>, format: Format, limit: usize) -> Self {
+        Self {
+            call,
+            arrived: Arrived::default(),
+            consumed: 0,
+            limit,
+            head: None,
+            format,
+            trailers: Metadata::new(),
+            over: false,
+        }
+    }
+
+    /// What travels before the messages.
+    ///
+    /// An error ends the call: it failed before its answer began.
+    pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        while self.head.is_none() {
+            if let Some(head) = self.arrived.head.take() {
+                self.head = Some(head);
+            } else if !self.arrived.messages.is_empty() || self.over {
+                self.head = Some(self.empty_head());
+            } else if let Some(end) = &mut self.arrived.end {
+                self.head = Some(mem::take(&mut end.head));
+                if end.result.is_err() {
+                    let end = self.poll_next(cx);
+                    return end.map(|end| Err(end.and_then(Result::err).unwrap_or_else(no_reason)));
+                }
+            } else {
+                ready!(self.poll_more(cx));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What travelled before the messages; `None` as long as it is not known.
+    pub(super) fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
+    }
+
+    /// The next message; `None` behind the last. An error is given once and ends it.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Body, Status>>> {
+        loop {
+            if let Some(head) = self.arrived.head.take() {
+                self.head = Some(head);
+            }
+            if let Some(message) = self.arrived.messages.pop_front() {
+                return Poll::Ready(Some(self.open(message)));
+            }
+            if let Some(end) = self.arrived.end.take() {
+                self.over = true;
+                self.trailers = end.trailers;
+                return Poll::Ready(end.result.err().map(Err));
+            }
+            if self.over {
+                return Poll::Ready(None);
+            }
+            ready!(self.poll_more(cx));
+        }
+    }
+
+    /// What travelled behind the last message.
+    pub(super) fn trailers(&self) -> &Metadata {
+        &self.trailers
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let consumed = mem::take(&mut self.consumed);
+        self.call.lease.link.poll_receive(self.call.id, consumed, &mut self.arrived, cx)
+    }
+
+    fn open(&mut self, message: Message) -> Result<Body, Status> {
+        self.credit(message.body.len());
+        let format = self.head.as_ref().map_or(self.format, |head| head.format);
+        let bytes = uncompressed(message.compression, message.body, self.limit)?;
+        Ok(Body::new(format, bytes))
+    }
+
+    /// Notes that a message was taken.
+    fn credit(&mut self, bytes: usize) {
+        self.consumed += bytes;
+        if self.consumed >= Self::CREDIT && self.arrived.end.is_none() {
+            self.call.lease.link.consumed(self.call.id, mem::take(&mut self.consumed));
+        }
+    }
+
+    fn empty_head(&self) -> Head {
+        Head { format: self.format, ..Head::default() }
+    }
+}
+
+#[cold]
+fn no_reason() -> Status {
+    Status::internal("the call ended without a reason")
+}

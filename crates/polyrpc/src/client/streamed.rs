@@ -1,0 +1,232 @@
+//! Calls with several messages in a direction, as stubs make them.
+
+use std::future::poll_fn;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+
+use futures_util::{StreamExt, stream};
+use polyrpc_wire::payload::schema;
+use polyrpc_wire::{Call, Fault, Format, Head, Metadata, Status};
+
+use super::attempt::Attempt;
+use super::exchange::unreadable;
+use super::opened::{Opened, Receiving, Sending};
+use super::pool::Pool;
+use super::raw::RawCall;
+use super::request::{Options, Request, Response, Signature};
+use super::talk::{Requests, Script, Talk};
+use super::{Client, Transport, split};
+use crate::codec::{Body, Codec};
+use crate::{Error, Result, Streaming};
+
+impl Client {
+    /// Calls a method that answers with any number of messages, as a typed stub does. It may take any number of them
+    /// too; one that takes a single message takes a stream of one.
+    ///
+    /// This returns when the answer has begun, which some servers do only with the first message. The requests are
+    /// sent by whoever waits: here, and later where the messages of the answer are awaited. Nothing runs beside the
+    /// caller. An error of the requests ends the call with that error, and so do a time-out in the options and the
+    /// end of the connection; dropping the stream cancels the call.
+    ///
+    /// # Errors
+    ///
+    /// What the server answered instead, or why it could not be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the call; the server may have begun it.
+    pub async fn invoke_streaming<C, Req, Resp>(
+        &self,
+        signature: &Signature,
+        request: impl Into<Request<Streaming<Req>>>,
+    ) -> Result<Response<Streaming<Resp>>>
+    where
+        C: Codec<Req> + Codec<Resp>,
+        Req: Send + 'static,
+        Resp: Send + 'static,
+    {
+        let (head, talk) = self.talk::<C, Req>(signature, request.into()).await?;
+        let messages = answer::<C, Resp>(talk, signature.output.clone());
+        Ok(Response { metadata: head.metadata, ..Response::new(messages) })
+    }
+
+    /// Calls a method that takes any number of messages and answers with one, as a typed stub does.
+    ///
+    /// The requests are sent while the future is awaited, until the server answers.
+    ///
+    /// # Errors
+    ///
+    /// As [`invoke_streaming`](Self::invoke_streaming).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`invoke_streaming`](Self::invoke_streaming).
+    pub async fn invoke_client_streaming<C, Req, Resp>(
+        &self,
+        signature: &Signature,
+        request: impl Into<Request<Streaming<Req>>>,
+    ) -> Result<Response<Resp>>
+    where
+        C: Codec<Req> + Codec<Resp>,
+        Req: Send + 'static,
+    {
+        let (head, mut talk) = self.talk::<C, Req>(signature, request.into()).await?;
+        let body = sole(&mut talk).await?;
+        let message = C::decode(body, signature.output.as_ref()).map_err(|status| unreadable(&status))?;
+        let trailers = talk.trailers().clone();
+        Ok(Response { metadata: head.metadata, trailers, ..Response::new(message) })
+    }
+
+    /// Opens a call whose encoded messages are sent and received one by one; those sent are written as `format`.
+    ///
+    /// This returns when the call is on its way. The options' own format does not count here.
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection, or the protocol has no streams.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the call.
+    pub async fn open_raw(&self, target: &str, options: Options, format: Format) -> Result<RawCall> {
+        let (service, method) = split(target);
+        let mut attempt = self.attempt(service, method, format, options, false)?;
+        let (mut sending, receiving) = self.open(&mut attempt, format).await?;
+        // The call leaves, whatever room there is for messages.
+        poll_fn(|cx| {
+            sending.start(cx);
+            Poll::Ready(())
+        })
+        .await;
+        Ok(RawCall::new(sending, receiving))
+    }
+
+    /// Makes a call and has its requests sent until the answer begins.
+    async fn talk<C, Req>(
+        &self,
+        signature: &Signature,
+        request: Request<Streaming<Req>>,
+    ) -> Result<(Head, Talk), Status>
+    where
+        C: Codec<Req>,
+        Req: Send + 'static,
+    {
+        let Request { message, options } = request;
+        let format = self.defaults.format(C::PREFERRED, &options);
+        let keep = self.defaults.may_be_refused();
+        let requests = requests::<C, Req>(message, format, signature.input.clone());
+        let mut attempt = self.attempt(signature.service, signature.method, format, options, keep)?;
+        let mut script = Script::new(requests, keep);
+        loop {
+            let mut talk = Talk::new(script, self.open(&mut attempt, format).await?);
+            let status = match poll_fn(|cx| talk.poll_head(cx)).await {
+                Ok(head) => {
+                    talk.settle();
+                    return Ok((head, talk));
+                }
+                Err(status) => status,
+            };
+            let link = talk.link().clone();
+            match talk.rewind() {
+                Some(rewound) if attempt.again(&status, &link) => script = rewound,
+                _ => return Err(status),
+            }
+        }
+    }
+
+    fn attempt<'a>(
+        &'a self,
+        service: &'a str,
+        method: &'a str,
+        format: Format,
+        options: Options,
+        keep: bool,
+    ) -> Result<Attempt<'a>, Status> {
+        let pool: &Arc<Pool> = match &self.transport {
+            Transport::Network(pool) => pool,
+            Transport::Mock(_) => return Err(Status::unimplemented("a mocked client has no streams")),
+        };
+        let wait_for_ready = options.wait_for_ready;
+        let call: Call<'a> = self.defaults.opening(service, method, format, options);
+        Ok(Attempt::new(pool, call, wait_for_ready, keep))
+    }
+
+    /// Begins a call on a connection that takes it.
+    async fn open(&self, attempt: &mut Attempt<'_>, format: Format) -> Result<(Sending, Receiving), Status> {
+        loop {
+            let lease = attempt.lease().await?;
+            match lease.link.open(&mut attempt.call, attempt.deadline) {
+                Ok(id) => return Ok(Opened::halves(lease, id, format, self.defaults.decompressed)),
+                Err(status) if attempt.again(&status, &lease.link) => {}
+                Err(status) => return Err(status),
+            }
+        }
+    }
+}
+
+/// The requests, encoded when there is room for them.
+fn requests<C: Codec<Req>, Req: Send + 'static>(
+    messages: Streaming<Req>,
+    format: Format,
+    schema: Option<schema::Message>,
+) -> Requests {
+    Box::pin(messages.map(move |message| match message {
+        Ok(message) => C::encode(&message, format, schema.as_ref()),
+        Err(error) => Err(error.into_status()),
+    }))
+}
+
+/// The messages of an answer.
+fn answer<C: Codec<Resp>, Resp: Send + 'static>(
+    talk: Talk,
+    schema: Option<schema::Message>,
+) -> Streaming<Resp> {
+    let trailers = Arc::new(OnceLock::new());
+    let mut talk = Some(talk);
+    let behind = trailers.clone();
+    let messages = stream::poll_fn(move |cx| {
+        let next = ready!(poll_answer(&mut talk, &behind, cx));
+        let message = next.map(|body| {
+            let message = C::decode(body?, schema.as_ref()).map_err(|status| unreadable(&status))?;
+            Ok::<_, Error>(message)
+        });
+        if let Some(Err(_)) = message {
+            // Whatever the server would still send, nobody will take it.
+            talk = None;
+        }
+        Poll::Ready(message)
+    });
+    Streaming::answer(messages, trailers)
+}
+
+/// The next message; at the end the call is let go, and with it the connection.
+fn poll_answer(
+    talk: &mut Option<Talk>,
+    trailers: &OnceLock<Metadata>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Body, Status>>> {
+    let Some(talking) = talk else { return Poll::Ready(None) };
+    let next = ready!(talking.poll_next(cx));
+    if let None | Some(Err(_)) = next {
+        // It is set once, since this is the end.
+        let _ = trailers.set(talking.trailers().clone());
+        *talk = None;
+    }
+    Poll::Ready(next)
+}
+
+/// The one message of an answer.
+async fn sole(talk: &mut Talk) -> Result<Body, Status> {
+    let Some(body) = poll_fn(|cx| talk.poll_next(cx)).await.transpose()? else {
+        return Err(not_one("the server answered without a message"));
+    };
+    match poll_fn(|cx| talk.poll_next(cx)).await.transpose()? {
+        None => Ok(body),
+        Some(_) => Err(not_one("the server answered with more than one message")),
+    }
+}
+
+#[cold]
+fn not_one(what: &'static str) -> Status {
+    Status::internal(what).with_fault(Fault::Peer)
+}

@@ -1,0 +1,200 @@
+use std::sync::Arc;
+use std::task::Waker;
+
+use foldhash::HashMap;
+use polyrpc_wire::session::Server as Session;
+use polyrpc_wire::{Message, Metadata, Outbox, Reply, Status, StreamId};
+
+use crate::service::Ending;
+use crate::streaming::{Bell, Drain, Feed, Incoming, Outgoing};
+
+/// The calls of one connection whose messages come, or leave, one by one.
+///
+/// Their handlers are in flight like those of other calls; here is what lies between them and the session.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    /// Names are chosen by the peer, but no more of them are here than calls may be in flight.
+    open: HashMap<StreamId, Open>,
+    bell: Arc<Bell>,
+    /// Streams to look at.
+    rung: Vec<u64>,
+    /// Streams that were not emptied, since the peer leaves too much unread.
+    held: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Open {
+    feed: Feed,
+    drain: Drain,
+    /// The answer has begun: its end must be that of a stream.
+    begun: bool,
+}
+
+impl Streams {
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Opens both ways of a call, whose messages may have `limit` bytes once their compression is undone.
+    pub(super) fn open(&mut self, stream: StreamId, limit: usize) -> (Incoming, Outgoing) {
+        let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), limit);
+        let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
+        self.open.insert(stream, Open { feed, drain, begun: false });
+        (incoming, outgoing)
+    }
+
+    /// Hands a message to its call. One that nobody will take counts as taken, so that the peer's other streams
+    /// do not wait for its room.
+    pub(super) fn give(
+        &mut self,
+        stream: StreamId,
+        message: Message,
+        session: &mut impl Session,
+        out: &mut Outbox,
+    ) {
+        match self.open.get(&stream) {
+            Some(open) if !open.feed.is_abandoned() => open.feed.give(message),
+            _ if message.body.is_empty() => {}
+            _ => session.consumed(stream, message.body.len(), out),
+        }
+    }
+
+    /// The caller has sent all.
+    pub(super) fn end(&self, stream: StreamId) {
+        if let Some(open) = self.open.get(&stream) {
+            open.feed.end(Ok(()), Metadata::new());
+        }
+    }
+
+    /// The caller is gone: a part of the handler that lives on elsewhere learns it by its requests.
+    pub(super) fn cancel(&self, stream: StreamId) {
+        if let Some(open) = self.open.get(&stream) {
+            open.feed.end(Err(Status::cancelled("the caller went away")), Metadata::new());
+        }
+    }
+
+    /// The connection ends: nothing more comes.
+    pub(super) fn cancel_all(&self) {
+        self.open.keys().for_each(|&stream| self.cancel(stream));
+    }
+
+    /// The peer takes more of an answer.
+    pub(super) fn room(&mut self, stream: StreamId) {
+        if self.open.contains_key(&stream) {
+            self.rung.push(stream.0);
+        }
+    }
+
+    /// Carries between handlers and session what there is to carry, until `unsent` bytes wait to be written.
+    pub(super) fn carry(&mut self, session: &mut impl Session, out: &mut Outbox, unsent: usize) {
+        if self.open.is_empty() {
+            return self.held.clear();
+        }
+        self.bell.answer(&mut self.rung);
+        self.rung.append(&mut self.held);
+        for stream in self.rung.drain(..).map(StreamId) {
+            let Some(open) = self.open.get_mut(&stream) else { continue };
+            open.credit(stream, session, out);
+            if !open.send(stream, session, out, unsent) {
+                self.held.push(stream.0);
+            }
+        }
+    }
+
+    /// Whether messages could go on as soon as the peer has read what is unread.
+    pub(super) fn held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Ends a call. What it had ready to send goes before the end, whether there is room or not: it is not much,
+    /// and nobody is left to wait.
+    pub(super) fn close<S: Session>(
+        &mut self,
+        stream: StreamId,
+        ticket: S::Ticket,
+        ending: Ending,
+        session: &mut S,
+        out: &mut Outbox,
+    ) {
+        let Some(mut open) = self.open.remove(&stream) else { return };
+        open.credit(stream, session, out);
+        open.flush(stream, session, out);
+        match ending {
+            Ending::Finish { result, trailers } => session.finish(ticket, result, trailers, out),
+            Ending::Reply(Reply { result, trailers, .. }) if open.begun => {
+                let result = result.map(|message| session.message(stream, message, out));
+                session.finish(ticket, result, trailers, out);
+            }
+            Ending::Reply(reply) => session.reply(ticket, reply, out),
+            Ending::CloseConnection => {}
+        }
+    }
+
+    /// Forgets a call that the peer no longer waits for.
+    pub(super) fn forget(&mut self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
+        if let Some(open) = self.open.remove(&stream) {
+            open.credit(stream, session, out);
+        }
+    }
+
+    /// The connection is awake, and need not be woken.
+    pub(super) fn wake(&self) {
+        if !self.open.is_empty() {
+            self.bell.wake();
+        }
+    }
+
+    /// The connection goes to sleep: it is woken when a stream wants to be looked at.
+    pub(super) fn sleep(&self, waker: &Waker) {
+        if !self.open.is_empty() {
+            self.bell.sleep(waker);
+        }
+    }
+}
+
+impl Open {
+    /// Tells the peer what was taken of its messages.
+    fn credit(&self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
+        match self.feed.consumed() {
+            0 => {}
+            bytes => session.consumed(stream, bytes, out),
+        }
+    }
+
+    /// Sends what there is room for. `false`: it stopped because the peer leaves too much unread.
+    fn send(
+        &mut self,
+        stream: StreamId,
+        session: &mut impl Session,
+        out: &mut Outbox,
+        unsent: usize,
+    ) -> bool {
+        self.begin(stream, session, out);
+        while session.room(stream) {
+            if out.len() >= unsent {
+                return false;
+            }
+            let Some(message) = self.drain.next() else { break };
+            self.begun = true;
+            session.message(stream, message, out);
+        }
+        self.drain.rest();
+        true
+    }
+
+    /// Sends all there is.
+    fn flush(&mut self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
+        self.begin(stream, session, out);
+        while let Some(message) = self.drain.next() {
+            self.begun = true;
+            session.message(stream, message, out);
+        }
+    }
+
+    fn begin(&mut self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
+        if let Some(head) = self.drain.head() {
+            self.begun = true;
+            session.begin(stream, head, out);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A protocol of lines, which says in words what a session is asked to do.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_wire::session::{Event, Missing, Server as Session, Violation};
+use polyrpc_wire::{
+    Call, Compression, Format, Head, Message, Metadata, Outbox, Protocol, Reply, Status, StreamId,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
+
+use crate::net::{Address, Inbox, Stream};
+use crate::server::connection::Connection;
+use crate::server::open::Open;
+use crate::server::port::Port;
+use crate::server::{Limits, Shared};
+use crate::service::{ConnectionFacts, Peer as From, Router, Service};
+
+/// The caller's end of a connection that speaks in lines.
+pub(super) struct Peer {
+    socket: UnixStream,
+    in_flight: Arc<AtomicUsize>,
+    connection: JoinHandle<()>,
+}
+
+impl Peer {
+    pub(super) async fn of(service: impl Service) -> Self {
+        Self::within(Limits::default(), service).await
+    }
+
+    pub(super) async fn within(limits: Limits, service: impl Service) -> Self {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut router = Router::default();
+        router.service(service);
+        let in_flight = Arc::new(AtomicUsize::new(0));
+        let shared = Shared {
+            router,
+            limits,
+            cores: None,
+            version: String::new(),
+            open: Arc::new(Open::new()),
+            in_flight: in_flight.clone(),
+        };
+        let connection = tokio::spawn(serve(theirs, shared));
+        Self { socket: ours, in_flight, connection }
+    }
+
+    pub(super) async fn say(&mut self, lines: &str) {
+        self.socket.write_all(lines.as_bytes()).await.unwrap();
+    }
+
+    /// Waits for these lines, which must come next.
+    pub(super) async fn hears(&mut self, lines: &str) {
+        let mut heard = vec![0; lines.len()];
+        let mut at = 0;
+        while at < heard.len() && lines.as_bytes()[..at] == heard[..at] {
+            match self.socket.read(&mut heard[at..]).await.unwrap() {
+                0 => break,
+                n => at += n,
+            }
+        }
+        assert_eq!(String::from_utf8_lossy(&heard[..at]), lines);
+    }
+
+    /// How many calls are being answered.
+    pub(super) fn calls(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Closes the socket and waits for the connection to end.
+    pub(super) async fn close(self) {
+        drop(self.socket);
+        self.connection.await.unwrap();
+    }
+}
+
+async fn serve(socket: UnixStream, shared: Shared) {
+    let registration = shared.open.clone().enter(1).unwrap();
+    let address = Address::Unix("lines".into());
+    let port = Port::new(Arc::new(shared), Vec::new(), None, address);
+    let facts = Arc::new(ConnectionFacts::new(Protocol::Rpcx, From::InProcess, None));
+    let (mut stream, mut inbox) = (Stream::Unix(socket), Inbox::default());
+    let session = Lines::default();
+    Connection::new(&mut stream, &mut inbox, &registration, &port, facts, session).run().await;
+}
+
+#[derive(Default)]
+struct Lines {
+    line: String,
+    room: HashMap<StreamId, usize>,
+    timeout: Option<Duration>,
+}
+
+impl Session for Lines {
+    type Ticket = StreamId;
+
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        _: &mut Outbox,
+    ) -> Result<Option<Event<'_, StreamId>>, Violation> {
+        let Some(end) = inbox.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
+        self.line = String::from_utf8(inbox.split_to(end + 1).to_vec()).unwrap();
+        let mut words = self.line.trim_end().splitn(4, ' ');
+        let (verb, number) = (words.next().unwrap(), words.next().unwrap().parse().unwrap());
+        let (stream, third) = (StreamId(number), words.next().unwrap_or_default());
+        let body = Bytes::copy_from_slice(words.next().unwrap_or_default().as_bytes());
+        let call = Call { timeout: self.timeout, ..Call::new("S", third, Format::Protobuf, body) };
+        Ok(Some(match verb {
+            // Room for nobody: it is not an event of its own.
+            "within" => {
+                self.timeout = Some(Duration::from_millis(number));
+                Event::Room(stream)
+            }
+            "room" => {
+                *self.room.entry(stream).or_default() += third.parse::<usize>().unwrap();
+                Event::Room(stream)
+            }
+            "call" => Event::Call(call, stream),
+            "open" => Event::Open(call, stream, stream),
+            "message" => {
+                let body = Bytes::copy_from_slice(third.as_bytes());
+                Event::Message(stream, Message { body, compression: Compression::None })
+            }
+            "end" => Event::End(stream),
+            "cancel" => Event::Cancelled(stream),
+            other => return Err(Violation::new(other)),
+        }))
+    }
+
+    fn reply(&mut self, ticket: StreamId, reply: Reply, out: &mut Outbox) {
+        match reply.result {
+            Ok(body) => say(out, format_args!("reply {} {}", ticket.0, text(&body))),
+            Err(status) => say(out, format_args!("failed {} {}", ticket.0, status.code())),
+        }
+    }
+
+    fn unknown(_: &Call<'_>, _: Missing) -> Status {
+        Status::unimplemented("unknown")
+    }
+
+    fn refuse(&mut self, ticket: StreamId, status: Status, out: &mut Outbox) -> bool {
+        self.reply(ticket, Reply::failure(status), out);
+        false
+    }
+
+    fn stream(ticket: &StreamId) -> Option<StreamId> {
+        Some(*ticket)
+    }
+
+    fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
+        say(out, format_args!("begin {}{}", stream.0, pairs(&head.metadata)));
+    }
+
+    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
+        let room = self.room.entry(stream).or_default();
+        *room = room.saturating_sub(1);
+        say(out, format_args!("message {} {}", stream.0, text(&message)));
+    }
+
+    fn finish(&mut self, ticket: StreamId, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
+        let how = result.map_or_else(|status| status.code().as_str(), |()| "ok");
+        say(out, format_args!("finish {} {how}{}", ticket.0, pairs(&trailers)));
+    }
+
+    fn room(&self, stream: StreamId) -> bool {
+        self.room.get(&stream).is_some_and(|&room| room > 0)
+    }
+
+    fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
+        say(out, format_args!("consumed {} {bytes}", stream.0));
+    }
+
+    fn wanted(&self) -> usize {
+        0
+    }
+
+    fn drain(&mut self, _: &mut Outbox) {}
+}
+
+fn say(out: &mut Outbox, line: std::fmt::Arguments<'_>) {
+    out.copy(format!("{line}\n").as_bytes());
+}
+
+fn text(body: &Bytes) -> &str {
+    std::str::from_utf8(body).unwrap()
+}
+
+fn pairs(metadata: &Metadata) -> String {
+    let mut pairs = String::new();
+    for (key, value) in metadata.iter() {
+        write!(pairs, " {key}={}", text(value)).unwrap();
+    }
+    pairs
+}

@@ -1,0 +1,337 @@
+//! Calls with several messages, by a protocol made up for it.
+
+mod frames;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use polyrpc_wire::{Code, Format, Protocol, Status};
+use tokio::sync::{mpsc, oneshot};
+
+use self::frames::Peer;
+use super::{Limits, Server};
+use crate::client::Options;
+use crate::codec::{Body, Raw};
+use crate::service::ServiceBuilder;
+use crate::{Context, Result, Streaming};
+
+/// A service under test, without any method yet.
+fn service() -> ServiceBuilder {
+    ServiceBuilder::new("S")
+}
+
+async fn echo(cx: Context, body: Bytes) -> (Context, Result<Bytes>) {
+    (cx, Ok(body))
+}
+
+/// Messages without end, each counted when it is made.
+fn endless(made: &Arc<AtomicUsize>) -> Streaming<Bytes> {
+    let made = made.clone();
+    Streaming::from_stream(stream::repeat_with(move || {
+        made.fetch_add(1, Ordering::Relaxed);
+        Ok(Bytes::from_static(b"m"))
+    }))
+}
+
+/// Tells when it is dropped.
+struct Dropped(Option<oneshot::Sender<()>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.take().expect("it is dropped once").send(());
+    }
+}
+
+fn dropped() -> (Dropped, oneshot::Receiver<()>) {
+    let (sender, receiver) = oneshot::channel();
+    (Dropped(Some(sender)), receiver)
+}
+
+/// A handler that gives out what it is called with, to be looked at by the test.
+fn handing_over(name: &str) -> (ServiceBuilder, mpsc::UnboundedReceiver<Streaming<Bytes>>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let service =
+        service().bidi_streaming::<Raw, Bytes, Bytes, _, _>(name, move |cx, requests: Streaming<Bytes>| {
+            let _ = sender.send(requests);
+            async { (cx, Ok(Streaming::from_stream(stream::pending()))) }
+        });
+    (service, receiver)
+}
+
+#[tokio::test]
+async fn a_unary_call_may_come_in_pieces() {
+    let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    peer.say("open 1 Echo\nmessage 1 hello\nend 1\n").await;
+    peer.hears("consumed 1 5\nreply 1 hello\n").await;
+}
+
+#[tokio::test]
+async fn a_unary_call_wants_exactly_one_message() {
+    let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    peer.say("open 1 Echo\nend 1\n").await;
+    peer.hears("failed 1 unimplemented\n").await;
+    peer.say("open 2 Echo\nmessage 2 one\nmessage 2 two\n").await;
+    peer.hears("consumed 2 6\nfailed 2 unimplemented\n").await;
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_refused_before_any_message() {
+    let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    peer.say("open 1 Nothing\n").await;
+    peer.hears("failed 1 unimplemented\n").await;
+    // What was on its way already is taken off the peer's account and forgotten.
+    peer.say("message 1 late\nend 1\ncall 3 Echo x\n").await;
+    peer.hears("consumed 1 4\nreply 3 x\n").await;
+}
+
+#[tokio::test]
+async fn a_request_may_be_answered_with_many_messages() {
+    let numbers = |mut cx: Context, body: Bytes| async move {
+        cx.reply().metadata.insert("key", "head");
+        cx.reply().trailers.insert("key", "tail");
+        let trailers = cx.trailers();
+        let messages = Streaming::from_iter([body.clone(), body]).chain(stream::once(async move {
+            trailers.insert("late", "too");
+            Ok(Bytes::from_static(b"last"))
+        }));
+        (cx, Ok(Streaming::from_stream(messages)))
+    };
+    let service = service().server_streaming::<Raw, Bytes, Bytes, _, _>("Numbers", numbers);
+    let mut peer = Peer::of(service).await;
+    let answer =
+        "begin 1 key=head\nmessage 1 x\nmessage 1 x\nmessage 1 last\nfinish 1 ok key=tail late=too\n";
+    peer.say("room 1 9\ncall 1 Numbers x\n").await;
+    peer.hears(answer).await;
+    peer.say("room 2 9\nopen 2 Numbers\nmessage 2 x\nend 2\n").await;
+    peer.hears(&format!("consumed 2 1\n{}", answer.replace(" 1 ", " 2 "))).await;
+}
+
+#[tokio::test]
+async fn many_messages_may_be_answered_with_one() {
+    let join = |cx: Context, mut requests: Streaming<Bytes>| async move {
+        let mut all = Vec::new();
+        loop {
+            match requests.message().await {
+                Ok(Some(message)) => all.extend_from_slice(&message),
+                Ok(None) => return (cx, Ok(Bytes::from(all))),
+                Err(error) => return (cx, Err(error)),
+            }
+        }
+    };
+    let service = service().client_streaming::<Raw, Bytes, Bytes, _, _>("Join", join);
+    let mut peer = Peer::of(service).await;
+    peer.say("open 1 Join\nmessage 1 a\nmessage 1 b\nend 1\n").await;
+    peer.hears("consumed 1 2\nreply 1 ab\n").await;
+    peer.say("call 2 Join c\nopen 3 Join\nend 3\n").await;
+    peer.hears("reply 2 c\nreply 3 \n").await;
+}
+
+#[tokio::test]
+async fn both_sides_may_talk_at_once() {
+    let echo = |cx: Context, requests: Streaming<Bytes>| async move { (cx, Ok(requests)) };
+    let mut peer = Peer::of(service().bidi_streaming::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    peer.say("room 1 9\nopen 1 Echo\n").await;
+    peer.hears("begin 1\n").await;
+    for _ in 0..3 {
+        peer.say("message 1 x\n").await;
+        peer.hears("consumed 1 1\nmessage 1 x\n").await;
+    }
+    peer.say("end 1\n").await;
+    peer.hears("finish 1 ok\n").await;
+}
+
+#[tokio::test]
+async fn a_handler_makes_no_more_than_there_is_room_for() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let counted = made.clone();
+    let endless = move |cx: Context, _: Bytes| {
+        let messages = endless(&counted);
+        async { (cx, Ok(messages)) }
+    };
+    let echo = service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo);
+    let mut peer = Peer::of(echo.server_streaming::<Raw, Bytes, Bytes, _, _>("Endless", endless)).await;
+    peer.say("call 1 Endless x\n").await;
+    peer.hears("begin 1\n").await;
+    // The connection is not held up.
+    peer.say("call 2 Echo x\n").await;
+    peer.hears("reply 2 x\n").await;
+    let ahead = made.load(Ordering::Relaxed);
+    assert!(ahead <= 32, "{ahead} messages were made for nobody");
+    peer.say("room 1 100\n").await;
+    peer.hears(&"message 1 m\n".repeat(100)).await;
+    peer.say("call 3 Echo x\n").await;
+    peer.hears("reply 3 x\n").await;
+    let made = made.load(Ordering::Relaxed);
+    assert!((100..=132).contains(&made), "{made} messages were made for 100");
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_holds_messages_back() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let counted = made.clone();
+    let large = move |cx: Context, _: Bytes| {
+        let messages = endless(&counted).take(4096).map(|_| Ok(Bytes::from(vec![b'x'; 1 << 10])));
+        async { (cx, Ok(Streaming::from_stream(messages))) }
+    };
+    let service = service().server_streaming::<Raw, Bytes, Bytes, _, _>("Large", large);
+    let limits = Limits { unsent: 16 << 10, ..Limits::default() };
+    let mut peer = Peer::within(limits, service).await;
+    peer.say("room 1 5000\ncall 1 Large x\n").await;
+    peer.hears("begin 1\n").await;
+    assert!(made.load(Ordering::Relaxed) < 4096);
+    peer.hears(&format!("message 1 {}\n", "x".repeat(1 << 10)).repeat(4096)).await;
+    peer.hears("finish 1 ok\n").await;
+}
+
+#[tokio::test]
+async fn the_peer_may_send_more_only_when_a_message_was_taken() {
+    let (service, mut calls) = handing_over("Take");
+    let mut peer = Peer::of(service.method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    peer.say("room 1 9\nopen 1 Take\nmessage 1 one\nmessage 1 three\ncall 2 Echo x\n").await;
+    peer.hears("reply 2 x\nbegin 1\n").await;
+    let mut requests = calls.recv().await.unwrap();
+    // It is taken outside of the connection's task, which has to be woken.
+    assert_eq!(requests.message().await.unwrap().unwrap(), "one");
+    peer.hears("consumed 1 3\n").await;
+    // What nobody will take any more holds up no other stream.
+    drop(requests);
+    peer.hears("consumed 1 5\n").await;
+    peer.say("message 1 more\n").await;
+    peer.hears("consumed 1 4\n").await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_drops_its_handler() {
+    let (guard, mut gone) = dropped();
+    let guard = std::sync::Mutex::new(Some(guard));
+    let hang = move |_: Context, _: Bytes| {
+        let guard = guard.lock().unwrap().take();
+        async move {
+            let _guard = guard;
+            std::future::pending().await
+        }
+    };
+    let mut peer = Peer::of(service().method::<Raw, Bytes, Bytes, _, _>("Hang", hang)).await;
+    peer.say("call 1 Hang x\n").await;
+    assert!(gone.try_recv().is_err());
+    peer.say("cancel 1\n").await;
+    gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_stream_drops_its_messages_and_tells_its_taker() {
+    let (service, mut calls) = handing_over("Take");
+    let mut peer = Peer::of(service).await;
+    peer.say("open 1 Take\n").await;
+    peer.hears("begin 1\n").await;
+    let mut requests = calls.recv().await.unwrap();
+    peer.say("cancel 1\n").await;
+    assert_eq!(requests.message().await.unwrap_err().code(), Code::Cancelled);
+    assert_eq!(peer.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_blocking_handler_learns_that_it_was_cancelled() {
+    let (sender, mut started) = mpsc::unbounded_channel();
+    let (done, mut ended) = mpsc::unbounded_channel();
+    let wait = move |cx: Context, body: Bytes| {
+        let (sender, done) = (sender.clone(), done.clone());
+        async move {
+            let _ = sender.send(());
+            while !cx.is_cancelled() {
+                std::thread::yield_now();
+            }
+            let _ = done.send(());
+            (cx, Ok(body))
+        }
+    };
+    let mut peer = Peer::of(service().blocking_method::<Raw, Bytes, Bytes, _, _>("Wait", wait)).await;
+    peer.say("call 1 Wait x\n").await;
+    started.recv().await.unwrap();
+    peer.say("cancel 1\n").await;
+    ended.recv().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_end_of_the_connection_ends_its_streams() {
+    let (service, mut calls) = handing_over("Take");
+    let mut peer = Peer::of(service).await;
+    peer.say("open 1 Take\n").await;
+    peer.hears("begin 1\n").await;
+    let mut requests = calls.recv().await.unwrap();
+    peer.close().await;
+    assert!(requests.message().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_a_stream_and_the_wait_for_its_messages() {
+    let (service, _calls) = handing_over("Take");
+    let mut peer = Peer::of(service.method::<Raw, Bytes, Bytes, _, _>("Echo", echo)).await;
+    peer.say("within 1000\nopen 1 Take\n").await;
+    peer.hears("begin 1\nfinish 1 deadline exceeded\n").await;
+    peer.say("within 1000\nopen 2 Echo\nmessage 2 x\n").await;
+    peer.hears("consumed 2 1\nfailed 2 deadline exceeded\n").await;
+}
+
+#[tokio::test]
+async fn an_error_ends_the_stream_behind_what_was_sent() {
+    let fails = |cx: Context, _: Bytes| async {
+        let messages = [Ok(Bytes::from_static(b"one")), Err(Status::not_found("two").into())];
+        (cx, Ok(Streaming::from_stream(stream::iter(messages))))
+    };
+    let refuses = |cx: Context, _: Bytes| async { (cx, Err(Status::not_found("none").into())) };
+    let service = service()
+        .server_streaming::<Raw, Bytes, Bytes, _, _>("Fails", fails)
+        .server_streaming::<Raw, Bytes, Bytes, _, _>("Refuses", refuses);
+    let mut peer = Peer::of(service).await;
+    // Whether there is room or not: the end must not wait for it.
+    peer.say("call 1 Fails x\n").await;
+    peer.hears("begin 1\nmessage 1 one\nfinish 1 not found\n").await;
+    peer.say("call 2 Refuses x\n").await;
+    peer.hears("failed 2 not found\n").await;
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_call_only() {
+    let panics = |cx: Context, _: Bytes| async {
+        let messages = stream::iter([1, 2]).map(|n| match n {
+            1 => Ok(Bytes::from_static(b"one")),
+            _ => panic!("two"),
+        });
+        (cx, Ok(Streaming::from_stream(messages)))
+    };
+    let echo = service().method::<Raw, Bytes, Bytes, _, _>("Echo", echo);
+    let mut peer = Peer::of(echo.server_streaming::<Raw, Bytes, Bytes, _, _>("Panics", panics)).await;
+    peer.say("call 1 Panics x\n").await;
+    peer.hears("begin 1\nmessage 1 one\nfinish 1 internal\n").await;
+    peer.say("call 2 Echo x\n").await;
+    peer.hears("reply 2 x\n").await;
+}
+
+#[tokio::test]
+async fn a_crowded_connection_still_hears_its_streams() {
+    let (service, mut calls) = handing_over("Take");
+    let limits = Limits { in_flight_per_connection: 1, ..Limits::default() };
+    let mut peer = Peer::within(limits, service).await;
+    peer.say("open 1 Take\nopen 2 Take\nmessage 1 one\n").await;
+    peer.hears("failed 2 resource exhausted\nbegin 1\n").await;
+    let mut requests = calls.recv().await.unwrap();
+    assert_eq!(requests.message().await.unwrap().unwrap(), "one");
+}
+
+#[tokio::test]
+async fn a_protocol_without_streams_says_so() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let streams = move |cx: Context, _: Bytes| {
+        let messages = endless(&made);
+        async { (cx, Ok(messages)) }
+    };
+    let service = service().server_streaming::<Raw, Bytes, Bytes, _, _>("Endless", streams);
+    let server = Server::new().service(service).bind("127.0.0.1:0").await.unwrap().start();
+    let client = server.client(Protocol::BaiduStd).unwrap();
+    let body = Body::new(Format::Protobuf, "");
+    let error = client.call_raw("S/Endless", body, Options::default()).await.unwrap_err();
+    assert!(error.message().contains("baidu_std cannot carry"), "{error}");
+}

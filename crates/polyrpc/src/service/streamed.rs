@@ -1,0 +1,206 @@
+//! Methods with several messages in a direction.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use polyrpc_wire::payload::schema;
+use polyrpc_wire::{Format, Head, Status};
+
+use super::method::{Handling, Method, Shape, finish};
+use super::{Context, Ending};
+use crate::codec::{Body, Codec};
+use crate::streaming::{Incoming, Outgoing, Streaming};
+use crate::{Error, Result};
+
+/// A method that streams as `Shape` says, with messages of types `Req` and `Resp`, carried by the codec `C`.
+pub(super) struct Streamed<C, Req, Resp, F, Kind> {
+    handler: F,
+    input: Arc<Option<schema::Message>>,
+    output: Arc<Option<schema::Message>>,
+    types: PhantomData<fn(C, Req, Kind) -> Resp>,
+}
+
+/// One request, any number of answers.
+pub(super) struct ServerStreams;
+
+/// Any number of requests, one answer.
+pub(super) struct ClientStreams;
+
+/// Any number of requests, any number of answers.
+pub(super) struct Both;
+
+impl<C: Codec<Req> + Codec<Resp>, Req, Resp, F, Kind> Streamed<C, Req, Resp, F, Kind> {
+    pub(super) fn new(pool: Option<&schema::Pool>, handler: F) -> Self {
+        let input = Arc::new(pool.and_then(<C as Codec<Req>>::describe));
+        let output = Arc::new(pool.and_then(<C as Codec<Resp>>::describe));
+        Self { handler, input, output, types: PhantomData }
+    }
+}
+
+impl<C, Req, Resp, F, Fut> Method for Streamed<C, Req, Resp, F, ServerStreams>
+where
+    C: Codec<Req> + Codec<Resp>,
+    Req: Send + 'static,
+    Resp: Send + 'static,
+    F: Fn(Context, Req) -> Fut + Send + Sync,
+    Fut: Future<Output = (Context, Result<Streaming<Resp>>)> + Send + 'static,
+{
+    fn start(&self, cx: Context, _: Body) -> Result<Handling, Status> {
+        Err(not_here(&cx))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { client_streams: false, server_streams: true }
+    }
+
+    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
+        let body = Body::new(cx.format(), sole(&incoming)?);
+        let request = <C as Codec<Req>>::decode(body, (*self.input).as_ref())?;
+        let handling = (self.handler)(cx, request);
+        Ok(Box::pin(answer::<C, Resp>(handling, outgoing, self.output.clone())))
+    }
+}
+
+impl<C, Req, Resp, F, Fut> Method for Streamed<C, Req, Resp, F, ClientStreams>
+where
+    C: Codec<Req> + Codec<Resp>,
+    Req: Send + 'static,
+    Resp: Send + 'static,
+    F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync,
+    Fut: Future<Output = (Context, Result<Resp>)> + Send + 'static,
+{
+    /// Where a protocol has no streams, its one request is a stream of one.
+    fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
+        let request = <C as Codec<Req>>::decode(body, (*self.input).as_ref())?;
+        Ok(self.handle(cx, Streaming::once(request)))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { client_streams: true, server_streams: false }
+    }
+
+    fn open(&self, cx: Context, incoming: Incoming, _: Outgoing) -> Result<Handling, Status> {
+        let requests = requests::<C, Req>(cx.format(), incoming, self.input.clone());
+        Ok(self.handle(cx, requests))
+    }
+}
+
+impl<C, Req, Resp, F, Fut> Streamed<C, Req, Resp, F, ClientStreams>
+where
+    C: Codec<Resp>,
+    F: Fn(Context, Streaming<Req>) -> Fut,
+    Fut: Future<Output = (Context, Result<Resp>)> + Send + 'static,
+    Resp: 'static,
+{
+    fn handle(&self, cx: Context, requests: Streaming<Req>) -> Handling {
+        let handling = (self.handler)(cx, requests);
+        let output = self.output.clone();
+        Box::pin(async move {
+            let (cx, result) = handling.await;
+            finish::<C, Resp>(cx, result, (*output).as_ref())
+        })
+    }
+}
+
+impl<C, Req, Resp, F, Fut> Method for Streamed<C, Req, Resp, F, Both>
+where
+    C: Codec<Req> + Codec<Resp>,
+    Req: Send + 'static,
+    Resp: Send + 'static,
+    F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync,
+    Fut: Future<Output = (Context, Result<Streaming<Resp>>)> + Send + 'static,
+{
+    fn start(&self, cx: Context, _: Body) -> Result<Handling, Status> {
+        Err(not_here(&cx))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { client_streams: true, server_streams: true }
+    }
+
+    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
+        let requests = requests::<C, Req>(cx.format(), incoming, self.input.clone());
+        let handling = (self.handler)(cx, requests);
+        Ok(Box::pin(answer::<C, Resp>(handling, outgoing, self.output.clone())))
+    }
+}
+
+impl<C, Req, Resp, F, Kind> fmt::Debug for Streamed<C, Req, Resp, F, Kind> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamingMethod")
+    }
+}
+
+/// The one request of a method that takes no more.
+fn sole(incoming: &Incoming) -> Result<bytes::Bytes, Status> {
+    match incoming.poll_next(&mut TaskContext::from_waker(Waker::noop())) {
+        Poll::Ready(Some(message)) => message,
+        Poll::Ready(None) | Poll::Pending => Err(Status::internal("the request is not there")),
+    }
+}
+
+fn requests<C: Codec<Req>, Req: Send + 'static>(
+    format: Format,
+    incoming: Incoming,
+    schema: Arc<Option<schema::Message>>,
+) -> Streaming<Req> {
+    Streaming::received(incoming, move |bytes| C::decode(Body::new(format, bytes), (*schema).as_ref()))
+}
+
+/// Waits for what the handler returns and sends every message of it.
+async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
+    handling: impl Future<Output = (Context, Result<Streaming<Resp>, Error>)>,
+    outgoing: Outgoing,
+    schema: Arc<Option<schema::Message>>,
+) -> Ending {
+    let (cx, result) = handling.await;
+    let format = cx.reply_format(C::carries);
+    let messages = match result {
+        Ok(messages) => messages,
+        Err(error) => return cx.end(format, Err(error.into_status())),
+    };
+    let (reply, late) = cx.into_answer();
+    if reply.close_connection {
+        return Ending::CloseConnection;
+    }
+    outgoing.begin(Head {
+        format,
+        compression: reply.compression,
+        checksum: reply.checksum,
+        positional: false,
+        metadata: reply.metadata,
+    });
+    let result = send::<C, Resp>(messages, &outgoing, format, (*schema).as_ref()).await;
+    let mut trailers = reply.trailers;
+    late.append_to(&mut trailers);
+    Ending::Finish { result, trailers }
+}
+
+/// Makes a message only when there is room for it.
+async fn send<C: Codec<Resp>, Resp>(
+    mut messages: Streaming<Resp>,
+    outgoing: &Outgoing,
+    format: Format,
+    schema: Option<&schema::Message>,
+) -> Result<(), Status> {
+    loop {
+        poll_fn(|cx| outgoing.poll_room(cx)).await;
+        match messages.message().await {
+            Ok(Some(message)) => outgoing.send(C::encode(&message, format, schema)?),
+            Ok(None) => return Ok(()),
+            Err(error) => return Err(error.into_status()),
+        }
+    }
+}
+
+/// The answer to a call of a method that streams, by a protocol that does not.
+#[cold]
+fn not_here(cx: &Context) -> Status {
+    Status::unimplemented(format!(
+        "the method answers with a stream, which {} cannot carry",
+        cx.protocol().as_str()
+    ))
+}

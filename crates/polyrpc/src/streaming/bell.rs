@@ -1,0 +1,54 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+/// Tells a connection which of its streams want something of it.
+///
+/// Streams may be moved to other tasks, so they cannot reach the connection itself.
+#[derive(Debug, Default)]
+pub(crate) struct Bell(Mutex<Rung>);
+
+#[derive(Debug, Default)]
+struct Rung {
+    /// Each once: a stream rings again only after it was looked at.
+    streams: Vec<u64>,
+    sleeper: Option<Waker>,
+}
+
+impl Bell {
+    /// This stream wants to be looked at.
+    pub(crate) fn ring(&self, stream: u64) {
+        let sleeper = {
+            let mut rung = self.lock();
+            rung.streams.push(stream);
+            rung.sleeper.take()
+        };
+        if let Some(sleeper) = sleeper {
+            sleeper.wake();
+        }
+    }
+
+    /// Moves the streams to look at behind those in `streams`.
+    pub(crate) fn answer(&self, streams: &mut Vec<u64>) {
+        streams.append(&mut self.lock().streams);
+    }
+
+    /// The connection is awake: it will answer without being woken.
+    pub(crate) fn wake(&self) {
+        self.lock().sleeper = None;
+    }
+
+    /// The connection goes to sleep: the next ring wakes it, and so does one that was not answered.
+    pub(crate) fn sleep(&self, waker: &Waker) {
+        let mut rung = self.lock();
+        if rung.streams.is_empty() {
+            rung.sleeper = Some(waker.clone());
+        } else {
+            drop(rung);
+            waker.wake_by_ref();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rung> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,163 @@
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::Bytes;
+use polyrpc_wire::{Compression, Message, Metadata, Status};
+
+use super::Bell;
+use crate::codec::uncompressed;
+
+/// The messages that the peer sends on one call, encoded.
+///
+/// How many wait here is bounded by what the protocol allows the peer to send ahead; it is allowed more only
+/// when messages are taken out.
+#[derive(Debug, Clone)]
+pub struct Incoming(Arc<Shared>);
+
+/// The connection's end of an [`Incoming`].
+#[derive(Debug)]
+pub(crate) struct Feed(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    stream: u64,
+    bell: Option<Arc<Bell>>,
+    /// Bytes that a message may have once its compression is undone.
+    limit: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    messages: VecDeque<Message>,
+    /// Bytes of messages taken that the peer was not told of.
+    consumed: usize,
+    /// No more messages come, or why.
+    end: Option<Result<(), Status>>,
+    trailers: Metadata,
+    taker: Option<Waker>,
+}
+
+impl Incoming {
+    /// A way for messages of this stream, which rings when some were taken.
+    pub(crate) fn new(stream: u64, bell: Arc<Bell>, limit: usize) -> (Feed, Self) {
+        let shared = Arc::new(Shared { stream, bell: Some(bell), limit, state: Mutex::default() });
+        (Feed(shared.clone()), Self(shared))
+    }
+
+    /// A single message, which is there already and not compressed.
+    pub(crate) fn once(body: Bytes) -> Self {
+        let message = Message { body, compression: Compression::None };
+        let state = State { messages: [message].into(), end: Some(Ok(())), ..State::default() };
+        Self(Arc::new(Shared { stream: 0, bell: None, limit: usize::MAX, state: Mutex::new(state) }))
+    }
+
+    /// The next message, its compression undone; `None` behind the last. An error is given once and ends it.
+    pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
+        let next = ready!(self.poll_raw(cx));
+        Poll::Ready(next.map(|message| {
+            message.and_then(|Message { body, compression }| uncompressed(compression, body, self.0.limit))
+        }))
+    }
+
+    /// The next message; `None` behind the last.
+    pub(crate) async fn next(&self) -> Option<Result<Bytes, Status>> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_raw(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Status>>> {
+        let mut state = self.0.lock();
+        let Some(message) = state.messages.pop_front() else {
+            return match &mut state.end {
+                Some(end) => Poll::Ready(mem::replace(end, Ok(())).err().map(Err)),
+                None => {
+                    state.taker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            };
+        };
+        let first = state.consumed == 0 && !message.body.is_empty();
+        state.consumed += message.body.len();
+        drop(state);
+        if first {
+            self.0.ring();
+        }
+        Poll::Ready(Some(Ok(message)))
+    }
+
+    /// What travelled behind the last message.
+    pub(crate) fn trailers(&self) -> Metadata {
+        self.0.lock().trailers.clone()
+    }
+}
+
+impl Drop for Incoming {
+    /// What nobody will take must not use up what the peer may send on the whole connection.
+    fn drop(&mut self) {
+        // This one and the connection's; clones never leave the stream they are part of.
+        if Arc::strong_count(&self.0) > 2 {
+            return;
+        }
+        let mut state = self.0.lock();
+        let left: usize = state.messages.drain(..).map(|message| message.body.len()).sum();
+        let first = state.consumed == 0 && left > 0;
+        state.consumed += left;
+        drop(state);
+        if first {
+            self.0.ring();
+        }
+    }
+}
+
+impl Feed {
+    /// Whether nobody takes messages any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
+    /// A message has come.
+    pub(crate) fn give(&self, message: Message) {
+        self.change(|state| state.messages.push_back(message));
+    }
+
+    /// No more messages come. Those that wait may still be taken.
+    pub(crate) fn end(&self, result: Result<(), Status>, trailers: Metadata) {
+        self.change(|state| {
+            if state.end.is_none() {
+                state.end = Some(result);
+                state.trailers = trailers;
+            }
+        });
+    }
+
+    /// How many bytes of messages were taken since this was last asked.
+    pub(crate) fn consumed(&self) -> usize {
+        mem::take(&mut self.0.lock().consumed)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let taker = {
+            let mut state = self.0.lock();
+            change(&mut state);
+            state.taker.take()
+        };
+        if let Some(taker) = taker {
+            taker.wake();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring(self.stream);
+        }
+    }
+}

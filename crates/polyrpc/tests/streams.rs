@@ -1,0 +1,256 @@
+//! Methods whose messages come, or go, one by one, over gRPC.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::{client, serve, soon, until};
+use polyrpc::client::Request;
+use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status, Streaming};
+
+#[polyrpc::service]
+trait Numbers {
+    async fn count(&self, cx: &mut Context, to: u64) -> Result<Streaming<u64>>;
+    async fn pair(&self, a: u64, b: u64) -> Result<Streaming<u64>>;
+    async fn sum(&self, numbers: Streaming<u64>) -> Result<u64>;
+    async fn double(&self, cx: &mut Context, numbers: Streaming<u64>) -> Result<Streaming<u64>>;
+    async fn blobs(&self, size: usize, times: usize) -> Result<Streaming<String>>;
+    async fn plain(&self, n: u64) -> Result<u64>;
+}
+
+#[derive(Default, Clone)]
+struct Counting {
+    made: Arc<AtomicUsize>,
+    alive: Arc<AtomicUsize>,
+}
+
+/// Counts what lives.
+struct Life(Arc<AtomicUsize>);
+
+impl Life {
+    fn begin(alive: &Arc<AtomicUsize>) -> Self {
+        alive.fetch_add(1, Ordering::SeqCst);
+        Self(alive.clone())
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Numbers for Counting {
+    async fn count(&self, cx: &mut Context, to: u64) -> Result<Streaming<u64>> {
+        if to > 1000 {
+            return Err(Status::invalid_argument("too far").into());
+        }
+        cx.reply().metadata.insert("counts", "up");
+        cx.reply().trailers.insert("behind", "all");
+        let life = Life::begin(&self.alive);
+        Ok(Streaming::produce(move |sender| async move {
+            let _life = life;
+            for n in 0..to {
+                sender.send(n).await?;
+            }
+            match to {
+                666 => Err(Status::not_found("667").into()),
+                // Until nobody listens any more.
+                999 => std::future::pending().await,
+                _ => Ok(()),
+            }
+        }))
+    }
+
+    async fn pair(&self, a: u64, b: u64) -> Result<Streaming<u64>> {
+        Ok(Streaming::from_iter([a, b]))
+    }
+
+    async fn sum(&self, mut numbers: Streaming<u64>) -> Result<u64> {
+        let mut sum = 0;
+        while let Some(n) = numbers.message().await? {
+            sum += n;
+        }
+        Ok(sum)
+    }
+
+    async fn double(&self, _: &mut Context, mut numbers: Streaming<u64>) -> Result<Streaming<u64>> {
+        let life = Life::begin(&self.alive);
+        Ok(Streaming::produce(move |sender| async move {
+            let _life = life;
+            while let Some(n) = numbers.message().await? {
+                sender.send(2 * n).await?;
+            }
+            Ok(())
+        }))
+    }
+
+    async fn blobs(&self, size: usize, times: usize) -> Result<Streaming<String>> {
+        let made = self.made.clone();
+        Ok(Streaming::from_iter((0..times).map(move |_| {
+            made.fetch_add(1, Ordering::SeqCst);
+            "x".repeat(size)
+        })))
+    }
+
+    async fn plain(&self, n: u64) -> Result<u64> {
+        Ok(n)
+    }
+}
+
+async fn numbers() -> (NumbersClient, Counting, polyrpc::server::Running) {
+    let counting = Counting::default();
+    let server = serve(Server::new().service(NumbersServer::new(counting.clone()))).await;
+    (NumbersClient::new(client(Protocol::Grpc, &server)), counting, server)
+}
+
+async fn all<T>(mut messages: Streaming<T>) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    while let Some(message) = soon(messages.message()).await? {
+        all.push(message);
+    }
+    Ok(all)
+}
+
+#[tokio::test]
+async fn each_shape_is_served_and_called() {
+    let (client, _counting, _server) = numbers().await;
+    assert_eq!(soon(client.plain(3)).await.unwrap(), 3);
+    assert_eq!(all(soon(client.count(3)).await.unwrap()).await.unwrap(), [0, 1, 2]);
+    assert_eq!(all(soon(client.pair(7, 8)).await.unwrap()).await.unwrap(), [7, 8]);
+    assert_eq!(all(soon(client.count(0)).await.unwrap()).await.unwrap(), [0; 0]);
+    assert_eq!(soon(client.sum(Streaming::from_iter(1..=100))).await.unwrap(), 5050);
+    assert_eq!(soon(client.sum(Streaming::empty())).await.unwrap(), 0);
+    assert_eq!(
+        all(soon(client.double(Streaming::from_iter(0..500))).await.unwrap()).await.unwrap().len(),
+        500
+    );
+}
+
+#[tokio::test]
+async fn both_directions_go_on_independently() {
+    let (client, _counting, _server) = numbers().await;
+    let (sender, requests) = Streaming::channel(1);
+    // The head comes before any message.
+    let mut answers = soon(client.double(requests)).await.unwrap();
+    for n in 0..10 {
+        sender.send(n).await.unwrap();
+        assert_eq!(soon(answers.message()).await.unwrap(), Some(2 * n));
+    }
+    drop(sender);
+    assert_eq!(soon(answers.message()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_travels_before_and_behind_the_messages_arrives() {
+    let (client, _counting, _server) = numbers().await;
+    let response = soon(client.count_with(Request::new(2))).await.unwrap();
+    assert_eq!(response.metadata.get("counts"), Some("up"));
+    let mut messages = response.message;
+    while soon(messages.message()).await.unwrap().is_some() {}
+    assert_eq!(messages.trailers().get("behind"), Some("all"));
+}
+
+#[tokio::test]
+async fn a_failure_ends_the_stream_at_once_or_in_the_middle() {
+    let (client, _counting, _server) = numbers().await;
+    let error = soon(client.count(5000)).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::InvalidArgument, "too far"));
+    let mut messages = soon(client.count(666)).await.unwrap();
+    for n in 0..666 {
+        assert_eq!(soon(messages.message()).await.unwrap(), Some(n));
+    }
+    let error = soon(messages.message()).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::NotFound, "667"));
+    assert_eq!(soon(messages.message()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_failing_request_cancels_the_call() {
+    let (client, counting, _server) = numbers().await;
+    let (sender, requests) = Streaming::channel(1);
+    let mut answers = soon(client.double(requests)).await.unwrap();
+    sender.send(1).await.unwrap();
+    assert_eq!(soon(answers.message()).await.unwrap(), Some(2));
+    sender.fail(Status::cancelled("no more")).await;
+    let error = soon(answers.message()).await.unwrap_err();
+    assert_eq!(error.message(), "no more");
+    until(|| counting.alive.load(Ordering::SeqCst) == 0).await;
+}
+
+#[tokio::test]
+async fn who_stops_listening_ends_the_handler() {
+    let (client, counting, server) = numbers().await;
+    let mut messages = soon(client.count(999)).await.unwrap();
+    assert_eq!(soon(messages.message()).await.unwrap(), Some(0));
+    assert_eq!(counting.alive.load(Ordering::SeqCst), 1);
+    drop(messages);
+    until(|| counting.alive.load(Ordering::SeqCst) == 0).await;
+    assert_eq!(soon(client.plain(3)).await.unwrap(), 3, "the connection goes on");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_has_its_deadline() {
+    let (client, counting, _server) = numbers().await;
+    let request = Request::new(999).with_timeout(Duration::from_millis(100));
+    let mut messages = soon(client.count_with(request)).await.unwrap().message;
+    let error = loop {
+        match soon(messages.message()).await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it does not end"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code(), Code::DeadlineExceeded);
+    until(|| counting.alive.load(Ordering::SeqCst) == 0).await;
+}
+
+#[tokio::test]
+async fn a_slow_reader_holds_the_handler_back_and_nobody_else() {
+    const SIZE: usize = 10_000;
+    let (client, counting, _server) = numbers().await;
+    let mut blobs = soon(client.blobs(SIZE, 10_000)).await.unwrap();
+    assert!(soon(blobs.message()).await.unwrap().is_some());
+    // As far as windows and buffers go, and no further.
+    let made = loop {
+        let before = counting.made.load(Ordering::SeqCst);
+        for n in 0..50 {
+            assert_eq!(soon(client.plain(n)).await.unwrap(), n);
+        }
+        if counting.made.load(Ordering::SeqCst) == before {
+            break before;
+        }
+    };
+    assert!(made * SIZE < 1 << 20, "{made} were made");
+    let mut taken = 1;
+    while soon(blobs.message()).await.unwrap().is_some() {
+        taken += 1;
+    }
+    assert_eq!(taken, 10_000);
+}
+
+#[tokio::test]
+async fn more_calls_than_a_connection_takes_have_another_one() {
+    let (client, _counting, server) = numbers().await;
+    let mut open = Vec::new();
+    for _ in 0..1100 {
+        open.push(soon(client.count(999)).await.unwrap());
+    }
+    assert!(server.connections() >= 2, "{}", server.connections());
+    assert_eq!(soon(client.plain(3)).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_protocol_without_streams_says_so() {
+    let server = serve(Server::new().service(NumbersServer::new(Counting::default()))).await;
+    for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Http] {
+        let client: Client = common::client(protocol, &server);
+        let client = NumbersClient::new(client);
+        let error = soon(client.count(3)).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unimplemented, "{protocol:?}");
+        assert_eq!(soon(client.plain(3)).await.unwrap(), 3, "{protocol:?}");
+    }
+}

@@ -1,0 +1,88 @@
+//! The header blocks of answers. They depend on no table, so that the usual ones are the same bytes on every
+//! connection, made once and copied.
+
+use super::{coding, metadata, status, timeout};
+use crate::h2::hpack::{Indexing, encode_stateless, stateless_field};
+use crate::payload::Json;
+use crate::{Compression, Format, Metadata, Status};
+
+/// `:status 200`, `content-type: application/grpc`.
+pub(super) const HEAD: &[u8] = b"\x88\x0f\x10\x8b\x1d\x75\xd0\x62\x0d\x26\x3d\x4c\x4d\x65\x64";
+
+/// `grpc-status: 0`.
+pub(super) const OK: &[u8] = b"\0\x88\x9a\xca\xc8\xb2\x12\x34\xda\x8f\x010";
+
+/// The head of an answer in this format.
+pub(super) fn head(format: Format, compression: Compression, metadata: &Metadata) -> Vec<u8> {
+    let mut block = Vec::with_capacity(64);
+    encode_stateless([(&b":status"[..], &b"200"[..]), (b"content-type", content_type(format))], &mut block);
+    if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
+        encode_stateless([(&b"grpc-encoding"[..], name)], &mut block);
+    }
+    add(metadata, &mut block);
+    block
+}
+
+/// What follows the messages: how the call ended.
+pub(super) fn trailers(failure: Option<&Status>, metadata: &Metadata) -> Vec<u8> {
+    let mut block = Vec::with_capacity(64);
+    let Some(failure) = failure else {
+        block.extend_from_slice(OK);
+        add(metadata, &mut block);
+        return block;
+    };
+    let mut text = Vec::new();
+    timeout::decimal(status::number(failure).into(), &mut text);
+    encode_stateless([(&b"grpc-status"[..], &text[..])], &mut block);
+    if !failure.message().is_empty() {
+        text.clear();
+        status::encode(failure.message(), &mut text);
+        encode_stateless([(&b"grpc-message"[..], &text[..])], &mut block);
+    }
+    if !failure.details().is_empty() {
+        let details = metadata::encode(failure.details());
+        encode_stateless([(&b"grpc-status-details-bin"[..], details.as_bytes())], &mut block);
+    }
+    if failure.code() == crate::Code::Unimplemented {
+        // A peer whose compression is not supported learns here which ones are.
+        encode_stateless([(&b"grpc-accept-encoding"[..], coding::ACCEPTED)], &mut block);
+    }
+    add(metadata, &mut block);
+    block
+}
+
+/// An answer of HTTP alone.
+pub(super) fn http(code: u16, fields: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let (mut block, mut text) = (Vec::new(), Vec::new());
+    timeout::decimal(code.into(), &mut text);
+    encode_stateless([(&b":status"[..], &text[..])], &mut block);
+    encode_stateless(fields.iter().copied(), &mut block);
+    block
+}
+
+/// The content type of a format.
+pub(super) fn content_type(format: Format) -> &'static [u8] {
+    match format {
+        Format::Protobuf | Format::ProtoText | Format::Other(_) => b"application/grpc",
+        Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"application/grpc+json",
+        Format::MessagePack => b"application/grpc+msgpack",
+        Format::Raw => b"application/grpc+raw",
+    }
+}
+
+fn add(metadata: &Metadata, block: &mut Vec<u8>) {
+    metadata::write(metadata, |name, value| stateless_field(name, value, Indexing::Unlikely, block));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_blocks_made_once_are_what_would_be_made() {
+        assert_eq!(head(Format::Protobuf, Compression::None, &Metadata::new()), HEAD);
+        let mut block = Vec::new();
+        encode_stateless([(&b"grpc-status"[..], &b"0"[..])], &mut block);
+        assert_eq!(block, OK);
+    }
+}

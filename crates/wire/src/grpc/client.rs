@@ -1,0 +1,548 @@
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::frame::{self, Assembler};
+use super::server::{shrink, unreadable};
+use super::{block, coding, metadata, request, status, timeout};
+use crate::h2::hpack::{Fields, Indexing};
+use crate::h2::{self, Connection, ErrorCode};
+use crate::session::{self, Answer};
+use crate::{
+    Call, CallId, Compression, Credential, Fault, Format, Head, Limits, Message, Metadata, Outbox, Reply,
+    Retry, Status, Violation,
+};
+
+/// What a client's connection is made with.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// What a call accepts, counted as in [`ServerConfig::limits`](super::ServerConfig::limits).
+    pub limits: Limits,
+    /// What the connection accepts.
+    pub http: Arc<h2::Config>,
+    /// The server's name, as the URL has it.
+    pub authority: String,
+    /// The connection is encrypted.
+    pub tls: bool,
+    /// What proves who calls, as `authorization`, where the call does not bring its own.
+    pub credential: Option<Bytes>,
+}
+
+/// The client's side of a connection.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    http: Connection,
+    calls: BTreeMap<u32, Outgoing>,
+    streams: HashMap<CallId, u32>,
+    /// The beginning of the last request's header block, which the next one of the same method shares.
+    usual: Usual,
+    /// The calls of which something was found that was not given out yet.
+    found: VecDeque<u32>,
+    leaving: bool,
+    said: bool,
+}
+
+/// A call that was not answered yet.
+#[derive(Debug)]
+struct Outgoing {
+    id: CallId,
+    /// Messages come and go one by one.
+    streamed: bool,
+    /// How the messages we send are compressed.
+    sends: Compression,
+    head: Head,
+    /// How the messages of the answer are compressed; `None`: in a way that is not known here.
+    compression: Option<Compression>,
+    /// The head is one of gRPC.
+    begun: bool,
+    assembler: Assembler,
+    message: Option<Message>,
+    advanced: usize,
+    end: Option<End>,
+}
+
+/// How an answer ended.
+#[derive(Debug)]
+struct End {
+    result: Result<(), Status>,
+    trailers: Metadata,
+}
+
+/// A header block's beginning and what it depends on.
+#[derive(Debug, Default)]
+struct Usual {
+    generation: u64,
+    service: String,
+    method: String,
+    format: Format,
+    compression: Compression,
+    block: Vec<u8>,
+}
+
+impl Client {
+    /// A connection that has just been made.
+    pub fn new(config: ClientConfig) -> Self {
+        Self {
+            http: Connection::client(config.http.clone()),
+            config,
+            calls: BTreeMap::new(),
+            streams: HashMap::new(),
+            usual: Usual::default(),
+            found: VecDeque::new(),
+            leaving: false,
+            said: false,
+        }
+    }
+
+    /// How many streams are open.
+    #[cfg(test)]
+    pub(super) fn streams(&self) -> usize {
+        self.http.streams()
+    }
+}
+
+impl session::Client for Client {
+    fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        let message = call.body.clone();
+        let stream = self.request(id, &call, false, out)?;
+        self.put(stream, message, true, out);
+        Ok(())
+    }
+
+    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        self.request(id, &call, true, out).map(drop)
+    }
+
+    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        if let Some(&stream) = self.streams.get(&id) {
+            self.put(stream, message, false, out);
+        }
+    }
+
+    fn end(&mut self, id: CallId, out: &mut Outbox) {
+        if let Some(&stream) = self.streams.get(&id) {
+            self.http.data(stream, &[], Bytes::new(), true, out);
+        }
+    }
+
+    fn room(&self, id: CallId) -> bool {
+        self.streams.get(&id).is_none_or(|stream| self.http.room(*stream))
+    }
+
+    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+        if let Some(&stream) = self.streams.get(&id) {
+            self.credit(stream, bytes, out);
+        }
+    }
+
+    fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+        loop {
+            while let Some(&stream) = self.found.front() {
+                if let Some(answer) = self.take(stream, out) {
+                    return Ok(Some(answer));
+                }
+                self.found.pop_front();
+            }
+            if self.leaving && !self.said {
+                self.said = true;
+                return Ok(Some(Answer::GoAway));
+            }
+            let Some(event) = self.http.next_event(inbox, out)? else { return Ok(None) };
+            if let Some(answer) = self.understand(event, out) {
+                return Ok(Some(answer));
+            }
+        }
+    }
+
+    fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+        let streamed = self.streams.remove(&id);
+        let found = || self.calls.iter().find(|(_, call)| call.id == id).map(|(stream, _)| *stream);
+        if let Some(stream) = streamed.or_else(found) {
+            self.calls.remove(&stream);
+            self.http.reset(stream, ErrorCode::CANCEL, out);
+        }
+    }
+
+    fn wanted(&self) -> usize {
+        self.http.wanted()
+    }
+
+    fn concurrency(&self) -> usize {
+        self.http.concurrency()
+    }
+
+    fn reusable(&self) -> bool {
+        !self.leaving && self.http.may_be_used()
+    }
+
+    fn heartbeat(&mut self, out: &mut Outbox) -> bool {
+        self.http.ping(out);
+        true
+    }
+}
+
+impl Client {
+    /// Sends the head of a request.
+    fn request(
+        &mut self,
+        id: CallId,
+        call: &Call<'_>,
+        streamed: bool,
+        out: &mut Outbox,
+    ) -> Result<u32, Status> {
+        if self.leaving || !self.http.may_open() {
+            return Err(
+                Status::unavailable("the connection takes no more calls").with_retry(Retry::Elsewhere)
+            );
+        }
+        let sends = coding::applied(call.head.compression);
+        if coding::name(sends).is_none() {
+            return Err(Status::unimplemented(format!("gRPC has no name for {}", sends.as_str())));
+        }
+        let block = self.block(call, sends);
+        let stream = self.http.open(&block, false, out);
+        self.calls.insert(stream, Outgoing::new(id, streamed, sends));
+        if streamed {
+            self.streams.insert(id, stream);
+        }
+        Ok(stream)
+    }
+
+    /// The header block of a call. What all calls of a method share is written once, for as long as the table
+    /// that it refers to stays as it is.
+    fn block(&mut self, call: &Call<'_>, compression: Compression) -> Vec<u8> {
+        let encoder = self.http.encoder();
+        let mut block = Vec::with_capacity(self.usual.block.len() + 32);
+        encoder.begin(&mut block);
+        if !block.is_empty() || !self.usual.is_of(call, compression, encoder.generation()) {
+            let start = block.len();
+            let before = encoder.generation();
+            let path = ["/", call.service, "/", call.method].concat();
+            let scheme: &[u8] = if self.config.tls { b"https" } else { b"http" };
+            let mut add =
+                |name: &[u8], value: &[u8]| encoder.field(name, value, Indexing::Likely, &mut block);
+            add(b":method", b"POST");
+            add(b":scheme", scheme);
+            add(b":path", path.as_bytes());
+            add(b":authority", self.config.authority.as_bytes());
+            add(b"te", b"trailers");
+            add(b"content-type", block::content_type(call.head.format));
+            add(b"grpc-accept-encoding", coding::ACCEPTED);
+            add(b"user-agent", USER_AGENT);
+            if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
+                add(b"grpc-encoding", name);
+            }
+            if encoder.generation() == before {
+                self.usual.become_of(call, compression, before, &block[start..]);
+            }
+        } else {
+            block.extend_from_slice(&self.usual.block);
+        }
+        if let Some(time) = call.timeout {
+            let mut text = Vec::with_capacity(9);
+            timeout::write(time, &mut text);
+            encoder.field(b"grpc-timeout", &text, Indexing::Unlikely, &mut block);
+        }
+        if let Some(credential) = credential(&call.credential, &self.config.credential) {
+            encoder.field(b"authorization", credential, Indexing::Never, &mut block);
+        }
+        metadata::write(&call.head.metadata, |name, value| {
+            encoder.field(name, value, Indexing::Likely, &mut block);
+        });
+        block
+    }
+
+    fn put(&mut self, stream: u32, message: Bytes, end: bool, out: &mut Outbox) {
+        let Some(call) = self.calls.get(&stream) else { return };
+        let (compressed, body) = shrink(call.sends, message);
+        self.http.data(stream, &frame::prefix(compressed, body.len()), body, end, out);
+    }
+
+    fn understand(&mut self, event: h2::Event, out: &mut Outbox) -> Option<Answer> {
+        match event {
+            h2::Event::Headers { stream, fields, end } => self.head(stream, &fields, end),
+            h2::Event::Whole { .. } => None,
+            h2::Event::Data { stream, bytes, end } => {
+                let Some(call) = self.calls.get_mut(&stream) else {
+                    self.http.consumed(stream, bytes.len(), out);
+                    return None;
+                };
+                call.assembler.push(bytes);
+                if end {
+                    call.end = Some(End { result: Err(no_trailers()), trailers: Metadata::new() });
+                }
+                self.found.push_back(stream);
+                None
+            }
+            h2::Event::Trailers { stream, fields } => {
+                let call = self.calls.get_mut(&stream)?;
+                call.end = Some(End::read(&fields).unwrap_or_else(End::without_status));
+                self.found.push_back(stream);
+                None
+            }
+            h2::Event::Reset { stream, code, by_peer } => {
+                let call = self.calls.get_mut(&stream)?;
+                // A server that resets without an error has said all it had to say.
+                if code != ErrorCode::NO_ERROR || call.end.is_none() {
+                    let status = if by_peer { status::of_reset(code.0) } else { broken() };
+                    call.end = Some(End { result: Err(status), trailers: Metadata::new() });
+                }
+                self.found.push_back(stream);
+                None
+            }
+            h2::Event::Room { stream } => {
+                let call = self.calls.get(&stream).filter(|call| call.streamed)?;
+                Some(Answer::Room(call.id))
+            }
+            h2::Event::Pong => Some(Answer::Alive),
+            h2::Event::GoAway { last, .. } => {
+                self.leaving = true;
+                self.unseen(last);
+                None
+            }
+        }
+    }
+
+    /// Ends the calls that the server has not looked at and never will.
+    fn unseen(&mut self, last: u32) {
+        for (stream, call) in self.calls.range_mut(last.saturating_add(1)..) {
+            let status = Status::unavailable("the server went away before it looked at the call");
+            let result = Err(status.with_retry(Retry::Elsewhere));
+            call.end = Some(End { result, trailers: Metadata::new() });
+            self.found.push_back(*stream);
+        }
+    }
+
+    /// The head of an answer; alone, it is all there is.
+    fn head(&mut self, stream: u32, fields: &Arc<Fields>, end: bool) -> Option<Answer> {
+        let call = self.calls.get_mut(&stream)?;
+        let begun = call.begin(fields);
+        if end {
+            let fallback = match &begun {
+                Err(status) => End { result: Err(status.clone()), trailers: Metadata::new() },
+                Ok(()) => End::without_status(),
+            };
+            call.end = Some(End::read(fields).unwrap_or(fallback));
+            self.found.push_back(stream);
+            return None;
+        }
+        match begun {
+            Ok(()) if call.streamed => Some(Answer::Head(call.id, call.head.clone())),
+            Ok(()) => None,
+            Err(status) => {
+                call.end = Some(End { result: Err(status), trailers: Metadata::new() });
+                self.found.push_back(stream);
+                None
+            }
+        }
+    }
+
+    /// Takes what there is out of an answer.
+    fn take(&mut self, stream: u32, out: &mut Outbox) -> Option<Answer> {
+        let mut call = self.calls.get_mut(&stream)?;
+        let limit = self.config.limits.message;
+        while call.begun {
+            let message = match call.next(limit) {
+                Ok(Some(message)) => message,
+                Ok(None) => break,
+                Err(status) => return self.fail(stream, status, out),
+            };
+            if call.streamed {
+                let id = call.id;
+                self.credit(stream, frame::PREFIX, out);
+                return Some(Answer::Message(id, message));
+            }
+            let bytes = frame::PREFIX + message.body.len();
+            if call.message.replace(message).is_some() {
+                return self.fail(stream, Status::internal("more than one message in a unary answer"), out);
+            }
+            self.credit(stream, bytes, out);
+            call = self.calls.get_mut(&stream)?;
+        }
+        if call.end.is_none() {
+            let held = call.assembler.held();
+            let more = held.saturating_sub(call.advanced);
+            call.advanced = call.advanced.max(held);
+            self.http.consumed(stream, more, out);
+            return None;
+        }
+        self.finish(stream, out)
+    }
+
+    /// So many bytes were taken, for some of which the peer may have been allowed to send others already.
+    fn credit(&mut self, stream: u32, bytes: usize, out: &mut Outbox) {
+        let advanced = self.calls.get_mut(&stream).map_or(0, |call| {
+            let advanced = call.advanced.min(bytes);
+            call.advanced -= advanced;
+            advanced
+        });
+        self.http.consumed(stream, bytes - advanced, out);
+    }
+
+    /// The call is over.
+    fn finish(&mut self, stream: u32, out: &mut Outbox) -> Option<Answer> {
+        let call = self.calls.remove(&stream)?;
+        if call.streamed {
+            self.streams.remove(&call.id);
+        }
+        if self.http.knows(stream) {
+            // We would send more, or the server would: nobody wants it any more.
+            self.http.reset(stream, ErrorCode::CANCEL, out);
+        }
+        let End { result, trailers } = call.end?;
+        let mut head = call.head;
+        let result = match (result, call.message) {
+            (Err(status), _) => Err(status),
+            (Ok(()), _) if !call.assembler.is_empty() => Err(cut_short()),
+            (Ok(()), None) if call.streamed => Ok(Bytes::new()),
+            (Ok(()), None) => {
+                Err(Status::internal("a unary answer without a message").with_fault(Fault::Peer))
+            }
+            (Ok(()), Some(message)) => {
+                head.compression = message.compression;
+                Ok(message.body)
+            }
+        };
+        Some(Answer::Reply(call.id, Reply { trailers, ..Reply::new(result, head) }))
+    }
+
+    #[cold]
+    fn fail(&mut self, stream: u32, status: Status, out: &mut Outbox) -> Option<Answer> {
+        let call = self.calls.get_mut(&stream)?;
+        call.begun = false;
+        call.end = Some(End { result: Err(status.with_fault(Fault::Peer)), trailers: Metadata::new() });
+        self.finish(stream, out)
+    }
+}
+
+impl Outgoing {
+    fn new(id: CallId, streamed: bool, sends: Compression) -> Self {
+        Self {
+            id,
+            streamed,
+            sends,
+            head: Head::default(),
+            compression: Some(Compression::None),
+            begun: false,
+            assembler: Assembler::default(),
+            message: None,
+            advanced: 0,
+            end: None,
+        }
+    }
+
+    /// Reads the head of the answer.
+    fn begin(&mut self, fields: &Fields) -> Result<(), Status> {
+        let (mut http, mut format) = (0, None);
+        let mut is_over = false;
+        for (name, value) in fields.iter() {
+            match name {
+                b":status" => {
+                    http = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+                }
+                b"content-type" => format = request::format(value),
+                b"grpc-encoding" => self.compression = coding::read(value),
+                b"grpc-status" => is_over = true,
+                _ => field(name, value, &mut self.head.metadata),
+            }
+        }
+        match (http, format) {
+            (200, Some(format)) => {
+                (self.head.format, self.begun) = (format, true);
+                Ok(())
+            }
+            _ if is_over => Ok(()),
+            (200, None) => {
+                Err(Status::unknown("the answer's content-type is not gRPC's").with_fault(Fault::Peer))
+            }
+            (http, _) => Err(status::of_http(http)),
+        }
+    }
+
+    /// The next message of the answer.
+    fn next(&mut self, limit: usize) -> Result<Option<Message>, Status> {
+        let Some(framed) = self.assembler.next(limit).map_err(unreadable)? else { return Ok(None) };
+        let compression = match (framed.compressed, self.compression) {
+            (false, _) => Compression::None,
+            (true, Some(Compression::None)) => {
+                return Err(Status::internal("a compressed message, and no grpc-encoding that says how"));
+            }
+            (true, Some(compression)) => compression,
+            (true, None) => return Err(Status::internal("the answer's grpc-encoding is not known")),
+        };
+        Ok(Some(Message { body: framed.body, compression }))
+    }
+}
+
+impl End {
+    /// `None` if the fields do not say how the call ended.
+    fn read(fields: &Fields) -> Option<Self> {
+        let number = fields.get(b"grpc-status")?;
+        let mut trailers = Metadata::new();
+        let (mut message, mut details) = (None, Bytes::new());
+        for (name, value) in fields.iter() {
+            match name {
+                b"grpc-message" => message = Some(value),
+                b"grpc-status-details-bin" => details = metadata::decode(value).unwrap_or_default(),
+                _ => field(name, value, &mut trailers),
+            }
+        }
+        Some(Self { result: status::read(number, message, details), trailers })
+    }
+
+    fn without_status() -> Self {
+        Self { result: Err(no_trailers()), trailers: Metadata::new() }
+    }
+}
+
+impl Usual {
+    fn is_of(&self, call: &Call<'_>, compression: Compression, generation: u64) -> bool {
+        self.generation == generation
+            && self.method == call.method
+            && self.service == call.service
+            && self.format == call.head.format
+            && self.compression == compression
+            && !self.block.is_empty()
+    }
+
+    fn become_of(&mut self, call: &Call<'_>, compression: Compression, generation: u64, block: &[u8]) {
+        self.generation = generation;
+        call.service.clone_into(&mut self.service);
+        call.method.clone_into(&mut self.method);
+        self.format = call.head.format;
+        self.compression = compression;
+        block.clone_into(&mut self.block);
+    }
+}
+
+const USER_AGENT: &[u8] = concat!("polyrpc/", env!("CARGO_PKG_VERSION")).as_bytes();
+
+/// A field of the user's.
+fn field(name: &[u8], value: &[u8], metadata: &mut Metadata) {
+    if let Ok(name) = std::str::from_utf8(name)
+        && !metadata::is_reserved(name)
+    {
+        metadata::read(name, value, metadata);
+    }
+}
+
+fn credential<'a>(call: &'a Credential, usual: &'a Option<Bytes>) -> Option<&'a [u8]> {
+    call.bytes().or(usual.as_ref()).map(|bytes| &bytes[..])
+}
+
+#[cold]
+fn no_trailers() -> Status {
+    Status::internal("the answer ended without a grpc-status").with_fault(Fault::Peer)
+}
+
+#[cold]
+fn broken() -> Status {
+    Status::internal("the server broke the rules of HTTP/2 on this stream").with_fault(Fault::Peer)
+}
+
+#[cold]
+fn cut_short() -> Status {
+    Status::internal("the answer ended inside of a message").with_fault(Fault::Peer)
+}

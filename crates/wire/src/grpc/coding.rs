@@ -1,0 +1,70 @@
+//! The names of compressions in `grpc-encoding` and `grpc-accept-encoding`.
+
+use crate::Compression;
+
+/// What this side can read, as it is told to the peer.
+pub(super) const ACCEPTED: &[u8] = if cfg!(feature = "zstd") {
+    b"identity,gzip,zstd,snappy,deflate"
+} else {
+    b"identity,gzip,snappy,deflate"
+};
+
+/// The compression of this name; `None` if it is not known here.
+///
+/// `snappy` is the framed format, as Go's and Java's codecs write it.
+pub(super) fn read(name: &[u8]) -> Option<Compression> {
+    Some(match name {
+        b"identity" => Compression::None,
+        b"gzip" => Compression::Gzip,
+        b"deflate" => Compression::Zlib,
+        b"snappy" => Compression::SnappyFrames,
+        b"zstd" if cfg!(feature = "zstd") => Compression::Zstd,
+        _ => return None,
+    })
+}
+
+/// The name of a compression; `None` if gRPC has none for it.
+pub(super) fn name(compression: Compression) -> Option<&'static [u8]> {
+    Some(match compression {
+        Compression::None => b"identity",
+        Compression::Gzip => b"gzip",
+        Compression::Zlib => b"deflate",
+        Compression::Snappy | Compression::SnappyFrames => b"snappy",
+        Compression::Zstd => b"zstd",
+        Compression::Lz4 | Compression::Other(_) => return None,
+    })
+}
+
+/// The compression as it is applied to a message: gRPC's snappy is the framed one.
+pub(super) fn applied(compression: Compression) -> Compression {
+    match compression {
+        Compression::Snappy => Compression::SnappyFrames,
+        other => other,
+    }
+}
+
+/// Whether a list in `grpc-accept-encoding` has this compression.
+pub(super) fn accepts(list: &[u8], compression: Compression) -> bool {
+    let Some(name) = name(compression) else { return false };
+    list.split(|&byte| byte == b',').any(|entry| entry.trim_ascii() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_this_side_tells_it_can_read() {
+        for name in ACCEPTED.split(|&byte| byte == b',') {
+            assert_eq!(read(name).map(super::name), Some(Some(name)));
+        }
+        assert_eq!(read(b"br"), None);
+    }
+
+    #[test]
+    fn a_list_is_searched_by_whole_names() {
+        assert!(accepts(b"identity, gzip", Compression::Gzip));
+        assert!(!accepts(b"identity,gzipped", Compression::Gzip));
+        assert!(!accepts(b"", Compression::Gzip));
+    }
+}

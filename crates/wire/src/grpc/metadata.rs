@@ -1,0 +1,141 @@
+//! Custom metadata: headers, those whose name ends in `-bin` in base64 (PROTOCOL-HTTP2.md,
+//! "Custom-Metadata").
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD_NO_PAD};
+use bytes::Bytes;
+
+use crate::Metadata;
+
+/// Adds a header to what the user sees. A binary one that is not base64 is left out: it has no value.
+pub(super) fn read(name: &str, value: &[u8], metadata: &mut Metadata) {
+    if !is_binary(name) {
+        return metadata.append(name.to_owned(), Bytes::copy_from_slice(value));
+    }
+    // Several values may be joined by commas, which base64 has none of.
+    for value in value.split(|&byte| byte == b',') {
+        if let Some(value) = decode(value.trim_ascii()) {
+            metadata.append(name.to_owned(), value);
+        }
+    }
+}
+
+/// The headers for what the user says, each by `write`. What cannot be a header is left out: a name that is
+/// reserved or has bytes that no name has, a value of other bytes than printable ASCII.
+pub(super) fn write(metadata: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
+    let (mut lower, mut encoded) = (String::new(), String::new());
+    for (name, value) in metadata.iter() {
+        let name = if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            lower.clear();
+            lower.extend(name.chars().map(|char| char.to_ascii_lowercase()));
+            lower.as_str()
+        } else {
+            name
+        };
+        if !is_name(name) || is_reserved(name) {
+            continue;
+        }
+        if is_binary(name) {
+            encoded.clear();
+            STANDARD_NO_PAD.encode_string(value, &mut encoded);
+            write(name.as_bytes(), encoded.as_bytes());
+        } else if value.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+            write(name.as_bytes(), value.trim_ascii());
+        }
+    }
+}
+
+/// Whether a header belongs to the protocol and not to the user.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with(':')
+        || name.starts_with("grpc-")
+        || matches!(
+            name,
+            "content-type"
+                | "te"
+                | "content-length"
+                | "connection"
+                | "keep-alive"
+                | "proxy-connection"
+                | "transfer-encoding"
+                | "upgrade"
+                | "host"
+        )
+}
+
+/// Bytes out of base64, padded or not.
+pub(super) fn decode(text: &[u8]) -> Option<Bytes> {
+    const LENIENT: GeneralPurpose = GeneralPurpose::new(
+        &alphabet::STANDARD,
+        GeneralPurposeConfig::new()
+            .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+            .with_decode_allow_trailing_bits(true),
+    );
+    LENIENT.decode(text).ok().map(Bytes::from)
+}
+
+/// Appends bytes in base64 without padding, as gRPC wants it written.
+pub(super) fn encode(bytes: &[u8]) -> String {
+    STANDARD_NO_PAD.encode(bytes)
+}
+
+fn is_binary(name: &str) -> bool {
+    name.ends_with("-bin")
+}
+
+/// `Header-Name → 1*( %x30-39 / %x61-7A / "_" / "-" / "." )`.
+fn is_name(name: &str) -> bool {
+    let known = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'_' | b'-' | b'.');
+    !name.is_empty() && name.bytes().all(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(metadata: &Metadata) -> Vec<(String, String)> {
+        let mut headers = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        write(metadata, |name, value| headers.push((text(name), text(value))));
+        headers
+    }
+
+    #[test]
+    fn text_travels_as_it_is_and_bytes_in_base64() {
+        let metadata: Metadata =
+            [("Key", &b"value"[..]), ("data-bin", &[0xab, 0xab, 0xab, 1])].into_iter().collect();
+        let headers = written(&metadata);
+        assert_eq!(headers, [("key".into(), "value".into()), ("data-bin".into(), "q6urAQ".into())]);
+        let mut back = Metadata::new();
+        headers.iter().for_each(|(name, value)| read(name, value.as_bytes(), &mut back));
+        assert_eq!(back.get("key"), Some("value"));
+        assert_eq!(back.bytes("data-bin").unwrap()[..], [0xab, 0xab, 0xab, 1]);
+    }
+
+    #[test]
+    fn padding_is_read_either_way_and_joined_values_are_taken_apart() {
+        let mut metadata = Metadata::new();
+        read("a-bin", b"YQ==, YWI", &mut metadata);
+        let values: Vec<_> = metadata.all("a-bin").map(|value| value.to_vec()).collect();
+        assert_eq!(values, [b"a".to_vec(), b"ab".to_vec()]);
+        read("b-bin", b"!", &mut metadata);
+        assert!(metadata.bytes("b-bin").is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_a_header_is_left_out() {
+        let entries =
+            [("grpc-status", "0"), (":path", "/"), ("te", "x"), ("a b", "c"), ("line", "a\nb"), ("", "x")];
+        assert_eq!(written(&entries.into_iter().collect()), []);
+    }
+
+    #[test]
+    fn a_key_may_have_several_values() {
+        let mut metadata = Metadata::new();
+        metadata.append("k", "1");
+        metadata.append("k", "2");
+        assert_eq!(written(&metadata).len(), 2);
+    }
+}

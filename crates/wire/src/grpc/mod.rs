@@ -1,0 +1,27 @@
+//! gRPC over HTTP/2 (`doc/PROTOCOL-HTTP2.md` of grpc/grpc), on the state machine of [`h2`](crate::h2).
+//!
+//! A request's head is read by `request.rs`, an answer's written by `block.rs`; messages are framed by `frame.rs`.
+//! `metadata.rs`, `timeout.rs` and `coding.rs` know the single headers, `status.rs` how failures travel.
+
+mod block;
+mod client;
+mod coding;
+mod frame;
+mod metadata;
+mod request;
+mod server;
+mod status;
+mod timeout;
+
+use crate::sniff::{Guess, Protocol, by_magic};
+
+pub use client::{Client, ClientConfig};
+pub use server::{Server, ServerConfig, Ticket};
+
+/// Recognises the fixed bytes that every client of HTTP/2 begins with.
+pub(crate) fn recognise(start: &[u8]) -> Guess {
+    by_magic(Protocol::Grpc, crate::h2::PREFACE, start)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,481 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::block;
+use super::coding;
+use super::frame::{self, Assembler, Framed, Malformed};
+use super::request::{Accepts, Request, Unfit};
+use crate::h2::hpack::Fields;
+use crate::h2::{self, Connection};
+use crate::payload::compress;
+use crate::session::{self, Event, Missing};
+use crate::{
+    Call, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId,
+    Violation,
+};
+
+/// What all connections of a server have in common.
+#[derive(Debug, Clone, Default)]
+pub struct ServerConfig {
+    /// What a call accepts. [`Limits::message`] bounds each message as it comes.
+    pub limits: Limits,
+    /// What the connection accepts.
+    pub http: Arc<h2::Config>,
+}
+
+/// The server's side of a connection.
+#[derive(Debug)]
+pub struct Server {
+    config: Arc<ServerConfig>,
+    http: Connection<Answering>,
+    /// The heads that were understood last: a peer that calls the same methods repeats them.
+    recent: [Option<Arc<Request>>; RECENT],
+    next: usize,
+    /// The head of the call that was given out last: its names are borrowed from here.
+    current: Option<Arc<Request>>,
+    /// Requests of which more may come.
+    open: BTreeMap<u32, Incoming>,
+    /// The stream whose messages are being taken out.
+    taking: Option<u32>,
+}
+
+const RECENT: usize = 4;
+
+/// A request of which more may come.
+#[derive(Debug)]
+struct Incoming {
+    assembler: Assembler,
+    compression: Option<Compression>,
+    /// The peer has sent all.
+    ended: bool,
+    /// Bytes of a message that is not whole yet for which the peer was allowed to send others.
+    advanced: usize,
+}
+
+/// Which call an answer belongs to.
+#[derive(Debug)]
+pub struct Ticket {
+    stream: u32,
+}
+
+/// What an answer must carry, and how far it has come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Answering {
+    format: Format,
+    accepts: Accepts,
+    /// The head was sent; messages are compressed so.
+    begun: Option<Compression>,
+}
+
+impl Server {
+    /// A connection that has just been accepted.
+    pub fn new(config: Arc<ServerConfig>) -> Self {
+        Self {
+            http: Connection::server(config.http.clone()),
+            config,
+            recent: Default::default(),
+            next: 0,
+            current: None,
+            open: BTreeMap::new(),
+            taking: None,
+        }
+    }
+
+    /// How many streams are open.
+    #[cfg(test)]
+    pub(super) fn streams(&self) -> usize {
+        self.http.streams()
+    }
+}
+
+impl session::Server for Server {
+    type Ticket = Ticket;
+
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+        loop {
+            // What may be given out borrows from the session, so that it is found first and made then.
+            let found = match self.taking {
+                Some(stream) => self.take(stream, out),
+                None => match self.http.next_event(inbox, out)? {
+                    None => return Ok(None),
+                    Some(event) => self.understand(event, out),
+                },
+            };
+            match found {
+                Found::Nothing => {}
+                Found::Call(stream, request, body) => return Ok(Some(self.call(stream, request, body))),
+                Found::Open(stream, request) => return Ok(Some(self.opened(stream, request))),
+                Found::Message(id, message) => return Ok(Some(Event::Message(id, message))),
+                Found::End(id) => return Ok(Some(Event::End(id))),
+                Found::Room(id) => return Ok(Some(Event::Room(id))),
+                Found::Cancelled(id) => return Ok(Some(Event::Cancelled(id))),
+            }
+        }
+    }
+
+    fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
+        let Reply { result, head, trailers, .. } = reply;
+        match result {
+            Ok(message) => {
+                self.begin(id(ticket.stream), head, out);
+                self.message(id(ticket.stream), message, out);
+                self.finish(ticket, Ok(()), trailers, out);
+            }
+            Err(status) => {
+                if !head.metadata.is_empty() {
+                    self.begin(id(ticket.stream), head, out);
+                }
+                self.finish(ticket, Err(status), trailers, out);
+            }
+        }
+    }
+
+    fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+        Status::unimplemented(match missing {
+            Missing::Service => format!("unknown service {}", call.service),
+            Missing::Method => format!("unknown method {} for service {}", call.method, call.service),
+        })
+    }
+
+    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+        self.finish(ticket, Err(status), Metadata::new(), out);
+        false
+    }
+
+    fn stream(ticket: &Ticket) -> Option<StreamId> {
+        Some(StreamId(ticket.stream.into()))
+    }
+
+    fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
+        let stream = stream.0 as u32;
+        let Some(answering) = self.http.data_of(stream).filter(|answering| answering.begun.is_none()) else {
+            return;
+        };
+        let wanted = coding::applied(head.compression);
+        let compression = if answering.accepts.has(wanted) { wanted } else { Compression::None };
+        answering.begun = Some(compression);
+        let format = answering.format;
+        if compression == Compression::None && head.metadata.is_empty() && format == Format::Protobuf {
+            return self.http.headers(stream, block::HEAD, false, out);
+        }
+        let block = block::head(format, compression, &head.metadata);
+        self.http.headers(stream, &block, false, out);
+    }
+
+    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
+        let begun = |http: &mut Connection<Answering>| http.data_of(stream.0 as u32)?.begun;
+        let compression = begun(&mut self.http).or_else(|| {
+            self.begin(stream, Head::default(), out);
+            begun(&mut self.http)
+        });
+        let Some(compression) = compression else { return };
+        let (compressed, body) = shrink(compression, message);
+        self.http.data(stream.0 as u32, &frame::prefix(compressed, body.len()), body, false, out);
+    }
+
+    fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
+        let Ticket { stream } = ticket;
+        self.open.remove(&stream);
+        let Some(Answering { format, begun, .. }) = self.http.data_of(stream).copied() else { return };
+        match (begun, result) {
+            (Some(_), Ok(())) if trailers.is_empty() => self.http.trailers(stream, block::OK, out),
+            (Some(_), result) => {
+                let block = block::trailers(result.as_ref().err(), &trailers);
+                self.http.trailers(stream, &block, out);
+            }
+            // Trailers-Only: head and trailers in one block.
+            (None, result) => {
+                let mut block = block::head(format, Compression::None, &Metadata::new());
+                block.extend_from_slice(&block::trailers(result.as_ref().err(), &trailers));
+                self.http.headers(stream, &block, true, out);
+            }
+        }
+    }
+
+    fn room(&self, stream: StreamId) -> bool {
+        self.http.room(stream.0 as u32)
+    }
+
+    fn owes(&self) -> bool {
+        self.http.owes()
+    }
+
+    fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
+        self.credit(stream.0 as u32, bytes, out);
+    }
+
+    fn wanted(&self) -> usize {
+        self.http.wanted()
+    }
+
+    fn drain(&mut self, out: &mut Outbox) {
+        self.http.leave(out);
+    }
+
+    fn finished(&self) -> bool {
+        self.http.has_left()
+    }
+}
+
+/// What an event of the connection means for calls.
+enum Found {
+    Nothing,
+    Call(u32, Arc<Request>, Framed),
+    Open(u32, Arc<Request>),
+    Message(StreamId, Message),
+    End(StreamId),
+    Room(StreamId),
+    Cancelled(StreamId),
+}
+
+impl Server {
+    fn understand(&mut self, event: h2::Event, out: &mut Outbox) -> Found {
+        match event {
+            h2::Event::Whole { stream, fields, body } => match self.request(&fields) {
+                Ok(request) => self.whole(stream, request, body),
+                Err(unfit) => self.turn_away(stream, unfit, out),
+            },
+            h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
+                Ok(request) => {
+                    self.expect(stream, &request, Assembler::default(), end);
+                    Found::Open(stream, request)
+                }
+                Err(unfit) => self.turn_away(stream, unfit, out),
+            },
+            h2::Event::Data { stream, bytes, end } => self.piece(stream, bytes, end, out),
+            h2::Event::Trailers { stream, .. } => self.piece(stream, Bytes::new(), true, out),
+            h2::Event::Reset { stream, .. } => {
+                self.open.remove(&stream);
+                Found::Cancelled(id(stream))
+            }
+            h2::Event::Room { stream } => Found::Room(id(stream)),
+            h2::Event::Pong | h2::Event::GoAway { .. } => Found::Nothing,
+        }
+    }
+
+    /// The meaning of a head, which is known already if it came before.
+    fn request(&mut self, fields: &Arc<Fields>) -> Result<Arc<Request>, Unfit> {
+        let same = |known: &&Arc<Request>| Arc::ptr_eq(&known.fields, fields);
+        if let Some(known) = self.recent.iter().flatten().find(same) {
+            return Ok(known.clone());
+        }
+        let request = Arc::new(Request::read(fields)?);
+        self.recent[self.next] = Some(request.clone());
+        self.next = (self.next + 1) % RECENT;
+        Ok(request)
+    }
+
+    /// A request that is here to its end; usually it is one message.
+    fn whole(&mut self, stream: u32, request: Arc<Request>, body: Bytes) -> Found {
+        match frame::sole(&body, self.config.limits.message) {
+            Some(framed) if !framed.compressed || request.compression.is_some() => {
+                Found::Call(stream, request, framed)
+            }
+            _ => {
+                let mut assembler = Assembler::default();
+                assembler.push(body);
+                self.expect(stream, &request, assembler, true);
+                Found::Open(stream, request)
+            }
+        }
+    }
+
+    fn expect(&mut self, stream: u32, request: &Request, assembler: Assembler, ended: bool) {
+        self.open
+            .insert(stream, Incoming { assembler, compression: request.compression, ended, advanced: 0 });
+        self.taking = Some(stream);
+    }
+
+    fn piece(&mut self, stream: u32, bytes: Bytes, end: bool, out: &mut Outbox) -> Found {
+        let Some(incoming) = self.open.get_mut(&stream) else {
+            // It was answered before its end.
+            self.http.consumed(stream, bytes.len(), out);
+            return Found::Nothing;
+        };
+        incoming.assembler.push(bytes);
+        incoming.ended = end;
+        self.taking = Some(stream);
+        Found::Nothing
+    }
+
+    /// Takes what there is out of a request.
+    fn take(&mut self, stream: u32, out: &mut Outbox) -> Found {
+        let Some(incoming) = self.open.get_mut(&stream) else {
+            self.taking = None;
+            return Found::Nothing;
+        };
+        match incoming.assembler.next(self.config.limits.message) {
+            Ok(Some(framed)) => {
+                let compression =
+                    if framed.compressed { incoming.compression } else { Some(Compression::None) };
+                self.credit(stream, frame::PREFIX, out);
+                match compression {
+                    Some(Compression::None) if framed.compressed => {
+                        self.fail(stream, compressed_without_name(), out)
+                    }
+                    Some(compression) => {
+                        Found::Message(id(stream), Message { body: framed.body, compression })
+                    }
+                    None => self.fail(stream, unknown_encoding(), out),
+                }
+            }
+            Ok(None) => {
+                self.taking = None;
+                let (ended, empty) = (incoming.ended, incoming.assembler.is_empty());
+                if !ended {
+                    // A message may be longer than the window.
+                    let held = incoming.assembler.held();
+                    let more = held.saturating_sub(incoming.advanced);
+                    incoming.advanced = incoming.advanced.max(held);
+                    self.http.consumed(stream, more, out);
+                    return Found::Nothing;
+                }
+                if !empty {
+                    return self.fail(stream, cut_short(), out);
+                }
+                self.open.remove(&stream);
+                Found::End(id(stream))
+            }
+            Err(malformed) => self.fail(stream, unreadable(malformed), out),
+        }
+    }
+
+    /// So many bytes were taken, for some of which the peer may have been allowed to send others already.
+    fn credit(&mut self, stream: u32, bytes: usize, out: &mut Outbox) {
+        let advanced = self.open.get_mut(&stream).map_or(0, |incoming| {
+            let advanced = incoming.advanced.min(bytes);
+            incoming.advanced -= advanced;
+            advanced
+        });
+        self.http.consumed(stream, bytes - advanced, out);
+    }
+
+    fn call(&mut self, stream: u32, request: Arc<Request>, framed: Framed) -> Event<'_, Ticket> {
+        self.note(stream, &request);
+        let compression = if framed.compressed { request.compression } else { None };
+        let request = &**self.current.insert(request);
+        let compression = compression.unwrap_or_default();
+        let spoiled = (framed.compressed && compression == Compression::None).then(compressed_without_name);
+        let call = Call { spoiled, ..described(request, framed.body, compression) };
+        Event::Call(call, Ticket { stream })
+    }
+
+    fn opened(&mut self, stream: u32, request: Arc<Request>) -> Event<'_, Ticket> {
+        self.note(stream, &request);
+        let request = &**self.current.insert(request);
+        let call = described(request, Bytes::new(), request.compression.unwrap_or_default());
+        Event::Open(call, Ticket { stream }, id(stream))
+    }
+
+    /// Keeps with the stream what its answer will need.
+    fn note(&mut self, stream: u32, request: &Request) {
+        if let Some(answering) = self.http.data_of(stream) {
+            *answering = Answering { format: request.format, accepts: request.accepts, begun: None };
+        }
+    }
+
+    /// Answers a call whose request cannot be read to its end; who handles it is told that nobody waits.
+    #[cold]
+    fn fail(&mut self, stream: u32, status: Status, out: &mut Outbox) -> Found {
+        self.open.remove(&stream);
+        self.taking = None;
+        let mut block = block::head(Format::Protobuf, Compression::None, &Metadata::new());
+        block.extend_from_slice(&block::trailers(Some(&status), &Metadata::new()));
+        self.http.headers(stream, &block, true, out);
+        Found::Cancelled(id(stream))
+    }
+
+    /// Answers what is no call of gRPC in HTTP's words.
+    #[cold]
+    fn turn_away(&mut self, stream: u32, unfit: Unfit, out: &mut Outbox) -> Found {
+        match unfit {
+            Unfit::Method => self.tell(stream, 405, (b"allow", b"POST"), "a method is called by POST\n", out),
+            Unfit::ContentType => {
+                let accept = (&b"accept"[..], &b"application/grpc"[..]);
+                self.tell(stream, 415, accept, "want content-type: application/grpc\n", out);
+            }
+            Unfit::Path => self.decline(stream, &Status::unimplemented("malformed method name"), out),
+            Unfit::Timeout => self.decline(stream, &Status::internal("malformed grpc-timeout"), out),
+        }
+        Found::Nothing
+    }
+
+    fn tell(
+        &mut self,
+        stream: u32,
+        status: u16,
+        field: (&[u8], &[u8]),
+        text: &'static str,
+        out: &mut Outbox,
+    ) {
+        let fields = [(&b"content-type"[..], &b"text/plain"[..]), field];
+        self.http.headers(stream, &block::http(status, &fields), false, out);
+        self.http.data(stream, &[], Bytes::from_static(text.as_bytes()), true, out);
+    }
+
+    fn decline(&mut self, stream: u32, status: &Status, out: &mut Outbox) {
+        let mut block = block::head(Format::Protobuf, Compression::None, &Metadata::new());
+        block.extend_from_slice(&block::trailers(Some(status), &Metadata::new()));
+        self.http.headers(stream, &block, true, out);
+    }
+}
+
+fn id(stream: u32) -> StreamId {
+    StreamId(stream.into())
+}
+
+fn described(request: &Request, body: Bytes, compression: Compression) -> Call<'_> {
+    Call {
+        head: Head {
+            format: request.format,
+            compression,
+            metadata: request.metadata.clone(),
+            ..Head::default()
+        },
+        timeout: request.timeout,
+        credential: Credential::Call(request.credential.clone()),
+        ..Call::new(&request.service, &request.method, request.format, body)
+    }
+}
+
+/// A message as it is sent; one that compression makes no shorter goes as it is.
+pub(super) fn shrink(compression: Compression, message: Bytes) -> (bool, Bytes) {
+    if compression == Compression::None {
+        return (false, message);
+    }
+    match compress::compress(compression, &message) {
+        Ok(shorter) if shorter.len() < message.len() => (true, shorter.into()),
+        _ => (false, message),
+    }
+}
+
+#[cold]
+fn compressed_without_name() -> Status {
+    Status::internal("a compressed message, and no grpc-encoding that says how")
+}
+
+#[cold]
+fn unknown_encoding() -> Status {
+    Status::unimplemented("the message's grpc-encoding is not supported")
+}
+
+#[cold]
+fn cut_short() -> Status {
+    Status::internal("the request ended inside of a message")
+}
+
+#[cold]
+pub(super) fn unreadable(malformed: Malformed) -> Status {
+    match malformed {
+        Malformed::Flag(flag) => Status::internal(format!("a message with the flag {flag}")),
+        Malformed::TooLong { length, limit } => {
+            Status::resource_exhausted(format!("a message of {length} bytes exceeds the limit of {limit}"))
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Failures: `grpc-status` is the number of our [`Code`], `grpc-message` its text in percent-encoding.
+//!
+//! Where the answer has no `grpc-status`, the HTTP status (`doc/http-grpc-status-mapping.md`) or the reset's
+//! code (PROTOCOL-HTTP2.md, "Errors") tells what went wrong.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::{Code, Fault, Retry, Status};
+
+/// The number of a failure. brpc writes its own failures by their codes as well.
+pub(super) fn number(status: &Status) -> u8 {
+    status.code() as u8
+}
+
+/// The code of a number; `None` for 0, which is no failure, and for numbers that gRPC has not given out.
+fn code(number: u32) -> Option<Code> {
+    Code::ALL.into_iter().find(|code| *code as u32 == number)
+}
+
+/// The outcome that trailers tell: `grpc-status`, `grpc-message`, `grpc-status-details-bin`.
+pub(super) fn read(number: &[u8], message: Option<&[u8]>, details: Bytes) -> Result<(), Status> {
+    let parsed = std::str::from_utf8(number).ok().and_then(|text| text.parse::<u32>().ok());
+    match parsed {
+        Some(0) => Ok(()),
+        // An unknown number is UNKNOWN (`doc/statuscodes.md`), whatever text stands beside it.
+        _ => {
+            let code = parsed.and_then(code).unwrap_or(Code::Unknown);
+            Err(Status::new(code, message.map_or(String::new(), decode)).with_details(details))
+        }
+    }
+}
+
+/// What an HTTP status means when no `grpc-status` stands beside it.
+#[cold]
+pub(super) fn of_http(status: u16) -> Status {
+    let code = match status {
+        400 => Code::Internal,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 => Code::Unimplemented,
+        429 | 502 | 503 | 504 => Code::Unavailable,
+        _ => Code::Unknown,
+    };
+    Status::new(code, format!("the server answered with HTTP status {status} and no grpc-status"))
+}
+
+/// What a reset of the stream by the peer means.
+#[cold]
+pub(super) fn of_reset(code: u32) -> Status {
+    let status = match code {
+        // REFUSED_STREAM: the peer has done nothing about it.
+        7 => Status::unavailable("the server refused the stream").with_retry(Retry::Elsewhere),
+        // CANCEL.
+        8 => Status::cancelled("the server reset the stream"),
+        // ENHANCE_YOUR_CALM.
+        11 => Status::resource_exhausted("the server asked for calm"),
+        // INADEQUATE_SECURITY.
+        12 => Status::permission_denied("the connection is not secure enough for the server"),
+        _ => Status::internal(format!("the server reset the stream with HTTP/2 error {code}")),
+    };
+    status.with_fault(Fault::Peer)
+}
+
+/// Appends a text in percent-encoding: printable ASCII but `%` as it is, the rest by its bytes.
+pub(super) fn encode(text: &str, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let last = text.len().saturating_sub(1);
+    for (at, &byte) in text.as_bytes().iter().enumerate() {
+        match byte {
+            // No value of a header begins or ends with space.
+            b' ' if at == 0 || at == last => out.extend_from_slice(b"%20"),
+            b' '..=b'~' if byte != b'%' => out.push(byte),
+            _ => out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
+        }
+    }
+}
+
+/// A text out of percent-encoding. What is not well encoded is kept as it came, so that no message is lost.
+pub(super) fn decode(text: &[u8]) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, behind)) = rest.split_first() {
+        let escaped = match behind {
+            [high, low, ..] if first == b'%' => hex(*high).zip(hex(*low)),
+            _ => None,
+        };
+        match escaped {
+            Some((high, low)) => {
+                bytes.push(high << 4 | low);
+                rest = &behind[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    match String::from_utf8_lossy(&bytes) {
+        Cow::Borrowed(_) => String::from_utf8(bytes).unwrap_or_default(),
+        Cow::Owned(text) => text,
+    }
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(text: &str) -> String {
+        let mut out = Vec::new();
+        encode(text, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_message_survives_its_encoding() {
+        // The text of the interop test special_status_message.
+        let text = "\t\ntest with whitespace\r\nand Unicode BMP ☺ and non-BMP 😈\t\n";
+        let want = "%09%0Atest with whitespace%0D%0Aand Unicode BMP %E2%98%BA and non-BMP %F0%9F%98%88%09%0A";
+        assert_eq!(encoded(text), want);
+        assert_eq!(decode(want.as_bytes()), text);
+        assert_eq!(decode(encoded("100 %").as_bytes()), "100 %");
+        assert_eq!(encoded(" a b "), "%20a b%20");
+    }
+
+    #[test]
+    fn what_is_badly_encoded_is_kept() {
+        assert_eq!(decode(b"50% and %zz and %4"), "50% and %zz and %4");
+        assert_eq!(decode(b"%ff"), "\u{fffd}");
+    }
+
+    #[test]
+    fn every_code_has_its_number_and_other_numbers_are_unknown() {
+        for code in Code::ALL {
+            let text = (code as u8).to_string();
+            assert_eq!(read(text.as_bytes(), None, Bytes::new()).unwrap_err().code(), code);
+        }
+        assert!(read(b"0", Some(b"ignored"), Bytes::new()).is_ok());
+        for number in ["17", "", "-1", "nine", "99999999999"] {
+            let status = read(number.as_bytes(), Some(b"why"), Bytes::new()).unwrap_err();
+            assert_eq!((status.code(), status.message()), (Code::Unknown, "why"), "{number}");
+        }
+    }
+}

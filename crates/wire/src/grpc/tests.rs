@@ -1,0 +1,34 @@
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use super::*;
+use crate::session::{Answer, Client as _, Event, Server as _};
+use crate::testing::{Pair, sole_reply};
+use crate::{Call, CallId, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
+
+mod streams;
+mod unary;
+
+fn client() -> Client {
+    Client::new(ClientConfig {
+        limits: Default::default(),
+        http: Default::default(),
+        authority: "localhost".into(),
+        tls: false,
+        credential: None,
+    })
+}
+
+fn server() -> Server {
+    Server::new(Default::default())
+}
+
+fn call(body: &'static [u8]) -> Call<'static> {
+    Call::new("example.EchoService", "Echo", Format::Protobuf, Bytes::from_static(body))
+}
+
+fn echo(call: &Call<'_>) -> Reply {
+    let head = Head { metadata: call.head.metadata.clone(), ..Head::default() };
+    Reply::new(Ok(call.body.clone()), head)
+}

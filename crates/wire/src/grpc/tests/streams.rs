@@ -1,0 +1,232 @@
+//! Messages that come and go one by one.
+
+use super::*;
+
+/// Both sides of a connection, with what is on its way between them.
+struct Both {
+    client: Client,
+    server: Server,
+    to_server: BytesMut,
+    to_client: BytesMut,
+    up: Outbox,
+    down: Outbox,
+    tickets: Vec<Ticket>,
+}
+
+impl Both {
+    fn new() -> Self {
+        Self {
+            client: client(),
+            server: server(),
+            to_server: BytesMut::new(),
+            to_client: BytesMut::new(),
+            up: Outbox::new(),
+            down: Outbox::new(),
+            tickets: Vec::new(),
+        }
+    }
+
+    /// What the server finds, told as text.
+    fn heard(&mut self) -> Vec<String> {
+        self.to_server.extend_from_slice(&self.up.take());
+        let mut heard = Vec::new();
+        while let Some(event) = self.server.next_event(&mut self.to_server, &mut self.down).unwrap() {
+            heard.push(match event {
+                Event::Open(call, ticket, id) => {
+                    let told = format!("open {} {}", id.0, call.method);
+                    self.tickets.push(ticket);
+                    told
+                }
+                Event::Message(id, message) => format!("message {} {}", id.0, message.body.escape_ascii()),
+                Event::End(id) => format!("end {}", id.0),
+                Event::Cancelled(id) => format!("cancelled {}", id.0),
+                Event::Room(id) => format!("room {}", id.0),
+                Event::Call(call, ticket) => {
+                    let told = format!("call {}", call.method);
+                    self.tickets.push(ticket);
+                    told
+                }
+                Event::Foreign => "foreign".to_owned(),
+            });
+        }
+        heard
+    }
+
+    /// What the client finds, told as text.
+    fn answered(&mut self) -> Vec<String> {
+        self.to_client.extend_from_slice(&self.down.take());
+        let mut answered = Vec::new();
+        while let Some(answer) = self.client.next_event(&mut self.to_client, &mut self.up).unwrap() {
+            answered.push(match answer {
+                Answer::Head(id, _) => format!("head {}", id.0),
+                Answer::Message(id, message) => format!("message {} {}", id.0, message.body.escape_ascii()),
+                Answer::Reply(id, reply) => match reply.result {
+                    Ok(_) => format!("done {}", id.0),
+                    Err(status) => format!("failed {} {status}", id.0),
+                },
+                Answer::Room(id) => format!("room {}", id.0),
+                Answer::GoAway => "go away".to_owned(),
+                other => format!("{other:?}"),
+            });
+        }
+        answered
+    }
+
+    fn open(&mut self, id: u64) {
+        self.client.open(CallId(id), call(b""), &mut self.up).unwrap();
+    }
+}
+
+#[test]
+fn both_halves_go_on_independently() {
+    let mut both = Both::new();
+    both.open(7);
+    assert_eq!(both.heard(), ["open 1 Echo"]);
+    both.client.message(CallId(7), Bytes::from_static(b"one"), &mut both.up);
+    assert_eq!(both.heard(), ["message 1 one"]);
+    let ticket = both.tickets.pop().unwrap();
+    both.server.message(StreamId(1), Bytes::from_static(b"1"), &mut both.down);
+    assert_eq!(both.answered(), ["head 7", "message 7 1"]);
+    both.client.message(CallId(7), Bytes::from_static(b"two"), &mut both.up);
+    both.client.end(CallId(7), &mut both.up);
+    assert_eq!(both.heard(), ["message 1 two", "end 1"]);
+    both.server.message(StreamId(1), Bytes::from_static(b"2"), &mut both.down);
+    both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
+    assert_eq!(both.answered(), ["message 7 2", "done 7"]);
+}
+
+#[test]
+fn a_failure_in_the_middle_ends_both_halves() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    let ticket = both.tickets.pop().unwrap();
+    both.server.message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
+    both.server.finish(ticket, Err(Status::internal("no more")), Metadata::new(), &mut both.down);
+    assert_eq!(both.answered(), ["head 1", "message 1 x", "failed 1 internal: no more"]);
+    both.client.message(CallId(1), Bytes::from_static(b"late"), &mut both.up);
+    assert_eq!(both.heard(), Vec::<String>::new());
+}
+
+#[test]
+fn a_cancelled_call_is_cancelled_there() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    both.client.cancel(CallId(1), &mut both.up);
+    assert_eq!(both.heard(), ["cancelled 1"]);
+    let ticket = both.tickets.pop().unwrap();
+    both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
+    assert_eq!(both.answered(), Vec::<String>::new());
+}
+
+#[test]
+fn who_does_not_take_is_not_sent_more_than_the_window() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    let message = Bytes::from(vec![b'm'; 10_000]);
+    let mut sent = 0;
+    while both.client.room(CallId(1)) {
+        both.client.message(CallId(1), message.clone(), &mut both.up);
+        sent += 1;
+    }
+    let heard = both.heard().len();
+    assert!(heard < sent, "{heard} of {sent} came");
+    both.server.consumed(StreamId(1), heard * 10_000, &mut both.down);
+    let room = both.answered();
+    let more = both.heard().len();
+    assert!(more > 0);
+    assert_eq!(room, ["room 1"]);
+}
+
+#[test]
+fn ten_thousand_streams_opened_and_reset_leave_nothing() {
+    let mut both = Both::new();
+    both.server = Server::new(
+        ServerConfig {
+            http: crate::h2::Config { resets: u32::MAX, ..Default::default() }.into(),
+            ..ServerConfig::default()
+        }
+        .into(),
+    );
+    for n in 0..10_000 {
+        both.open(n);
+        both.heard();
+        both.client.cancel(CallId(n), &mut both.up);
+        both.heard();
+        both.answered();
+    }
+    assert_eq!(both.server.streams(), 0);
+    assert_eq!(both.client.streams(), 0);
+}
+
+#[test]
+fn who_resets_without_end_is_asked_for_calm() {
+    let mut both = Both::new();
+    let mut violated = false;
+    for n in 0..10_000 {
+        both.open(n);
+        both.client.cancel(CallId(n), &mut both.up);
+        both.to_server.extend_from_slice(&both.up.take());
+        violated |= loop {
+            match both.server.next_event(&mut both.to_server, &mut both.down) {
+                Ok(Some(_)) => {}
+                Ok(None) => break false,
+                Err(_) => break true,
+            }
+        };
+        if violated {
+            assert!(n < 2000);
+            break;
+        }
+    }
+    assert!(violated);
+}
+
+#[test]
+fn a_server_that_leaves_finishes_what_it_began() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    both.server.drain(&mut both.down);
+    assert_eq!(both.answered(), ["go away"]);
+    assert!(!both.client.reusable());
+    assert!(both.client.send(CallId(2), call(b""), &mut both.up).is_err());
+    both.heard();
+    assert!(!both.server.finished());
+    let ticket = both.tickets.pop().unwrap();
+    both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
+    assert_eq!(both.answered(), ["done 1"]);
+    assert!(both.server.finished());
+}
+
+#[test]
+fn a_long_stream_comes_to_its_end() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    let message = Bytes::from(vec![b'm'; 10_000]);
+    let mut taken = 0;
+    for _ in 0..20_000 {
+        while both.server.room(StreamId(1)) {
+            both.server.message(StreamId(1), message.clone(), &mut both.down);
+        }
+        both.to_client.extend_from_slice(&both.down.take());
+        let before = taken;
+        let mut bytes = 0;
+        while let Some(answer) = both.client.next_event(&mut both.to_client, &mut both.up).unwrap() {
+            if let Answer::Message(_, message) = answer {
+                taken += 1;
+                bytes += message.body.len();
+            }
+        }
+        // Many messages are told of at once.
+        both.client.consumed(CallId(1), bytes, &mut both.up);
+        both.heard();
+        if taken >= 20_000 {
+            return;
+        }
+        assert!(taken > before, "it stands still at {taken}");
+    }
+}

@@ -1,0 +1,119 @@
+//! A request, an answer.
+
+use super::*;
+
+fn pair() -> Pair<Client, Server> {
+    Pair::new(client(), server())
+}
+
+#[test]
+fn a_call_is_answered_again_and_again() {
+    let mut pair = pair();
+    for n in 0..100 {
+        let (id, reply) = sole_reply(pair.call(CallId(n), &call(b"hello"), |got| {
+            assert_eq!((got.service, got.method), ("example.EchoService", "Echo"));
+            echo(got)
+        }));
+        assert_eq!((id, &reply.result.unwrap()[..]), (CallId(n), &b"hello"[..]));
+    }
+}
+
+#[test]
+fn metadata_and_the_time_left_travel() {
+    let mut metadata: Metadata = [("key", "value")].into_iter().collect();
+    metadata.append("data-bin", &[0xab, 0xab][..]);
+    metadata.append("key", "second");
+    let asked = Call {
+        head: Head { metadata: metadata.clone(), ..Head::default() },
+        timeout: Some(Duration::from_secs(7)),
+        ..call(b"")
+    };
+    let (_, reply) = sole_reply(pair().call(CallId(1), &asked, |got| {
+        assert_eq!(got.timeout, Some(Duration::from_secs(7)));
+        let mut reply = echo(got);
+        reply.trailers.insert("behind-bin", &[1, 2, 3][..]);
+        reply
+    }));
+    assert_eq!(reply.head.metadata.all("key").collect::<Vec<_>>(), ["value", "second"]);
+    assert_eq!(reply.head.metadata.bytes("data-bin").unwrap()[..], [0xab, 0xab]);
+    assert_eq!(reply.trailers.bytes("behind-bin").unwrap()[..], [1, 2, 3]);
+}
+
+#[test]
+fn a_failure_tells_code_text_details_and_trailers() {
+    let (_, reply) = sole_reply(pair().call(CallId(1), &call(b""), |_| {
+        let status = Status::not_found("n\u{f6}t here\n").with_details(&b"details"[..]);
+        let mut reply = Reply::failure(status);
+        reply.trailers.insert("why", "because");
+        reply
+    }));
+    let status = reply.result.unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::NotFound, "n\u{f6}t here\n"));
+    assert_eq!(status.details(), &b"details"[..]);
+    assert_eq!(reply.trailers.get("why"), Some("because"));
+}
+
+#[test]
+fn messages_are_compressed_both_ways_where_that_makes_them_shorter() {
+    for compression in [Compression::Gzip, Compression::Zlib, Compression::Zstd, Compression::SnappyFrames] {
+        let text = Bytes::from(vec![b'a'; 10_000]);
+        let head = Head { compression, ..Head::default() };
+        let asked = Call { head, body: text.clone(), ..call(b"") };
+        let (_, reply) = sole_reply(pair().call(CallId(1), &asked, |got| {
+            assert_eq!(got.head.compression, compression);
+            assert!(got.body.len() < 2000);
+            let head = Head { compression, ..Head::default() };
+            Reply::new(Ok(text.clone()), head)
+        }));
+        assert_eq!(reply.head.compression, compression);
+        assert!(reply.result.unwrap().len() < 2000);
+    }
+}
+
+#[test]
+fn a_large_message_passes_windows_and_frames() {
+    let large = Bytes::from((0..3_000_000_u32).map(|n| n as u8).collect::<Vec<_>>());
+    let (mut client, mut server) = (client(), server());
+    let asked = Call { body: large.clone(), ..call(b"") };
+    let (mut up, mut down) = (Outbox::new(), Outbox::new());
+    client.send(CallId(9), asked, &mut up).unwrap();
+    let (mut inbox, mut outbox) = (BytesMut::new(), BytesMut::new());
+    let (mut ticket, mut body) = (None, None);
+    let reply = loop {
+        inbox.extend_from_slice(&up.take());
+        while let Some(event) = server.next_event(&mut inbox, &mut down).unwrap() {
+            match event {
+                Event::Open(_, opened, _) => ticket = Some(opened),
+                Event::Message(_, message) => body = Some(message.body),
+                Event::End(_) => {
+                    let reply = Reply::message(Format::Protobuf, body.take().unwrap());
+                    server.reply(ticket.take().unwrap(), reply, &mut down);
+                }
+                Event::Room(_) => {}
+                _ => panic!("nothing else happens"),
+            }
+        }
+        outbox.extend_from_slice(&down.take());
+        if let Some(answer) = client.next_event(&mut outbox, &mut up).unwrap() {
+            break sole_reply(vec![answer]).1;
+        }
+    };
+    assert!(reply.result.unwrap() == large);
+}
+
+#[test]
+fn a_message_over_the_limit_is_refused_and_the_connection_goes_on() {
+    let limits = crate::Limits { message: 1000, ..Default::default() };
+    let config = ServerConfig { limits, ..ServerConfig::default() };
+    let mut pair = Pair::new(client(), Server::new(config.into()));
+    // The server sees that it is too long before all of it is there.
+    let asked = Call { body: vec![0; 1001].into(), ..call(b"") };
+    let (client, out) = pair.client_parts();
+    client.send(CallId(1), asked, out).unwrap();
+    let heard = pair.heard();
+    assert!(heard.iter().any(|event| event.contains("cancelled")), "{heard:?}");
+    let (_, reply) = sole_reply(pair.answers());
+    assert_eq!(reply.result.unwrap_err().code(), Code::ResourceExhausted);
+    let (_, reply) = sole_reply(pair.call(CallId(2), &call(b"small"), echo));
+    assert_eq!(&reply.result.unwrap()[..], b"small");
+}

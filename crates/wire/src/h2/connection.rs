@@ -1,0 +1,440 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::closed::{Closed, How};
+use super::frame::{self, Header};
+use super::hpack::{Decoder, Encoder, Fields};
+use super::settings::{self, DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, Peer};
+use super::status::{ErrorCode, Fault, connection};
+use super::streams::Streams;
+use crate::{Outbox, Violation};
+
+/// What a connection accepts and announces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Streams that the peer may have open at once. 1024.
+    pub streams: u32,
+    /// Size of a header list, counted as `SETTINGS_MAX_HEADER_LIST_SIZE` does. 16 KiB.
+    pub header_list: usize,
+    /// Bytes that may come on a stream before they are taken, at first. 64 KiB.
+    pub window: u32,
+    /// What a stream's window may grow to while its messages are taken as fast as they come. 4 MiB.
+    pub most_window: u32,
+    /// Bytes that may come on the connection before they are taken. 16 MiB.
+    pub connection_window: u32,
+    /// Bytes that may wait on a stream for the peer's window before [`Connection::room`] says no. 64 KiB.
+    pub unsent: usize,
+    /// Bytes that may wait on all streams for the peer's windows before new streams are refused. 64 MiB.
+    pub unsent_in_all: usize,
+    /// Streams that the peer may reset, or make us reset, beyond those that end well. 1000.
+    pub resets: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            streams: 1024,
+            header_list: 16 << 10,
+            window: 64 << 10,
+            most_window: 4 << 20,
+            connection_window: 16 << 20,
+            unsent: 64 << 10,
+            unsent_in_all: 64 << 20,
+            resets: 1000,
+        }
+    }
+}
+
+/// One side of a connection.
+///
+/// Bytes go in by [`next_event`](Self::next_event); what is to be sent is appended to the outbox by it and by the
+/// commands (`send.rs`). The layer above keeps a `T` with each stream.
+#[derive(Debug)]
+pub struct Connection<T = ()> {
+    pub(super) role: Role,
+    pub(super) config: Arc<Config>,
+    pub(super) opening: Opening,
+    pub(super) decoder: Decoder,
+    pub(super) encoder: Encoder,
+    pub(super) streams: Streams<T>,
+    pub(super) closed: Closed,
+    /// The highest stream that the peer opened.
+    pub(super) last_theirs: u32,
+    /// The next stream that we open.
+    pub(super) next_ours: u32,
+    pub(super) peer: Peer,
+    /// How much the peer takes on the connection.
+    pub(super) send_window: i64,
+    /// Streams that wait for the connection's window, in turn.
+    pub(super) blocked: VecDeque<u32>,
+    /// Bytes that wait on all streams.
+    pub(super) queued: usize,
+    /// How much the peer may send on the connection.
+    pub(super) receive_window: i64,
+    /// What was received and not told to the peer yet.
+    pub(super) credit: u32,
+    /// What was received on all streams and not taken yet.
+    pub(super) unread: usize,
+    /// What of it the peer was not allowed to send again, since too much waits to be taken.
+    pub(super) withheld: usize,
+    /// A header block of which more frames are to come.
+    pub(super) block: Option<Block>,
+    pub(super) guard: Guard,
+    pub(super) leaving: Leaving,
+    pub(super) events: VecDeque<Event>,
+    wanted: usize,
+}
+
+/// Which side of the connection this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Server,
+    Client,
+}
+
+/// How far the connection has been opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// Nothing was said yet.
+    Silent,
+    /// We have said our settings.
+    Greeted,
+    /// The peer's preface is here; its settings must follow.
+    Prefaced,
+    /// Both have said who they are.
+    Open,
+}
+
+/// A header block whose frames are not all here.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) stream: u32,
+    pub(super) end: bool,
+    /// The stream may not go on, but the block must be read all the same.
+    pub(super) fault: Option<ErrorCode>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) frames: u32,
+}
+
+/// How far the connection is being ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaving {
+    No,
+    /// We said that we will leave; what is on its way is still taken until the peer has heard of it.
+    Announced,
+    /// We said which stream is the last.
+    Last(u32),
+}
+
+/// What counts against a peer that behaves as an attacker would.
+///
+/// There is no clock here: what is judged is what an honest peer does not do at any speed.
+#[derive(Debug, Default)]
+pub(super) struct Guard {
+    /// Streams that were reset beyond those that ended well.
+    pub(super) resets: u32,
+    /// Frames that want an answer, or change nothing, since the inbox was last empty.
+    pub(super) burst: u32,
+}
+
+/// Control frames in one go. An honest peer sends a few.
+const BURST: u32 = 200;
+
+/// What a connection finds in its inbox.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A head: of a request that opens a stream, or of the response on one of ours.
+    Headers {
+        /// The stream.
+        stream: u32,
+        /// The fields. A block that comes again gives the same list, so that comparing pointers is enough.
+        fields: Arc<Fields>,
+        /// Nothing follows.
+        end: bool,
+    },
+    /// A head and all the data that follow it, with nothing behind.
+    Whole {
+        /// The stream.
+        stream: u32,
+        /// The fields, as in [`Headers`](Self::Headers).
+        fields: Arc<Fields>,
+        /// The data.
+        body: Bytes,
+    },
+    /// A piece of the data. [`Connection::consumed`] says when it was taken.
+    Data {
+        /// The stream.
+        stream: u32,
+        /// The piece.
+        bytes: Bytes,
+        /// Nothing follows.
+        end: bool,
+    },
+    /// The fields behind the data; nothing follows.
+    Trailers {
+        /// The stream.
+        stream: u32,
+        /// The fields.
+        fields: Arc<Fields>,
+    },
+    /// The stream was reset: by the peer, or by us because of what the peer sent.
+    Reset {
+        /// The stream.
+        stream: u32,
+        /// Why.
+        code: ErrorCode,
+        /// The peer has done it.
+        by_peer: bool,
+    },
+    /// The stream has [`room`](Connection::room) again.
+    Room {
+        /// The stream.
+        stream: u32,
+    },
+    /// The peer answered a [`ping`](Connection::ping).
+    Pong,
+    /// The peer is going away: it does nothing about streams above this one.
+    GoAway {
+        /// The last stream it may have looked at.
+        last: u32,
+        /// Why.
+        code: ErrorCode,
+    },
+}
+
+impl<T: Default> Connection<T> {
+    /// The server's side of a connection that has just been accepted.
+    pub fn server(config: Arc<Config>) -> Self {
+        Self::new(Role::Server, config)
+    }
+
+    /// The client's side of a connection that has just been made.
+    pub fn client(config: Arc<Config>) -> Self {
+        Self::new(Role::Client, config)
+    }
+
+    fn new(role: Role, config: Arc<Config>) -> Self {
+        Self {
+            role,
+            decoder: Decoder::new(DEFAULT_TABLE, config.header_list),
+            encoder: Encoder::new(),
+            opening: Opening::Silent,
+            streams: Streams::default(),
+            closed: Closed::default(),
+            last_theirs: 0,
+            next_ours: if role == Role::Client { 1 } else { 2 },
+            peer: Peer::default(),
+            send_window: DEFAULT_WINDOW.into(),
+            blocked: VecDeque::new(),
+            queued: 0,
+            receive_window: DEFAULT_WINDOW.into(),
+            credit: 0,
+            unread: 0,
+            withheld: 0,
+            block: None,
+            guard: Guard::default(),
+            leaving: Leaving::No,
+            events: VecDeque::new(),
+            wanted: 0,
+            config,
+        }
+    }
+
+    /// Takes the next event out of `inbox`, or `None` when it needs more bytes.
+    ///
+    /// # Errors
+    ///
+    /// A [`Violation`] ends the connection; the GOAWAY that says why is in `out`.
+    pub fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Event>, Violation> {
+        self.greet(out);
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
+            }
+            if self.guard.resets > self.config.resets || self.guard.burst > BURST {
+                return Err(self.give_up(
+                    ErrorCode::ENHANCE_YOUR_CALM,
+                    "too much that leads to nothing",
+                    out,
+                ));
+            }
+            match self.take_frame(inbox, out) {
+                Ok(Some(Taken::Event(event))) => return Ok(Some(event)),
+                Ok(Some(Taken::Nothing)) => {}
+                Ok(None) => {
+                    self.guard.burst = 0;
+                    self.grant(out);
+                    return Ok(None);
+                }
+                Err(Fault::Stream(stream, code)) => {
+                    if let Some(event) = self.refuse(stream, code, out) {
+                        return Ok(Some(event));
+                    }
+                }
+                Err(Fault::Connection(code, why)) => return Err(self.give_up(code, why, out)),
+            }
+        }
+    }
+
+    /// How many bytes the inbox must hold in all before the next event can come; 0 when unknown.
+    pub fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// How many streams are open.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// What header blocks are written with; each must be sent before the next is begun.
+    pub fn encoder(&mut self) -> &mut Encoder {
+        &mut self.encoder
+    }
+
+    /// How many streams this side may have open at once: the peer's setting.
+    pub fn concurrency(&self) -> usize {
+        self.peer.streams
+    }
+
+    /// Says our settings, once.
+    pub(super) fn greet(&mut self, out: &mut Outbox) {
+        if self.opening != Opening::Silent {
+            return;
+        }
+        self.opening = Opening::Greeted;
+        let buffer = out.buffer();
+        let config = &self.config;
+        let common = [
+            (settings::INITIAL_WINDOW_SIZE, config.window),
+            (settings::MAX_HEADER_LIST_SIZE, config.header_list as u32),
+        ];
+        match self.role {
+            Role::Server => {
+                let streams = (settings::MAX_CONCURRENT_STREAMS, config.streams);
+                frame::settings(buffer, &[streams, common[0], common[1]]);
+            }
+            Role::Client => {
+                buffer.extend_from_slice(frame::PREFACE);
+                frame::settings(buffer, &[(settings::ENABLE_PUSH, 0), common[0], common[1]]);
+                self.opening = Opening::Prefaced;
+            }
+        }
+        if let Some(more) = config.connection_window.checked_sub(DEFAULT_WINDOW).filter(|more| *more > 0) {
+            frame::window_update(buffer, 0, more);
+            self.receive_window += i64::from(more);
+        }
+    }
+
+    /// Takes one frame; `None` when it is not all here.
+    fn take_frame(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Taken>, Fault> {
+        self.wanted = 0;
+        if self.opening == Opening::Greeted && !self.take_preface(inbox)? {
+            return Ok(None);
+        }
+        let Some(header) = Header::read(inbox) else { return Ok(None) };
+        self.check_order(header)?;
+        if header.length > DEFAULT_FRAME {
+            return Err(too_long());
+        }
+        let whole = frame::HEADER + header.length;
+        if inbox.len() < whole {
+            self.wanted = whole;
+            return Ok(None);
+        }
+        if header.kind == frame::DATA {
+            inbox.advance(frame::HEADER);
+            let payload = inbox.split_to(header.length);
+            return self.data_frame(header, payload, out).map(Some);
+        }
+        let mut fault = None;
+        let mut taken = Taken::Nothing;
+        match self.control(header, &inbox[frame::HEADER..whole], out) {
+            Ok(event) => taken = event,
+            Err(error) => fault = Some(error),
+        }
+        inbox.advance(whole);
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        Ok(Some(match taken {
+            Taken::Event(Event::Headers { stream, fields, end: false }) => {
+                Taken::Event(self.with_body(stream, fields, inbox)?)
+            }
+            taken => taken,
+        }))
+    }
+
+    /// A client begins with fixed bytes (RFC 9113, §3.4).
+    fn take_preface(&mut self, inbox: &mut BytesMut) -> Result<bool, Fault> {
+        let n = inbox.len().min(frame::PREFACE.len());
+        if inbox[..n] != frame::PREFACE[..n] {
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "not the preface of HTTP/2"));
+        }
+        if n < frame::PREFACE.len() {
+            return Ok(false);
+        }
+        inbox.advance(n);
+        self.opening = Opening::Prefaced;
+        Ok(true)
+    }
+
+    /// The first frame is SETTINGS, and nothing comes between the frames of a header block (§3.4, §4.3).
+    fn check_order(&mut self, header: Header) -> Result<(), Fault> {
+        if self.opening == Opening::Prefaced {
+            if header.kind != frame::SETTINGS || header.has(frame::ACK) {
+                return Err(connection(ErrorCode::PROTOCOL_ERROR, "the first frame is not SETTINGS"));
+            }
+            self.opening = Opening::Open;
+        }
+        let expected = self.block.as_ref().map(|block| (frame::CONTINUATION, block.stream));
+        match expected {
+            Some(expected) if (header.kind, header.stream) != expected => {
+                Err(connection(ErrorCode::PROTOCOL_ERROR, "another frame inside of a header block"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Resets a stream for what the peer sent on it.
+    #[cold]
+    fn refuse(&mut self, stream: u32, code: ErrorCode, out: &mut Outbox) -> Option<Event> {
+        self.guard.resets += 1;
+        frame::reset(out.buffer(), stream, code);
+        let known = self.forget(stream, How::ByUs);
+        known.then_some(Event::Reset { stream, code, by_peer: false })
+    }
+
+    #[cold]
+    fn give_up(&mut self, code: ErrorCode, why: &'static str, out: &mut Outbox) -> Violation {
+        frame::go_away(out.buffer(), self.last_theirs, code, why);
+        Violation::new(why)
+    }
+
+    /// Forgets a stream. Returns whether there was one.
+    pub(super) fn forget(&mut self, id: u32, how: How) -> bool {
+        self.closed.add(id, how);
+        let Some(stream) = self.streams.remove(id) else { return false };
+        self.queued -= stream.queued;
+        self.unread -= stream.unread.min(self.unread);
+        let released = stream.unread.min(self.withheld);
+        self.withheld -= released;
+        self.release(released);
+        if how == How::Done {
+            self.guard.resets = self.guard.resets.saturating_sub(1);
+        }
+        true
+    }
+}
+
+/// What became of a frame.
+pub(super) enum Taken {
+    Nothing,
+    Event(Event),
+}
+
+#[cold]
+fn too_long() -> Fault {
+    connection(ErrorCode::FRAME_SIZE_ERROR, "a frame longer than allowed")
+}

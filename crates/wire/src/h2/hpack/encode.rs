@@ -1,0 +1,144 @@
+use super::table::{STATIC, Table, static_name, static_whole};
+use super::{huffman, integer};
+
+/// Writes the header blocks of one direction of a connection.
+#[derive(Debug)]
+pub struct Encoder {
+    table: Table,
+    /// The sizes the table had to have since the last block: the least and the last (RFC 7541, §4.2).
+    resized: Option<(usize, usize)>,
+    generation: u64,
+}
+
+/// What the peer may remember of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indexing {
+    /// It is likely to come again: it goes into the dynamic table.
+    Likely,
+    /// It is unlikely to come again: it is written out each time.
+    Unlikely,
+    /// It is a secret: neither this peer nor any proxy behind it may keep it in a table (§7.1.3).
+    Never,
+}
+
+/// More than the default is of little use for the few fields of a call, and is held by every connection.
+const MOST: usize = 4096;
+
+impl Encoder {
+    /// An encoder for a peer that has not yet said how large a table it holds.
+    pub fn new() -> Self {
+        Self { table: Table::new(MOST), resized: None, generation: 0 }
+    }
+
+    /// The peer holds a table of at most this size (`SETTINGS_HEADER_TABLE_SIZE`).
+    pub fn resize(&mut self, size: usize) {
+        let size = size.min(MOST);
+        if size == self.table.limit() {
+            return;
+        }
+        let least = self.resized.map_or(size, |(least, _)| least.min(size));
+        self.resized = Some((least, size));
+        self.generation += 1;
+        self.table.resize(size);
+    }
+
+    /// Changes with the dynamic table: while it stays, the same fields make the same bytes.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Begins a block: says how the table's size changed.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        let Some((least, last)) = self.resized.take() else { return };
+        if least < last {
+            integer::encode(least, 5, 0x20, out);
+        }
+        integer::encode(last, 5, 0x20, out);
+    }
+
+    /// Appends a field to the block.
+    pub fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
+        let first = static_name(name);
+        if indexing != Indexing::Likely || name.len() + value.len() > self.table.limit() / 4 {
+            return literal(first, name, value, indexing, out);
+        }
+        if let Some(index) = first.and_then(|first| static_whole(first, name, value)) {
+            return integer::encode(index, 7, 0x80, out);
+        }
+        let hash = hash(name, value);
+        let same = |entry: &super::table::Entry| {
+            entry.hash == hash && entry.name() == name && entry.value() == value
+        };
+        if let Some(age) = self.table.iter().position(same) {
+            return integer::encode(STATIC + 1 + age, 7, 0x80, out);
+        }
+        integer::encode(first.unwrap_or(0), 6, 0x40, out);
+        if first.is_none() {
+            string(name, out);
+        }
+        string(value, out);
+        self.table.insert(name, value, hash);
+        self.generation += 1;
+    }
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Appends fields without using or changing any table but the static one: a block that is the same on every
+/// connection and at any time, so that it can be made once and copied.
+pub fn encode_stateless<'a>(fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>, out: &mut Vec<u8>) {
+    for (name, value) in fields {
+        stateless_field(name, value, Indexing::Unlikely, out);
+    }
+}
+
+/// Appends one such field.
+pub fn stateless_field(name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
+    let first = static_name(name);
+    match first.and_then(|first| static_whole(first, name, value)) {
+        Some(index) if indexing != Indexing::Never => integer::encode(index, 7, 0x80, out),
+        _ => literal(first, name, value, indexing, out),
+    }
+}
+
+/// A field that goes into no table (§6.2.2, §6.2.3).
+fn literal(name_index: Option<usize>, name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
+    let flags = if indexing == Indexing::Never { 0x10 } else { 0 };
+    integer::encode(name_index.unwrap_or(0), 4, flags, out);
+    if name_index.is_none() {
+        string(name, out);
+    }
+    string(value, out);
+}
+
+/// A string, in Huffman code if that is shorter (§5.2).
+fn string(text: &[u8], out: &mut Vec<u8>) {
+    let coded = huffman::encoded_len(text);
+    if coded < text.len() {
+        integer::encode(coded, 7, 0x80, out);
+        huffman::encode(text, out);
+    } else {
+        integer::encode(text.len(), 7, 0, out);
+        out.extend_from_slice(text);
+    }
+}
+
+/// Tells most different fields apart at once. What the peer chose is never hashed, so it need not withstand him.
+fn hash(name: &[u8], value: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
+    let mut hash = name.len() as u64;
+    for part in [name, value] {
+        let (chunks, rest) = part.as_chunks::<8>();
+        for chunk in chunks {
+            hash = (hash.rotate_left(5) ^ u64::from_le_bytes(*chunk)).wrapping_mul(FACTOR);
+        }
+        for &byte in rest {
+            hash = (hash.rotate_left(5) ^ u64::from(byte)).wrapping_mul(FACTOR);
+        }
+    }
+    hash
+}

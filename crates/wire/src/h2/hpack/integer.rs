@@ -1,0 +1,62 @@
+//! Numbers with a prefix of some bits in a byte that says other things too (RFC 7541, §5.1).
+
+/// Appends `value` with a prefix of `bits` bits; `flags` are the bits above them.
+pub(super) fn encode(value: usize, bits: u32, flags: u8, out: &mut Vec<u8>) {
+    let most = (1 << bits) - 1;
+    if value < most {
+        return out.push(flags | value as u8);
+    }
+    out.push(flags | most as u8);
+    let mut rest = value - most;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+/// Takes a number with a prefix of `bits` bits off the front; `None` if it is cut short or larger than any length
+/// or index can be.
+pub(super) fn decode(bytes: &mut &[u8], bits: u32) -> Option<usize> {
+    let (&first, mut rest) = bytes.split_first()?;
+    let most = (1 << bits) - 1;
+    let mut value = usize::from(first) & most;
+    if value == most {
+        for shift in [0, 7, 14, 21] {
+            let (&byte, behind) = rest.split_first()?;
+            rest = behind;
+            value += usize::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                *bytes = rest;
+                return Some(value);
+            }
+        }
+        return None;
+    }
+    *bytes = rest;
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_rfc() {
+        // RFC 7541, C.1.
+        for (value, bits, want) in [(10, 5, &[10][..]), (1337, 5, &[31, 154, 10]), (42, 8, &[42])] {
+            let mut out = Vec::new();
+            encode(value, bits, 0, &mut out);
+            assert_eq!(out, want);
+            assert_eq!(decode(&mut &out[..], bits), Some(value));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_or_too_large_is_none() {
+        assert_eq!(decode(&mut &[][..], 5), None);
+        assert_eq!(decode(&mut &[31][..], 5), None);
+        assert_eq!(decode(&mut &[31, 0x80, 0x80, 0x80, 0x80, 0][..], 5), None);
+        assert_eq!(decode(&mut &[31, 0xff, 0xff, 0xff, 0x7f][..], 5), Some(31 + (1 << 28) - 1));
+    }
+}

@@ -1,0 +1,250 @@
+//! The fields that an index stands for: the static table, which everybody has, and behind it the dynamic one,
+//! newest first (RFC 7541, §2.3).
+
+use std::collections::VecDeque;
+
+/// What an entry costs beside its bytes (§4.1).
+pub(super) const OVERHEAD: usize = 32;
+
+/// How many fields the static table has.
+pub(super) const STATIC: usize = 61;
+
+/// The field of an index in the static table.
+pub(super) fn static_field(index: usize) -> Option<(&'static str, &'static str)> {
+    FIELDS.get(index.checked_sub(1)?).copied()
+}
+
+/// The first index of a name in the static table.
+pub(super) fn static_name(name: &[u8]) -> Option<usize> {
+    Some(match name {
+        b":authority" => 1,
+        b":method" => 2,
+        b":path" => 4,
+        b":scheme" => 6,
+        b":status" => 8,
+        b"accept-charset" => 15,
+        b"accept-encoding" => 16,
+        b"accept-language" => 17,
+        b"accept-ranges" => 18,
+        b"accept" => 19,
+        b"access-control-allow-origin" => 20,
+        b"age" => 21,
+        b"allow" => 22,
+        b"authorization" => 23,
+        b"cache-control" => 24,
+        b"content-disposition" => 25,
+        b"content-encoding" => 26,
+        b"content-language" => 27,
+        b"content-length" => 28,
+        b"content-location" => 29,
+        b"content-range" => 30,
+        b"content-type" => 31,
+        b"cookie" => 32,
+        b"date" => 33,
+        b"etag" => 34,
+        b"expect" => 35,
+        b"expires" => 36,
+        b"from" => 37,
+        b"host" => 38,
+        b"if-match" => 39,
+        b"if-modified-since" => 40,
+        b"if-none-match" => 41,
+        b"if-range" => 42,
+        b"if-unmodified-since" => 43,
+        b"last-modified" => 44,
+        b"link" => 45,
+        b"location" => 46,
+        b"max-forwards" => 47,
+        b"proxy-authenticate" => 48,
+        b"proxy-authorization" => 49,
+        b"range" => 50,
+        b"referer" => 51,
+        b"refresh" => 52,
+        b"retry-after" => 53,
+        b"server" => 54,
+        b"set-cookie" => 55,
+        b"strict-transport-security" => 56,
+        b"transfer-encoding" => 57,
+        b"user-agent" => 58,
+        b"vary" => 59,
+        b"via" => 60,
+        b"www-authenticate" => 61,
+        _ => return None,
+    })
+}
+
+/// The index of a field in the static table. The entries of one name lie side by side.
+pub(super) fn static_whole(first: usize, name: &[u8], value: &[u8]) -> Option<usize> {
+    let entries = FIELDS[first - 1..].iter().take_while(|(known, _)| known.as_bytes() == name);
+    entries.zip(first..).find(|((_, known), _)| known.as_bytes() == value).map(|(_, index)| index)
+}
+
+/// The fields that were added on this connection.
+#[derive(Debug)]
+pub(super) struct Table {
+    entries: VecDeque<Entry>,
+    size: usize,
+    limit: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    bytes: Box<[u8]>,
+    name: usize,
+    pub(super) hash: u64,
+}
+
+impl Entry {
+    pub(super) fn name(&self) -> &[u8] {
+        &self.bytes[..self.name]
+    }
+
+    pub(super) fn value(&self) -> &[u8] {
+        &self.bytes[self.name..]
+    }
+
+    fn size(&self) -> usize {
+        self.bytes.len() + OVERHEAD
+    }
+}
+
+impl Table {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { entries: VecDeque::new(), size: 0, limit }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The entry that was added so many entries ago.
+    pub(super) fn get(&self, age: usize) -> Option<&Entry> {
+        self.entries.get(age)
+    }
+
+    /// All entries, newest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Adds a field. One that is larger than the whole table only empties it (§4.4).
+    pub(super) fn insert(&mut self, name: &[u8], value: &[u8], hash: u64) {
+        let size = name.len() + value.len() + OVERHEAD;
+        self.shrink_to(self.limit.saturating_sub(size));
+        if size <= self.limit {
+            self.entries.push_front(Entry { bytes: [name, value].concat().into(), name: name.len(), hash });
+            self.size += size;
+        }
+    }
+
+    pub(super) fn resize(&mut self, limit: usize) {
+        self.limit = limit;
+        self.shrink_to(limit);
+    }
+
+    fn shrink_to(&mut self, size: usize) {
+        while self.size > size {
+            let Some(oldest) = self.entries.pop_back() else { break };
+            self.size -= oldest.size();
+        }
+    }
+}
+
+/// RFC 7541, Appendix A.
+const FIELDS: [(&str, &str); STATIC] = [
+    (":authority", ""),
+    (":method", "GET"),
+    (":method", "POST"),
+    (":path", "/"),
+    (":path", "/index.html"),
+    (":scheme", "http"),
+    (":scheme", "https"),
+    (":status", "200"),
+    (":status", "204"),
+    (":status", "206"),
+    (":status", "304"),
+    (":status", "400"),
+    (":status", "404"),
+    (":status", "500"),
+    ("accept-charset", ""),
+    ("accept-encoding", "gzip, deflate"),
+    ("accept-language", ""),
+    ("accept-ranges", ""),
+    ("accept", ""),
+    ("access-control-allow-origin", ""),
+    ("age", ""),
+    ("allow", ""),
+    ("authorization", ""),
+    ("cache-control", ""),
+    ("content-disposition", ""),
+    ("content-encoding", ""),
+    ("content-language", ""),
+    ("content-length", ""),
+    ("content-location", ""),
+    ("content-range", ""),
+    ("content-type", ""),
+    ("cookie", ""),
+    ("date", ""),
+    ("etag", ""),
+    ("expect", ""),
+    ("expires", ""),
+    ("from", ""),
+    ("host", ""),
+    ("if-match", ""),
+    ("if-modified-since", ""),
+    ("if-none-match", ""),
+    ("if-range", ""),
+    ("if-unmodified-since", ""),
+    ("last-modified", ""),
+    ("link", ""),
+    ("location", ""),
+    ("max-forwards", ""),
+    ("proxy-authenticate", ""),
+    ("proxy-authorization", ""),
+    ("range", ""),
+    ("referer", ""),
+    ("refresh", ""),
+    ("retry-after", ""),
+    ("server", ""),
+    ("set-cookie", ""),
+    ("strict-transport-security", ""),
+    ("transfer-encoding", ""),
+    ("user-agent", ""),
+    ("vary", ""),
+    ("via", ""),
+    ("www-authenticate", ""),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_static_field_is_found_by_its_name_and_value() {
+        for index in 1..=STATIC {
+            let (name, value) = static_field(index).unwrap();
+            let first = static_name(name.as_bytes()).unwrap();
+            assert!(first <= index);
+            assert_eq!(static_whole(first, name.as_bytes(), value.as_bytes()), Some(index));
+        }
+        assert_eq!(static_field(0), None);
+        assert_eq!(static_field(62), None);
+        assert_eq!(static_name(b"x"), None);
+        assert_eq!(static_whole(8, b":status", b"201"), None);
+    }
+
+    #[test]
+    fn the_oldest_entries_make_room() {
+        let mut table = Table::new(100);
+        table.insert(b"a", b"1", 0);
+        table.insert(b"b", b"2", 0);
+        table.insert(b"c", b"3", 0);
+        let names: Vec<_> = table.iter().map(Entry::name).collect();
+        assert_eq!(names, [b"c", b"b"]);
+        table.resize(40);
+        assert_eq!(table.get(0).map(Entry::value), Some(&b"3"[..]));
+        assert!(table.get(1).is_none());
+        table.insert(b"large", &[0; 100], 0);
+        assert!(table.get(0).is_none());
+    }
+}

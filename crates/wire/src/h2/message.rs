@@ -1,0 +1,132 @@
+//! What a header list means: the head of a request or of a response, or trailers; and whether it is one that
+//! HTTP/2 allows (RFC 9113, §8).
+
+use super::hpack::Fields;
+
+/// What a header list is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meaning {
+    pub(super) kind: Kind,
+    /// What `content-length` says.
+    pub(super) length: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Request,
+    /// A response with this status.
+    Response(u16),
+    Trailers,
+}
+
+/// The list is none of a message (§8.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+/// The pseudo-header fields of a list, each of which comes once at most.
+#[derive(Default)]
+struct Pseudo<'f> {
+    method: Option<&'f [u8]>,
+    scheme: Option<&'f [u8]>,
+    path: Option<&'f [u8]>,
+    authority: Option<&'f [u8]>,
+    status: Option<&'f [u8]>,
+}
+
+/// Tells what a list means.
+pub(super) fn judge(fields: &Fields) -> Result<Meaning, Malformed> {
+    let (mut pseudo, mut regular, mut length) = (Pseudo::default(), false, None);
+    for (name, value) in fields.iter() {
+        if !is_value(value) {
+            return Err(Malformed);
+        }
+        if name.first() == Some(&b':') {
+            if regular {
+                return Err(Malformed);
+            }
+            pseudo.add(name, value)?;
+            continue;
+        }
+        regular = true;
+        if !is_name(name) || belongs_to_connection(name, value) {
+            return Err(Malformed);
+        }
+        if name == b"content-length" {
+            let value = number(value).ok_or(Malformed)?;
+            if length.replace(value).is_some_and(|known| known != value) {
+                return Err(Malformed);
+            }
+        }
+    }
+    Ok(Meaning { kind: pseudo.kind()?, length })
+}
+
+impl<'f> Pseudo<'f> {
+    fn add(&mut self, name: &[u8], value: &'f [u8]) -> Result<(), Malformed> {
+        let place = match name {
+            b":method" => &mut self.method,
+            b":scheme" => &mut self.scheme,
+            b":path" => &mut self.path,
+            b":authority" => &mut self.authority,
+            b":status" => &mut self.status,
+            _ => return Err(Malformed),
+        };
+        if place.replace(value).is_some() { Err(Malformed) } else { Ok(()) }
+    }
+
+    fn kind(&self) -> Result<Kind, Malformed> {
+        let request = self.method.or(self.scheme).or(self.path).or(self.authority).is_some();
+        match (request, self.status) {
+            (false, None) => Ok(Kind::Trailers),
+            (false, Some(status)) => self.response(status),
+            (true, None) => self.request(),
+            (true, Some(_)) => Err(Malformed),
+        }
+    }
+
+    /// CONNECT has neither scheme nor path (§8.5); every other request has both.
+    fn request(&self) -> Result<Kind, Malformed> {
+        let whole = match self.method {
+            None => false,
+            Some(b"CONNECT") => self.scheme.is_none() && self.path.is_none() && self.authority.is_some(),
+            Some(_) => self.scheme.is_some() && self.path.is_some_and(|path| !path.is_empty()),
+        };
+        if whole { Ok(Kind::Request) } else { Err(Malformed) }
+    }
+
+    fn response(&self, status: &[u8]) -> Result<Kind, Malformed> {
+        match number(status) {
+            Some(status @ 100..=999) if status != 101 => Ok(Kind::Response(status as u16)),
+            _ => Err(Malformed),
+        }
+    }
+}
+
+/// A token in lower case (§8.2.1).
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.iter().all(|byte| matches!(byte, 0x21..=0x7e) && !byte.is_ascii_uppercase() && *byte != b':')
+}
+
+/// Space at its ends is not looked for, against §8.2.1: Go's servers leave it at the end of a `grpc-message`, and
+/// no other peer minds.
+fn is_value(value: &[u8]) -> bool {
+    !value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n'))
+}
+
+/// What HTTP/1.1 says of a connection, and HTTP/2 has other means for (§8.2.2).
+fn belongs_to_connection(name: &[u8], value: &[u8]) -> bool {
+    match name {
+        b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" => true,
+        b"te" => value != b"trailers",
+        _ => false,
+    }
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 19 {
+        return None;
+    }
+    text.iter()
+        .try_fold(0, |value, digit| digit.is_ascii_digit().then(|| value * 10 + u64::from(digit - b'0')))
+}

@@ -1,0 +1,29 @@
+//! HTTP/2 (RFC 9113) as a state machine for both sides, and its header compression ([`hpack`], RFC 7541).
+//!
+//! Nothing here knows what the messages mean: gRPC and JSON over HTTP/2 stand on it.
+//!
+//! [`Connection`] is the memory of one connection (`connection.rs`). A frame (`frame.rs`) that came does what
+//! `receive.rs` says; what this side sends is in `send.rs`. Each stream (`stream.rs`) is kept in a table
+//! (`streams.rs`) until it is closed, and remembered a little longer (`closed.rs`). `message.rs` tells what a header
+//! list means, `settings.rs` what each side told of itself, `status.rs` why things end.
+
+mod closed;
+mod connection;
+mod frame;
+pub mod hpack;
+mod message;
+mod receive;
+mod send;
+mod settings;
+mod status;
+mod stream;
+mod streams;
+
+pub use connection::{Config, Connection, Event};
+pub use status::ErrorCode;
+
+/// What a client sends first.
+pub const PREFACE: &[u8] = frame::PREFACE;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,531 @@
+//! What each frame does (RFC 9113, §6).
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::closed::How;
+use super::connection::{Block, Connection, Event, Leaving, Opening, Role, Taken};
+use super::frame::{self, Header};
+use super::hpack::{DecodeError, Fields};
+use super::message::{Kind, Meaning};
+use super::settings::MOST_WINDOW;
+use super::status::{ErrorCode, Fault, connection, stream};
+use super::stream::{State, Stream};
+use crate::Outbox;
+
+/// CONTINUATION frames of one header block.
+const MOST_FRAMES: u32 = 32;
+
+/// Empty DATA frames of one stream.
+const MOST_EMPTY: u32 = 100;
+
+/// What a PING of ours carries that asks whether the peer is there.
+pub(super) const ARE_YOU_THERE: [u8; 8] = *b"polyrpc?";
+
+/// What a PING of ours carries that tells when the peer has heard that we leave.
+pub(super) const LEAVING: [u8; 8] = *b"polyrpc!";
+
+impl<T: Default> Connection<T> {
+    /// Takes a frame other than DATA.
+    pub(super) fn control(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        out: &mut Outbox,
+    ) -> Result<Taken, Fault> {
+        match header.kind {
+            frame::HEADERS => return self.headers_frame(header, payload),
+            frame::CONTINUATION => return self.continuation(header, payload),
+            frame::WINDOW_UPDATE => self.window_update(header, payload, out)?,
+            frame::RST_STREAM => return self.reset_by_peer(header, payload),
+            frame::PING => return self.pinged(header, payload, out),
+            frame::SETTINGS => self.settings(header, payload, out)?,
+            frame::GOAWAY => return self.peer_leaves(header, payload),
+            frame::PRIORITY => self.priority(header, payload)?,
+            frame::PUSH_PROMISE => {
+                return Err(connection(ErrorCode::PROTOCOL_ERROR, "PUSH_PROMISE was not allowed"));
+            }
+            // §5.5: what is not known is ignored.
+            _ => self.guard.burst += 1,
+        }
+        Ok(Taken::Nothing)
+    }
+
+    /// §6.1
+    pub(super) fn data_frame(
+        &mut self,
+        header: Header,
+        payload: BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Taken, Fault> {
+        let id = header.stream;
+        self.check_not_idle(id, "DATA on an idle stream")?;
+        self.count_data(header.length)?;
+        let bytes = unpad(header, payload)?;
+        let padding = header.length - bytes.len();
+        let end = header.has(frame::END_STREAM);
+        let Some(known) = self.streams.get_mut(id) else {
+            self.release(header.length);
+            return self.closed_frame(id).map(|()| Taken::Nothing);
+        };
+        if !known.receives() {
+            self.release(header.length);
+            return Err(stream(id, ErrorCode::STREAM_CLOSED));
+        }
+        if !known.headed {
+            return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
+        }
+        known.receive_window -= header.length as i64;
+        if known.receive_window < 0 {
+            return Err(stream(id, ErrorCode::FLOW_CONTROL_ERROR));
+        }
+        if self.role == Role::Server && known.state == State::LocalDone {
+            count_expected(known, id, bytes.len(), end)?;
+            return self.too_late(header, end);
+        }
+        if header.length == 0 && !end {
+            known.empty_frames += 1;
+            if known.empty_frames > MOST_EMPTY {
+                return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "too many empty DATA frames"));
+            }
+            return Ok(Taken::Nothing);
+        }
+        count_expected(known, id, bytes.len(), end)?;
+        known.unread += bytes.len();
+        self.unread += bytes.len();
+        self.release(padding);
+        if self.unread <= self.config.connection_window as usize {
+            // The stream's own window holds a slow one back; the others go on.
+            self.release(bytes.len());
+        } else {
+            self.withheld += bytes.len();
+        }
+        if end {
+            self.end_theirs(id);
+        } else if padding > 0 {
+            self.credit_stream(id, padding, out);
+        }
+        Ok(Taken::Event(Event::Data { stream: id, bytes, end }))
+    }
+
+    /// The request was answered before its end: the rest of it is thrown away. Who does not stop sending is asked to
+    /// (§8.1), and until then has what is left of the window.
+    fn too_late(&mut self, header: Header, end: bool) -> Result<Taken, Fault> {
+        let id = header.stream;
+        self.release(header.length);
+        if end {
+            self.forget(id, How::Done);
+        } else if self.streams.get(id).is_some_and(|known| known.receive_window < i64::from(known.window / 2))
+        {
+            self.guard.resets = self.guard.resets.saturating_sub(1);
+            return Err(stream(id, ErrorCode::NO_ERROR));
+        }
+        Ok(Taken::Nothing)
+    }
+
+    /// §6.2
+    fn headers_frame(&mut self, header: Header, payload: &[u8]) -> Result<Taken, Fault> {
+        let id = header.stream;
+        if id == 0 {
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "HEADERS without a stream"));
+        }
+        let mut block = unpad_slice(header, payload)?;
+        let mut fault = None;
+        if header.has(frame::PRIORITIZED) {
+            let Some((&[s0, s1, s2, s3, _], rest)) = block.split_first_chunk::<5>() else {
+                return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "HEADERS too short for its priority"));
+            };
+            if u32::from_be_bytes([s0, s1, s2, s3]) & frame::STREAM == id {
+                fault = Some(ErrorCode::PROTOCOL_ERROR);
+            }
+            block = rest;
+        }
+        let end = header.has(frame::END_STREAM);
+        if header.has(frame::END_HEADERS) {
+            return self.whole_block(id, end, fault, block);
+        }
+        self.block = Some(Block { stream: id, end, fault, bytes: block.to_vec(), frames: 0 });
+        Ok(Taken::Nothing)
+    }
+
+    /// §6.10
+    fn continuation(&mut self, header: Header, payload: &[u8]) -> Result<Taken, Fault> {
+        let Some(block) = &mut self.block else {
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "CONTINUATION of nothing"));
+        };
+        block.frames += 1;
+        // What a list may hold is counted decoded, and Huffman code makes it shorter; four times is never honest.
+        if block.frames > MOST_FRAMES || block.bytes.len() + payload.len() > self.config.header_list * 4 {
+            return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "a header block that does not end"));
+        }
+        block.bytes.extend_from_slice(payload);
+        if !header.has(frame::END_HEADERS) {
+            return Ok(Taken::Nothing);
+        }
+        let Some(Block { stream, end, fault, bytes, .. }) = self.block.take() else {
+            return Ok(Taken::Nothing);
+        };
+        self.whole_block(stream, end, fault, &bytes)
+    }
+
+    /// A header block is here. It is decoded whatever becomes of its stream: both sides share the table.
+    fn whole_block(
+        &mut self,
+        id: u32,
+        end: bool,
+        fault: Option<ErrorCode>,
+        block: &[u8],
+    ) -> Result<Taken, Fault> {
+        let fields = match self.decoder.decode(block) {
+            Err(DecodeError::Broken) => {
+                return Err(connection(ErrorCode::COMPRESSION_ERROR, "a broken header block"));
+            }
+            Err(DecodeError::TooLarge) => Err(ErrorCode::ENHANCE_YOUR_CALM),
+            Ok(fields) => fault.map_or(Ok(fields), Err),
+        };
+        match self.role {
+            _ if self.streams.get(id).is_some() => self.later_block(id, end, fields),
+            Role::Server => self.request(id, end, fields),
+            Role::Client => {
+                self.check_not_idle(id, "HEADERS on an idle stream")?;
+                self.closed_frame(id).map(|()| Taken::Nothing)
+            }
+        }
+    }
+
+    /// A request opens a stream.
+    fn request(
+        &mut self,
+        id: u32,
+        end: bool,
+        fields: Result<Arc<Fields>, ErrorCode>,
+    ) -> Result<Taken, Fault> {
+        if id.is_multiple_of(2) {
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "a client's stream with an even number"));
+        }
+        if id <= self.last_theirs {
+            return match self.closed.how(id) {
+                Some(_) => self.closed_frame(id).map(|()| Taken::Nothing),
+                None => Err(connection(ErrorCode::PROTOCOL_ERROR, "a stream below another")),
+            };
+        }
+        if let Leaving::Last(_) = self.leaving {
+            // The peer has been told: it knows that nothing is done about this one.
+            self.closed.add(id, How::ByUs);
+            return Ok(Taken::Nothing);
+        }
+        self.last_theirs = id;
+        let overcrowded = self.queued >= self.config.unsent_in_all;
+        if overcrowded || self.streams.len() >= self.config.streams as usize {
+            return Err(stream(id, ErrorCode::REFUSED_STREAM));
+        }
+        let fields = fields.map_err(|code| stream(id, code))?;
+        let Ok(Meaning { kind: Kind::Request, length }) = fields.meaning() else {
+            return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
+        };
+        if end && length.is_some_and(|length| length > 0) {
+            return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
+        }
+        let state = if end { State::RemoteDone } else { State::Open };
+        let mut opened = Stream::new(state, self.peer.window, self.config.window);
+        (opened.headed, opened.expected) = (true, length);
+        self.streams.insert(id, opened);
+        Ok(Taken::Event(Event::Headers { stream: id, fields, end }))
+    }
+
+    /// The usual unary request: its only DATA frame lies right behind its head.
+    pub(super) fn with_body(
+        &mut self,
+        id: u32,
+        fields: Arc<Fields>,
+        inbox: &mut BytesMut,
+    ) -> Result<Event, Fault> {
+        let headers = |fields| Ok(Event::Headers { stream: id, fields, end: false });
+        let Some(header) = Header::read(inbox) else { return headers(fields) };
+        let plain = header.kind == frame::DATA && header.stream == id && header.flags == frame::END_STREAM;
+        let whole = frame::HEADER + header.length;
+        if !plain || self.role == Role::Client || inbox.len() < whole {
+            return headers(fields);
+        }
+        let Some(known) = self.streams.get_mut(id) else { return headers(fields) };
+        if known.receive_window < header.length as i64 || header.length > super::settings::DEFAULT_FRAME {
+            // The frame itself will tell what is wrong with it.
+            return headers(fields);
+        }
+        count_expected(known, id, header.length, true)?;
+        known.state = State::RemoteDone;
+        self.count_data(header.length)?;
+        self.release(header.length);
+        inbox.advance(frame::HEADER);
+        let body = inbox.split_to(header.length).freeze();
+        Ok(Event::Whole { stream: id, fields, body })
+    }
+
+    /// A block on a stream that is open: the head of a response, or trailers.
+    fn later_block(
+        &mut self,
+        id: u32,
+        end: bool,
+        fields: Result<Arc<Fields>, ErrorCode>,
+    ) -> Result<Taken, Fault> {
+        let Some(known) = self.streams.get_mut(id) else { return Ok(Taken::Nothing) };
+        if !known.receives() {
+            return Err(stream(id, ErrorCode::STREAM_CLOSED));
+        }
+        let malformed = || stream(id, ErrorCode::PROTOCOL_ERROR);
+        let fields = fields.map_err(|code| stream(id, code))?;
+        let meaning = fields.meaning().map_err(|_| malformed())?;
+        if known.headed {
+            if meaning.kind != Kind::Trailers || !end || known.expected.is_some_and(|rest| rest > 0) {
+                return Err(malformed());
+            }
+            self.end_theirs(id);
+            return Ok(Taken::Event(Event::Trailers { stream: id, fields }));
+        }
+        match meaning.kind {
+            // More than one interim response may come before the final one (§8.1).
+            Kind::Response(100..=199) if !end => {
+                self.guard.burst += 1;
+                Ok(Taken::Nothing)
+            }
+            Kind::Response(200..) => {
+                (known.headed, known.expected) = (true, meaning.length.filter(|_| !end));
+                if end {
+                    self.end_theirs(id);
+                }
+                Ok(Taken::Event(Event::Headers { stream: id, fields, end }))
+            }
+            _ => Err(malformed()),
+        }
+    }
+
+    /// §6.3
+    fn priority(&mut self, header: Header, payload: &[u8]) -> Result<(), Fault> {
+        self.guard.burst += 1;
+        if header.stream == 0 {
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "PRIORITY without a stream"));
+        }
+        let Some(&[s0, s1, s2, s3, _]) = payload.as_array::<5>() else {
+            return Err(stream(header.stream, ErrorCode::FRAME_SIZE_ERROR));
+        };
+        if u32::from_be_bytes([s0, s1, s2, s3]) & frame::STREAM == header.stream {
+            return Err(stream(header.stream, ErrorCode::PROTOCOL_ERROR));
+        }
+        Ok(())
+    }
+
+    /// §6.4
+    fn reset_by_peer(&mut self, header: Header, payload: &[u8]) -> Result<Taken, Fault> {
+        let id = header.stream;
+        let Some(code) = payload.as_array::<4>() else {
+            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "RST_STREAM of a wrong length"));
+        };
+        self.check_not_idle(id, "RST_STREAM on an idle stream")?;
+        if self.role == Role::Server
+            && self.streams.get(id).is_some_and(|known| known.state == State::LocalDone)
+        {
+            // It has its answer: a caller need not send the rest of a request that failed.
+            self.forget(id, How::Done);
+            return Ok(Taken::Nothing);
+        }
+        // A reset is cheap for who sends it, and each one may have begun work here.
+        self.guard.resets += u32::from(self.role == Role::Server);
+        if !self.forget(id, How::ByPeer) {
+            return Ok(Taken::Nothing);
+        }
+        let code = ErrorCode(u32::from_be_bytes(*code));
+        Ok(Taken::Event(Event::Reset { stream: id, code, by_peer: true }))
+    }
+
+    /// §6.5
+    fn settings(&mut self, header: Header, payload: &[u8], out: &mut Outbox) -> Result<(), Fault> {
+        self.guard.burst += 1;
+        if header.stream != 0 {
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "SETTINGS on a stream"));
+        }
+        if header.has(frame::ACK) {
+            return match payload {
+                [] => Ok(()),
+                _ => Err(connection(ErrorCode::FRAME_SIZE_ERROR, "an acknowledgement with settings")),
+            };
+        }
+        let before = self.peer.window;
+        self.peer.read(payload)?;
+        self.encoder.resize(self.peer.table);
+        frame::settings_ack(out.buffer());
+        let change = i64::from(self.peer.window) - i64::from(before);
+        for known in self.streams.iter_mut() {
+            known.send_window += change;
+            if known.send_window > MOST_WINDOW.into() {
+                return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "a window past its bound"));
+            }
+        }
+        if change > 0 {
+            self.flush_all(out);
+        }
+        Ok(())
+    }
+
+    /// §6.7
+    fn pinged(&mut self, header: Header, payload: &[u8], out: &mut Outbox) -> Result<Taken, Fault> {
+        self.guard.burst += 1;
+        if header.stream != 0 {
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "PING on a stream"));
+        }
+        let Some(payload) = payload.as_array::<8>() else {
+            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "PING of a wrong length"));
+        };
+        if !header.has(frame::ACK) {
+            frame::ping(out.buffer(), *payload, true);
+            return Ok(Taken::Nothing);
+        }
+        match *payload {
+            LEAVING => {
+                self.name_the_last(out);
+                Ok(Taken::Nothing)
+            }
+            ARE_YOU_THERE => Ok(Taken::Event(Event::Pong)),
+            _ => Ok(Taken::Nothing),
+        }
+    }
+
+    /// §6.8
+    fn peer_leaves(&mut self, header: Header, payload: &[u8]) -> Result<Taken, Fault> {
+        self.guard.burst += 1;
+        if header.stream != 0 {
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "GOAWAY on a stream"));
+        }
+        let Some((&[l0, l1, l2, l3, c0, c1, c2, c3], _)) = payload.split_first_chunk::<8>() else {
+            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "GOAWAY too short"));
+        };
+        let last = u32::from_be_bytes([l0, l1, l2, l3]) & frame::STREAM;
+        let code = ErrorCode(u32::from_be_bytes([c0, c1, c2, c3]));
+        Ok(Taken::Event(Event::GoAway { last, code }))
+    }
+
+    /// §6.9
+    fn window_update(&mut self, header: Header, payload: &[u8], out: &mut Outbox) -> Result<(), Fault> {
+        let id = header.stream;
+        let Some(increment) = payload.as_array::<4>() else {
+            return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "WINDOW_UPDATE of a wrong length"));
+        };
+        let increment = u32::from_be_bytes(*increment) & frame::STREAM;
+        let most = i64::from(MOST_WINDOW);
+        if id == 0 {
+            if increment == 0 {
+                return Err(connection(ErrorCode::PROTOCOL_ERROR, "an increment of nothing"));
+            }
+            self.send_window += i64::from(increment);
+            if self.send_window > most {
+                return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "a window past its bound"));
+            }
+            self.flush_blocked(out);
+            return Ok(());
+        }
+        self.check_not_idle(id, "WINDOW_UPDATE on an idle stream")?;
+        let Some(known) = self.streams.get_mut(id) else { return Ok(()) };
+        if increment == 0 {
+            return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
+        }
+        known.send_window += i64::from(increment);
+        if known.send_window > most {
+            return Err(stream(id, ErrorCode::FLOW_CONTROL_ERROR));
+        }
+        self.flush(id, out);
+        Ok(())
+    }
+
+    /// The peer sends nothing more on a stream.
+    fn end_theirs(&mut self, id: u32) {
+        let Some(known) = self.streams.get_mut(id) else { return };
+        match known.state {
+            State::LocalDone if known.is_flushed() => {
+                self.forget(id, How::Done);
+            }
+            _ => known.state = State::RemoteDone,
+        }
+    }
+
+    /// §5.1: on a stream that nobody has opened only its opener may speak.
+    fn check_not_idle(&self, id: u32, why: &'static str) -> Result<(), Fault> {
+        let theirs = (id % 2 == 1) == (self.role == Role::Server);
+        let idle = if theirs { id > self.last_theirs } else { id >= self.next_ours };
+        if id == 0 || idle {
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, why));
+        }
+        Ok(())
+    }
+
+    /// A frame on a stream that is closed.
+    fn closed_frame(&self, id: u32) -> Result<(), Fault> {
+        match self.closed.how(id) {
+            Some(How::ByUs) => Ok(()),
+            Some(How::ByPeer) => Err(stream(id, ErrorCode::STREAM_CLOSED)),
+            Some(How::Done) | None => Err(connection(ErrorCode::STREAM_CLOSED, "a frame on a closed stream")),
+        }
+    }
+
+    /// The connection's window (§6.9.1).
+    fn count_data(&mut self, length: usize) -> Result<(), Fault> {
+        self.receive_window -= length as i64;
+        if self.receive_window < 0 {
+            return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "more data than the window allows"));
+        }
+        Ok(())
+    }
+
+    /// Nothing of these bytes is kept: the peer may send as many again.
+    pub(super) fn release(&mut self, length: usize) {
+        self.credit = self.credit.saturating_add(length as u32);
+    }
+
+    /// Tells the peer what it may send on the connection, once that is worth a frame.
+    pub(super) fn grant(&mut self, out: &mut Outbox) {
+        if self.opening == Opening::Open && self.credit >= self.config.connection_window / 4 {
+            frame::window_update(out.buffer(), 0, self.credit);
+            self.receive_window += i64::from(self.credit);
+            self.credit = 0;
+        }
+    }
+}
+
+/// `content-length` and the data must agree (§8.1.1).
+fn count_expected<T>(known: &mut Stream<T>, id: u32, length: usize, end: bool) -> Result<(), Fault> {
+    let Some(expected) = known.expected else { return Ok(()) };
+    match expected.checked_sub(length as u64) {
+        Some(rest) if rest == 0 || !end => {
+            known.expected = Some(rest);
+            Ok(())
+        }
+        _ => Err(stream(id, ErrorCode::PROTOCOL_ERROR)),
+    }
+}
+
+fn unpad(header: Header, mut payload: BytesMut) -> Result<Bytes, Fault> {
+    if header.has(frame::PADDED) {
+        let padding = padding(&payload)?;
+        payload.advance(1);
+        payload.truncate(payload.len() - padding);
+    }
+    Ok(payload.freeze())
+}
+
+fn unpad_slice(header: Header, payload: &[u8]) -> Result<&[u8], Fault> {
+    if !header.has(frame::PADDED) {
+        return Ok(payload);
+    }
+    let padding = padding(payload)?;
+    Ok(&payload[1..payload.len() - padding])
+}
+
+/// How much padding a padded payload ends with.
+fn padding(payload: &[u8]) -> Result<usize, Fault> {
+    match payload.split_first() {
+        Some((&padding, rest)) if usize::from(padding) <= rest.len() => Ok(padding.into()),
+        Some(_) => Err(connection(ErrorCode::PROTOCOL_ERROR, "more padding than payload")),
+        None => {
+            Err(connection(ErrorCode::FRAME_SIZE_ERROR, "a padded frame without a length of its padding"))
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What this side sends.
+
+use bytes::Bytes;
+
+use super::closed::How;
+use super::connection::{Connection, Event, Leaving};
+use super::frame;
+use super::receive::{ARE_YOU_THERE, LEAVING};
+use super::status::ErrorCode;
+use super::stream::{Last, State, Stream};
+use crate::Outbox;
+
+/// How much data one DATA frame carries, whatever more the peer takes: so that streams take turns.
+const PIECE: usize = 16_384;
+
+impl<T: Default> Connection<T> {
+    /// Whether a stream may be opened: the peer takes one more, and their numbers have not run out.
+    pub fn may_open(&self) -> bool {
+        self.streams.len() < self.peer.streams && self.next_ours <= frame::STREAM
+    }
+
+    /// Whether streams may be opened on this connection now or later: their numbers have not run out.
+    pub fn may_be_used(&self) -> bool {
+        self.next_ours <= frame::STREAM
+    }
+
+    /// Opens a stream with a header block. Only where it [may](Self::may_open).
+    pub fn open(&mut self, block: &[u8], end: bool, out: &mut Outbox) -> u32 {
+        self.greet(out);
+        let id = self.next_ours;
+        self.next_ours += 2;
+        let state = if end { State::LocalDone } else { State::Open };
+        self.streams.insert(id, Stream::new(state, self.peer.window, self.config.window));
+        frame::headers(out.buffer(), id, block, end, self.peer.frame);
+        id
+    }
+
+    /// What is kept with a stream, while it is open.
+    pub fn data_of(&mut self, id: u32) -> Option<&mut T> {
+        self.streams.get_mut(id).map(|stream| &mut stream.data)
+    }
+
+    /// Whether something waits for the peer's windows.
+    pub fn owes(&self) -> bool {
+        self.streams.iter().any(|stream| !stream.is_flushed())
+    }
+
+    /// Whether a stream is open.
+    pub fn knows(&self, id: u32) -> bool {
+        self.streams.get(id).is_some()
+    }
+
+    /// Sends a head on a stream: that of a response.
+    pub fn headers(&mut self, id: u32, block: &[u8], end: bool, out: &mut Outbox) {
+        if self.streams.get(id).is_none() {
+            return;
+        }
+        frame::headers(out.buffer(), id, block, end, self.peer.frame);
+        if end {
+            self.end_ours(id);
+        }
+    }
+
+    /// Sends data: `prefix` and `body`, which together are one piece of the message.
+    ///
+    /// What the peer's windows do not allow waits; see [`room`](Self::room).
+    pub fn data(&mut self, id: u32, prefix: &[u8], body: Bytes, end: bool, out: &mut Outbox) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let length = prefix.len() + body.len();
+        let window = self.send_window.min(stream.send_window);
+        if stream.is_flushed() && length <= PIECE && length as i64 <= window {
+            stream.send_window -= length as i64;
+            self.send_window -= length as i64;
+            let flags = if end { frame::END_STREAM } else { 0 };
+            frame::begin(out.buffer(), length, frame::DATA, flags, id);
+            out.copy(prefix);
+            out.body(body);
+            if end {
+                self.end_ours(id);
+            }
+            return;
+        }
+        stream.queued += length;
+        self.queued += length;
+        if !prefix.is_empty() {
+            stream.queue.push_back(Bytes::copy_from_slice(prefix));
+        }
+        if !body.is_empty() || (end && prefix.is_empty()) {
+            stream.queue.push_back(body);
+        }
+        if end {
+            stream.last = Last::Data;
+        }
+        self.flush(id, out);
+    }
+
+    /// Ends a stream by trailers, behind all data. The block must depend on no table, since it may have to wait.
+    pub fn trailers(&mut self, id: u32, block: &[u8], out: &mut Outbox) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        if !stream.is_flushed() {
+            stream.last = Last::Trailers(Bytes::copy_from_slice(block));
+            return;
+        }
+        frame::headers(out.buffer(), id, block, true, self.peer.frame);
+        self.end_ours(id);
+    }
+
+    /// Ends a stream at once, both ways. Nothing more comes out of it.
+    pub fn reset(&mut self, id: u32, code: ErrorCode, out: &mut Outbox) {
+        if self.forget(id, How::ByUs) {
+            frame::reset(out.buffer(), id, code);
+        }
+    }
+
+    /// So many bytes of a stream's data were taken: the peer may send as many again.
+    pub fn consumed(&mut self, id: u32, length: usize, out: &mut Outbox) {
+        let released = length.min(self.withheld);
+        self.withheld -= released;
+        self.release(released);
+        self.grant(out);
+        if let Some(stream) = self.streams.get_mut(id) {
+            let taken = length.min(stream.unread);
+            stream.unread -= taken;
+            self.unread -= taken.min(self.unread);
+            self.credit_stream(id, taken, out);
+        }
+    }
+
+    /// Gives a stream's window back what was taken, once that is worth a frame.
+    pub(super) fn credit_stream(&mut self, id: u32, length: usize, out: &mut Outbox) {
+        let most = self.config.most_window;
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.receives()) else { return };
+        stream.credit += length as u32;
+        if stream.credit < stream.window / 2 {
+            return;
+        }
+        let mut increment = std::mem::take(&mut stream.credit);
+        // What comes is taken as fast as it comes: the window is what holds the peer up.
+        if stream.unread == 0 && stream.window < most {
+            let grown = stream.window.saturating_mul(2).min(most);
+            increment += grown - stream.window;
+            stream.window = grown;
+        }
+        stream.receive_window += i64::from(increment);
+        frame::window_update(out.buffer(), id, increment);
+    }
+
+    /// Whether more data may be given to a stream without piling up. If not, [`Event::Room`] says when it may.
+    pub fn room(&self, id: u32) -> bool {
+        self.streams.get(id).is_none_or(|stream| stream.queued < self.config.unsent)
+    }
+
+    /// Asks the peer whether it is there; it answers with [`Event::Pong`].
+    pub fn ping(&mut self, out: &mut Outbox) {
+        self.greet(out);
+        frame::ping(out.buffer(), ARE_YOU_THERE, false);
+    }
+
+    /// Leaves gracefully: says so, and once the peer has heard of it says which stream is the last (RFC 9113, §6.8).
+    pub fn leave(&mut self, out: &mut Outbox) {
+        if self.leaving != Leaving::No {
+            return;
+        }
+        self.greet(out);
+        self.leaving = Leaving::Announced;
+        frame::go_away(out.buffer(), frame::STREAM, ErrorCode::NO_ERROR, "");
+        frame::ping(out.buffer(), LEAVING, false);
+    }
+
+    /// Whether it has left and owes nothing any more, whatever the peer still sends.
+    pub fn has_left(&self) -> bool {
+        matches!(self.leaving, Leaving::Last(_))
+            && self.streams.iter().all(|stream| stream.state == State::LocalDone)
+    }
+
+    pub(super) fn name_the_last(&mut self, out: &mut Outbox) {
+        if self.leaving == Leaving::Announced {
+            self.leaving = Leaving::Last(self.last_theirs);
+            frame::go_away(out.buffer(), self.last_theirs, ErrorCode::NO_ERROR, "");
+        }
+    }
+
+    /// Sends what waits on every stream, as far as the windows allow.
+    pub(super) fn flush_all(&mut self, out: &mut Outbox) {
+        let ids: Vec<u32> = self.streams.ids().collect();
+        ids.into_iter().for_each(|id| self.flush(id, out));
+    }
+
+    /// Sends what waits for the connection's window, stream by stream in turn.
+    pub(super) fn flush_blocked(&mut self, out: &mut Outbox) {
+        for _ in 0..self.blocked.len() {
+            if self.send_window <= 0 {
+                return;
+            }
+            if let Some(id) = self.blocked.pop_front() {
+                self.flush(id, out);
+            }
+        }
+    }
+
+    /// Sends what waits on a stream, as far as the windows allow.
+    pub(super) fn flush(&mut self, id: u32, out: &mut Outbox) {
+        let (unsent, most) = (self.config.unsent, self.peer.frame);
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let full = stream.queued >= unsent;
+        let mut ended = false;
+        while let Some(piece) = stream.queue.front_mut() {
+            let allowed = self.send_window.min(stream.send_window).max(0) as usize;
+            let length = piece.len().min(allowed).min(PIECE);
+            if length == 0 && !piece.is_empty() {
+                break;
+            }
+            let sent = piece.split_to(length);
+            if piece.is_empty() {
+                stream.queue.pop_front();
+            }
+            ended = stream.queue.is_empty() && stream.last == Last::Data;
+            stream.queued -= length;
+            self.queued -= length;
+            stream.send_window -= length as i64;
+            self.send_window -= length as i64;
+            let flags = if ended { frame::END_STREAM } else { 0 };
+            frame::begin(out.buffer(), length, frame::DATA, flags, id);
+            out.body(sent);
+        }
+        if full && stream.queued < unsent {
+            self.events.push_back(Event::Room { stream: id });
+        }
+        if !stream.is_flushed() {
+            if stream.send_window > 0 && !self.blocked.contains(&id) {
+                self.blocked.push_back(id);
+            }
+            return;
+        }
+        if let Last::Trailers(block) = std::mem::replace(&mut stream.last, Last::Unknown) {
+            frame::headers(out.buffer(), id, &block, true, most);
+            ended = true;
+        }
+        if ended {
+            self.end_ours(id);
+        }
+    }
+
+    /// We send nothing more on a stream.
+    fn end_ours(&mut self, id: u32) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        match stream.state {
+            State::RemoteDone => {
+                self.forget(id, How::Done);
+            }
+            State::Open | State::LocalDone => stream.state = State::LocalDone,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! One stream: how far it has come, what may be sent and received on it, and what waits to be sent.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+/// Which halves of a stream are open.
+///
+/// ```text
+///                  HEADERS                    END_STREAM, either way
+///   (idle) ──────────────────▶ Open ─────┬──────────────────▶ LocalDone ───┐  END_STREAM
+///     │                                  └──────────────────▶ RemoteDone ──┤  the other way
+///     │      HEADERS with END_STREAM                              ▲        ▼
+///     └───────────────────────────────────────────────────────────┘     (closed)
+///
+///   RST_STREAM, either way, closes a stream from any state.
+/// ```
+///
+/// Idle streams are those above the highest number seen; closed ones are forgotten (RFC 9113, §5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Both sides send.
+    Open,
+    /// We have sent all.
+    LocalDone,
+    /// The peer has sent all.
+    RemoteDone,
+}
+
+#[derive(Debug)]
+pub(super) struct Stream<T> {
+    /// What the layer above keeps with it.
+    pub(super) data: T,
+    pub(super) state: State,
+    /// How much the peer takes; negative after it made its windows smaller.
+    pub(super) send_window: i64,
+    /// How much the peer may send.
+    pub(super) receive_window: i64,
+    /// How large the window is that the peer is given.
+    pub(super) window: u32,
+    /// What was taken and not told to the peer yet.
+    pub(super) credit: u32,
+    /// What was received and not taken yet.
+    pub(super) unread: usize,
+    /// What `content-length` said is still to come.
+    pub(super) expected: Option<u64>,
+    /// The head of the message was received; what follows are its data and trailers.
+    pub(super) headed: bool,
+    /// Empty DATA frames that ended nothing.
+    pub(super) empty_frames: u32,
+    /// What waits for the peer's windows.
+    pub(super) queue: VecDeque<Bytes>,
+    /// Bytes in `queue`.
+    pub(super) queued: usize,
+    /// What follows the queue.
+    pub(super) last: Last,
+}
+
+/// How what we send on a stream ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// That is not known yet.
+    Unknown,
+    /// With the last of the data.
+    Data,
+    /// With trailers, as a header block that depends on no table.
+    Trailers(Bytes),
+}
+
+impl<T: Default> Stream<T> {
+    pub(super) fn new(state: State, send_window: u32, window: u32) -> Self {
+        Self {
+            data: T::default(),
+            state,
+            send_window: send_window.into(),
+            receive_window: window.into(),
+            window,
+            credit: 0,
+            unread: 0,
+            expected: None,
+            headed: false,
+            empty_frames: 0,
+            queue: VecDeque::new(),
+            queued: 0,
+            last: Last::Unknown,
+        }
+    }
+}
+
+impl<T> Stream<T> {
+    /// Whether the peer may still send.
+    pub(super) fn receives(&self) -> bool {
+        self.state != State::RemoteDone
+    }
+
+    /// Whether everything that was given to be sent has been.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.queue.is_empty()
+    }
+}

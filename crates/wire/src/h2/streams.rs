@@ -1,0 +1,86 @@
+use super::stream::Stream;
+
+/// The streams of a connection that are neither idle nor closed.
+///
+/// Numbers only grow, so that a list kept in their order is searched by halves, grows at its end, and mostly
+/// shrinks near its beginning; the streams themselves stay in their places.
+#[derive(Debug)]
+pub(super) struct Streams<T> {
+    /// Number and place of each stream, by number.
+    order: Vec<(u32, u32)>,
+    places: Vec<Option<Stream<T>>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Streams<T> {
+    fn default() -> Self {
+        Self { order: Vec::new(), places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Streams<T> {
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Adds a stream, whose number is above all others.
+    pub(super) fn insert(&mut self, id: u32, stream: Stream<T>) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            (self.places.len() - 1) as u32
+        });
+        self.places[place as usize] = Some(stream);
+        self.order.push((id, place));
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<&Stream<T>> {
+        let at = self.position(id)?;
+        self.places[self.order[at].1 as usize].as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Stream<T>> {
+        let at = self.position(id)?;
+        self.places[self.order[at].1 as usize].as_mut()
+    }
+
+    pub(super) fn remove(&mut self, id: u32) -> Option<Stream<T>> {
+        let at = self.position(id)?;
+        let (_, place) = self.order.remove(at);
+        self.free.push(place);
+        let stream = self.places[place as usize].take();
+        if self.order.is_empty() {
+            self.rest();
+        }
+        stream
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream<T>> {
+        self.places.iter().flatten()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream<T>> {
+        self.places.iter_mut().flatten()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
+        self.order.iter().map(|(id, _)| *id)
+    }
+
+    /// A connection that once had very many streams does not keep their room.
+    fn rest(&mut self) {
+        if self.places.len() > KEPT {
+            *self = Self::default();
+        }
+    }
+
+    fn position(&self, id: u32) -> Option<usize> {
+        // Most answers go to the oldest stream, most frames to the newest.
+        match (self.order.first(), self.order.last()) {
+            (Some((first, _)), _) if *first == id => Some(0),
+            (_, Some((last, _))) if *last == id => Some(self.order.len() - 1),
+            _ => self.order.binary_search_by_key(&id, |(id, _)| *id).ok(),
+        }
+    }
+}
+
+const KEPT: usize = 64;
