@@ -43,7 +43,9 @@ async fn main() -> Result<()> {
         .on_push(move |push| drop(arrived.send(push)))
         .build()?;
 
-    let count = NewsClient::new(client).subscribe("weather".into()).await?;
+    // Pushes come for as long as the client lives.
+    let stub = NewsClient::new(client);
+    let count = stub.subscribe("weather".into()).await?;
     for _ in 0..count {
         if let Some(push) = news.recv().await {
             let text = String::from_utf8_lossy(&push.body);

@@ -36,6 +36,13 @@ fn blocking_client() {
 }
 
 #[test]
+fn grpc_streaming() {
+    let output = run(env!("CARGO_BIN_EXE_grpc_streaming"), &[]);
+    let want = "counted 1\ncounted 2\ncounted 3\nsum 5050\nsquare Some(9)\nsquare Some(16)\n";
+    assert_eq!(output, want);
+}
+
+#[test]
 fn rpcx_push() {
     let output = run(env!("CARGO_BIN_EXE_rpcx_push"), &[]);
     assert_eq!(output, "News/weather 1: news 1\nNews/weather 2: news 2\nNews/weather 3: news 3\n");

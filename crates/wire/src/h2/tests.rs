@@ -1,1 +1,304 @@
+use std::sync::Arc;
 
+use bytes::{Bytes, BytesMut};
+
+use super::frame::{self, Header};
+use super::hpack::encode_stateless;
+use super::*;
+use crate::{Outbox, Violation};
+
+/// A frame as it was sent.
+#[derive(Debug, PartialEq, Eq)]
+struct Sent {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: Vec<u8>,
+}
+
+/// A server that is spoken to in frames.
+struct Spoken {
+    server: Connection,
+    inbox: BytesMut,
+    out: Outbox,
+}
+
+impl Spoken {
+    /// A connection whose preface and settings are through.
+    fn open(config: Config) -> Self {
+        let mut spoken =
+            Self { server: Connection::server(Arc::new(config)), inbox: BytesMut::new(), out: Outbox::new() };
+        spoken.inbox.extend_from_slice(PREFACE);
+        spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[])).unwrap();
+        spoken.sent();
+        spoken
+    }
+
+    fn hear(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Violation> {
+        self.inbox.extend_from_slice(bytes);
+        let mut events = Vec::new();
+        while let Some(event) = self.server.next_event(&mut self.inbox, &mut self.out)? {
+            events.push(event);
+        }
+        Ok(events)
+    }
+
+    fn sent(&mut self) -> Vec<Sent> {
+        let bytes = self.out.take();
+        let (mut rest, mut sent) = (&bytes[..], Vec::new());
+        while let Some(header) = Header::read(rest) {
+            let (whole, behind) = rest.split_at(frame::HEADER + header.length);
+            sent.push(Sent {
+                kind: header.kind,
+                flags: header.flags,
+                stream: header.stream,
+                payload: whole[frame::HEADER..].to_vec(),
+            });
+            rest = behind;
+        }
+        assert!(rest.is_empty());
+        sent
+    }
+
+    /// The code of the GOAWAY that the connection ended with.
+    fn ended_with(&mut self, bytes: &[u8]) -> ErrorCode {
+        self.hear(bytes).expect_err("the connection ends");
+        let last = self.sent().pop().expect("it says why");
+        assert_eq!(last.kind, frame::GOAWAY);
+        ErrorCode(u32::from_be_bytes(last.payload[4..8].try_into().unwrap()))
+    }
+
+    /// The code of the RST_STREAM that a stream ended with.
+    fn reset_with(&mut self, bytes: &[u8]) -> ErrorCode {
+        self.hear(bytes).expect("the connection goes on");
+        let reset = self.sent().into_iter().find(|sent| sent.kind == frame::RST_STREAM).expect("a reset");
+        ErrorCode(u32::from_be_bytes(reset.payload[..].try_into().unwrap()))
+    }
+}
+
+fn frame_of(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame::begin(&mut bytes, payload.len(), kind, flags, stream);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn block(more: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    let usual = [(":method", "POST"), (":scheme", "http"), (":path", "/a/b"), (":authority", "me")];
+    let fields = usual.iter().chain(more).map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    encode_stateless(fields, &mut block);
+    block
+}
+
+fn request(stream: u32, end: bool) -> Vec<u8> {
+    let flags = frame::END_HEADERS | if end { frame::END_STREAM } else { 0 };
+    frame_of(frame::HEADERS, flags, stream, &block(&[]))
+}
+
+fn spoken() -> Spoken {
+    Spoken::open(Config::default())
+}
+
+#[test]
+fn a_request_that_is_here_whole_is_one_event() {
+    let bytes = [request(1, false), frame_of(frame::DATA, frame::END_STREAM, 1, b"body")].concat();
+    let events = spoken().hear(&bytes).unwrap();
+    assert!(matches!(&events[..], [Event::Whole { stream: 1, body, .. }] if body == "body"), "{events:?}");
+}
+
+#[test]
+fn however_they_are_cut_the_frames_say_the_same() {
+    let bytes = [
+        request(1, false),
+        frame_of(frame::DATA, 0, 1, b"one"),
+        frame_of(frame::PING, 0, 0, b"12345678"),
+        frame_of(frame::DATA, frame::END_STREAM | frame::PADDED, 1, b"\x02two\0\0"),
+        request(3, true),
+    ]
+    .concat();
+    // A body may come in one event or in several; what was said is the same.
+    let said = |events: Vec<Event>| {
+        let (mut heads, mut data) = (Vec::new(), Vec::new());
+        for event in events {
+            match event {
+                Event::Headers { stream, .. } => heads.push(stream),
+                Event::Whole { stream, body, .. } => {
+                    heads.push(stream);
+                    data.extend_from_slice(&body);
+                }
+                Event::Data { bytes, .. } => data.extend_from_slice(&bytes),
+                other => panic!("{other:?}"),
+            }
+        }
+        (heads, data)
+    };
+    let whole = said(spoken().hear(&bytes).unwrap());
+    assert_eq!(whole, (vec![1, 3], b"onetwo".to_vec()));
+    for at in 1..bytes.len() {
+        let mut spoken = spoken();
+        let mut events = spoken.hear(&bytes[..at]).unwrap();
+        events.extend(spoken.hear(&bytes[at..]).unwrap());
+        assert_eq!(said(events), whole, "cut at {at}");
+        assert!(spoken.sent().iter().any(|sent| sent.kind == frame::PING && sent.flags == frame::ACK));
+    }
+}
+
+#[test]
+fn a_head_that_comes_again_is_the_same_list() {
+    let mut spoken = spoken();
+    let lists: Vec<_> = [1, 3]
+        .into_iter()
+        .map(|stream| match spoken.hear(&request(stream, true)).unwrap().pop() {
+            Some(Event::Headers { fields, .. }) => fields,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(Arc::ptr_eq(&lists[0], &lists[1]));
+}
+
+#[test]
+fn malformed_requests_end_their_stream_only() {
+    let malformed: [&[(&str, &str)]; 8] = [
+        &[("Upper", "case")],
+        &[("connection", "close")],
+        &[("te", "gzip")],
+        &[(":status", "200")],
+        &[("x", "y"), (":method", "GET")],
+        &[("content-length", "1"), ("content-length", "2")],
+        &[("x", "line\nbreak")],
+        &[("", "no name")],
+    ];
+    for more in malformed {
+        let mut spoken = spoken();
+        let bytes = frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 1, &block(more));
+        assert_eq!(spoken.reset_with(&bytes), ErrorCode::PROTOCOL_ERROR, "{more:?}");
+        assert_eq!(spoken.hear(&request(3, true)).unwrap().len(), 1, "the connection goes on");
+        assert_eq!(spoken.server.streams(), 1);
+    }
+}
+
+#[test]
+fn floods_end_the_connection() {
+    let calm = ErrorCode::ENHANCE_YOUR_CALM;
+    let repeat = |frame: Vec<u8>| frame.repeat(100_000);
+    assert_eq!(spoken().ended_with(&repeat(frame_of(frame::PING, 0, 0, &[0; 8]))), calm);
+    assert_eq!(spoken().ended_with(&repeat(frame_of(frame::SETTINGS, 0, 0, &[]))), calm);
+    assert_eq!(spoken().ended_with(&repeat(frame_of(frame::PRIORITY, 0, 1, &[0, 0, 0, 3, 0]))), calm);
+    assert_eq!(spoken().ended_with(&repeat(frame_of(0x77, 0, 0, b"unknown"))), calm);
+    let empty = [request(1, false), repeat(frame_of(frame::DATA, 0, 1, &[]))].concat();
+    assert_eq!(spoken().ended_with(&empty), calm);
+    let first = frame_of(frame::HEADERS, 0, 1, &block(&[]));
+    let endless = [first.clone(), repeat(frame_of(frame::CONTINUATION, 0, 1, &[]))].concat();
+    assert_eq!(spoken().ended_with(&endless), calm);
+    let long = [first, frame_of(frame::CONTINUATION, 0, 1, &[0x80; 16_000]).repeat(10)].concat();
+    assert_eq!(spoken().ended_with(&long), calm);
+}
+
+#[test]
+fn who_makes_us_reset_streams_again_and_again_is_sent_away() {
+    // MadeYouReset: each stream is broken by the peer, so that it is us who reset it.
+    let mut spoken = spoken();
+    let bytes: Vec<u8> = (0..5000)
+        .flat_map(|n| [request(2 * n + 1, false), frame_of(frame::WINDOW_UPDATE, 0, 2 * n + 1, &[0; 4])].concat())
+        .collect();
+    assert_eq!(spoken.ended_with(&bytes), ErrorCode::ENHANCE_YOUR_CALM);
+    assert_eq!(spoken.server.streams(), 0);
+}
+
+#[test]
+fn a_header_list_that_is_too_large_ends_its_stream_only() {
+    let mut spoken = spoken();
+    // A field of 4000 bytes, then only its index, 100 times.
+    let mut bomb = block(&[]);
+    super::hpack::Encoder::new().field(b"big", &[b'a'; 900], super::hpack::Indexing::Likely, &mut bomb);
+    bomb.extend([0xbe; 100]);
+    let bytes = frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 1, &bomb);
+    assert_eq!(spoken.reset_with(&bytes), ErrorCode::ENHANCE_YOUR_CALM);
+    assert_eq!(spoken.hear(&request(3, true)).unwrap().len(), 1);
+}
+
+#[test]
+fn data_past_a_window_are_refused() {
+    let config = Config { window: 10, connection_window: 65_535, ..Config::default() };
+    let mut spoken = Spoken::open(config);
+    spoken.hear(&request(1, false)).unwrap();
+    assert_eq!(spoken.reset_with(&frame_of(frame::DATA, 0, 1, &[0; 11])), ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn what_waits_for_a_window_is_sent_when_it_opens() {
+    let mut spoken = spoken();
+    spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 5])).unwrap();
+    spoken.hear(&request(1, true)).unwrap();
+    spoken.sent();
+    spoken.server.data(1, b"", Bytes::from_static(b"0123456789"), false, &mut spoken.out);
+    spoken.server.trailers(1, b"\x88", &mut spoken.out);
+    let sent = spoken.sent();
+    assert_eq!(sent.iter().map(|sent| &sent.payload[..]).collect::<Vec<_>>(), [b"01234"]);
+    // A smaller initial window makes it negative: nothing is sent until it has grown past nothing again.
+    spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 2])).unwrap();
+    spoken.sent();
+    spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 1, &3_u32.to_be_bytes())).unwrap();
+    assert_eq!(spoken.sent(), []);
+    spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 1, &100_u32.to_be_bytes())).unwrap();
+    let sent = spoken.sent();
+    assert_eq!(sent[0].payload, b"56789");
+    assert_eq!((sent[1].kind, sent[1].flags), (frame::HEADERS, frame::END_HEADERS | frame::END_STREAM));
+    assert_eq!(spoken.server.streams(), 0);
+}
+
+#[test]
+fn a_window_past_its_bound_is_refused() {
+    let most = 0x7fff_ffff_u32.to_be_bytes();
+    let mut one = spoken();
+    assert_eq!(one.ended_with(&frame_of(frame::WINDOW_UPDATE, 0, 0, &most)), ErrorCode::FLOW_CONTROL_ERROR);
+    let mut other = spoken();
+    other.hear(&request(1, false)).unwrap();
+    assert_eq!(other.reset_with(&frame_of(frame::WINDOW_UPDATE, 0, 1, &most)), ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn a_stream_whose_data_are_taken_at_once_is_given_more_and_more() {
+    let mut spoken = spoken();
+    spoken.hear(&request(1, false)).unwrap();
+    let mut granted = Vec::new();
+    for _ in 0..2000 {
+        spoken.hear(&frame_of(frame::DATA, 0, 1, &[0; 16_000])).unwrap();
+        spoken.server.consumed(1, 16_000, &mut spoken.out);
+        let updates = spoken.sent();
+        let on_stream = updates.into_iter().filter(|sent| (sent.kind, sent.stream) == (frame::WINDOW_UPDATE, 1));
+        granted.extend(on_stream.map(|sent| u32::from_be_bytes(sent.payload[..].try_into().unwrap())));
+    }
+    assert!(granted.len() > 5);
+    assert!(granted.last() > granted.first());
+    assert!(granted.iter().all(|granted| *granted <= 2 * Config::default().most_window));
+}
+
+#[test]
+fn frames_without_sense_never_panic_and_make_little_of_little() {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for _ in 0..3000 {
+        let mut spoken = spoken();
+        for _ in 0..20 {
+            let length = (random() % 40) as usize;
+            let payload: Vec<u8> = (0..length).map(|_| random() as u8).collect();
+            let bytes = match random() % 4 {
+                0 => request(random() as u32 % 16, random() % 2 == 0),
+                _ => frame_of((random() % 11) as u8, random() as u8, random() as u32 % 16, &payload),
+            };
+            let heard = spoken.hear(&bytes);
+            assert!(spoken.out.len() < 4096);
+            spoken.out.take();
+            if heard.is_err() {
+                break;
+            }
+        }
+    }
+}
