@@ -13,7 +13,7 @@ use common::{
     soon, until, url,
 };
 use futures_util::FutureExt;
-use polyrpc::client::{Backoff, Kind, Request};
+use polyrpc::client::{Backoff, Kind, Request, Signature};
 use polyrpc::codec::Serde;
 use polyrpc::server::Limits;
 use polyrpc::{Client, Code, Context, Cores, Protocol, Push, Result, Retry, Server, Status};
@@ -23,6 +23,8 @@ use tokio::sync::mpsc;
 
 /// Two of the three can have several calls on a connection.
 const MULTIPLEXED: [Protocol; 2] = [Protocol::BaiduStd, Protocol::Rpcx];
+
+const ECHO: Signature = Signature::plain("Probe", "Echo");
 
 #[tokio::test]
 async fn calls_share_a_connection_or_have_their_own_as_they_like() {
@@ -197,6 +199,30 @@ async fn after_a_failure_callers_fail_at_once_until_it_is_time_to_try_again() {
     assert_eq!(again(|| hasty.call::<String>("Probe/Echo", "a")).await, "a");
     assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
     drop(server);
+}
+
+#[tokio::test]
+async fn a_call_may_wait_until_the_server_can_be_reached() {
+    for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = free.local_addr().unwrap().to_string();
+        drop(free);
+        let backoff = Backoff { initial: Duration::from_millis(1), ..Backoff::default() };
+        let client =
+            Client::builder(&format!("rpcx://{address}")).kind(kind).backoff(backoff).build().unwrap();
+        let echo = |request: Request<String>| {
+            let client = client.clone();
+            let request = request.with_wait_for_ready();
+            async move { client.invoke::<Serde, String, String>(&ECHO, request).await }
+        };
+        let brief = Request::new("a".to_owned()).with_timeout(Duration::from_millis(50));
+        assert_eq!(soon(echo(brief)).await.unwrap_err().code(), Code::DeadlineExceeded, "{kind:?}");
+        let mut waiting = Box::pin(echo("b".to_owned().into()));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let server = Prober::default().server().bind(address.as_str()).await.unwrap().start();
+        assert_eq!(soon(waiting).await.unwrap().message, "b", "{kind:?}");
+        drop(server);
+    }
 }
 
 #[tokio::test]

@@ -190,6 +190,8 @@ impl Inner {
             Sessions::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
             Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
             Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
+            #[cfg(test)]
+            Sessions::Lines => Box::new(Connection::new(socket, super::tests::Lines::default())),
         })
     }
 

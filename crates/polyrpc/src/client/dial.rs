@@ -134,6 +134,9 @@ pub(super) enum Sessions {
     Rpcx(rpcx::ClientConfig),
     Grpc(grpc::ClientConfig),
     Http(http1::ClientConfig),
+    /// A protocol made up for tests.
+    #[cfg(test)]
+    Lines,
 }
 
 impl Sessions {
@@ -170,6 +173,8 @@ impl Sessions {
             Self::Rpcx(config) => Connection::start(stream, rpcx::Client::new(config), keepalive, on_push),
             Self::Grpc(config) => Connection::start(stream, grpc::Client::new(config), keepalive, on_push),
             Self::Http(config) => Connection::start(stream, http1::Client::new(config), keepalive, on_push),
+            #[cfg(test)]
+            Self::Lines => Connection::start(stream, super::tests::Lines::default(), keepalive, on_push),
         }
     }
 }

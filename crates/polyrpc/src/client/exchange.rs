@@ -20,6 +20,16 @@ pub(super) struct Defaults {
     pub(super) compression: Compression,
     /// Bytes of a reply after decompression.
     pub(super) decompressed: usize,
+    /// A server may say of a call that it never looked at it: calls are kept, to be sent elsewhere.
+    pub(super) keep: bool,
+}
+
+/// Whether the protocol has words for it that a call was never looked at (HTTP/2's `GOAWAY` and `REFUSED_STREAM`).
+pub(super) fn refuses(protocol: Protocol) -> bool {
+    match protocol {
+        Protocol::Grpc => true,
+        Protocol::BaiduStd | Protocol::Rpcx | Protocol::Http => false,
+    }
 }
 
 impl Defaults {
@@ -91,14 +101,6 @@ impl Defaults {
             oneway: options.oneway,
             credential: Credential::Call(options.credential),
             spoiled: None,
-        }
-    }
-
-    /// Whether a server may say of a call that it never looked at it. Such a call is kept, to be sent elsewhere.
-    pub(super) fn may_be_refused(&self) -> bool {
-        match self.protocol {
-            Protocol::Grpc => true,
-            Protocol::BaiduStd | Protocol::Rpcx | Protocol::Http => false,
         }
     }
 

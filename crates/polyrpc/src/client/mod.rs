@@ -210,7 +210,7 @@ impl Client {
         let wait_for_ready = options.wait_for_ready;
         let call = self.defaults.call(service, method, body, options);
         let format = call.head.format;
-        let mut attempt = Attempt::new(pool, call, wait_for_ready, self.defaults.may_be_refused());
+        let mut attempt = Attempt::new(pool, call, wait_for_ready, self.defaults.keep);
         loop {
             let lease = attempt.lease().await?;
             let ended = link::exchange(&lease.link, &mut attempt.call, attempt.deadline).await;
@@ -397,6 +397,7 @@ impl Builder {
             format: self.format,
             compression: self.compression,
             decompressed: self.limits.decompressed,
+            keep: exchange::refuses(protocol),
         }
     }
 
@@ -411,3 +412,6 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder").field("url", &self.url).field("kind", &self.kind).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

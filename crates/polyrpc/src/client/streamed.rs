@@ -113,7 +113,7 @@ impl Client {
     {
         let Request { message, options } = request;
         let format = self.defaults.format(C::PREFERRED, &options);
-        let keep = self.defaults.may_be_refused();
+        let keep = self.defaults.keep;
         let requests = requests::<C, Req>(message, format, signature.input.clone());
         let mut attempt = self.attempt(signature.service, signature.method, format, options, keep)?;
         let mut script = Script::new(requests, keep);

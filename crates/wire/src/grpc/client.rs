@@ -11,7 +11,7 @@ use crate::h2::{self, Connection, ErrorCode};
 use crate::session::{self, Answer};
 use crate::{
     Call, CallId, Compression, Credential, Fault, Format, Head, Limits, Message, Metadata, Outbox, Reply,
-    Retry, Status, Violation,
+    Retry, Scope, Status, Violation,
 };
 
 /// What a client's connection is made with.
@@ -193,9 +193,7 @@ impl Client {
         out: &mut Outbox,
     ) -> Result<u32, Status> {
         if self.leaving || !self.http.may_open() {
-            return Err(
-                Status::unavailable("the connection takes no more calls").with_retry(Retry::Elsewhere)
-            );
+            return Err(refused("the connection takes no more calls"));
         }
         let sends = coding::applied(call.head.compression);
         if coding::name(sends).is_none() {
@@ -308,8 +306,7 @@ impl Client {
     /// Ends the calls that the server has not looked at and never will.
     fn unseen(&mut self, last: u32) {
         for (stream, call) in self.calls.range_mut(last.saturating_add(1)..) {
-            let status = Status::unavailable("the server went away before it looked at the call");
-            let result = Err(status.with_retry(Retry::Elsewhere));
+            let result = Err(refused("the server went away before it looked at the call"));
             call.end = Some(End { result, trailers: Metadata::new() });
             self.found.push_back(*stream);
         }
@@ -530,6 +527,12 @@ fn field(name: &[u8], value: &[u8], metadata: &mut Metadata) {
 
 fn credential<'a>(call: &'a Credential, usual: &'a Option<Bytes>) -> Option<&'a [u8]> {
     call.bytes().or(usual.as_ref()).map(|bytes| &bytes[..])
+}
+
+/// The server does nothing about the call: it may be sent elsewhere, whatever it does.
+#[cold]
+fn refused(why: &'static str) -> Status {
+    Status::unavailable(why).with_scope(Scope::Connection).with_retry(Retry::Elsewhere)
 }
 
 #[cold]

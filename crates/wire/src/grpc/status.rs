@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::{Code, Fault, Retry, Status};
+use crate::{Code, Fault, Retry, Scope, Status};
 
 /// The number of a failure. brpc writes its own failures by their codes as well.
 pub(super) fn number(status: &Status) -> u8 {
@@ -51,7 +51,9 @@ pub(super) fn of_http(status: u16) -> Status {
 pub(super) fn of_reset(code: u32) -> Status {
     let status = match code {
         // REFUSED_STREAM: the peer has done nothing about it.
-        7 => Status::unavailable("the server refused the stream").with_retry(Retry::Elsewhere),
+        7 => Status::unavailable("the server refused the stream")
+            .with_scope(Scope::Connection)
+            .with_retry(Retry::Elsewhere),
         // CANCEL.
         8 => Status::cancelled("the server reset the stream"),
         // ENHANCE_YOUR_CALM.

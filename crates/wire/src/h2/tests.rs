@@ -200,7 +200,9 @@ fn who_makes_us_reset_streams_again_and_again_is_sent_away() {
     // MadeYouReset: each stream is broken by the peer, so that it is us who reset it.
     let mut spoken = spoken();
     let bytes: Vec<u8> = (0..5000)
-        .flat_map(|n| [request(2 * n + 1, false), frame_of(frame::WINDOW_UPDATE, 0, 2 * n + 1, &[0; 4])].concat())
+        .flat_map(|n| {
+            [request(2 * n + 1, false), frame_of(frame::WINDOW_UPDATE, 0, 2 * n + 1, &[0; 4])].concat()
+        })
         .collect();
     assert_eq!(spoken.ended_with(&bytes), ErrorCode::ENHANCE_YOUR_CALM);
     assert_eq!(spoken.server.streams(), 0);
@@ -267,7 +269,8 @@ fn a_stream_whose_data_are_taken_at_once_is_given_more_and_more() {
         spoken.hear(&frame_of(frame::DATA, 0, 1, &[0; 16_000])).unwrap();
         spoken.server.consumed(1, 16_000, &mut spoken.out);
         let updates = spoken.sent();
-        let on_stream = updates.into_iter().filter(|sent| (sent.kind, sent.stream) == (frame::WINDOW_UPDATE, 1));
+        let on_stream =
+            updates.into_iter().filter(|sent| (sent.kind, sent.stream) == (frame::WINDOW_UPDATE, 1));
         granted.extend(on_stream.map(|sent| u32::from_be_bytes(sent.payload[..].try_into().unwrap())));
     }
     assert!(granted.len() > 5);

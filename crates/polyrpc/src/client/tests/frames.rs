@@ -1,0 +1,234 @@
+//! A protocol of lines, which says in words what a session is asked to do, and a server that speaks it.
+
+use std::collections::HashMap;
+use std::fmt::Arguments;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_wire::session::{Answer, Client as Session, Violation};
+use polyrpc_wire::{
+    Call, CallId, Code, Compression, Format, Head, Message, Metadata, Outbox, Protocol, Reply, Retry, Scope,
+    Status,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::Client;
+use crate::client::dial::{Dialer, Sessions};
+use crate::client::pool::Pool;
+use crate::client::url::Url;
+use crate::client::{Builder, Kind, Transport};
+use crate::net::Address;
+
+/// Where a client under test connects to.
+pub(super) struct Place {
+    listener: TcpListener,
+}
+
+impl Place {
+    pub(super) async fn new() -> Self {
+        Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
+    }
+
+    /// A client whose calls are sent again if a server never looked at them.
+    pub(super) fn client(&self, builder: Builder) -> Client {
+        let mut defaults = builder.defaults(Protocol::Rpcx);
+        defaults.keep = true;
+        let dialer = Dialer {
+            url: self.url(),
+            sessions: Sessions::Lines,
+            connect_timeout: builder.connect_timeout,
+            backoff: builder.backoff,
+            cores: None,
+            keepalive: builder.keepalive,
+            on_push: None,
+            failing: Default::default(),
+        };
+        let pool = Pool::new(dialer, Kind::Single, builder.bounds);
+        Client { transport: Transport::Network(pool.into()), defaults: defaults.into() }
+    }
+
+    pub(super) fn url(&self) -> Url {
+        let address = Address::Tcp(self.listener.local_addr().unwrap().to_string());
+        Url { protocol: Protocol::Rpcx, address, json_rpc: false }
+    }
+
+    /// The next connection.
+    pub(super) async fn accept(&self) -> Peer {
+        Peer { socket: self.listener.accept().await.unwrap().0 }
+    }
+}
+
+/// The server's end of a connection that speaks in lines.
+pub(super) struct Peer {
+    socket: TcpStream,
+}
+
+impl Peer {
+    pub(super) async fn say(&mut self, lines: &str) {
+        self.socket.write_all(lines.as_bytes()).await.unwrap();
+    }
+
+    /// Waits for these lines, which must come next.
+    pub(super) async fn hears(&mut self, lines: &str) {
+        let mut heard = vec![0; lines.len()];
+        let mut at = 0;
+        while at < heard.len() && lines.as_bytes()[..at] == heard[..at] {
+            match self.socket.read(&mut heard[at..]).await.unwrap() {
+                0 => break,
+                n => at += n,
+            }
+        }
+        assert_eq!(String::from_utf8_lossy(&heard[..at]), lines);
+    }
+
+    /// Reads whatever comes; `false` at the end.
+    pub(super) async fn read(&mut self) -> bool {
+        self.socket.read(&mut [0; 4096]).await.is_ok_and(|n| n > 0)
+    }
+
+    /// Waits until the client closes the connection, having said nothing more.
+    pub(super) async fn hears_the_end(&mut self) {
+        let mut rest = Vec::new();
+        self.socket.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&rest), "");
+    }
+}
+
+/// Calls are numbered in the order in which they are made. The server may say:
+///
+/// ```text
+/// head 0 key=value     message 0 text     end 0 key=value     fail 0 text     reply 0 text
+/// room 0 3             tight              most 2              refuse 0        goaway
+/// ```
+#[derive(Default)]
+pub(crate) struct Lines {
+    calls: Vec<CallId>,
+    /// How many more messages of a call the server takes, where it has said so.
+    room: HashMap<CallId, usize>,
+    /// The server takes no message of a call unless it has said so.
+    tight: bool,
+    most: Option<usize>,
+}
+
+impl Session for Lines {
+    fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        self.calls.push(id);
+        say(out, format_args!("call {} {} {}", self.calls.len() - 1, call.method, text(&call.body)));
+        Ok(())
+    }
+
+    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        self.calls.push(id);
+        say(out, format_args!("open {} {}", self.calls.len() - 1, call.method));
+        Ok(())
+    }
+
+    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        if let Some(room) = self.room.get_mut(&id) {
+            *room = room.saturating_sub(1);
+        }
+        say(out, format_args!("message {} {}", self.number(id), text(&message)));
+    }
+
+    fn end(&mut self, id: CallId, out: &mut Outbox) {
+        say(out, format_args!("end {}", self.number(id)));
+    }
+
+    fn room(&self, id: CallId) -> bool {
+        self.room.get(&id).map_or(!self.tight, |&room| room > 0)
+    }
+
+    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+        say(out, format_args!("consumed {} {bytes}", self.number(id)));
+    }
+
+    fn next_event(&mut self, inbox: &mut BytesMut, _: &mut Outbox) -> Result<Option<Answer>, Violation> {
+        loop {
+            let Some(end) = inbox.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
+            let line = String::from_utf8(inbox.split_to(end + 1).to_vec()).unwrap();
+            let mut words = line.trim_end().splitn(3, ' ');
+            let verb = words.next().unwrap_or_default();
+            let number: usize = words.next().map_or(0, |number| number.parse().unwrap());
+            let rest = words.next().unwrap_or_default();
+            match self.understand(verb, number, rest) {
+                Ok(None) => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+        say(out, format_args!("cancel {}", self.number(id)));
+    }
+
+    fn wanted(&self) -> usize {
+        0
+    }
+
+    fn concurrency(&self) -> usize {
+        self.most.unwrap_or(usize::MAX)
+    }
+
+    fn heartbeat(&mut self, out: &mut Outbox) -> bool {
+        say(out, format_args!("alive?"));
+        true
+    }
+}
+
+impl Lines {
+    fn understand(&mut self, verb: &str, number: usize, rest: &str) -> Result<Option<Answer>, Violation> {
+        let body = Bytes::copy_from_slice(rest.as_bytes());
+        let id = self.calls.get(number).copied().unwrap_or(CallId(u64::MAX));
+        let head = Head { format: Format::Raw, metadata: pairs(rest), ..Head::default() };
+        Ok(Some(match verb {
+            "tight" => {
+                self.tight = true;
+                return Ok(None);
+            }
+            "most" => {
+                self.most = Some(number);
+                return Ok(None);
+            }
+            "room" => {
+                self.room.insert(id, rest.parse().unwrap());
+                Answer::Room(id)
+            }
+            "head" => Answer::Head(id, head),
+            "message" => Answer::Message(id, Message { body, compression: Compression::None }),
+            "end" => {
+                let reply = Reply::message(Format::Raw, Bytes::new());
+                Answer::Reply(id, Reply { trailers: pairs(rest), ..reply })
+            }
+            "reply" => Answer::Reply(id, Reply::message(Format::Raw, body)),
+            "fail" => {
+                let trailers = [("failed", "yes")].into_iter().collect();
+                let failure = Reply::failure(Status::new(Code::Aborted, rest.to_owned()));
+                Answer::Reply(id, Reply { trailers, ..failure })
+            }
+            "refuse" => {
+                let status = Status::unavailable("refused").with_scope(Scope::Connection);
+                Answer::Reply(id, Reply::failure(status.with_retry(Retry::Elsewhere)))
+            }
+            "goaway" => Answer::GoAway,
+            "alive" => Answer::Alive,
+            other => return Err(Violation::new(other)),
+        }))
+    }
+
+    fn number(&self, id: CallId) -> usize {
+        self.calls.iter().position(|&known| known == id).unwrap()
+    }
+}
+
+fn say(out: &mut Outbox, line: Arguments<'_>) {
+    out.copy(format!("{line}\n").as_bytes());
+}
+
+fn text(body: &Bytes) -> &str {
+    std::str::from_utf8(body).unwrap()
+}
+
+fn pairs(text: &str) -> Metadata {
+    let pairs = text.split_whitespace().filter_map(|pair| pair.split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}

@@ -1,0 +1,522 @@
+//! Calls with several messages, by a protocol made up for it.
+
+mod frames;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt, future, stream};
+use polyrpc_wire::{Code, Format, Retry, Status};
+
+use self::frames::{Peer, Place};
+use super::{Builder, Client, Options, RawCall, Request, Response, Signature};
+use crate::codec::{Body, Raw};
+use crate::{Result, Streaming};
+
+pub(super) use self::frames::Lines;
+
+const CHAT: Signature = Signature::plain("S", "Chat");
+
+type Texts = Streaming<String>;
+
+/// A client and the server's end of its connection, once a call has made it.
+async fn place() -> (Place, Client) {
+    let place = Place::new().await;
+    let client = place.client(Builder::new(""));
+    (place, client)
+}
+
+async fn chat(client: &Client, requests: impl Into<Request<Texts>>) -> Result<Response<Texts>> {
+    client.invoke_streaming::<Raw, String, String>(&CHAT, requests).await
+}
+
+/// A call that was made, with the answer begun.
+async fn chatting(requests: Texts) -> (Place, Client, Peer, Texts) {
+    let (place, client) = place().await;
+    let (peer, answer) = (async {
+        let mut peer = place.accept().await;
+        peer.hears("open 0 Chat\n").await;
+        peer.say("head 0\n").await;
+        peer
+    })
+    .join(chat(&client, requests))
+    .await;
+    (place, client, peer, answer.unwrap().message)
+}
+
+trait Join: Future + Sized {
+    async fn join<F: Future>(self, other: F) -> (Self::Output, F::Output) {
+        future::join(self, other).await
+    }
+}
+
+impl<F: Future> Join for F {}
+
+fn silence() -> Texts {
+    Streaming::from_stream(stream::pending())
+}
+
+fn texts(texts: &[&str]) -> Texts {
+    Streaming::from_iter(texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+}
+
+/// Requests without end, each counted when it is made.
+fn endless(made: &Arc<AtomicUsize>, size: usize) -> Texts {
+    let made = made.clone();
+    Streaming::from_stream(stream::repeat_with(move || {
+        made.fetch_add(1, Ordering::Relaxed);
+        Ok("m".repeat(size))
+    }))
+}
+
+async fn all(mut answer: Texts) -> Vec<String> {
+    let mut all = Vec::new();
+    while let Some(message) = answer.message().await.unwrap() {
+        all.push(message);
+    }
+    all
+}
+
+#[tokio::test]
+async fn both_sides_may_talk_at_once_and_messages_keep_their_order() {
+    let (sender, requests) = Streaming::channel(1);
+    let (_place, _client, mut peer, mut answer) = chatting(requests).await;
+    for n in 0..3 {
+        sender.send(format!("ask{n}")).await.unwrap();
+        assert!(answer.message().now_or_never().is_none());
+        peer.hears(&format!("message 0 ask{n}\n")).await;
+        peer.say(&format!("message 0 a{n}\nmessage 0 b{n}\n")).await;
+        assert_eq!(answer.message().await.unwrap().unwrap(), format!("a{n}"));
+        assert_eq!(answer.message().await.unwrap().unwrap(), format!("b{n}"));
+        assert!(answer.message().now_or_never().is_none());
+        peer.hears("consumed 0 4\n").await;
+    }
+    drop(sender);
+    assert!(answer.message().now_or_never().is_none());
+    peer.hears("end 0\n").await;
+    peer.say("end 0 sum=3\n").await;
+    assert_eq!(answer.message().await.unwrap(), None);
+    assert_eq!(answer.trailers().get("sum"), Some("3"));
+}
+
+#[tokio::test]
+async fn head_messages_and_end_leave_together() {
+    let (place, client) = place().await;
+    let server = async {
+        let mut peer = place.accept().await;
+        peer.hears("open 0 Chat\nmessage 0 one\nmessage 0 two\nend 0\n").await;
+        peer.say("head 0 key=value\nmessage 0 x\nend 0\n").await;
+        peer
+    };
+    let (_peer, answer) = server.join(chat(&client, texts(&["one", "two"]))).await;
+    let answer = answer.unwrap();
+    assert_eq!(answer.metadata.get("key"), Some("value"));
+    assert_eq!(all(answer.message).await, ["x"]);
+}
+
+#[tokio::test]
+async fn an_answer_may_begin_with_a_message_or_be_empty() {
+    for (says, gets) in [("message 0 x\nend 0\n", &["x"][..]), ("end 0\n", &[])] {
+        let (place, client) = place().await;
+        let server = async {
+            let mut peer = place.accept().await;
+            peer.hears("open 0 Chat\nend 0\n").await;
+            peer.say(says).await;
+            peer
+        };
+        let (_peer, answer) = server.join(chat(&client, Streaming::empty())).await;
+        assert_eq!(all(answer.unwrap().message).await, gets);
+    }
+}
+
+#[tokio::test]
+async fn the_server_may_send_more_only_when_messages_were_taken() {
+    let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
+    let large = "m".repeat(20 << 10);
+    peer.say(&format!("message 0 {large}\nmessage 0 {large}\nmessage 0 x\n")).await;
+    assert_eq!(answer.message().await.unwrap().unwrap().len(), large.len());
+    assert_eq!(answer.message().await.unwrap().unwrap().len(), large.len());
+    peer.hears(&format!("consumed 0 {}\n", 2 * large.len())).await;
+    assert_eq!(answer.message().await.unwrap().unwrap(), "x");
+    drop(answer);
+    peer.hears("cancel 0\n").await;
+}
+
+#[tokio::test]
+async fn requests_wait_for_room_and_are_woken_by_it() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let (place, client) = place().await;
+    let first = client.open_raw("S/First", Options::default(), Format::Raw);
+    let (mut peer, first) = place.accept().join(first).await;
+    peer.say("tight\nhead 0\n").await;
+    let mut first = first.unwrap();
+    first.metadata().await.unwrap();
+    peer.hears("open 0 First\n").await;
+
+    let call = tokio::spawn({
+        let (client, made) = (client.clone(), made.clone());
+        async move { chat(&client, endless(&made, 1)).await }
+    });
+    peer.hears("open 1 Chat\n").await;
+    for room in 1..4 {
+        peer.say(&format!("room 1 {room}\n")).await;
+        peer.hears(&"message 1 m\n".repeat(room)).await;
+    }
+    assert!(made.load(Ordering::Relaxed) <= 64, "a batch is made ahead, not more");
+    call.abort();
+    peer.hears("cancel 1\n").await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_read_holds_requests_back() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let requests = endless(&made, 32 << 10).take(1000);
+    let (place, client) = place().await;
+    let call = tokio::spawn(async move { chat(&client, Streaming::from_stream(requests)).await });
+    let mut peer = place.accept().await;
+    peer.hears("open 0 Chat\n").await;
+    let message = format!("message 0 {}\n", "m".repeat(32 << 10));
+    for n in 0..1000 {
+        peer.hears(&message).await;
+        assert!(made.load(Ordering::Relaxed) < n + 700, "the rest lies in the buffers of the system");
+    }
+    peer.hears("end 0\n").await;
+    peer.say("end 0\n").await;
+    assert!(all(call.await.unwrap().unwrap().message).await.is_empty());
+}
+
+#[tokio::test]
+async fn dropping_an_answer_tells_the_server() {
+    let (_place, _client, mut peer, answer) = chatting(silence()).await;
+    drop(answer);
+    peer.hears("cancel 0\n").await;
+}
+
+#[tokio::test]
+async fn dropping_a_call_that_waits_for_its_answer_tells_the_server() {
+    let (place, client) = place().await;
+    let call = tokio::spawn(async move { chat(&client, silence()).await });
+    let mut peer = place.accept().await;
+    peer.hears("open 0 Chat\n").await;
+    call.abort();
+    peer.hears("cancel 0\n").await;
+}
+
+#[tokio::test]
+async fn a_call_that_has_ended_is_not_cancelled() {
+    let (_place, client, mut peer, answer) = chatting(silence()).await;
+    peer.say("end 0\n").await;
+    assert!(all(answer).await.is_empty());
+    let second = tokio::spawn(async move { chat(&client, silence()).await });
+    peer.hears("open 1 Chat\n").await;
+    second.abort();
+    peer.hears("cancel 1\n").await;
+}
+
+#[tokio::test]
+async fn late_messages_are_dropped_and_count_as_taken() {
+    let (_place, client, mut peer, answer) = chatting(silence()).await;
+    drop(answer);
+    peer.hears("cancel 0\n").await;
+    let second = tokio::spawn(async move { all(chat(&client, silence()).await.unwrap().message).await });
+    peer.hears("open 1 Chat\n").await;
+    peer.say("head 0 late=yes\nmessage 0 late\nroom 0 1\nfail 0\nmessage 1 x\n").await;
+    peer.hears("consumed 0 4\n").await;
+    peer.hears("consumed 1 1\n").await;
+    peer.say("end 1\n").await;
+    assert_eq!(second.await.unwrap(), ["x"]);
+}
+
+#[tokio::test]
+async fn a_deadline_ends_the_whole_call() {
+    let (place, client) = place().await;
+    let request = Request::new(silence()).with_timeout(Duration::from_millis(500));
+    let server = async {
+        let mut peer = place.accept().await;
+        peer.hears("open 0 Chat\n").await;
+        peer.say("head 0\nmessage 0 x\n").await;
+        peer
+    };
+    let (mut peer, answer) = server.join(chat(&client, request)).await;
+    let mut answer = answer.unwrap().message;
+    assert_eq!(answer.message().await.unwrap().unwrap(), "x");
+    assert_eq!(answer.message().await.unwrap_err().code(), Code::DeadlineExceeded);
+    assert_eq!(answer.message().await.unwrap(), None);
+    peer.hears("consumed 0 1\ncancel 0\n").await;
+}
+
+#[tokio::test]
+async fn a_stream_has_no_deadline_unless_it_says_so() {
+    let place = Place::new().await;
+    let client = place.client(Builder::new("").timeout(Duration::ZERO));
+    let call = tokio::spawn(async move { chat(&client, silence()).await });
+    let mut peer = place.accept().await;
+    peer.hears("open 0 Chat\n").await;
+    peer.say("end 0\n").await;
+    assert!(call.await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_failure_comes_behind_the_messages_before_it() {
+    let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
+    peer.say("message 0 x\nfail 0 too bad\n").await;
+    assert_eq!(answer.message().await.unwrap().unwrap(), "x");
+    let error = answer.message().await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::Aborted, "too bad"));
+    assert_eq!(answer.message().await.unwrap(), None);
+    assert_eq!(answer.trailers().get("failed"), Some("yes"));
+}
+
+#[tokio::test]
+async fn a_failure_before_the_answer_is_the_calls() {
+    let (place, client) = place().await;
+    let server = async {
+        let mut peer = place.accept().await;
+        peer.hears("open 0 Chat\n").await;
+        peer.say("fail 0 no\n").await;
+        peer
+    };
+    let (_peer, answer) = server.join(chat(&client, silence())).await;
+    assert_eq!(answer.unwrap_err().code(), Code::Aborted);
+}
+
+#[tokio::test]
+async fn an_error_of_the_requests_ends_the_call_with_it() {
+    let (sender, requests) = Streaming::channel(2);
+    let (_place, _client, mut peer, mut answer) = chatting(requests).await;
+    sender.send("one".to_owned()).await.unwrap();
+    sender.fail(Status::not_found("no two")).await;
+    assert_eq!(answer.message().await.unwrap_err().code(), Code::NotFound);
+    peer.hears("cancel 0\n").await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_connection_ends_its_streams() {
+    let (_place, _client, mut peer, mut answer) = chatting(silence()).await;
+    peer.say("message 0 x\n").await;
+    drop(peer);
+    assert_eq!(answer.message().await.unwrap().unwrap(), "x");
+    let status = answer.message().await.unwrap_err().into_status();
+    assert_eq!((status.code(), status.retry()), (Code::Unavailable, Retry::IfIdempotent));
+}
+
+#[tokio::test]
+async fn a_server_may_answer_before_it_has_heard_everything() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let (place, client) = place().await;
+    let server = async {
+        let mut peer = place.accept().await;
+        peer.hears("open 0 Chat\nmessage 0 m\n").await;
+        peer.say("message 0 enough\nend 0\n").await;
+        tokio::spawn(async move { while peer.read().await {} });
+    };
+    let (_, answer) = server.join(chat(&client, endless(&made, 1))).await;
+    assert_eq!(all(answer.unwrap().message).await, ["enough"]);
+}
+
+async fn gather(says: &str) -> Result<Response<String>> {
+    let (place, client) = place().await;
+    let server = async {
+        let mut peer = place.accept().await;
+        peer.hears("open 0 Chat\nmessage 0 one\nmessage 0 two\nend 0\n").await;
+        peer.say(says).await;
+        peer
+    };
+    let requests = texts(&["one", "two"]);
+    server.join(client.invoke_client_streaming::<Raw, String, String>(&CHAT, requests)).await.1
+}
+
+#[tokio::test]
+async fn many_messages_may_be_answered_with_one() {
+    let answer = gather("head 0 key=head\nmessage 0 x\nend 0 key=tail\n").await.unwrap();
+    assert_eq!(answer.message, "x");
+    assert_eq!((answer.metadata.get("key"), answer.trailers.get("key")), (Some("head"), Some("tail")));
+    assert_eq!(gather("head 0\nend 0\n").await.unwrap_err().code(), Code::Internal);
+    assert_eq!(gather("head 0\nmessage 0 x\nmessage 0 y\n").await.unwrap_err().code(), Code::Internal);
+    assert_eq!(gather("message 0 x\nfail 0 no\n").await.unwrap_err().code(), Code::Aborted);
+}
+
+async fn raw(client: &Client, method: &str) -> RawCall {
+    client.open_raw(&format!("S/{method}"), Options::default(), Format::Raw).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_raw_call_is_spoken_by_hand() {
+    let (place, client) = place().await;
+    let (mut peer, mut call) = place.accept().join(raw(&client, "Talk")).await;
+    peer.hears("open 0 Talk\n").await;
+    call.send("one").await.unwrap();
+    peer.hears("message 0 one\n").await;
+    peer.say("head 0 key=value\nmessage 0 x\n").await;
+    assert_eq!(call.metadata().await.unwrap().get("key"), Some("value"));
+    assert_eq!(call.next().await.unwrap().unwrap().bytes, "x");
+    call.finish_sending().await.unwrap();
+    assert_eq!(call.send("two").await.unwrap_err().code(), Code::FailedPrecondition);
+    peer.hears("end 0\n").await;
+    peer.say("end 0 key=tail\n").await;
+    assert!(call.next().await.unwrap().is_none());
+    assert!(call.next().await.unwrap().is_none());
+    assert_eq!(call.trailers().get("key"), Some("tail"));
+}
+
+#[tokio::test]
+async fn the_halves_of_a_raw_call_go_on_independently() {
+    let (place, client) = place().await;
+    let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
+    let (mut sender, mut receiver) = call.split();
+    peer.hears("open 0 Talk\n").await;
+    let receiving = tokio::spawn(async move { receiver.next().await });
+    sender.send("one").await.unwrap();
+    peer.hears("message 0 one\n").await;
+    peer.say("fail 0 no\n").await;
+    assert_eq!(receiving.await.unwrap().unwrap_err().code(), Code::Aborted);
+    assert_eq!(sender.send("two").await.unwrap_err().code(), Code::Cancelled);
+}
+
+#[tokio::test]
+async fn a_raw_call_is_cancelled_when_both_halves_are_gone() {
+    let (place, client) = place().await;
+    let (mut peer, call) = place.accept().join(raw(&client, "Talk")).await;
+    let (sender, receiver) = call.split();
+    drop(sender);
+    peer.hears("open 0 Talk\n").await;
+    peer.say("message 0 x\n").await;
+    let mut receiver = receiver;
+    assert_eq!(receiver.next().await.unwrap().unwrap().bytes, "x");
+    drop(receiver);
+    peer.hears("cancel 0\n").await;
+}
+
+/// Makes a unary call, in a task of its own.
+fn unary(client: &Client, method: &'static str) -> tokio::task::JoinHandle<Result<Bytes>> {
+    let client = client.clone();
+    tokio::spawn(async move {
+        let body = Body::new(Format::Raw, "x");
+        Ok(client.call_raw(method, body, Options::default()).await?.message.bytes)
+    })
+}
+
+#[tokio::test]
+async fn unary_calls_and_streams_share_a_connection() {
+    let (_place, client, mut peer, answer) = chatting(silence()).await;
+    let call = unary(&client, "Echo");
+    peer.hears("call 1 Echo x\n").await;
+    peer.say("reply 1 y\nmessage 0 z\nend 0\n").await;
+    assert_eq!(call.await.unwrap().unwrap(), "y");
+    assert_eq!(all(answer).await, ["z"]);
+}
+
+#[tokio::test]
+async fn a_full_connection_is_joined_by_another_and_beyond_the_bound_calls_wait_in_order() {
+    let place = Place::new().await;
+    let client = place.client(Builder::new("").connections(2));
+    let (mut one, first) = place.accept().join(raw(&client, "A")).await;
+    one.hears("open 0 A\n").await;
+    one.say("most 1\nhead 0\n").await;
+    let mut first = first;
+    first.metadata().await.unwrap();
+
+    let (mut two, mut second) = place.accept().join(raw(&client, "B")).await;
+    two.hears("open 0 B\n").await;
+    two.say("most 1\nhead 0\n").await;
+    second.metadata().await.unwrap();
+
+    let mut third = Box::pin(raw(&client, "C"));
+    assert!(third.as_mut().now_or_never().is_none());
+    let mut fourth = Box::pin(raw(&client, "D"));
+    assert!(fourth.as_mut().now_or_never().is_none());
+    drop(second);
+    let _third = third.await;
+    two.hears("cancel 0\nopen 1 C\n").await;
+    one.say("end 0\n").await;
+    let _fourth = fourth.await;
+    one.hears("open 1 D\n").await;
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_place_keeps_its_deadline() {
+    let place = Place::new().await;
+    let client = place.client(Builder::new("").connections(1));
+    let (mut peer, first) = place.accept().join(raw(&client, "A")).await;
+    let mut first = first;
+    peer.say("most 1\nhead 0\n").await;
+    first.metadata().await.unwrap();
+    let request = Request::new(silence()).with_timeout(Duration::from_millis(20));
+    assert_eq!(chat(&client, request).await.unwrap_err().code(), Code::DeadlineExceeded);
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_finishes_what_it_has_begun() {
+    let (place, client, mut peer, mut answer) = chatting(silence()).await;
+    peer.say("message 0 x\ngoaway\n").await;
+    assert_eq!(answer.message().await.unwrap().unwrap(), "x");
+    let call = unary(&client, "Echo");
+    let mut other = place.accept().await;
+    other.hears("call 0 Echo x\n").await;
+    other.say("reply 0 y\n").await;
+    assert_eq!(call.await.unwrap().unwrap(), "y");
+    peer.say("message 0 z\nend 0\n").await;
+    assert_eq!(all(answer).await, ["z"]);
+    peer.hears("consumed 0 1\n").await;
+    peer.hears_the_end().await;
+}
+
+#[tokio::test]
+async fn a_call_that_the_server_never_looked_at_is_sent_once_more() {
+    let (place, client) = place().await;
+    let call = unary(&client, "Echo");
+    let mut peer = place.accept().await;
+    peer.hears("call 0 Echo x\n").await;
+    peer.say("goaway\nrefuse 0\n").await;
+    let mut other = place.accept().await;
+    other.hears("call 0 Echo x\n").await;
+    other.say("refuse 0\n").await;
+    assert_eq!(call.await.unwrap().unwrap_err().message(), "refused");
+}
+
+#[tokio::test]
+async fn a_refused_stream_is_sent_once_more_from_its_first_message() {
+    let (sender, requests) = Streaming::channel(1);
+    let (place, client) = place().await;
+    let call = tokio::spawn(async move { chat(&client, requests).await });
+    let mut peer = place.accept().await;
+    sender.send("one".to_owned()).await.unwrap();
+    peer.hears("open 0 Chat\nmessage 0 one\n").await;
+    peer.say("goaway\nrefuse 0\n").await;
+    let mut other = place.accept().await;
+    sender.send("two".to_owned()).await.unwrap();
+    other.hears("open 0 Chat\nmessage 0 one\nmessage 0 two\n").await;
+    other.say("message 0 x\n").await;
+    let mut answer = call.await.unwrap().unwrap().message;
+    assert_eq!(answer.message().await.unwrap().unwrap(), "x");
+    other.say("refuse 0\n").await;
+    assert_eq!(answer.message().await.unwrap_err().message(), "refused");
+}
+
+#[tokio::test]
+async fn heartbeats_ask_a_silent_server_and_end_the_connection_without_an_answer() {
+    let place = Place::new().await;
+    let client = place.client(Builder::new("").keepalive(Duration::from_millis(300)));
+    let call = tokio::spawn(async move { chat(&client, silence()).await });
+    let mut peer = place.accept().await;
+    peer.hears("open 0 Chat\nalive?\n").await;
+    peer.say("alive\n").await;
+    peer.hears("alive?\n").await;
+    assert_eq!(call.await.unwrap().unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_mocked_client_has_no_streams() {
+    let client = Client::mock(|call| Ok(call.body));
+    assert_eq!(chat(&client, silence()).await.unwrap_err().code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn a_protocol_without_streams_says_so() {
+    let place = Place::new().await;
+    let client = Client::new(&format!("rpcx://{}", place.url().address)).unwrap();
+    let (_peer, answer) = place.accept().join(chat(&client, silence())).await;
+    assert_eq!(answer.unwrap_err().code(), Code::Unimplemented);
+}
