@@ -3,14 +3,17 @@
 
 mod session;
 
+pub(crate) mod asked;
+
 mod chunked;
 mod client;
-mod frame;
+pub(crate) mod frame;
 mod gateway;
+pub(crate) mod head;
 mod mapping;
 mod order;
 mod query;
-mod request;
+pub(crate) mod request;
 mod status;
 
 #[cfg(test)]
