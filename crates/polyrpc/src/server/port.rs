@@ -36,6 +36,7 @@ impl Port {
             address: address.to_string(),
             version,
             cors: cors.clone(),
+            h2c: allowed.contains(&Protocol::Grpc),
         };
         let http = Arc::new(http);
         let gateway = allowed.contains(&Protocol::Http).then(|| http.clone());

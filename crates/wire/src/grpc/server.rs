@@ -110,6 +110,18 @@ impl Server {
         }
     }
 
+    /// A connection that was one of HTTP/1, and goes on with the request that asked for HTTP/2.
+    pub fn upgraded(config: Arc<ServerConfig>, upgrade: http1::Upgrade) -> Self {
+        let http1::Upgrade { settings, request, body } = upgrade;
+        let incoming = http::Incoming::Whole(request, body);
+        Self {
+            http: Connection::upgraded(config.http.clone(), settings),
+            open: [(h2::UPGRADED, Incoming::Http(Box::new(incoming)))].into(),
+            taking: Some(h2::UPGRADED),
+            ..Self::new(config)
+        }
+    }
+
     /// How many streams are open.
     #[cfg(test)]
     pub(super) fn streams(&self) -> usize {
@@ -373,7 +385,7 @@ impl Server {
     fn take(&mut self, stream: u32, out: &mut Outbox) -> Found {
         let Messages { messages, advanced } = match self.open.get_mut(&stream) {
             Some(Incoming::Messages(incoming)) => incoming,
-            Some(Incoming::Http(_)) => return self.http_next(stream),
+            Some(Incoming::Http(_)) => return self.http_next(stream, out),
             None => {
                 self.taking = None;
                 return Found::Nothing;
@@ -465,10 +477,9 @@ impl Server {
         if self.web_preflight(stream, fields, out) {
             return Found::Nothing;
         }
-        if fields.get(b"content-type").is_some_and(is_meant) {
-            return self.turn_away(stream, fields, unfit, out);
-        }
+        let is_meant = fields.get(b"content-type").is_some_and(is_meant);
         match self.config.gateway.clone() {
+            _ if is_meant => self.turn_away(stream, fields, unfit, out),
             Some(gateway) => {
                 let request = HttpRequest::of_h2(fields, gateway.limits.message);
                 self.http_request(stream, &gateway, request, body, end, out)

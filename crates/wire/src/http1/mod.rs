@@ -15,12 +15,14 @@ mod order;
 mod query;
 pub(crate) mod request;
 mod status;
+mod upgrade;
 
 #[cfg(test)]
 mod tests;
 
 pub use client::{Client, ClientConfig};
 pub use session::{Server, ServerConfig, Ticket};
+pub use upgrade::Upgrade;
 
 use crate::sniff::{Guess, Protocol, by_magic};
 

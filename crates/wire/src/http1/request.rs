@@ -10,6 +10,7 @@ use crate::grpc_web::{Dialect, Preflight};
 use crate::{Compression, Metadata, h2};
 
 use super::frame::{self, Framing, Lengths, Refusal};
+use super::upgrade::Wish;
 use super::{gateway, mapping};
 
 /// A request without its body. Values are slices of the head, shared with the bytes it arrived in.
@@ -24,7 +25,7 @@ pub(crate) struct Request {
     /// The peer waits for `100 Continue` before it sends the body.
     pub(crate) expects: bool,
     pub(super) framing: Framing,
-    pub(super) content_type: Option<Bytes>,
+    pub(crate) content_type: Option<Bytes>,
     content_encoding: Option<Bytes>,
     pub(super) accepts_gzip: bool,
     pub(super) authorization: Option<Bytes>,
@@ -37,6 +38,8 @@ pub(crate) struct Request {
     pub(crate) metadata: Metadata,
     /// The call of gRPC, if the content type says that it is one.
     pub(crate) grpc: Option<Box<Result<grpc::Request, grpc::Unfit>>>,
+    /// The peer would go on in HTTP/2, where its settings are these.
+    pub(super) upgrade: Option<Box<h2::Settings>>,
 }
 
 impl Request {
@@ -73,6 +76,7 @@ impl Request {
             expects: fields.expects && !http10 && framing != Framing::Length(0),
             framing,
             grpc: is_grpc.then(|| Box::new(read_grpc(method, target, parsed.headers))),
+            upgrade: fields.wish.granted(&fields.hop_by_hop).filter(|_| !http10),
             ..Self::new(Method::parse(method)?, path, fields)
         })
     }
@@ -119,6 +123,7 @@ impl Request {
             gateway: fields.gateway,
             metadata: fields.metadata,
             grpc: None,
+            upgrade: None,
         }
     }
 
@@ -248,6 +253,7 @@ struct Fields {
     metadata: Metadata,
     /// Fields that `Connection` names: they are for this hop only.
     hop_by_hop: Vec<String>,
+    wish: Wish,
 }
 
 impl Fields {
@@ -272,6 +278,8 @@ impl Fields {
             "connect-timeout-ms" => self.connect_timeout = milliseconds(&value),
             "grpc-timeout" => self.grpc_timeout = grpc_timeout(&value),
             "x-jsonrpc-2.0" => self.json_rpc = value.eq_ignore_ascii_case(b"true"),
+            "upgrade" => self.wish.upgrade(frame::list(&value)),
+            "http2-settings" => self.wish.settings(value),
             // Only this side may say what was left of the path.
             mapping::UNRESOLVED_PATH => {}
             other => match other.strip_prefix("x-rpcx-") {

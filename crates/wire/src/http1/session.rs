@@ -20,6 +20,7 @@ use super::frame::{self, Framing, Refusal};
 use super::order::{Exchange, Order};
 use super::recognise;
 use super::request::{Method, Request};
+use super::upgrade::{self, Upgrade};
 
 /// What the sessions of one listener share.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +33,8 @@ pub struct ServerConfig {
     pub version: String,
     /// Which pages of other origins may call from a browser.
     pub cors: Cors,
+    /// Whether a client may go on in HTTP/2, which [`Event::Upgrade`] tells.
+    pub h2c: bool,
 }
 
 /// The server's side of a connection.
@@ -99,6 +102,7 @@ enum Step {
     Message(StreamId, Message),
     End(StreamId),
     Cancelled(StreamId),
+    Upgrade(Box<Upgrade>),
     Foreign,
 }
 
@@ -269,7 +273,16 @@ impl Server {
     }
 
     /// A request is whole: answers it here, or makes a call of it.
-    fn take_whole(&mut self, request: Request, body: Bytes, out: &mut Outbox) -> Step {
+    fn take_whole(&mut self, mut request: Request, body: Bytes, out: &mut Outbox) -> Step {
+        // What answers it is not HTTP/1 any more, so that everything before it must have left; it need not be granted.
+        if let Some(settings) = request.upgrade.take()
+            && self.config.h2c
+            && !self.draining
+            && self.order.owed() == 0
+        {
+            out.copy(upgrade::SWITCHING);
+            return Step::Upgrade(Box::new(Upgrade { settings: *settings, request, body }));
+        }
         let origin = self.config.cors.origin(&request.metadata);
         let is_foreign = origin.is_none();
         let exchange = self.order.open(request.http10, request.method == Method::Head, origin);
@@ -356,6 +369,7 @@ impl session::Server for Server {
         Ok(match self.advance(inbox, out) {
             Step::Wait | Step::Next => None,
             Step::Foreign => Some(Event::Foreign),
+            Step::Upgrade(upgrade) => Some(Event::Upgrade(upgrade)),
             Step::Call(call, ticket) => {
                 let (service, method) = self.names.parts();
                 Some(Event::Call(Call { service, method, ..call }, ticket))

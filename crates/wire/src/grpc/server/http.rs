@@ -5,8 +5,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::{Found, Server, Ticket};
+use crate::grpc::request::Unfit;
 use crate::grpc_web;
-use crate::h2::hpack::{Indexing, encode_stateless, stateless_field};
+use crate::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
 use crate::http1::ServerConfig;
 use crate::http1::asked::{Answer, Asked, Entries, Form, Names};
 use crate::http1::frame::Refusal;
@@ -46,6 +47,8 @@ impl Calls {
 pub(super) enum Incoming {
     /// Its body is not here yet.
     Body(Request, BytesMut),
+    /// It came by HTTP/1 and asked for HTTP/2.
+    Whole(Request, Bytes),
     /// A JSON-RPC batch, handed out call by call.
     Entries(Entries, Responding),
 }
@@ -109,13 +112,7 @@ impl Server {
     pub(super) fn http_piece(&mut self, stream: u32, bytes: &Bytes, end: bool, out: &mut Outbox) -> Found {
         self.http.consumed(stream, bytes.len(), out);
         let Some(config) = self.config.gateway.clone() else { return Found::Nothing };
-        let body = match self.open.get_mut(&stream) {
-            Some(super::Incoming::Http(incoming)) => match &mut **incoming {
-                Incoming::Body(_, body) => body,
-                Incoming::Entries(..) => return Found::Nothing,
-            },
-            _ => return Found::Nothing,
-        };
+        let Some(body) = self.http_body(stream) else { return Found::Nothing };
         if bytes.len() > config.limits.message.saturating_sub(body.len()) {
             self.open.remove(&stream);
             return self.http_refusal(stream, &config, Refusal::too_large(), out);
@@ -124,14 +121,29 @@ impl Server {
         if !end {
             return Found::Nothing;
         }
-        match self.open.remove(&stream) {
-            Some(super::Incoming::Http(incoming)) => match *incoming {
-                Incoming::Body(request, body) => {
-                    self.http_whole(stream, &config, request, body.freeze(), out)
-                }
-                Incoming::Entries(..) => Found::Nothing,
-            },
+        match self.http_remove(stream) {
+            Some(Incoming::Body(request, body)) => {
+                self.http_whole(stream, &config, request, body.freeze(), out)
+            }
             _ => Found::Nothing,
+        }
+    }
+
+    /// What is here of a request's body.
+    fn http_body(&mut self, stream: u32) -> Option<&mut BytesMut> {
+        match self.open.get_mut(&stream)? {
+            super::Incoming::Http(incoming) => match &mut **incoming {
+                Incoming::Body(_, body) => Some(body),
+                Incoming::Whole(..) | Incoming::Entries(..) => None,
+            },
+            super::Incoming::Messages(_) => None,
+        }
+    }
+
+    fn http_remove(&mut self, stream: u32) -> Option<Incoming> {
+        match self.open.remove(&stream)? {
+            super::Incoming::Http(incoming) => Some(*incoming),
+            super::Incoming::Messages(_) => None,
         }
     }
 
@@ -172,8 +184,8 @@ impl Server {
         }
     }
 
-    /// Hands out the next call of a batch.
-    pub(super) fn http_next(&mut self, stream: u32) -> Found {
+    /// Hands out what is left of a request that is whole.
+    pub(super) fn http_next(&mut self, stream: u32, out: &mut Outbox) -> Found {
         if let Some(super::Incoming::Http(incoming)) = self.open.get_mut(&stream)
             && let Incoming::Entries(entries, responding) = &mut **incoming
             && let Some((call, owed)) = entries.next(&mut self.http_calls.names)
@@ -181,8 +193,21 @@ impl Server {
             return found(stream, call, owed.map_or(Reads::Nothing, Reads::Entry), responding.clone());
         }
         self.taking = None;
-        self.open.remove(&stream);
-        Found::Nothing
+        match self.http_remove(stream) {
+            Some(Incoming::Whole(request, body)) => self.upgraded_from(stream, request, body, out),
+            _ => Found::Nothing,
+        }
+    }
+
+    /// The request that asked for HTTP/2.
+    fn upgraded_from(&mut self, stream: u32, mut request: Request, body: Bytes, out: &mut Outbox) -> Found {
+        self.http.greet(out);
+        match (request.grpc.take().map(|grpc| *grpc), self.config.gateway.clone()) {
+            (Some(Ok(call)), _) => self.whole(stream, Arc::new(call), body),
+            (Some(Err(unfit)), _) => self.turn_away(stream, &as_fields(&request), unfit, out),
+            (None, Some(gateway)) => self.http_whole(stream, &gateway, request, body, out),
+            (None, None) => self.turn_away(stream, &as_fields(&request), Unfit::ContentType, out),
+        }
     }
 
     /// The call that was found last, with its names.
@@ -262,6 +287,13 @@ impl Server {
 fn found(stream: u32, call: Call<'static>, form: Reads, responding: Responding) -> Found {
     let http = Some(Box::new(Owed { form, responding }));
     Found::Http(Box::new((call, Ticket { stream, http })))
+}
+
+/// What the answer to a call depends on that could not be read.
+fn as_fields(request: &Request) -> Fields {
+    let content_type = request.content_type.iter().map(|value| (&b"content-type"[..], &value[..]));
+    let origin = request.metadata.all("origin").map(|value| (&b"origin"[..], &value[..]));
+    content_type.chain(origin).collect()
 }
 
 /// A header block that depends on no table.
