@@ -1,5 +1,10 @@
 //! Writes the Rust code of the `.proto` files. No `protoc` is needed.
 
 fn main() -> Result<(), polyrpc_build::Error> {
-    polyrpc_build::compile(["echo_proto/echo.proto"], ["echo_proto"])
+    polyrpc_build::compile(["echo_proto/echo.proto"], ["echo_proto"])?;
+    polyrpc_build::Config::new()
+        .files(["greeter/helloworld.proto"])
+        .includes(["greeter"])
+        .blocking(["helloworld.Greeter.SayHello"])
+        .compile()
 }
