@@ -27,6 +27,7 @@ pub mod baidu_std;
 pub mod grpc;
 pub mod h2;
 pub mod http1;
+pub mod http_rule;
 pub mod json_rpc;
 pub mod rpcx;
 
