@@ -52,6 +52,13 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
+    /// With a first piece.
+    pub(super) fn of(piece: Bytes) -> Self {
+        let mut assembler = Self::default();
+        assembler.push(piece);
+        assembler
+    }
+
     pub(super) fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.held += piece.len();

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -35,6 +35,9 @@ pub struct Server {
     next: usize,
     /// The head of the call that was given out last: its names are borrowed from here.
     current: Option<Arc<Request>>,
+    /// Requests of which only the head has come. Some peers send the heads of all their calls before the first
+    /// body, and what else has arrived with them makes most of these whole.
+    headed: VecDeque<(u32, Arc<Request>)>,
     /// Requests of which more may come.
     open: BTreeMap<u32, Incoming>,
     /// The stream whose messages are being taken out.
@@ -78,6 +81,7 @@ impl Server {
             recent: Default::default(),
             next: 0,
             current: None,
+            headed: VecDeque::new(),
             open: BTreeMap::new(),
             taking: None,
         }
@@ -103,8 +107,11 @@ impl session::Server for Server {
             let found = match self.taking {
                 Some(stream) => self.take(stream, out),
                 None => match self.http.next_event(inbox, out)? {
-                    None => return Ok(None),
                     Some(event) => self.understand(event, out),
+                    None => match self.headed.pop_front() {
+                        Some((stream, request)) => self.begun(stream, request, Assembler::default(), false),
+                        None => return Ok(None),
+                    },
                 },
             };
             match found {
@@ -242,18 +249,29 @@ impl Server {
                 Err(unfit) => self.turn_away(stream, unfit, out),
             },
             h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
+                Ok(request) if end => self.begun(stream, request, Assembler::default(), true),
                 Ok(request) => {
-                    self.expect(stream, &request, Assembler::default(), end);
-                    Found::Open(stream, request)
+                    self.headed.push_back((stream, request));
+                    Found::Nothing
                 }
                 Err(unfit) => self.turn_away(stream, unfit, out),
             },
-            h2::Event::Data { stream, bytes, end } => self.piece(stream, bytes, end, out),
-            h2::Event::Trailers { stream, .. } => self.piece(stream, Bytes::new(), true, out),
-            h2::Event::Reset { stream, .. } => {
-                self.open.remove(&stream);
-                Found::Cancelled(id(stream))
-            }
+            h2::Event::Data { stream, bytes, end } => match self.headed(stream) {
+                Some(request) => self.first(stream, request, bytes, end, out),
+                None => self.piece(stream, bytes, end, out),
+            },
+            h2::Event::Trailers { stream, .. } => match self.headed(stream) {
+                Some(request) => self.begun(stream, request, Assembler::default(), true),
+                None => self.piece(stream, Bytes::new(), true, out),
+            },
+            h2::Event::Reset { stream, .. } => match self.headed(stream) {
+                // Nobody has heard of it.
+                Some(_) => Found::Nothing,
+                None => {
+                    self.open.remove(&stream);
+                    Found::Cancelled(id(stream))
+                }
+            },
             h2::Event::Room { stream } => Found::Room(id(stream)),
             h2::Event::Pong | h2::Event::GoAway { .. } => Found::Nothing,
         }
@@ -277,19 +295,42 @@ impl Server {
             Some(framed) if !framed.compressed || request.compression.is_some() => {
                 Found::Call(stream, request, framed)
             }
-            _ => {
-                let mut assembler = Assembler::default();
-                assembler.push(body);
-                self.expect(stream, &request, assembler, true);
-                Found::Open(stream, request)
-            }
+            _ => self.begun(stream, request, Assembler::of(body), true),
         }
     }
 
-    fn expect(&mut self, stream: u32, request: &Request, assembler: Assembler, ended: bool) {
-        self.open
-            .insert(stream, Incoming { assembler, compression: request.compression, ended, advanced: 0 });
+    /// Takes out a request of which only the head has come. Bodies mostly come in the order of their heads.
+    fn headed(&mut self, stream: u32) -> Option<Arc<Request>> {
+        let at = self.headed.iter().position(|(headed, _)| *headed == stream)?;
+        self.headed.remove(at).map(|(_, request)| request)
+    }
+
+    /// The first piece of a request whose head came before; usually it is all of it.
+    fn first(
+        &mut self,
+        stream: u32,
+        request: Arc<Request>,
+        body: Bytes,
+        end: bool,
+        out: &mut Outbox,
+    ) -> Found {
+        if !end {
+            return self.begun(stream, request, Assembler::of(body), false);
+        }
+        let length = body.len();
+        let found = self.whole(stream, request, body);
+        if let Found::Call(..) = found {
+            self.http.consumed(stream, length, out);
+        }
+        found
+    }
+
+    /// A request whose messages are given out one by one.
+    fn begun(&mut self, stream: u32, request: Arc<Request>, assembler: Assembler, ended: bool) -> Found {
+        let compression = request.compression;
+        self.open.insert(stream, Incoming { assembler, compression, ended, advanced: 0 });
         self.taking = Some(stream);
+        Found::Open(stream, request)
     }
 
     fn piece(&mut self, stream: u32, bytes: Bytes, end: bool, out: &mut Outbox) -> Found {
