@@ -28,6 +28,9 @@ pub(super) struct Outcome {
     heavy_per_second: f64,
     /// The same under ghz, which needs much of the cores for itself.
     of_loop_under_ghz: Option<f64>,
+    /// By how much the loop alone took longer than usual in one of a hundred cases: what the machine itself takes away
+    /// from everybody.
+    machine_stall_ms: f64,
     /// Of light calls beside the heavy ones.
     light_p50_ms: f64,
     light_p99_ms: f64,
@@ -46,7 +49,7 @@ pub(super) fn measure(options: &Options, peers: &[Peer]) -> Option<Measured> {
 }
 
 fn load(peer: Peer) -> io::Result<Outcome> {
-    let alone = loops_per_second();
+    let Alone { per_second: alone, stall_ms: machine_stall_ms } = alone();
     let (_server, address) = peer.start(ADDITIONS)?;
     let heavy = ClientOptions {
         method: Method::Hello,
@@ -61,29 +64,42 @@ fn load(peer: Peer) -> io::Result<Outcome> {
         of_loop: heavy_per_second / alone,
         heavy_per_second,
         of_loop_under_ghz: ghz_rate.ok().map(|report| report.calls_per_second / alone),
+        machine_stall_ms,
         light_p50_ms,
         light_p99_ms,
     })
 }
 
-/// How often the loop runs when every core does nothing else.
-fn loops_per_second() -> f64 {
+/// The loop when every core does nothing else.
+struct Alone {
+    per_second: f64,
+    stall_ms: f64,
+}
+
+fn alone() -> Alone {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let rates: Vec<f64> = thread::scope(|scope| {
+    let each: Vec<Vec<Duration>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..cores).map(|_| scope.spawn(loops_on_this_core)).collect();
         threads.into_iter().map(|thread| thread.join().expect("a loop cannot panic")).collect()
     });
-    rates.iter().sum()
+    let rate = |loops: &Vec<Duration>| loops.len() as f64 / loops.iter().sum::<Duration>().as_secs_f64();
+    let per_second = each.iter().map(rate).sum();
+    let mut all = each.concat();
+    all.sort_unstable();
+    let stall = all[all.len() * 99 / 100].saturating_sub(all[all.len() / 2]);
+    Alone { per_second, stall_ms: stall.as_secs_f64() * 1e3 }
 }
 
-fn loops_on_this_core() -> f64 {
+/// How long each loop took.
+fn loops_on_this_core() -> Vec<Duration> {
     let began = Instant::now();
-    let mut loops = 0u32;
+    let mut loops = Vec::new();
     while began.elapsed() < WINDOW {
+        let lap = Instant::now();
         add_up(ADDITIONS);
-        loops += 1;
+        loops.push(lap.elapsed());
     }
-    f64::from(loops) / began.elapsed().as_secs_f64()
+    loops
 }
 
 fn rate(options: &ClientOptions) -> io::Result<f64> {
@@ -98,7 +114,7 @@ fn beside(heavy: &ClientOptions) -> io::Result<(f64, f64)> {
     let mut light = ClientOptions::echo(heavy.connect);
     light.callers = 4;
     light.every = 10_000;
-    light.window = heavy.window / 2;
+    light.window = heavy.window - heavy.window / 10;
     let (mut heavy_client, _) = heavy.start()?;
     let (mut light_client, _) = light.start()?;
     heavy_client.nudge()?;
@@ -136,14 +152,21 @@ impl Measured {
     pub(super) fn print(&self) {
         println!();
         println!(
-            "{:<14} {:<9} {:>22} {:>22} {:>12} {:>22} {:>22}",
-            "heavy", "server", "calls/s", "of the loop alone", "under ghz", "light p50 ms", "light p99 ms"
+            "{:<14} {:<9} {:>22} {:>22} {:>12} {:>22} {:>22} {:>22}",
+            "heavy",
+            "server",
+            "calls/s",
+            "of the loop alone",
+            "under ghz",
+            "light p50 ms",
+            "light p99 ms",
+            "the machine's stalls"
         );
         for series in &self.series {
             let under_ghz = series.spread(|outcome| outcome.of_loop_under_ghz.unwrap_or(f64::NAN));
             let under_ghz = under_ghz.filter(|spread| !spread.median.is_nan());
             println!(
-                "{:<14} {:<9} {:>22} {:>22} {:>12} {:>22} {:>22}",
+                "{:<14} {:<9} {:>22} {:>22} {:>12} {:>22} {:>22} {:>22}",
                 format!("{ADDITIONS}"),
                 series.subject.as_str(),
                 with_spread(series.spread(|outcome| outcome.heavy_per_second), 0),
@@ -151,6 +174,7 @@ impl Measured {
                 under_ghz.map_or_else(dash, |spread| format!("{:.3}", spread.median)),
                 with_spread(series.spread(|outcome| outcome.light_p50_ms), 2),
                 with_spread(series.spread(|outcome| outcome.light_p99_ms), 2),
+                with_spread(series.spread(|outcome| outcome.machine_stall_ms), 2),
             );
             for error in series.rounds.iter().filter_map(|round| round.as_ref().err()) {
                 println!("  {error}");
