@@ -2,6 +2,7 @@
 
 fn main() -> Result<(), polyrpc_build::Error> {
     polyrpc_build::compile(["echo_proto/echo.proto"], ["echo_proto"])?;
+    polyrpc_build::compile(["http_annotations/shelf.proto"], ["http_annotations"])?;
     polyrpc_build::Config::new()
         .files(["greeter/helloworld.proto"])
         .includes(["greeter"])

@@ -75,6 +75,18 @@ fn joe() -> Body {
 }
 
 #[test]
+fn http_annotations() {
+    let output = run(env!("CARGO_BIN_EXE_http_annotations"), &[]);
+    let want = [
+        r#"HTTP/1.1 200 OK: {"name":"books/1","title":"Snow Country","pages":312}"#,
+        r#"HTTP/1.1 200 OK: {"name":"books/2","title":"Kokoro"}"#,
+        r#"HTTP/1.1 404 Not Found: {"code":5,"message":"there is no books/9","details":[]}"#,
+        "gRPC: Snow Country\n",
+    ];
+    assert_eq!(output, want.join("\n"));
+}
+
+#[test]
 fn rpcx_push() {
     let output = run(env!("CARGO_BIN_EXE_rpcx_push"), &[]);
     assert_eq!(output, "News/weather 1: news 1\nNews/weather 2: news 2\nNews/weather 3: news 3\n");
@@ -117,8 +129,7 @@ impl Served {
     }
 
     fn start_with(program: &str, arguments: &[&str]) -> Self {
-        let process =
-            Command::new(program).arg("127.0.0.1:0").args(arguments).stdout(Stdio::piped()).spawn();
+        let process = Command::new(program).arg("127.0.0.1:0").args(arguments).stdout(Stdio::piped()).spawn();
         let mut served = Self { process: process.expect("the program starts"), address: String::new() };
         let stdout = served.process.stdout.as_mut().expect("its output is a pipe");
         let mut line = String::new();

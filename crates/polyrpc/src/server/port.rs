@@ -30,8 +30,12 @@ impl Port {
         let rpcx = rpcx::ServerConfig { limits: limits.clone() };
         let http2 = h2::Config { unsent_in_all: server.limits.unsent, ..h2::Config::default() };
         let grpc = grpc::ServerConfig { limits: limits.clone(), http: Arc::new(http2) };
-        let http =
-            http1::ServerConfig { limits, address: address.to_string(), version: server.version.clone() };
+        let http = http1::ServerConfig {
+            limits,
+            address: address.to_string(),
+            version: server.version.clone(),
+            routes: server.router.routes().clone(),
+        };
         Self {
             server,
             address,

@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use polyrpc_wire::http_rule::Routes;
 use polyrpc_wire::payload::schema::Pool;
 use polyrpc_wire::session::Missing;
 
@@ -171,6 +172,8 @@ pub struct Router {
     short: HashMap<Box<str>, Option<Arc<Methods>>>,
     /// Functions that belong to no service.
     functions: HashMap<Box<str>, Arc<dyn Method>>,
+    /// Methods that are called by plain HTTP, as their `.proto` declares.
+    routes: Routes,
 }
 
 /// The methods of one service.
@@ -179,10 +182,31 @@ struct Methods(HashMap<Box<str>, Arc<dyn Method>>);
 
 impl Router {
     /// Adds a service; one of the same name is replaced.
+    ///
+    /// # Panics
+    ///
+    /// When an option `google.api.http` of its `.proto` cannot be: it is part of the program, not input.
     pub fn service(&mut self, service: impl Service) {
-        let ServiceBuilder { name, methods, .. } = service.into_builder();
+        let ServiceBuilder { name, methods, pool } = service.into_builder();
+        self.add_routes(&name, &methods, pool.as_ref());
         let methods = Methods(methods.into_iter().map(|(name, method)| (name.into(), method)).collect());
         self.insert(&name, Arc::new(methods));
+    }
+
+    fn add_routes(&mut self, name: &str, methods: &[(String, Arc<dyn Method>)], pool: Option<&Pool>) {
+        self.routes.remove(name);
+        let Some(described) = pool.and_then(|pool| pool.service(name)) else { return };
+        for method in described.methods().filter(|known| methods.iter().any(|(name, _)| name == known.name()))
+        {
+            if let Err(error) = self.routes.add(name, method) {
+                panic!("the option google.api.http of {name}/{}: {error}", method.name());
+            }
+        }
+    }
+
+    /// The methods that are called by verbs and paths of their own.
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
     }
 
     /// Makes everything under `target` answer to `alias` too. Returns whether there is such a service.

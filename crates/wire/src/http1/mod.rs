@@ -11,6 +11,7 @@ mod mapping;
 mod order;
 mod query;
 mod request;
+mod routed;
 mod status;
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ pub(super) struct Request {
     pub(super) method: Method,
     /// The target's path, without authority and query.
     pub(super) path: Text,
+    /// What stands behind the path's question mark.
+    pub(super) query: Text,
     pub(super) http10: bool,
     /// Whether the connection outlives the exchange.
     pub(super) keep: bool,
@@ -67,6 +69,7 @@ impl Request {
         Ok(Self {
             method: Method::parse(method)?,
             path: Text(head.slice_ref(path_of(target).as_bytes())),
+            query: Text(head.slice_ref(query_of(target).as_bytes())),
             http10,
             keep: if http10 { fields.keep_alive && !fields.close } else { !fields.close },
             expects: fields.expects && !http10 && framing != Framing::Length(0),
@@ -117,6 +120,20 @@ pub(super) enum Method {
 }
 
 impl Method {
+    /// The method as it is spelled.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Head => "HEAD",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+            Self::Patch => "PATCH",
+            Self::Connect => "CONNECT",
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, Refusal> {
         Ok(match text {
             "GET" => Self::Get,
@@ -157,6 +174,13 @@ fn path_of(target: &str) -> &str {
         _ => target,
     };
     path.find(['?', '#']).and_then(|end| path.get(..end)).unwrap_or(path)
+}
+
+/// The query of a request target. A part of `target`, or empty.
+fn query_of(target: &str) -> &str {
+    let target = target.split_once('#').map_or(target, |(target, _)| target);
+    // A part of the target even if it is empty, so that it can be shared.
+    target.split_once('?').map_or(&target[target.len()..], |(_, query)| query)
 }
 
 /// What the fields said so far.

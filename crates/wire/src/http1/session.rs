@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use crate::http_rule::Routes;
 use crate::json_rpc;
 use crate::session::{self, Event, Missing};
 use crate::sniff::Guess;
@@ -16,7 +17,7 @@ use super::chunked::Chunked;
 use super::frame::{self, Framing, Refusal};
 use super::order::{Exchange, Order};
 use super::request::{Method, Request};
-use super::{gateway, mapping, recognise, status};
+use super::{gateway, mapping, recognise, routed, status};
 
 /// What the sessions of one listener share.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +28,8 @@ pub struct ServerConfig {
     pub address: String,
     /// What `GET /version` answers.
     pub version: String,
+    /// Methods that are called by verbs and paths of their own. They go before all other meanings of a path.
+    pub routes: Routes,
 }
 
 /// The server's side of a connection.
@@ -112,6 +115,7 @@ pub struct Ticket {
 #[derive(Debug)]
 enum Form {
     Mapped(mapping::Ticket),
+    Routed(routed::Ticket),
     Gateway(Box<gateway::Fields>),
     JsonRpc(json_rpc::Owed),
     /// One of several JSON-RPC responses that leave together.
@@ -310,6 +314,9 @@ impl session::Server for Server {
             Form::Nothing => {}
             Form::Mapped(ticket) => {
                 self.respond(exchange, out, |config, head| ticket.answer(reply, &config.address, head));
+            }
+            Form::Routed(ticket) => {
+                self.respond(exchange, out, |_, head| ticket.answer(reply, head));
             }
             Form::Gateway(fields) => {
                 self.respond(exchange, out, |_, head| fields.answer(reply, head));

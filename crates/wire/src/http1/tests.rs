@@ -6,6 +6,7 @@ mod gateway;
 mod json_rpc;
 mod mapping;
 mod order;
+mod routed;
 mod vectors;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ fn config() -> Arc<ServerConfig> {
         limits: Limits { message: 64 << 10, decompressed: 64 << 10, header: 4 << 10 },
         address: "127.0.0.1:18001".to_owned(),
         version: "Impl".to_owned(),
+        routes: Default::default(),
     })
 }
 

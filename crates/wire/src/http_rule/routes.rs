@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -11,7 +12,7 @@ use crate::payload::schema::{Message, Method};
 #[derive(Debug, Clone, Default)]
 pub struct Routes {
     /// By the number of words in their path, and those with the same number as they were added.
-    all: Vec<Route>,
+    all: Vec<Arc<Route>>,
 }
 
 /// One way to call a method.
@@ -27,7 +28,7 @@ pub struct Route {
 /// A route and what the path says.
 #[derive(Debug)]
 pub struct Found<'r> {
-    route: &'r Route,
+    route: &'r Arc<Route>,
     values: Vec<String>,
 }
 
@@ -65,11 +66,21 @@ impl Routes {
             let (input, output) = (method.input(), method.output());
             let route = Route { rule, service, method: name, input, output };
             route.check()?;
-            self.all.push(route);
+            self.all.push(Arc::new(route));
         }
         // Stable: of equal ones the first is meant.
         self.all.sort_by_key(|route| std::cmp::Reverse(route.rule.path.weight()));
         Ok(())
+    }
+
+    /// Forgets the routes of a service.
+    pub fn remove(&mut self, service: &str) {
+        self.all.retain(|route| &*route.service != service);
+    }
+
+    /// Whether a path leads anywhere, by whatever verb.
+    pub fn leads(&self, path: &str) -> bool {
+        self.all.iter().any(|route| route.rule.path.matches(path).is_some())
     }
 
     /// Looks for the method of a verb and a path without its query.
@@ -131,7 +142,7 @@ impl Route {
 
 impl<'r> Found<'r> {
     /// The route.
-    pub fn route(&self) -> &'r Route {
+    pub fn route(&self) -> &'r Arc<Route> {
         self.route
     }
 
@@ -144,7 +155,7 @@ impl<'r> Found<'r> {
     ///
     /// Why they make no request.
     pub fn message(&self, query: &str, body: &[u8]) -> Result<Bytes, Unfit> {
-        let Route { rule, input, .. } = self.route;
+        let Route { rule, input, .. } = &**self.route;
         let mut request = match &rule.body {
             Body::None => message::Object::default(),
             Body::Whole => message::Object::read(input, body)?,

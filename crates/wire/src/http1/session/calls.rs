@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 
+use crate::http_rule::Lookup;
 use crate::http1::frame;
 use crate::http1::mapping::{self, Path};
 use crate::http1::order::Exchange;
 use crate::http1::request::{Method, Request};
-use crate::http1::status;
+use crate::http1::{routed, status};
 use crate::json_rpc::{self, Incoming};
 use crate::payload::{Compression, Format, Json};
 use crate::{Call, Credential, Head, Metadata, Outbox, Status};
@@ -38,6 +39,9 @@ impl Server {
             }),
             _ if speaks_json_rpc(&request, &body) => self.begin_json_rpc(exchange, request, &body, out),
             _ if speaks_gateway(&request) => self.begin_gateway(exchange, request, body, out),
+            _ if self.config.routes.leads(request.path.as_str()) => {
+                self.begin_routed(exchange, request, body, out)
+            }
             (Method::Get | Method::Head, "/" | "") => {
                 self.respond(exchange, out, |_, head| plain(200, INDEX, head))
             }
@@ -74,6 +78,41 @@ impl Server {
             ..Call::new("", "", format, body)
         };
         self.call(call, Ticket { exchange, form: Form::Mapped(ticket) })
+    }
+
+    /// The verb and the path are those that a `.proto` declares.
+    fn begin_routed(&mut self, exchange: Exchange, request: Request, body: Bytes, out: &mut Outbox) -> Step {
+        let config = self.config.clone();
+        let found = match config.routes.find(request.method.as_str(), request.path.as_str()) {
+            Lookup::Found(found) => found,
+            Lookup::OtherVerbs(verbs) => {
+                return self.respond(exchange, out, |_, head| other_verb(&verbs, head));
+            }
+            Lookup::Nothing => return self.begin_mapped(exchange, request, body, out),
+        };
+        let Some(compression) = request.compression() else {
+            return self.respond(exchange, out, unsupported_coding);
+        };
+        let message = routed::plain(compression, body, config.limits.decompressed).and_then(|body| {
+            let message = found.message(request.query.as_str(), &body);
+            message.map_err(|unfit| Status::invalid_argument(unfit.to_string()))
+        });
+        let message = match message {
+            Ok(message) => message,
+            Err(status) => {
+                return self.respond(exchange, out, |_, head| routed::failure(&status, head));
+            }
+        };
+        let route = found.route();
+        self.names.set(route.service(), route.method());
+        let format = Format::Json(Json::Proto3);
+        let call = Call {
+            timeout: request.timeout,
+            credential: Credential::Call(request.authorization),
+            head: Head { format, metadata: request.metadata, ..Head::default() },
+            ..Call::new("", "", format, message)
+        };
+        self.call(call, Ticket { exchange, form: Form::Routed(routed::Ticket(route.clone())) })
     }
 
     /// rpcx's gateway: fields name service and method.
@@ -217,6 +256,13 @@ fn speaks_json_rpc(request: &Request, body: &[u8]) -> bool {
 fn speaks_gateway(request: &Request) -> bool {
     matches!(request.method, Method::Post | Method::Get | Method::Put)
         && request.gateway.as_ref().is_some_and(|fields| fields.names_a_call())
+}
+
+#[cold]
+fn other_verb(verbs: &[&str], head: &mut Vec<u8>) -> Bytes {
+    let body = plain(405, "another method is wanted\n", head);
+    frame::field(head, "Allow", verbs.join(", ").as_bytes());
+    body
 }
 
 #[cold]
