@@ -179,8 +179,11 @@ fn path_of(target: &str) -> &str {
 /// The query of a request target. A part of `target`, or empty.
 fn query_of(target: &str) -> &str {
     let target = target.split_once('#').map_or(target, |(target, _)| target);
-    // A part of the target even if it is empty, so that it can be shared.
-    target.split_once('?').map_or(&target[target.len()..], |(_, query)| query)
+    match target.split_once('?') {
+        Some((_, query)) => query,
+        // A part of the target even if it is empty, so that it can be shared.
+        None => &target[target.len()..],
+    }
 }
 
 /// What the fields said so far.
