@@ -421,14 +421,12 @@ impl Server {
         }
     }
 
-    /// Answers a call whose request cannot be read to its end; who handles it is told that nobody waits.
+    /// Answers a call whose request cannot be read to its end, or ends the answer that has begun; who handles it is
+    /// told that nobody waits.
     #[cold]
     fn fail(&mut self, stream: u32, status: Status, out: &mut Outbox) -> Found {
-        self.open.remove(&stream);
         self.taking = None;
-        let mut block = block::head(Format::Protobuf, Compression::None, &Metadata::new());
-        block.extend_from_slice(&block::trailers(Some(&status), &Metadata::new()));
-        self.http.headers(stream, &block, true, out);
+        session::Server::finish(self, Ticket { stream }, Err(status), Metadata::new(), out);
         Found::Cancelled(id(stream))
     }
 
