@@ -25,6 +25,7 @@ mod status;
 
 pub mod baidu_std;
 pub mod grpc;
+pub mod grpc_web;
 pub mod h2;
 pub mod http1;
 pub mod http_rule;

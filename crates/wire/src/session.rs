@@ -52,6 +52,11 @@ pub trait Server {
     /// The failure of a call to something that does not exist, in the protocol's own words and numbers.
     fn unknown(call: &Call<'_>, missing: Missing) -> Status;
 
+    /// The same where one connection carries calls of several kinds, of which the ticket tells one.
+    fn unknown_to(_ticket: &Self::Ticket, call: &Call<'_>, missing: Missing) -> Status {
+        Self::unknown(call, missing)
+    }
+
     /// How an answer is written when the handler does not choose: as the request was, unless the protocol
     /// says otherwise.
     fn reply_format(request: Format) -> Format {
@@ -97,6 +102,12 @@ pub trait Server {
     /// Whether answers that were given to the session still wait here for room: a connection that is to be closed
     /// goes on reading until there is some.
     fn owes(&self) -> bool {
+        false
+    }
+
+    /// Whether what lies in the inbox is not looked at until an answer is given: there is no use in reading much
+    /// more.
+    fn holds_back(&self) -> bool {
         false
     }
 

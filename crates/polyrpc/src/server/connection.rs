@@ -105,6 +105,9 @@ struct Pace {
     took: bool,
 }
 
+/// How many bytes are read from a peer while what it has sent waits for an answer.
+const AHEAD: usize = 64 << 10;
+
 /// How many bytes of a message must come within [`Limits::header_timeout`](super::Limits::header_timeout) for
 /// it to begin anew.
 const PACE: u64 = 1024;
@@ -191,9 +194,8 @@ impl<'a, S: Session> Connection<'a, S> {
                 Ok(Some(Event::Call(call, ticket))) => {
                     self.pace.took = true;
                     self.round.taken += 1;
-                    let stream = S::stream(&ticket);
                     let started = match crowded {
-                        false => self.dispatch.start::<S>(call, stream, &mut self.streams, &mut arrived, cx),
+                        false => self.dispatch.start::<S>(call, &ticket, &mut self.streams, &mut arrived, cx),
                         true => dispatch::crowded(in_flight),
                     };
                     self.settle(started, ticket);
@@ -202,7 +204,9 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.pace.took = true;
                     self.round.taken += 1;
                     let started = match crowded {
-                        false => self.dispatch.open::<S>(call, stream, &mut self.streams, &mut arrived),
+                        false => {
+                            self.dispatch.open::<S>(call, &ticket, stream, &mut self.streams, &mut arrived)
+                        }
                         true => dispatch::crowded(in_flight),
                     };
                     self.settle(started, ticket);
@@ -296,12 +300,18 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         match self.state {
             State::Serving if !self.starved && !self.saturated() => Poll::Ready(Ok(None)),
-            State::Serving if self.starved => self.poll_fill(cx, written),
+            State::Serving if self.starved && !self.has_enough() => self.poll_fill(cx, written),
             State::Serving => Poll::Pending,
             State::Finishing(end) if written && self.in_flight.len() == 0 => self.poll_finish(end, cx),
             State::Finishing(_) => Poll::Pending,
             State::Lingering => self.poll_linger(cx),
         }
+    }
+
+    /// Whether more has been read than is looked at before an answer is given. Some is read all the same, since that
+    /// is how the end of the connection is seen.
+    fn has_enough(&self) -> bool {
+        self.inbox.bytes.len() >= AHEAD && self.session.holds_back()
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<End>>> {

@@ -46,12 +46,11 @@ impl<'a> Dispatch<'a> {
     /// Brings a call to its method and polls the handler once, in place: what is ready at once needs no queue, no
     /// task and no wake-up.
     ///
-    /// `stream` is the call's name where the protocol has streams, so that the method may stream. `arrived` is when
-    /// the calls that are at hand came, once one of them wanted to know.
+    /// The method may stream where the protocol has a name for the call as a stream. `arrived` is when the calls that are at hand came, once one of them wanted to know.
     pub(super) fn start<S: Session>(
         &mut self,
         call: Call<'_>,
-        stream: Option<StreamId>,
+        ticket: &S::Ticket,
         streams: &mut Streams,
         arrived: &mut Option<Instant>,
         cx: &mut TaskContext<'_>,
@@ -59,12 +58,12 @@ impl<'a> Dispatch<'a> {
         if let Err(status) = self.authenticate(&call.credential) {
             return Started::Unauthenticated(status);
         }
-        let method = match find::<S>(&call, self.port) {
+        let method = match find::<S>(&call, ticket, self.port) {
             Ok(method) => method,
             Err(status) => return failed(status),
         };
-        if let Some(stream) = stream
-            && !method.shape().is_unary()
+        if !method.shape().is_unary()
+            && let Some(stream) = S::stream(ticket)
         {
             return self.start_stream::<S>(call, method, stream, streams, arrived);
         }
@@ -106,6 +105,7 @@ impl<'a> Dispatch<'a> {
     pub(super) fn open<S: Session>(
         &mut self,
         call: Call<'_>,
+        ticket: &S::Ticket,
         stream: StreamId,
         streams: &mut Streams,
         arrived: &mut Option<Instant>,
@@ -113,7 +113,7 @@ impl<'a> Dispatch<'a> {
         if let Err(status) = self.authenticate(&call.credential) {
             return Started::Unauthenticated(status);
         }
-        let method = match find::<S>(&call, self.port) {
+        let method = match find::<S>(&call, ticket, self.port) {
             Ok(method) => method,
             Err(status) => return failed(status),
         };
@@ -163,13 +163,19 @@ fn judge(authenticator: &Authenticator, credential: Option<&[u8]>, peer: &Peer) 
 
 /// Checks a call in the order in which the peers do (brpc `policy/baidu_rpc_protocol.cpp`,
 /// `ProcessRpcRequest`) and finds its method.
-fn find<'p, S: Session>(call: &Call<'_>, port: &'p Port) -> Result<&'p Arc<dyn Method>, Status> {
+fn find<'p, S: Session>(
+    call: &Call<'_>,
+    ticket: &S::Ticket,
+    port: &'p Port,
+) -> Result<&'p Arc<dyn Method>, Status> {
     let server = &port.server;
     if server.in_flight.load(Ordering::Relaxed) >= server.limits.in_flight {
         return Err(overloaded(server.limits.in_flight));
     }
-    let method =
-        server.router.find(call.service, call.method).map_err(|missing| S::unknown(call, missing))?;
+    let method = server
+        .router
+        .find(call.service, call.method)
+        .map_err(|missing| S::unknown_to(ticket, call, missing))?;
     match &call.spoiled {
         None => Ok(method),
         Some(status) => Err(status.clone()),

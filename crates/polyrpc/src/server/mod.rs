@@ -30,6 +30,8 @@ use std::time::Duration;
 use polyrpc_wire::Protocol;
 use tokio::task::JoinSet;
 
+pub use polyrpc_wire::grpc_web::Cors;
+
 pub use self::limits::Limits;
 pub use self::listen::Listen;
 
@@ -62,6 +64,7 @@ pub struct Server {
     limits: Limits,
     cores: Option<Cores>,
     version: String,
+    cors: Cors,
 }
 
 impl Server {
@@ -113,6 +116,13 @@ impl Server {
         self
     }
 
+    /// Lets pages of other origins call from a browser, by gRPC-Web or plain HTTP; by default none may.
+    #[must_use]
+    pub fn cors(mut self, cors: Cors) -> Self {
+        self.cors = cors;
+        self
+    }
+
     /// Serves connections on these threads, each with a runtime of its own, instead of in the caller's runtime:
     /// connections are dealt out and stay where they are.
     #[must_use]
@@ -133,6 +143,7 @@ impl Server {
             limits: self.limits,
             cores: self.cores,
             version,
+            cors: self.cors,
             open: Arc::new(Open::new()),
             in_flight: Arc::new(AtomicUsize::new(0)),
         });
@@ -159,6 +170,7 @@ pub(crate) struct Shared {
     limits: Limits,
     cores: Option<Cores>,
     version: String,
+    cors: Cors,
     open: Arc<Open>,
     in_flight: Arc<AtomicUsize>,
 }

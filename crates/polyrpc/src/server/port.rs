@@ -29,12 +29,14 @@ impl Port {
         let baidu_std = baidu_std::ServerConfig { limits: limits.clone(), address: address.to_string() };
         let rpcx = rpcx::ServerConfig { limits: limits.clone() };
         let http2 = h2::Config { unsent_in_all: server.limits.unsent, ..h2::Config::default() };
-        let grpc = grpc::ServerConfig { limits: limits.clone(), http: Arc::new(http2) };
+        let cors = server.cors.clone();
+        let grpc = grpc::ServerConfig { limits: limits.clone(), http: Arc::new(http2), cors: cors.clone() };
         let http = http1::ServerConfig {
             limits,
             address: address.to_string(),
             version: server.version.clone(),
             routes: server.router.routes().clone(),
+            cors,
         };
         Self {
             server,

@@ -26,28 +26,9 @@ pub(super) fn head(format: Format, compression: Compression, metadata: &Metadata
 /// What follows the messages: how the call ended.
 pub(super) fn trailers(failure: Option<&Status>, metadata: &Metadata) -> Vec<u8> {
     let mut block = Vec::with_capacity(64);
-    let Some(failure) = failure else {
-        block.extend_from_slice(OK);
-        add(metadata, &mut block);
-        return block;
-    };
-    let mut text = Vec::new();
-    timeout::decimal(status::number(failure).into(), &mut text);
-    encode_stateless([(&b"grpc-status"[..], &text[..])], &mut block);
-    if !failure.message().is_empty() {
-        text.clear();
-        status::encode(failure.message(), &mut text);
-        encode_stateless([(&b"grpc-message"[..], &text[..])], &mut block);
-    }
-    if !failure.details().is_empty() {
-        let details = metadata::encode(failure.details());
-        encode_stateless([(&b"grpc-status-details-bin"[..], details.as_bytes())], &mut block);
-    }
-    if failure.code() == crate::Code::Unimplemented {
-        // A peer whose compression is not supported learns here which ones are.
-        encode_stateless([(&b"grpc-accept-encoding"[..], coding::ACCEPTED)], &mut block);
-    }
-    add(metadata, &mut block);
+    status::write(failure, metadata, |name, value| {
+        stateless_field(name, value, Indexing::Unlikely, &mut block)
+    });
     block
 }
 

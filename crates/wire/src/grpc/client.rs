@@ -4,8 +4,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::frame::{self, Assembler};
-use super::server::{shrink, unreadable};
+use super::incoming::unreadable;
 use super::{block, coding, metadata, request, status, timeout};
+use crate::grpc_web::Dialect;
 use crate::h2::hpack::{Fields, Indexing};
 use crate::h2::{self, Connection, ErrorCode};
 use crate::session::{self, Answer};
@@ -254,7 +255,7 @@ impl Client {
 
     fn put(&mut self, stream: u32, message: Bytes, end: bool, out: &mut Outbox) {
         let Some(call) = self.calls.get(&stream) else { return };
-        let (compressed, body) = shrink(call.sends, message);
+        let (compressed, body) = coding::shrink(call.sends, message);
         self.http.data(stream, &frame::prefix(compressed, body.len()), body, end, out);
     }
 
@@ -439,7 +440,11 @@ impl Outgoing {
                 b":status" => {
                     http = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
                 }
-                b"content-type" => format = request::format(value),
+                b"content-type" => {
+                    format = request::kind(value)
+                        .filter(|(dialect, _)| *dialect == Dialect::Native)
+                        .map(|(_, format)| format);
+                }
                 b"grpc-encoding" => self.compression = coding::read(value),
                 b"grpc-status" => is_over = true,
                 _ => field(name, value, &mut self.head.metadata),

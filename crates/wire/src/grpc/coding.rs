@@ -1,9 +1,12 @@
-//! The names of compressions in `grpc-encoding` and `grpc-accept-encoding`.
+//! How messages are compressed, and the names for it in `grpc-encoding` and `grpc-accept-encoding`.
+
+use bytes::Bytes;
 
 use crate::Compression;
+use crate::payload::compress;
 
 /// What this side can read, as it is told to the peer.
-pub(super) const ACCEPTED: &[u8] = if cfg!(feature = "zstd") {
+pub(crate) const ACCEPTED: &[u8] = if cfg!(feature = "zstd") {
     b"identity,gzip,zstd,snappy,deflate"
 } else {
     b"identity,gzip,snappy,deflate"
@@ -12,7 +15,7 @@ pub(super) const ACCEPTED: &[u8] = if cfg!(feature = "zstd") {
 /// The compression of this name; `None` if it is not known here.
 ///
 /// `snappy` is the framed format, as Go's and Java's codecs write it.
-pub(super) fn read(name: &[u8]) -> Option<Compression> {
+pub(crate) fn read(name: &[u8]) -> Option<Compression> {
     Some(match name {
         b"identity" => Compression::None,
         b"gzip" => Compression::Gzip,
@@ -24,7 +27,7 @@ pub(super) fn read(name: &[u8]) -> Option<Compression> {
 }
 
 /// The name of a compression; `None` if gRPC has none for it.
-pub(super) fn name(compression: Compression) -> Option<&'static [u8]> {
+pub(crate) fn name(compression: Compression) -> Option<&'static [u8]> {
     Some(match compression {
         Compression::None => b"identity",
         Compression::Gzip => b"gzip",
@@ -36,7 +39,7 @@ pub(super) fn name(compression: Compression) -> Option<&'static [u8]> {
 }
 
 /// The compression as it is applied to a message: gRPC's snappy is the framed one.
-pub(super) fn applied(compression: Compression) -> Compression {
+pub(crate) fn applied(compression: Compression) -> Compression {
     match compression {
         Compression::Snappy => Compression::SnappyFrames,
         other => other,
@@ -44,9 +47,20 @@ pub(super) fn applied(compression: Compression) -> Compression {
 }
 
 /// Whether a list in `grpc-accept-encoding` has this compression.
-pub(super) fn accepts(list: &[u8], compression: Compression) -> bool {
+pub(crate) fn accepts(list: &[u8], compression: Compression) -> bool {
     let Some(name) = name(compression) else { return false };
     list.split(|&byte| byte == b',').any(|entry| entry.trim_ascii() == name)
+}
+
+/// A message as it is sent, and whether it is compressed; one that compression makes no shorter goes as it is.
+pub(crate) fn shrink(compression: Compression, message: Bytes) -> (bool, Bytes) {
+    if compression == Compression::None {
+        return (false, message);
+    }
+    match compress::compress(compression, &message) {
+        Ok(shorter) if shorter.len() < message.len() => (true, shorter.into()),
+        _ => (false, message),
+    }
 }
 
 #[cfg(test)]

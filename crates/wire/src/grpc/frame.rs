@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Bytes before each message.
-pub(super) const PREFIX: usize = 5;
+pub(crate) const PREFIX: usize = 5;
 
 /// The prefix of a message of this length.
-pub(super) fn prefix(compressed: bool, length: usize) -> [u8; PREFIX] {
+pub(crate) fn prefix(compressed: bool, length: usize) -> [u8; PREFIX] {
     // A message of 4 GiB is refused before it comes here.
     let [a, b, c, d] = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
     [u8::from(compressed), a, b, c, d]
@@ -17,14 +17,14 @@ pub(super) fn prefix(compressed: bool, length: usize) -> [u8; PREFIX] {
 
 /// One message as it came.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Framed {
-    pub(super) compressed: bool,
-    pub(super) body: Bytes,
+pub(crate) struct Framed {
+    pub(crate) compressed: bool,
+    pub(crate) body: Bytes,
 }
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Malformed {
+pub(crate) enum Malformed {
     /// The flag is neither 0 nor 1.
     Flag(u8),
     /// The message is longer than the limit.
@@ -32,7 +32,7 @@ pub(super) enum Malformed {
 }
 
 /// The only message of a body that is here whole; `None` if it holds anything else.
-pub(super) fn sole(body: &Bytes, limit: usize) -> Option<Framed> {
+pub(crate) fn sole(body: &Bytes, limit: usize) -> Option<Framed> {
     let [flag @ 0..=1, a, b, c, d] = *body.first_chunk()? else { return None };
     let length = u32::from_be_bytes([a, b, c, d]) as usize;
     (length <= limit && body.len() == PREFIX + length)
@@ -44,7 +44,7 @@ pub(super) fn sole(body: &Bytes, limit: usize) -> Option<Framed> {
 /// What lies whole in one piece is not copied. A longer one is gathered in a buffer that grows with what has
 /// come, whatever length was announced.
 #[derive(Debug, Default)]
-pub(super) struct Assembler {
+pub(crate) struct Assembler {
     /// Pieces that no message was taken from yet.
     pieces: VecDeque<Bytes>,
     /// Bytes in `pieces`.
@@ -52,14 +52,7 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    /// With a first piece.
-    pub(super) fn of(piece: Bytes) -> Self {
-        let mut assembler = Self::default();
-        assembler.push(piece);
-        assembler
-    }
-
-    pub(super) fn push(&mut self, piece: Bytes) {
+    pub(crate) fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.held += piece.len();
             self.pieces.push_back(piece);
@@ -67,17 +60,17 @@ impl Assembler {
     }
 
     /// Bytes of messages that are not whole yet.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.held
     }
 
     /// Whether nothing of a message is left over.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.held == 0
     }
 
     /// The next message, if all of it is here.
-    pub(super) fn next(&mut self, limit: usize) -> Result<Option<Framed>, Malformed> {
+    pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Framed>, Malformed> {
         let Some([flag, a, b, c, d]) = self.peek_prefix() else { return Ok(None) };
         if flag > 1 {
             return Err(Malformed::Flag(flag));

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::Metadata;
 
 /// Adds a header to what the user sees. A binary one that is not base64 is left out: it has no value.
-pub(super) fn read(name: &str, value: &[u8], metadata: &mut Metadata) {
+pub(crate) fn read(name: &str, value: &[u8], metadata: &mut Metadata) {
     if !is_binary(name) {
         return metadata.append(name.to_owned(), Bytes::copy_from_slice(value));
     }
@@ -24,7 +24,7 @@ pub(super) fn read(name: &str, value: &[u8], metadata: &mut Metadata) {
 
 /// The headers for what the user says, each by `write`. What cannot be a header is left out: a name that is
 /// reserved or has bytes that no name has, a value of other bytes than printable ASCII.
-pub(super) fn write(metadata: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
+pub(crate) fn write(metadata: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
     let (mut lower, mut encoded) = (String::new(), String::new());
     for (name, value) in metadata.iter() {
         let name = if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -48,7 +48,7 @@ pub(super) fn write(metadata: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
 }
 
 /// Whether a header belongs to the protocol and not to the user.
-pub(super) fn is_reserved(name: &str) -> bool {
+pub(crate) fn is_reserved(name: &str) -> bool {
     name.starts_with(':')
         || name.starts_with("grpc-")
         || matches!(
@@ -66,7 +66,7 @@ pub(super) fn is_reserved(name: &str) -> bool {
 }
 
 /// Bytes out of base64, padded or not.
-pub(super) fn decode(text: &[u8]) -> Option<Bytes> {
+pub(crate) fn decode(text: &[u8]) -> Option<Bytes> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,
         GeneralPurposeConfig::new()
@@ -77,7 +77,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Bytes> {
 }
 
 /// Appends bytes in base64 without padding, as gRPC wants it written.
-pub(super) fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD_NO_PAD.encode(bytes)
 }
 

@@ -1,16 +1,18 @@
 //! gRPC over HTTP/2 (`doc/PROTOCOL-HTTP2.md` of grpc/grpc), on the state machine of [`h2`](crate::h2).
 //!
-//! A request's head is read by `request.rs`, an answer's written by `block.rs`; messages are framed by `frame.rs`.
+//! A request's head is read by `request.rs`, its messages by `incoming.rs`, an answer's head is written by `block.rs`;
+//! messages are framed by `frame.rs`.
 //! `metadata.rs`, `timeout.rs` and `coding.rs` know the single headers, `status.rs` how failures travel.
 
 mod block;
 mod client;
-mod coding;
-mod frame;
-mod metadata;
-mod request;
-mod server;
-mod status;
+pub(crate) mod coding;
+pub(crate) mod frame;
+pub(crate) mod incoming;
+pub(crate) mod metadata;
+pub(crate) mod request;
+pub(crate) mod server;
+pub(crate) mod status;
 mod timeout;
 
 use crate::sniff::{Guess, Protocol, by_magic};

@@ -1,34 +1,31 @@
 //! The head of a request: whom it calls, and how (PROTOCOL-HTTP2.md, "Requests").
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::{coding, metadata, timeout};
-use crate::h2::hpack::Fields;
+use crate::grpc_web::Dialect;
 use crate::payload::Json;
-use crate::{Compression, Format, Metadata};
+use crate::{Call, Compression, Credential, Format, Head, Metadata};
 
 /// A request's head, as it was understood.
 #[derive(Debug)]
-pub(super) struct Request {
-    /// The list it was read from: one that comes again is the same, not only equal.
-    pub(super) fields: Arc<Fields>,
-    pub(super) service: String,
-    pub(super) method: String,
-    pub(super) format: Format,
-    /// `None`: this side does not know it.
-    pub(super) compression: Option<Compression>,
-    pub(super) accepts: Accepts,
-    pub(super) timeout: Option<Duration>,
-    pub(super) credential: Option<Bytes>,
-    pub(super) metadata: Metadata,
+pub(crate) struct Request {
+    pub(crate) service: String,
+    pub(crate) method: String,
+    pub(crate) dialect: Dialect,
+    pub(crate) format: Format,
+    pub(crate) compression: Compression,
+    pub(crate) accepts: Accepts,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) credential: Option<Bytes>,
+    pub(crate) metadata: Metadata,
 }
 
-/// Why a request is none of gRPC: the HTTP status that says so.
+/// Why a request is none of gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(crate) enum Unfit {
     /// Only POST calls a method.
     Method,
     /// Another content type.
@@ -37,32 +34,35 @@ pub(super) enum Unfit {
     Path,
     /// The timeout is none.
     Timeout,
+    /// The messages are compressed in a way that is not known here; as with grpc-go, whether one is or not.
+    Encoding,
 }
 
 impl Request {
-    pub(super) fn read(fields: &Arc<Fields>) -> Result<Self, Unfit> {
+    /// Reads the fields of a head, their names in lower case, `:method` and `:path` among them.
+    pub(crate) fn read<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Result<Self, Unfit> {
         let mut request = Self {
-            fields: fields.clone(),
             service: String::new(),
             method: String::new(),
+            dialect: Dialect::Native,
             format: Format::Protobuf,
-            compression: Some(Compression::None),
+            compression: Compression::None,
             accepts: Accepts::default(),
             timeout: None,
             credential: None,
             metadata: Metadata::new(),
         };
         let (mut post, mut typed) = (false, false);
-        for (name, value) in fields.iter() {
+        for (name, value) in fields {
             match name {
                 b":method" => post = value == b"POST",
                 b":path" => request.name(value)?,
                 b"content-type" => {
-                    request.format = format(value).ok_or(Unfit::ContentType)?;
+                    (request.dialect, request.format) = kind(value).ok_or(Unfit::ContentType)?;
                     typed = true;
                 }
                 b"grpc-timeout" => request.timeout = Some(timeout::read(value).ok_or(Unfit::Timeout)?),
-                b"grpc-encoding" => request.compression = coding::read(value),
+                b"grpc-encoding" => request.compression = coding::read(value).ok_or(Unfit::Encoding)?,
                 b"grpc-accept-encoding" => request.accepts = Accepts::read(value),
                 b"authorization" => {
                     request.credential = Some(Bytes::copy_from_slice(value));
@@ -75,6 +75,21 @@ impl Request {
             (false, _) => Err(Unfit::Method),
             (true, false) => Err(Unfit::ContentType),
             (true, true) => Ok(request),
+        }
+    }
+
+    /// The call that it describes, with this message.
+    pub(crate) fn call(&self, body: Bytes, compression: Compression) -> Call<'_> {
+        Call {
+            head: Head {
+                format: self.format,
+                compression,
+                metadata: self.metadata.clone(),
+                ..Head::default()
+            },
+            timeout: self.timeout,
+            credential: Credential::Call(self.credential.clone()),
+            ..Call::new(&self.service, &self.method, self.format, body)
         }
     }
 
@@ -98,32 +113,47 @@ impl Request {
     }
 }
 
-/// The format behind `application/grpc`: protobuf when nothing is said. `None` for other content types.
-pub(super) fn format(content_type: &[u8]) -> Option<Format> {
+/// What a content type says; `None` if it is none of gRPC.
+pub(crate) fn kind(content_type: &[u8]) -> Option<(Dialect, Format)> {
     let kind = content_type.split(|&byte| byte == b';').next()?.trim_ascii();
-    match kind.strip_prefix(b"application/grpc")? {
-        b"" | b"+proto" => Some(Format::Protobuf),
-        b"+json" => Some(Format::Json(Json::Proto3)),
-        b"+msgpack" => Some(Format::MessagePack),
-        b"+raw" | b"+octet-stream" => Some(Format::Raw),
-        _ => None,
-    }
+    let suffix = kind.strip_prefix(b"application/grpc")?;
+    let (dialect, suffix) = Dialect::split(suffix);
+    let format = match suffix {
+        // Protobuf when nothing is said.
+        b"" | b"+proto" => Format::Protobuf,
+        b"+json" => Format::Json(Json::Proto3),
+        b"+msgpack" => Format::MessagePack,
+        b"+raw" | b"+octet-stream" => Format::Raw,
+        _ => return None,
+    };
+    Some((dialect, format))
+}
+
+/// Whether a content type is meant to be one of gRPC's, even if it is not known here.
+pub(crate) fn is_meant(content_type: &[u8]) -> bool {
+    content_type.trim_ascii_start().starts_with(b"application/grpc")
 }
 
 /// The compressions a peer can read, besides none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Accepts(u8);
+pub(crate) struct Accepts(u8);
 
 impl Accepts {
     const KNOWN: [Compression; 4] =
         [Compression::Gzip, Compression::Zlib, Compression::SnappyFrames, Compression::Zstd];
 
-    pub(super) fn read(list: &[u8]) -> Self {
+    pub(crate) fn read(list: &[u8]) -> Self {
         let known = Self::KNOWN.iter().enumerate();
         Self(known.filter(|(_, known)| coding::accepts(list, **known)).map(|(n, _)| 1 << n).sum())
     }
 
-    pub(super) fn has(self, compression: Compression) -> bool {
+    /// How messages are compressed for such a peer, where this compression is wanted.
+    pub(crate) fn choose(self, wanted: Compression) -> Compression {
+        let wanted = coding::applied(wanted);
+        if self.has(wanted) { wanted } else { Compression::None }
+    }
+
+    fn has(self, compression: Compression) -> bool {
         let at = Self::KNOWN.iter().position(|known| *known == compression);
         at.is_some_and(|at| self.0 & 1 << at != 0)
     }

@@ -1,19 +1,23 @@
+//! The server's side of a connection. What gRPC-Web answers differently is in [`web`].
+
+mod web;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::block;
-use super::coding;
-use super::frame::{self, Assembler, Framed, Malformed};
+use self::web::Web;
+use super::frame::{self, Framed};
+use super::incoming::{self, Next, compressed_without_name};
 use super::request::{Accepts, Request, Unfit};
+use super::{block, coding};
+use crate::grpc_web::{Cors, Dialect};
 use crate::h2::hpack::Fields;
 use crate::h2::{self, Connection};
-use crate::payload::compress;
-use crate::session::{self, Event, Missing};
+use crate::session::{self, Event, Missing, Server as _};
 use crate::{
-    Call, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId,
-    Violation,
+    Call, Compression, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation,
 };
 
 /// What all connections of a server have in common.
@@ -23,6 +27,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// What the connection accepts.
     pub http: Arc<h2::Config>,
+    /// Which pages of other origins may call by gRPC-Web.
+    pub cors: Cors,
 }
 
 /// The server's side of a connection.
@@ -30,8 +36,9 @@ pub struct ServerConfig {
 pub struct Server {
     config: Arc<ServerConfig>,
     http: Connection<Answering>,
-    /// The heads that were understood last: a peer that calls the same methods repeats them.
-    recent: [Option<Arc<Request>>; RECENT],
+    /// The heads that were understood last: a peer that calls the same methods repeats them. A list that comes again
+    /// is the same, not only equal.
+    recent: [Option<(Arc<Fields>, Arc<Request>)>; RECENT],
     next: usize,
     /// The head of the call that was given out last: its names are borrowed from here.
     current: Option<Arc<Request>>,
@@ -49,10 +56,7 @@ const RECENT: usize = 4;
 /// A request of which more may come.
 #[derive(Debug)]
 struct Incoming {
-    assembler: Assembler,
-    compression: Option<Compression>,
-    /// The peer has sent all.
-    ended: bool,
+    messages: incoming::Incoming,
     /// Bytes of a message that is not whole yet for which the peer was allowed to send others.
     advanced: usize,
 }
@@ -64,12 +68,14 @@ pub struct Ticket {
 }
 
 /// What an answer must carry, and how far it has come.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 struct Answering {
     format: Format,
     accepts: Accepts,
     /// The head was sent; messages are compressed so.
     begun: Option<Compression>,
+    /// It is answered by gRPC-Web.
+    web: Option<Box<Web>>,
 }
 
 impl Server {
@@ -109,7 +115,7 @@ impl session::Server for Server {
                 None => match self.http.next_event(inbox, out)? {
                     Some(event) => self.understand(event, out),
                     None => match self.headed.pop_front() {
-                        Some((stream, request)) => self.begun(stream, request, Assembler::default(), false),
+                        Some((stream, request)) => self.begun(stream, request, Bytes::new(), false),
                         None => return Ok(None),
                     },
                 },
@@ -164,10 +170,13 @@ impl session::Server for Server {
         let Some(answering) = self.http.data_of(stream).filter(|answering| answering.begun.is_none()) else {
             return;
         };
-        let wanted = coding::applied(head.compression);
-        let compression = if answering.accepts.has(wanted) { wanted } else { Compression::None };
+        let compression = answering.accepts.choose(head.compression);
         answering.begun = Some(compression);
         let format = answering.format;
+        if let Some(web) = &answering.web {
+            let block = web.head(format, compression, &head.metadata);
+            return self.http.headers(stream, &block, false, out);
+        }
         if compression == Compression::None && head.metadata.is_empty() && format == Format::Protobuf {
             return self.http.headers(stream, block::HEAD, false, out);
         }
@@ -182,26 +191,28 @@ impl session::Server for Server {
             begun(&mut self.http)
         });
         let Some(compression) = compression else { return };
-        let (compressed, body) = shrink(compression, message);
-        self.http.data(stream.0 as u32, &frame::prefix(compressed, body.len()), body, false, out);
+        let stream = stream.0 as u32;
+        if let Some(dialect) = self.web_dialect(stream) {
+            return self.web_message(stream, dialect, compression, message, out);
+        }
+        let (compressed, body) = coding::shrink(compression, message);
+        self.http.data(stream, &frame::prefix(compressed, body.len()), body, false, out);
     }
 
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
         let Ticket { stream } = ticket;
         self.open.remove(&stream);
-        let Some(Answering { format, begun, .. }) = self.http.data_of(stream).copied() else { return };
+        let Some(Answering { format, begun, web, .. }) = self.http.data_of(stream) else { return };
+        let (format, begun) = (*format, *begun);
         match (begun, result) {
+            (_, result) if web.is_some() => self.web_finish(stream, result.err().as_ref(), &trailers, out),
             (Some(_), Ok(())) if trailers.is_empty() => self.http.trailers(stream, block::OK, out),
             (Some(_), result) => {
                 let block = block::trailers(result.as_ref().err(), &trailers);
                 self.http.trailers(stream, &block, out);
             }
             // Trailers-Only: head and trailers in one block.
-            (None, result) => {
-                let mut block = block::head(format, Compression::None, &Metadata::new());
-                block.extend_from_slice(&block::trailers(result.as_ref().err(), &trailers));
-                self.http.headers(stream, &block, true, out);
-            }
+            (None, result) => self.trailers_only(stream, format, result.as_ref().err(), &trailers, out),
         }
     }
 
@@ -246,22 +257,22 @@ impl Server {
         match event {
             h2::Event::Whole { stream, fields, body } => match self.request(&fields) {
                 Ok(request) => self.whole(stream, request, body),
-                Err(unfit) => self.turn_away(stream, unfit, out),
+                Err(unfit) => self.turn_away(stream, &fields, unfit, out),
             },
             h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
-                Ok(request) if end => self.begun(stream, request, Assembler::default(), true),
+                Ok(request) if end => self.begun(stream, request, Bytes::new(), true),
                 Ok(request) => {
                     self.headed.push_back((stream, request));
                     Found::Nothing
                 }
-                Err(unfit) => self.turn_away(stream, unfit, out),
+                Err(unfit) => self.turn_away(stream, &fields, unfit, out),
             },
             h2::Event::Data { stream, bytes, end } => match self.headed(stream) {
                 Some(request) => self.first(stream, request, bytes, end, out),
                 None => self.piece(stream, bytes, end, out),
             },
             h2::Event::Trailers { stream, .. } => match self.headed(stream) {
-                Some(request) => self.begun(stream, request, Assembler::default(), true),
+                Some(request) => self.begun(stream, request, Bytes::new(), true),
                 None => self.piece(stream, Bytes::new(), true, out),
             },
             h2::Event::Reset { stream, .. } => match self.headed(stream) {
@@ -279,12 +290,12 @@ impl Server {
 
     /// The meaning of a head, which is known already if it came before.
     fn request(&mut self, fields: &Arc<Fields>) -> Result<Arc<Request>, Unfit> {
-        let same = |known: &&Arc<Request>| Arc::ptr_eq(&known.fields, fields);
-        if let Some(known) = self.recent.iter().flatten().find(same) {
+        let same = |known: &&(Arc<Fields>, Arc<Request>)| Arc::ptr_eq(&known.0, fields);
+        if let Some((_, known)) = self.recent.iter().flatten().find(same) {
             return Ok(known.clone());
         }
-        let request = Arc::new(Request::read(fields)?);
-        self.recent[self.next] = Some(request.clone());
+        let request = Arc::new(Request::read(fields.iter())?);
+        self.recent[self.next] = Some((fields.clone(), request.clone()));
         self.next = (self.next + 1) % RECENT;
         Ok(request)
     }
@@ -292,10 +303,8 @@ impl Server {
     /// A request that is here to its end; usually it is one message.
     fn whole(&mut self, stream: u32, request: Arc<Request>, body: Bytes) -> Found {
         match frame::sole(&body, self.config.limits.message) {
-            Some(framed) if !framed.compressed || request.compression.is_some() => {
-                Found::Call(stream, request, framed)
-            }
-            _ => self.begun(stream, request, Assembler::of(body), true),
+            Some(framed) if request.dialect != Dialect::WebText => Found::Call(stream, request, framed),
+            _ => self.begun(stream, request, body, true),
         }
     }
 
@@ -314,21 +323,25 @@ impl Server {
         end: bool,
         out: &mut Outbox,
     ) -> Found {
-        if !end {
-            return self.begun(stream, request, Assembler::of(body), false);
-        }
         let length = body.len();
-        let found = self.whole(stream, request, body);
-        if let Found::Call(..) = found {
-            self.http.consumed(stream, length, out);
-        }
+        let found = match end {
+            true => self.whole(stream, request, body),
+            false => self.begun(stream, request, body, false),
+        };
+        // What is kept counts as taken with its message.
+        let kept = self.open.get(&stream).map_or(0, |incoming| incoming.messages.held());
+        self.http.consumed(stream, length.saturating_sub(kept), out);
         found
     }
 
-    /// A request whose messages are given out one by one.
-    fn begun(&mut self, stream: u32, request: Arc<Request>, assembler: Assembler, ended: bool) -> Found {
-        let compression = request.compression;
-        self.open.insert(stream, Incoming { assembler, compression, ended, advanced: 0 });
+    /// A request whose messages are given out one by one, and what is here of them.
+    fn begun(&mut self, stream: u32, request: Arc<Request>, body: Bytes, ended: bool) -> Found {
+        let mut messages = incoming::Incoming::new(request.dialect, request.compression);
+        messages.push(body);
+        if ended {
+            messages.end();
+        }
+        self.open.insert(stream, Incoming { messages, advanced: 0 });
         self.taking = Some(stream);
         Found::Open(stream, request)
     }
@@ -339,51 +352,43 @@ impl Server {
             self.http.consumed(stream, bytes.len(), out);
             return Found::Nothing;
         };
-        incoming.assembler.push(bytes);
-        incoming.ended = end;
+        let overhead = incoming.messages.push(bytes);
+        if end {
+            incoming.messages.end();
+        }
+        if overhead > 0 {
+            self.http.consumed(stream, overhead, out);
+        }
         self.taking = Some(stream);
         Found::Nothing
     }
 
     /// Takes what there is out of a request.
     fn take(&mut self, stream: u32, out: &mut Outbox) -> Found {
-        let Some(incoming) = self.open.get_mut(&stream) else {
+        let Some(Incoming { messages, advanced }) = self.open.get_mut(&stream) else {
             self.taking = None;
             return Found::Nothing;
         };
-        match incoming.assembler.next(self.config.limits.message) {
-            Ok(Some(framed)) => {
-                let compression =
-                    if framed.compressed { incoming.compression } else { Some(Compression::None) };
+        match messages.next(self.config.limits.message) {
+            Ok(Next::Message(message)) => {
                 self.credit(stream, frame::PREFIX, out);
-                match compression {
-                    Some(Compression::None) if framed.compressed => {
-                        self.fail(stream, compressed_without_name(), out)
-                    }
-                    Some(compression) => {
-                        Found::Message(id(stream), Message { body: framed.body, compression })
-                    }
-                    None => self.fail(stream, unknown_encoding(), out),
-                }
+                Found::Message(id(stream), message)
             }
-            Ok(None) => {
+            Ok(Next::Wait) => {
                 self.taking = None;
-                let (ended, empty) = (incoming.ended, incoming.assembler.is_empty());
-                if !ended {
-                    // A message may be longer than the window.
-                    let held = incoming.assembler.held();
-                    let more = held.saturating_sub(incoming.advanced);
-                    incoming.advanced = incoming.advanced.max(held);
-                    self.http.consumed(stream, more, out);
-                    return Found::Nothing;
-                }
-                if !empty {
-                    return self.fail(stream, cut_short(), out);
-                }
+                // A message may be longer than the window.
+                let held = messages.held();
+                let more = held.saturating_sub(*advanced);
+                *advanced = held.max(*advanced);
+                self.http.consumed(stream, more, out);
+                Found::Nothing
+            }
+            Ok(Next::End) => {
+                self.taking = None;
                 self.open.remove(&stream);
                 Found::End(id(stream))
             }
-            Err(malformed) => self.fail(stream, unreadable(malformed), out),
+            Err(status) => self.fail(stream, &status, out),
         }
     }
 
@@ -399,48 +404,54 @@ impl Server {
 
     fn call(&mut self, stream: u32, request: Arc<Request>, framed: Framed) -> Event<'_, Ticket> {
         self.note(stream, &request);
-        let compression = if framed.compressed { request.compression } else { None };
+        let compression = if framed.compressed { request.compression } else { Compression::None };
         let request = &**self.current.insert(request);
-        let compression = compression.unwrap_or_default();
         let spoiled = (framed.compressed && compression == Compression::None).then(compressed_without_name);
-        let call = Call { spoiled, ..described(request, framed.body, compression) };
+        let call = Call { spoiled, ..request.call(framed.body, compression) };
         Event::Call(call, Ticket { stream })
     }
 
     fn opened(&mut self, stream: u32, request: Arc<Request>) -> Event<'_, Ticket> {
         self.note(stream, &request);
         let request = &**self.current.insert(request);
-        let call = described(request, Bytes::new(), request.compression.unwrap_or_default());
+        let call = request.call(Bytes::new(), request.compression);
         Event::Open(call, Ticket { stream }, id(stream))
     }
 
     /// Keeps with the stream what its answer will need.
     fn note(&mut self, stream: u32, request: &Request) {
+        let web = match request.dialect {
+            Dialect::Native => None,
+            Dialect::Web | Dialect::WebText => Some(Box::new(Web::new(request, &self.config.cors))),
+        };
         if let Some(answering) = self.http.data_of(stream) {
-            *answering = Answering { format: request.format, accepts: request.accepts, begun: None };
+            *answering = Answering { format: request.format, accepts: request.accepts, begun: None, web };
         }
     }
 
-    /// Answers a call whose request cannot be read to its end, or ends the answer that has begun; who handles it is
-    /// told that nobody waits.
+    /// Answers a call whose request cannot be read to its end; who handles it is told that nobody waits.
     #[cold]
-    fn fail(&mut self, stream: u32, status: Status, out: &mut Outbox) -> Found {
+    fn fail(&mut self, stream: u32, status: &Status, out: &mut Outbox) -> Found {
         self.taking = None;
-        session::Server::finish(self, Ticket { stream }, Err(status), Metadata::new(), out);
+        self.finish(Ticket { stream }, Err(status.clone()), Metadata::new(), out);
         Found::Cancelled(id(stream))
     }
 
     /// Answers what is no call of gRPC in HTTP's words.
     #[cold]
-    fn turn_away(&mut self, stream: u32, unfit: Unfit, out: &mut Outbox) -> Found {
+    fn turn_away(&mut self, stream: u32, fields: &Fields, unfit: Unfit, out: &mut Outbox) -> Found {
+        if self.web_preflight(stream, fields, out) {
+            return Found::Nothing;
+        }
         match unfit {
             Unfit::Method => self.tell(stream, 405, (b"allow", b"POST"), "a method is called by POST\n", out),
             Unfit::ContentType => {
                 let accept = (&b"accept"[..], &b"application/grpc"[..]);
                 self.tell(stream, 415, accept, "want content-type: application/grpc\n", out);
             }
-            Unfit::Path => self.decline(stream, &Status::unimplemented("malformed method name"), out),
-            Unfit::Timeout => self.decline(stream, &Status::internal("malformed grpc-timeout"), out),
+            Unfit::Path => self.decline(stream, fields, &Status::unimplemented("malformed method name"), out),
+            Unfit::Encoding => self.decline(stream, fields, &incoming::unknown_encoding(), out),
+            Unfit::Timeout => self.decline(stream, fields, &Status::internal("malformed grpc-timeout"), out),
         }
         Found::Nothing
     }
@@ -458,63 +469,31 @@ impl Server {
         self.http.data(stream, &[], Bytes::from_static(text.as_bytes()), true, out);
     }
 
-    fn decline(&mut self, stream: u32, status: &Status, out: &mut Outbox) {
-        let mut block = block::head(Format::Protobuf, Compression::None, &Metadata::new());
-        block.extend_from_slice(&block::trailers(Some(status), &Metadata::new()));
+    /// Answers a call of gRPC that names no method, or no time that could be waited.
+    fn decline(&mut self, stream: u32, fields: &Fields, status: &Status, out: &mut Outbox) {
+        if let Some(web) = Web::of(fields, &self.config.cors) {
+            if let Some(answering) = self.http.data_of(stream) {
+                answering.web = Some(Box::new(web));
+            }
+            return self.web_finish(stream, Some(status), &Metadata::new(), out);
+        }
+        self.trailers_only(stream, Format::Protobuf, Some(status), &Metadata::new(), out);
+    }
+
+    fn trailers_only(
+        &mut self,
+        stream: u32,
+        format: Format,
+        failure: Option<&Status>,
+        trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
+        let mut block = block::head(format, Compression::None, &Metadata::new());
+        block.extend_from_slice(&block::trailers(failure, trailers));
         self.http.headers(stream, &block, true, out);
     }
 }
 
 fn id(stream: u32) -> StreamId {
     StreamId(stream.into())
-}
-
-fn described(request: &Request, body: Bytes, compression: Compression) -> Call<'_> {
-    Call {
-        head: Head {
-            format: request.format,
-            compression,
-            metadata: request.metadata.clone(),
-            ..Head::default()
-        },
-        timeout: request.timeout,
-        credential: Credential::Call(request.credential.clone()),
-        ..Call::new(&request.service, &request.method, request.format, body)
-    }
-}
-
-/// A message as it is sent; one that compression makes no shorter goes as it is.
-pub(super) fn shrink(compression: Compression, message: Bytes) -> (bool, Bytes) {
-    if compression == Compression::None {
-        return (false, message);
-    }
-    match compress::compress(compression, &message) {
-        Ok(shorter) if shorter.len() < message.len() => (true, shorter.into()),
-        _ => (false, message),
-    }
-}
-
-#[cold]
-fn compressed_without_name() -> Status {
-    Status::internal("a compressed message, and no grpc-encoding that says how")
-}
-
-#[cold]
-fn unknown_encoding() -> Status {
-    Status::unimplemented("the message's grpc-encoding is not supported")
-}
-
-#[cold]
-fn cut_short() -> Status {
-    Status::internal("the request ended inside of a message")
-}
-
-#[cold]
-pub(super) fn unreadable(malformed: Malformed) -> Status {
-    match malformed {
-        Malformed::Flag(flag) => Status::internal(format!("a message with the flag {flag}")),
-        Malformed::TooLong { length, limit } => {
-            Status::resource_exhausted(format!("a message of {length} bytes exceeds the limit of {limit}"))
-        }
-    }
 }

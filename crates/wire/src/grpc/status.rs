@@ -7,11 +7,36 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::{Code, Fault, Retry, Scope, Status};
+use super::{coding, metadata, timeout};
+use crate::{Code, Fault, Metadata, Retry, Scope, Status};
 
-/// The number of a failure. brpc writes its own failures by their codes as well.
-pub(super) fn number(status: &Status) -> u8 {
-    status.code() as u8
+/// The fields that tell how a call ended, each by `write`.
+pub(crate) fn write(failure: Option<&Status>, trailers: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
+    match failure {
+        None => write(b"grpc-status", b"0"),
+        Some(failure) => write_failure(failure, &mut write),
+    }
+    metadata::write(trailers, write);
+}
+
+#[cold]
+fn write_failure(failure: &Status, write: &mut impl FnMut(&[u8], &[u8])) {
+    let mut text = Vec::new();
+    // brpc writes its own failures by their codes as well.
+    timeout::decimal(failure.code() as u64, &mut text);
+    write(b"grpc-status", &text);
+    if !failure.message().is_empty() {
+        text.clear();
+        encode(failure.message(), &mut text);
+        write(b"grpc-message", &text);
+    }
+    if !failure.details().is_empty() {
+        write(b"grpc-status-details-bin", metadata::encode(failure.details()).as_bytes());
+    }
+    if failure.code() == Code::Unimplemented {
+        // A peer whose compression is not supported learns here which ones are.
+        write(b"grpc-accept-encoding", coding::ACCEPTED);
+    }
 }
 
 /// The code of a number; `None` for 0, which is no failure, and for numbers that gRPC has not given out.

@@ -9,6 +9,7 @@ use crate::{Call, CallId, Code, Compression, Format, Head, Metadata, Outbox, Rep
 
 mod streams;
 mod unary;
+mod web;
 
 fn client() -> Client {
     Client::new(ClientConfig {

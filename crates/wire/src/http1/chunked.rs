@@ -1,8 +1,31 @@
-//! A body in chunks (RFC 9112 §7.1), put together as it arrives.
+//! A body in chunks (RFC 9112 §7.1): put together as it arrives, or written piece by piece.
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use crate::Outbox;
+
 use super::frame::Refusal;
+
+/// Writes one chunk of what `prefix` and `body` are together. One of nothing would end the body.
+pub(super) fn write(prefix: &[u8], body: Bytes, out: &mut Outbox) {
+    let length = prefix.len() + body.len();
+    if length == 0 {
+        return;
+    }
+    hexadecimal(length, out.buffer());
+    out.copy(b"\r\n");
+    out.copy(prefix);
+    out.body(body);
+    out.copy(b"\r\n");
+}
+
+/// What ends a body in chunks.
+pub(super) const END: &[u8] = b"0\r\n\r\n";
+
+fn hexadecimal(number: usize, text: &mut Vec<u8>) {
+    let digits = (number.checked_ilog2().unwrap_or(0) / 4) as usize + 1;
+    text.extend((0..digits).rev().map(|at| b"0123456789abcdef"[number >> (4 * at) & 15]));
+}
 
 /// A chunked body that is being read.
 ///

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::Outbox;
+use crate::{Outbox, grpc_web};
 
 use super::frame;
 
@@ -22,13 +22,15 @@ pub(super) struct Order {
 }
 
 /// One request and its response on their connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Exchange {
     number: u64,
     /// The peer speaks HTTP/1.0, where a connection stays open only if both sides say so.
     http10: bool,
     /// The response has a head only (`HEAD`).
     head_only: bool,
+    /// A page of this origin may read the response.
+    origin: Option<Bytes>,
 }
 
 #[derive(Debug)]
@@ -39,17 +41,22 @@ struct Response {
 
 impl Exchange {
     /// Its place in the order.
-    pub(super) fn number(self) -> u64 {
+    pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Whether the peer takes a response in chunks.
+    pub(super) fn takes_chunks(&self) -> bool {
+        !self.http10
     }
 }
 
 impl Order {
     /// A request arrived whole.
-    pub(super) fn open(&mut self, http10: bool, head_only: bool) -> Exchange {
+    pub(super) fn open(&mut self, http10: bool, head_only: bool, origin: Option<Bytes>) -> Exchange {
         let number = self.next;
         self.next += 1;
-        Exchange { number, http10, head_only }
+        Exchange { number, http10, head_only, origin }
     }
 
     /// Responds with the body that `write` returns and the head it writes, connection fields and empty
@@ -62,13 +69,23 @@ impl Order {
     ) {
         if exchange.number == self.first {
             let body = write(out.buffer());
-            self.finish(exchange, body, out);
+            self.finish(&exchange, body, out);
             self.release(out);
         } else {
             let mut head = Vec::new();
             let body = write(&mut head);
             self.early.push((exchange, Response { head, body }));
         }
+    }
+
+    /// Ends the head of a response whose body follows piece by piece; nothing else is owed meanwhile.
+    pub(super) fn begin(&self, exchange: &Exchange, out: &mut Outbox) {
+        self.end_head(exchange, self.owed() == 1, out);
+    }
+
+    /// The last piece of such a response was written.
+    pub(super) fn end(&mut self) {
+        self.first += 1;
     }
 
     /// No request comes after the newest one.
@@ -90,22 +107,29 @@ impl Order {
         while let Some(at) = self.early.iter().position(|(exchange, _)| exchange.number == self.first) {
             let (exchange, response) = self.early.swap_remove(at);
             out.copy(&response.head);
-            self.finish(exchange, response.body, out);
+            self.finish(&exchange, response.body, out);
+        }
+    }
+
+    fn finish(&mut self, exchange: &Exchange, body: Bytes, out: &mut Outbox) {
+        self.first += 1;
+        self.end_head(exchange, self.owed() == 0, out);
+        if !exchange.head_only {
+            out.body(body);
         }
     }
 
     /// Ends the head in `out`, which only now is known to be the connection's last or not.
-    fn finish(&mut self, exchange: Exchange, body: Bytes, out: &mut Outbox) {
-        self.first += 1;
+    fn end_head(&self, exchange: &Exchange, newest: bool, out: &mut Outbox) {
         let head = out.buffer();
-        if self.closing && self.owed() == 0 {
+        if let Some(origin) = &exchange.origin {
+            grpc_web::expose(origin, |name, value| frame::field(head, name, value));
+        }
+        if self.closing && newest {
             frame::field(head, "Connection", b"close");
         } else if exchange.http10 {
             frame::field(head, "Connection", b"keep-alive");
         }
         head.extend_from_slice(b"\r\n");
-        if !exchange.head_only {
-            out.body(body);
-        }
     }
 }

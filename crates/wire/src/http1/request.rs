@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::grpc::request as grpc;
+use crate::grpc_web::{Dialect, Preflight};
 use crate::{Compression, Metadata};
 
 use super::frame::{self, Framing, Lengths, Refusal};
@@ -35,6 +37,8 @@ pub(super) struct Request {
     /// The `X-RPCX-*` fields, if there are any.
     pub(super) gateway: Option<Box<gateway::Fields>>,
     pub(super) metadata: Metadata,
+    /// The call of gRPC, if the content type says that it is one.
+    pub(super) grpc: Option<Box<Result<grpc::Request, grpc::Unfit>>>,
 }
 
 impl Request {
@@ -64,6 +68,7 @@ impl Request {
         for name in fields.hop_by_hop.drain(..) {
             fields.metadata.remove(&name);
         }
+        let is_grpc = fields.content_type.as_deref().is_some_and(grpc::is_meant);
         let room = limit.saturating_sub(head.len());
         let framing = fields.lengths.framing(http10, room)?.unwrap_or(Framing::Length(0));
         Ok(Self {
@@ -82,7 +87,25 @@ impl Request {
             json_rpc: fields.json_rpc,
             gateway: fields.gateway,
             metadata: fields.metadata,
+            grpc: is_grpc.then(|| Box::new(read_grpc(method, target, parsed.headers))),
         })
+    }
+
+    /// Whether it is a call of gRPC-Web, readable or not.
+    pub(super) fn is_web(&self) -> bool {
+        let named =
+            |content_type: &Bytes| content_type.trim_ascii_start().starts_with(b"application/grpc-web");
+        self.grpc.is_some() && self.method == Method::Post && self.content_type.as_ref().is_some_and(named)
+    }
+
+    /// The dialect of gRPC that the content type tells.
+    pub(super) fn dialect(&self) -> Dialect {
+        self.content_type.as_deref().and_then(grpc::kind).map(|(dialect, _)| dialect).unwrap_or_default()
+    }
+
+    /// What a browser asks by it, if that is whether a page may call.
+    pub(super) fn preflight(&self) -> Option<Preflight> {
+        Preflight::read(&self.metadata).filter(|_| self.method == Method::Options)
     }
 
     /// How the body is compressed; `None` if in a way that is not understood.
@@ -92,6 +115,20 @@ impl Request {
             Some(coding) => coding_of(coding),
         }
     }
+}
+
+/// Reads a head as gRPC does, whose fields have their names in lower case.
+#[cold]
+fn read_grpc(
+    method: &str,
+    target: &str,
+    headers: &[httparse::Header<'_>],
+) -> Result<grpc::Request, grpc::Unfit> {
+    let names: Vec<String> = headers.iter().map(|header| header.name.to_ascii_lowercase()).collect();
+    let line = [(":method", method), (":path", path_of(target))]
+        .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let fields = names.iter().zip(headers).map(|(name, header)| (name.as_bytes(), header.value));
+    grpc::Request::read(line.into_iter().chain(fields))
 }
 
 /// The compression a `Content-Encoding` names.

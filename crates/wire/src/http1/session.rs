@@ -1,17 +1,21 @@
-//! The server's side of a connection: requests in, responses out. What a request asks for is in [`calls`].
+//! The server's side of a connection: requests in, responses out. What a request asks for is in [`calls`], what is
+//! different about gRPC-Web in [`web`].
 
 mod calls;
+mod web;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use self::web::Web;
+use crate::grpc_web::Cors;
 use crate::http_rule::Routes;
-use crate::json_rpc;
 use crate::session::{self, Event, Missing};
 use crate::sniff::Guess;
-use crate::{Call, Credential, Limits, Metadata, Outbox, Reply, Status, Violation};
+use crate::{Call, Credential, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
+use crate::{grpc, json_rpc};
 
 use super::chunked::Chunked;
 use super::frame::{self, Framing, Refusal};
@@ -30,13 +34,16 @@ pub struct ServerConfig {
     pub version: String,
     /// Methods that are called by verbs and paths of their own. They go before all other meanings of a path.
     pub routes: Routes,
+    /// Which pages of other origins may call from a browser.
+    pub cors: Cors,
 }
 
 /// The server's side of a connection.
 ///
 /// ```text
 /// Head ──▶ Body ──▶ Head          a request, its body here or still to come
-///            └────▶ Entries ──▶ Head    a JSON-RPC batch, handed out call by call
+///            ├────▶ Entries ──▶ Head    a JSON-RPC batch, handed out call by call
+///            └────▶ Messages ──▶ Head   a call of gRPC-Web that is not one message
 /// ```
 ///
 /// Requests may be answered in any order; their responses leave in the order of the requests. Every call
@@ -48,6 +55,10 @@ pub struct Server {
     order: Order,
     batches: Vec<(u64, json_rpc::Batch)>,
     names: Names,
+    /// The call of gRPC-Web that is being answered; nothing else is meanwhile.
+    web: Option<Box<Web>>,
+    /// What comes next waits for an answer.
+    held: bool,
     /// How much of the inbox was searched in vain for the end of a head.
     scanned: usize,
     /// Calls handed out and not answered yet.
@@ -65,6 +76,7 @@ enum Reading {
     Head,
     Body(Box<Partial>),
     Entries(Box<Entries>),
+    Messages(Box<grpc::incoming::Incoming>),
 }
 
 /// A request whose body is not here yet.
@@ -102,6 +114,11 @@ enum Step {
     Next,
     /// A call; its names are in the session.
     Call(Call<'static>, Ticket),
+    /// A call whose messages follow; its names are in the session.
+    Open(Call<'static>, Ticket),
+    Message(StreamId, Message),
+    End(StreamId),
+    Cancelled(StreamId),
     Foreign,
 }
 
@@ -122,6 +139,7 @@ enum Form {
     JsonRpcEntry(json_rpc::Owed),
     /// A JSON-RPC notification.
     Nothing,
+    Web,
 }
 
 impl Server {
@@ -133,6 +151,8 @@ impl Server {
             order: Order::default(),
             batches: Vec::new(),
             names: Names::default(),
+            web: None,
+            held: false,
             scanned: 0,
             unanswered: 0,
             draining: false,
@@ -140,11 +160,12 @@ impl Server {
     }
 
     fn advance(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        self.held = false;
         loop {
-            if self.is_full() {
-                return Step::Wait;
-            }
+            let busy = self.is_full() || self.web.is_some();
             let step = match &mut self.reading {
+                Reading::Messages(_) => self.next_message(out),
+                _ if busy => self.hold(),
                 Reading::Head if self.order.is_closing() => {
                     inbox.clear();
                     Step::Wait
@@ -157,6 +178,12 @@ impl Server {
                 return step;
             }
         }
+    }
+
+    /// What comes next waits for an answer.
+    fn hold(&mut self) -> Step {
+        self.held = true;
+        Step::Wait
     }
 
     fn is_full(&self) -> bool {
@@ -181,7 +208,7 @@ impl Server {
         };
         // What answers CONNECT is not HTTP any more, so everything before it must have left.
         if inbox.starts_with(b"CONNECT ") && self.order.owed() > 0 {
-            return Step::Wait;
+            return self.hold();
         }
         self.scanned = 0;
         let head = inbox.split_to(end).freeze();
@@ -197,7 +224,9 @@ impl Server {
             return self.connect(&request, out);
         }
         let length = match request.framing {
-            Framing::Length(length) if inbox.len() >= length && !request.expects => length,
+            Framing::Length(length) if inbox.len() >= length && !request.expects && !request.is_web() => {
+                length
+            }
             _ => {
                 self.reading = Reading::Body(Box::new(Partial { request, chunked: Chunked::default() }));
                 self.invite_body(out);
@@ -205,12 +234,15 @@ impl Server {
             }
         };
         let body = inbox.split_to(length).freeze();
-        self.begin(request, body, out)
+        self.take_whole(request, body, out)
     }
 
     fn read_body(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let limits = &self.config.limits;
         let Reading::Body(partial) = &mut self.reading else { return Step::Next };
+        if partial.request.is_web() && self.order.owed() > 0 {
+            return self.hold();
+        }
         let body = match partial.request.framing {
             Framing::Length(length) if inbox.len() >= length => Ok(Some(inbox.split_to(length).freeze())),
             Framing::Length(_) | Framing::UntilClose => Ok(None),
@@ -220,7 +252,7 @@ impl Server {
             Ok(None) => Step::Wait,
             Err(refusal) => self.give_up(refusal, out),
             Ok(Some(body)) => match std::mem::replace(&mut self.reading, Reading::Head) {
-                Reading::Body(partial) => self.begin(partial.request, body, out),
+                Reading::Body(partial) => self.take_whole(partial.request, body, out),
                 other => {
                     self.reading = other;
                     Step::Next
@@ -253,7 +285,7 @@ impl Server {
     /// Answers a request whose end is in doubt, after which nothing more can be read.
     #[cold]
     fn give_up(&mut self, refusal: Refusal, out: &mut Outbox) -> Step {
-        let exchange = self.order.open(false, false);
+        let exchange = self.order.open(false, false, None);
         self.reading = Reading::Head;
         self.order.close();
         self.order.respond(exchange, out, |head| plain(refusal.status, refusal.reason, head));
@@ -301,17 +333,26 @@ impl session::Server for Server {
                 let (service, method) = self.names.parts();
                 Some(Event::Call(Call { service, method, ..call }, ticket))
             }
+            Step::Open(call, ticket) => {
+                let (service, method) = self.names.parts();
+                let id = web::id(&ticket.exchange);
+                Some(Event::Open(Call { service, method, ..call }, ticket, id))
+            }
+            Step::Message(id, message) => Some(Event::Message(id, message)),
+            Step::End(id) => Some(Event::End(id)),
+            Step::Cancelled(id) => Some(Event::Cancelled(id)),
         })
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
         let Ticket { exchange, form } = ticket;
-        if matches!(form, Form::Nothing) {
-            return;
-        }
-        self.unanswered = self.unanswered.saturating_sub(1);
         match form {
-            Form::Nothing => {}
+            Form::Nothing => return,
+            Form::Web => return self.reply_web(Ticket { exchange, form }, reply, out),
+            _ => self.unanswered = self.unanswered.saturating_sub(1),
+        }
+        match form {
+            Form::Nothing | Form::Web => {}
             Form::Mapped(ticket) => {
                 self.respond(exchange, out, |config, head| ticket.answer(reply, &config.address, head));
             }
@@ -349,6 +390,39 @@ impl session::Server for Server {
         }
     }
 
+    fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
+        match ticket.form {
+            Form::Web => grpc::Server::unknown(call, missing),
+            _ => Self::unknown(call, missing),
+        }
+    }
+
+    fn stream(ticket: &Ticket) -> Option<StreamId> {
+        matches!(ticket.form, Form::Web).then(|| web::id(&ticket.exchange))
+    }
+
+    fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
+        if self.answers(stream) {
+            self.begin_answer(&head, out);
+        }
+    }
+
+    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
+        if self.answers(stream) {
+            self.answer_message(message, out);
+        }
+    }
+
+    fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
+        if self.answers(web::id(&ticket.exchange)) {
+            self.end_answer(result.err().as_ref(), &trailers, out);
+        }
+    }
+
+    fn holds_back(&self) -> bool {
+        self.held
+    }
+
     fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         let Ticket { exchange, form } = ticket;
         match form {
@@ -377,15 +451,16 @@ impl session::Server for Server {
                 Framing::Length(length) => length,
                 Framing::Chunked | Framing::UntilClose => 0,
             },
-            Reading::Head | Reading::Entries(_) => 0,
+            Reading::Head | Reading::Entries(_) | Reading::Messages(_) => 0,
         }
     }
 
     fn mid_message(&self, inbox: &BytesMut) -> bool {
         match &self.reading {
+            _ if self.held => false,
             Reading::Head => !inbox.is_empty() && !self.is_full() && !self.order.is_closing(),
             Reading::Body(_) => true,
-            Reading::Entries(_) => false,
+            Reading::Entries(_) | Reading::Messages(_) => false,
         }
     }
 
@@ -399,7 +474,7 @@ impl session::Server for Server {
     }
 
     fn finished(&self) -> bool {
-        self.order.is_closing() && matches!(self.reading, Reading::Head)
+        self.order.is_closing() && self.web.is_none() && matches!(self.reading, Reading::Head)
     }
 }
 

@@ -3,6 +3,7 @@
 mod client;
 mod framing;
 mod gateway;
+mod grpc_web;
 mod json_rpc;
 mod mapping;
 mod order;
@@ -22,7 +23,7 @@ fn config() -> Arc<ServerConfig> {
         limits: Limits { message: 64 << 10, decompressed: 64 << 10, header: 4 << 10 },
         address: "127.0.0.1:18001".to_owned(),
         version: "Impl".to_owned(),
-        routes: Default::default(),
+        ..ServerConfig::default()
     })
 }
 

@@ -44,6 +44,7 @@ impl Peer {
             limits,
             cores: None,
             version: String::new(),
+            cors: Default::default(),
             open: Arc::new(Open::new()),
             in_flight: in_flight.clone(),
         };

@@ -16,8 +16,10 @@ use super::{Common, Entries, Form, RPCX_PATH, Reading, Server, ServerConfig, Ste
 
 impl Server {
     /// A request is whole: answers it here, or makes a call of it.
-    pub(super) fn begin(&mut self, request: Request, body: Bytes, out: &mut Outbox) -> Step {
-        let exchange = self.order.open(request.http10, request.method == Method::Head);
+    pub(super) fn take_whole(&mut self, request: Request, body: Bytes, out: &mut Outbox) -> Step {
+        let origin = self.config.cors.origin(&request.metadata);
+        let preflight = origin.as_ref().and_then(|_| request.preflight());
+        let exchange = self.order.open(request.http10, request.method == Method::Head, origin);
         if !request.keep || self.draining {
             self.order.close();
         }
@@ -27,6 +29,14 @@ impl Server {
             });
         }
         match (request.method, request.path.as_str()) {
+            _ if request.is_web() => self.begin_web(exchange, request, body, out),
+            (Method::Options, _) if let Some(preflight) = preflight => {
+                self.respond(exchange, out, |_, head| {
+                    head.extend_from_slice(b"HTTP/1.1 204 No Content\r\n");
+                    preflight.allow(|name, value| frame::field(head, name, value));
+                    Bytes::new()
+                })
+            }
             (Method::Options, _) => self.respond(exchange, out, |_, head| {
                 head.extend_from_slice(b"HTTP/1.1 204 No Content\r\n");
                 frame::field(head, "Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
@@ -173,7 +183,7 @@ impl Server {
             Incoming::One(request) => match json_rpc::Owed::to(&request) {
                 Some(owed) => self.json_rpc_call(request, common, exchange, Form::JsonRpc(owed)),
                 None => {
-                    self.respond(exchange, out, |_, head| json(Bytes::new(), head));
+                    self.respond(exchange.clone(), out, |_, head| json(Bytes::new(), head));
                     self.json_rpc_call(request, common, exchange, Form::Nothing)
                 }
             },
@@ -182,7 +192,7 @@ impl Server {
                 let mut batch = json_rpc::Batch::new(&refused, missing);
                 match batch.finish() {
                     Some(response) => {
-                        self.respond(exchange, out, |_, head| json(response.into(), head));
+                        self.respond(exchange.clone(), out, |_, head| json(response.into(), head));
                     }
                     None => self.batches.push((exchange.number(), batch)),
                 }
@@ -200,7 +210,7 @@ impl Server {
             self.reading = Reading::Head;
             return Step::Next;
         };
-        let (common, exchange) = (entries.common.clone(), entries.exchange);
+        let (common, exchange) = (entries.common.clone(), entries.exchange.clone());
         let form = json_rpc::Owed::to(&request).map_or(Form::Nothing, Form::JsonRpcEntry);
         self.json_rpc_call(request, common, exchange, form)
     }

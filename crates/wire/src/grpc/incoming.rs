@@ -1,0 +1,127 @@
+//! The messages of a request of which more may come.
+
+use bytes::Bytes;
+
+use super::frame::{Assembler, Framed, Malformed};
+use crate::grpc_web::{Decoder, Dialect};
+use crate::{Compression, Message, Status};
+
+/// The messages of one request, put together as their bytes come.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    assembler: Assembler,
+    /// The bytes come as text.
+    text: Option<Decoder>,
+    /// The text is none in base64.
+    garbled: bool,
+    compression: Compression,
+    ended: bool,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// A message.
+    Message(Message),
+    /// More bytes are needed.
+    Wait,
+    /// Nothing more.
+    End,
+}
+
+impl Incoming {
+    pub(crate) fn new(dialect: Dialect, compression: Compression) -> Self {
+        Self {
+            assembler: Assembler::default(),
+            text: (dialect == Dialect::WebText).then(Decoder::default),
+            garbled: false,
+            compression,
+            ended: false,
+        }
+    }
+
+    /// Takes a piece; how many bytes of it are none of a message.
+    pub(crate) fn push(&mut self, piece: Bytes) -> usize {
+        let Some(decoder) = &mut self.text else {
+            self.assembler.push(piece);
+            return 0;
+        };
+        match decoder.push(&piece) {
+            Ok(decoded) => {
+                self.assembler.push(decoded.bytes);
+                decoded.overhead
+            }
+            Err(_) => {
+                self.garbled = true;
+                piece.len()
+            }
+        }
+    }
+
+    /// No more pieces follow.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+        match self.text.as_mut().map(Decoder::finish) {
+            None => {}
+            Some(Ok(rest)) => self.assembler.push(rest),
+            Some(Err(_)) => self.garbled = true,
+        }
+    }
+
+    /// Bytes of messages that are not whole yet.
+    pub(crate) fn held(&self) -> usize {
+        self.assembler.held()
+    }
+
+    /// The next message, of `limit` bytes at most.
+    pub(crate) fn next(&mut self, limit: usize) -> Result<Next, Status> {
+        match self.assembler.next(limit) {
+            Ok(Some(framed)) => message(framed, self.compression).map(Next::Message),
+            Ok(None) if self.garbled => Err(garbled()),
+            Ok(None) if !self.ended => Ok(Next::Wait),
+            Ok(None) if self.assembler.is_empty() => Ok(Next::End),
+            Ok(None) => Err(cut_short()),
+            Err(malformed) => Err(unreadable(malformed)),
+        }
+    }
+}
+
+/// A message with its compression, which `grpc-encoding` has told.
+fn message(framed: Framed, told: Compression) -> Result<Message, Status> {
+    match (framed.compressed, told) {
+        (true, Compression::None) => Err(compressed_without_name()),
+        (true, compression) => Ok(Message { body: framed.body, compression }),
+        (false, _) => Ok(Message { body: framed.body, compression: Compression::None }),
+    }
+}
+
+#[cold]
+pub(crate) fn compressed_without_name() -> Status {
+    Status::internal("a compressed message, and no grpc-encoding that says how")
+}
+
+/// The failure of a request whose `grpc-encoding` is not known.
+#[cold]
+pub(crate) fn unknown_encoding() -> Status {
+    Status::unimplemented("the grpc-encoding is not supported")
+}
+
+#[cold]
+fn cut_short() -> Status {
+    Status::internal("the request ended inside of a message")
+}
+
+#[cold]
+fn garbled() -> Status {
+    Status::internal("the request is no text in base64")
+}
+
+#[cold]
+pub(crate) fn unreadable(malformed: Malformed) -> Status {
+    match malformed {
+        Malformed::Flag(flag) => Status::internal(format!("a message with the flag {flag}")),
+        Malformed::TooLong { length, limit } => {
+            Status::resource_exhausted(format!("a message of {length} bytes exceeds the limit of {limit}"))
+        }
+    }
+}

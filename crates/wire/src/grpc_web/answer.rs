@@ -1,0 +1,63 @@
+//! What an answer consists of, whatever carries it.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+
+use super::Dialect;
+use crate::grpc::{coding, frame, metadata, status};
+use crate::{Compression, Format, Metadata, Status};
+
+/// The fields of an answer's head.
+pub(crate) fn head(
+    dialect: Dialect,
+    format: Format,
+    compression: Compression,
+    metadata: &Metadata,
+    mut write: impl FnMut(&[u8], &[u8]),
+) {
+    write(b"content-type", &dialect.content_type(format));
+    if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
+        write(b"grpc-encoding", name);
+    }
+    metadata::write(metadata, write);
+}
+
+/// A message, to be sent as it is given to `send`, in one piece behind a prefix.
+pub(crate) fn message(
+    dialect: Dialect,
+    compression: Compression,
+    message: Bytes,
+    send: impl FnOnce(&[u8], Bytes),
+) {
+    let (compressed, body) = coding::shrink(compression, message);
+    framed(dialect, &frame::prefix(compressed, body.len()), body, send);
+}
+
+/// The last frame: how the call ended.
+pub(crate) fn trailers(
+    dialect: Dialect,
+    failure: Option<&Status>,
+    metadata: &Metadata,
+    send: impl FnOnce(&[u8], Bytes),
+) {
+    let mut lines = Vec::with_capacity(64);
+    status::write(failure, metadata, |name, value| {
+        for part in [name, b":", value, b"\r\n"] {
+            lines.extend_from_slice(part);
+        }
+    });
+    let [_, length @ ..] = frame::prefix(false, lines.len());
+    let [a, b, c, d] = length;
+    framed(dialect, &[TRAILERS, a, b, c, d], lines.into(), send);
+}
+
+/// The flag of the last frame.
+const TRAILERS: u8 = 0x80;
+
+fn framed(dialect: Dialect, prefix: &[u8], body: Bytes, send: impl FnOnce(&[u8], Bytes)) {
+    match dialect {
+        Dialect::Native | Dialect::Web => send(prefix, body),
+        Dialect::WebText => send(&[], STANDARD.encode([prefix, &body].concat()).into()),
+    }
+}

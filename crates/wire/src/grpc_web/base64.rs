@@ -1,0 +1,152 @@
+//! Text in base64 that comes in pieces.
+
+use bytes::Bytes;
+
+/// Turns text into bytes, however it is cut. It may be several texts, each with its padding, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    /// The values of the characters of a group of four that is not whole.
+    bits: u32,
+    /// How many characters that are.
+    digits: u32,
+    /// How many `=` stand behind them.
+    pads: u32,
+}
+
+/// The text is no base64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// What a piece of text was turned into.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    pub(crate) bytes: Bytes,
+    /// By how much the text that it was made of was longer. What is left of a group counts with its rest.
+    pub(crate) overhead: usize,
+}
+
+impl Decoder {
+    /// Decodes a piece.
+    pub(crate) fn push(&mut self, text: &[u8]) -> Result<Decoded, Malformed> {
+        let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
+        let before = self.pending();
+        let mut rest = text;
+        while let Some((&char, behind)) = rest.split_first() {
+            rest = match rest.split_first_chunk::<4>() {
+                Some((group, behind)) if self.pending() == 0 && whole(group, &mut bytes) => behind,
+                _ => {
+                    self.one(char, &mut bytes)?;
+                    behind
+                }
+            };
+        }
+        let used = (before + text.len()).saturating_sub(self.pending());
+        Ok(Decoded { overhead: used.saturating_sub(bytes.len()), bytes: bytes.into() })
+    }
+
+    /// The text is over; its last padding may be missing.
+    pub(crate) fn finish(&mut self) -> Result<Bytes, Malformed> {
+        let mut bytes = Vec::new();
+        while self.pending() > 0 {
+            self.one(b'=', &mut bytes)?;
+        }
+        Ok(bytes.into())
+    }
+
+    /// How much of a group is here.
+    fn pending(&self) -> usize {
+        (self.digits + self.pads) as usize
+    }
+
+    fn one(&mut self, char: u8, bytes: &mut Vec<u8>) -> Result<(), Malformed> {
+        match (VALUES[usize::from(char)], char) {
+            // Tools wrap their lines.
+            (_, b'\r' | b'\n') => return Ok(()),
+            (_, b'=') if self.digits >= 2 => self.pads += 1,
+            (NONE, _) => return Err(Malformed),
+            (value, _) if self.pads == 0 => {
+                self.bits = self.bits << 6 | u32::from(value);
+                self.digits += 1;
+            }
+            _ => return Err(Malformed),
+        }
+        if self.pending() == 4 {
+            let [_, group @ ..] = (self.bits << (6 * self.pads)).to_be_bytes();
+            bytes.extend(group.iter().take(3 - self.pads as usize));
+            *self = Self::default();
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a group in which every character tells something, which most are.
+fn whole(group: &[u8; 4], bytes: &mut Vec<u8>) -> bool {
+    let [a, b, c, d] = group.map(|char| VALUES[usize::from(char)]).map(u32::from);
+    if (a | b | c | d) >= u32::from(NONE) {
+        return false;
+    }
+    let [_, whole @ ..] = (a << 18 | b << 12 | c << 6 | d).to_be_bytes();
+    bytes.extend_from_slice(&whole);
+    true
+}
+
+/// What is no character of base64.
+const NONE: u8 = 64;
+
+/// The value of each character.
+const VALUES: [u8; 256] = {
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut values = [NONE; 256];
+    let mut at = 0;
+    while at < alphabet.len() {
+        values[alphabet[at] as usize] = at as u8;
+        at += 1;
+    }
+    values
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(pieces: &[&[u8]]) -> Result<Vec<u8>, Malformed> {
+        let (mut decoder, mut bytes, mut overhead) = (Decoder::default(), Vec::new(), 0);
+        for piece in pieces {
+            let decoded = decoder.push(piece)?;
+            overhead += decoded.overhead;
+            bytes.extend_from_slice(&decoded.bytes);
+        }
+        assert_eq!(overhead + bytes.len() + decoder.pending(), pieces.concat().len());
+        bytes.extend_from_slice(&decoder.finish()?);
+        Ok(bytes)
+    }
+
+    #[test]
+    fn texts_one_behind_the_other_are_one_however_they_are_cut() {
+        let text = b"AAECAwQ=BQ==\r\nBgcI\nCQoLDA0ODw==EA";
+        let want: Vec<u8> = (0..=16).collect();
+        assert_eq!(decoded(&[text]).as_ref(), Ok(&want));
+        assert_eq!(decoded(&text.chunks(1).collect::<Vec<_>>()).as_ref(), Ok(&want));
+        for at in 1..text.len() {
+            let (a, b) = text.split_at(at);
+            assert_eq!(decoded(&[a, b]).as_ref(), Ok(&want), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn every_byte_survives() {
+        use base64::Engine;
+        let bytes: Vec<u8> = (0..=255).collect();
+        for length in 0..bytes.len() {
+            let text = base64::engine::general_purpose::STANDARD.encode(&bytes[..length]);
+            assert_eq!(decoded(&[text.as_bytes()]).unwrap(), &bytes[..length]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_base64_is_refused() {
+        for text in ["A", "A===", "=", "AA=A", "AAAA=", "AA-A", "AAA\0", "AAAAA"] {
+            assert_eq!(decoded(&[text.as_bytes()]), Err(Malformed), "{text}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+use crate::Format;
+use crate::payload::Json;
+
+/// How gRPC's messages lie in what HTTP carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// As they are; the end of the call is told by trailers.
+    #[default]
+    Native,
+    /// As they are, the end of the call behind them.
+    Web,
+    /// Like [`Web`](Self::Web), all of it in base64.
+    WebText,
+}
+
+impl Dialect {
+    /// Takes the dialect off what follows `application/grpc` in a content type.
+    pub(crate) fn split(suffix: &[u8]) -> (Self, &[u8]) {
+        [Self::WebText, Self::Web]
+            .into_iter()
+            .find_map(|dialect| Some((dialect, suffix.strip_prefix(dialect.name())?)))
+            .unwrap_or((Self::Native, suffix))
+    }
+
+    /// The content type of answers in this dialect.
+    pub(crate) fn content_type(self, format: Format) -> Vec<u8> {
+        let suffix = match format {
+            Format::Protobuf | Format::ProtoText | Format::Other(_) => &b""[..],
+            Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"+json",
+            Format::MessagePack => b"+msgpack",
+            Format::Raw => b"+raw",
+        };
+        [b"application/grpc", self.name(), suffix].concat()
+    }
+
+    fn name(self) -> &'static [u8] {
+        match self {
+            Self::Native => b"",
+            Self::Web => b"-web",
+            Self::WebText => b"-web-text",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::request::kind;
+
+    #[test]
+    fn every_content_type_is_read_as_it_is_written() {
+        for dialect in [Dialect::Native, Dialect::Web, Dialect::WebText] {
+            for format in [Format::Protobuf, Format::Json(Json::Proto3), Format::MessagePack, Format::Raw] {
+                assert_eq!(kind(&dialect.content_type(format)), Some((dialect, format)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_dialect_is_no_content_type_of_grpc() {
+        let web = Some((Dialect::Web, Format::Protobuf));
+        assert_eq!(kind(b"application/grpc-web+proto; charset=utf-8"), web);
+        for content_type in
+            ["application/grpc-webs", "application/grpc-web-texts", "application/grpc-web+thrift"]
+        {
+            assert_eq!(kind(content_type.as_bytes()), None, "{content_type}");
+        }
+    }
+}

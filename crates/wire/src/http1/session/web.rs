@@ -1,0 +1,175 @@
+//! gRPC-Web over HTTP/1: one call at a time, whose answer leaves message by message.
+
+use bytes::Bytes;
+
+use crate::grpc::frame as grpc_frame;
+use crate::grpc::incoming::{Incoming, Next, compressed_without_name, unknown_encoding};
+use crate::grpc::request::{Accepts, Request as GrpcRequest, Unfit};
+use crate::grpc_web::{self, Dialect};
+use crate::http1::order::Exchange;
+use crate::http1::request::Request;
+use crate::http1::{chunked, frame};
+use crate::session::Server as _;
+use crate::{Call, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
+
+use super::{Form, Reading, Server, Step, Ticket, plain};
+
+/// A call that is being answered.
+#[derive(Debug)]
+pub(super) struct Web {
+    exchange: Exchange,
+    dialect: Dialect,
+    format: Format,
+    accepts: Accepts,
+    /// The head was sent; messages are compressed so.
+    begun: Option<Compression>,
+}
+
+impl Server {
+    /// A call of gRPC-Web is whole.
+    pub(super) fn begin_web(
+        &mut self,
+        exchange: Exchange,
+        request: Request,
+        body: Bytes,
+        out: &mut Outbox,
+    ) -> Step {
+        let dialect = request.dialect();
+        let exchange_of = exchange.clone();
+        let web =
+            |format, accepts| Box::new(Web { exchange: exchange_of, dialect, format, accepts, begun: None });
+        let failure = match request.grpc.map_or(Err(Unfit::ContentType), |grpc| *grpc) {
+            Ok(request) => {
+                self.web = Some(web(request.format, request.accepts));
+                return self.call_web(request, body, Ticket { exchange, form: Form::Web });
+            }
+            Err(Unfit::Method | Unfit::ContentType) => {
+                return self.respond(exchange, out, |_, head| {
+                    let body = plain(415, "want content-type: application/grpc-web\n", head);
+                    frame::field(head, "Accept", b"application/grpc-web, application/grpc-web-text");
+                    body
+                });
+            }
+            Err(Unfit::Path) => Status::unimplemented("malformed method name"),
+            Err(Unfit::Encoding) => unknown_encoding(),
+            Err(Unfit::Timeout) => Status::internal("malformed grpc-timeout"),
+        };
+        self.web = Some(web(Format::Protobuf, Accepts::default()));
+        self.end_answer(Some(&failure), &Metadata::new(), out);
+        Step::Next
+    }
+
+    /// Hands a call out: as one if its body is one message, as usual; else its messages one by one.
+    fn call_web(&mut self, request: GrpcRequest, body: Bytes, ticket: Ticket) -> Step {
+        self.unanswered += 1;
+        self.names.set(&request.service, &request.method);
+        let sole = grpc_frame::sole(&body, self.config.limits.message);
+        let sole = sole.filter(|_| request.dialect == Dialect::Web);
+        if let Some(framed) = sole {
+            let compression = if framed.compressed { request.compression } else { Compression::None };
+            let spoiled =
+                (framed.compressed && compression == Compression::None).then(compressed_without_name);
+            return Step::Call(Call { spoiled, ..unnamed(&request, framed.body, compression) }, ticket);
+        }
+        let mut messages = Incoming::new(request.dialect, request.compression);
+        messages.push(body);
+        messages.end();
+        self.reading = Reading::Messages(Box::new(messages));
+        Step::Open(unnamed(&request, Bytes::new(), request.compression), ticket)
+    }
+
+    /// Hands the next message of a request out.
+    pub(super) fn next_message(&mut self, out: &mut Outbox) -> Step {
+        let Reading::Messages(messages) = &mut self.reading else { return Step::Next };
+        let next = messages.next(self.config.limits.message);
+        if !matches!(next, Ok(Next::Message(_))) {
+            self.reading = Reading::Head;
+        }
+        // It may have been answered before its messages were taken.
+        let Some(id) = self.web.as_ref().map(|web| id(&web.exchange)) else { return Step::Next };
+        match next {
+            Ok(Next::Message(message)) => Step::Message(id, message),
+            Ok(Next::Wait | Next::End) => Step::End(id),
+            Err(status) => {
+                self.end_answer(Some(&status), &Metadata::new(), out);
+                Step::Cancelled(id)
+            }
+        }
+    }
+
+    /// Whether this call is the one that is being answered: it may have been refused since it was handed out.
+    pub(super) fn answers(&self, stream: StreamId) -> bool {
+        self.web.as_ref().is_some_and(|web| id(&web.exchange) == stream)
+    }
+
+    pub(super) fn reply_web(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
+        let Reply { result, head, trailers, .. } = reply;
+        let id = id(&ticket.exchange);
+        self.begin(id, head, out);
+        let result = result.map(|message| self.message(id, message, out));
+        self.finish(ticket, result, trailers, out);
+    }
+
+    /// Writes the head of the answer, once.
+    pub(super) fn begin_answer(&mut self, head: &Head, out: &mut Outbox) {
+        let Some(web) = self.web.as_mut().filter(|web| web.begun.is_none()) else { return };
+        let compression = web.accepts.choose(head.compression);
+        web.begun = Some(compression);
+        if !web.exchange.takes_chunks() {
+            // What ends the body is the end of the connection.
+            self.order.close();
+        }
+        let text = out.buffer();
+        text.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        grpc_web::head(web.dialect, web.format, compression, &head.metadata, |name, value| {
+            for part in [name, b": ", value, b"\r\n"] {
+                text.extend_from_slice(part);
+            }
+        });
+        if web.exchange.takes_chunks() {
+            frame::field(text, "transfer-encoding", b"chunked");
+        }
+        self.order.begin(&web.exchange, out);
+    }
+
+    pub(super) fn answer_message(&mut self, message: Bytes, out: &mut Outbox) {
+        self.begin_answer(&Head::default(), out);
+        let Some(Web { exchange, dialect, begun, .. }) = self.web.as_deref() else { return };
+        let chunks = exchange.takes_chunks();
+        grpc_web::message(*dialect, begun.unwrap_or_default(), message, |prefix, body| {
+            write(chunks, prefix, body, out);
+        });
+    }
+
+    /// Writes how the call ended.
+    pub(super) fn end_answer(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
+        self.begin_answer(&Head::default(), out);
+        let Some(Web { exchange, dialect, .. }) = self.web.take().map(|web| *web) else { return };
+        let chunks = exchange.takes_chunks();
+        grpc_web::trailers(dialect, failure, trailers, |prefix, body| write(chunks, prefix, body, out));
+        if chunks {
+            out.copy(chunked::END);
+        }
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.order.end();
+    }
+}
+
+/// A stream's name, where there is one at a time.
+pub(super) fn id(exchange: &Exchange) -> StreamId {
+    StreamId(exchange.number())
+}
+
+/// The call that a request describes; its names are in the session.
+fn unnamed(request: &GrpcRequest, body: Bytes, compression: Compression) -> Call<'static> {
+    Call { service: "", method: "", ..request.call(body, compression) }
+}
+
+fn write(chunks: bool, prefix: &[u8], body: Bytes, out: &mut Outbox) {
+    if chunks {
+        chunked::write(prefix, body, out);
+    } else {
+        out.copy(prefix);
+        out.body(body);
+    }
+}
