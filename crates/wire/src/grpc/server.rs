@@ -28,15 +28,15 @@ pub struct ServerConfig {
 /// The server's side of a connection.
 #[derive(Debug)]
 pub struct Server {
-    config: Arc<ServerConfig>,
-    http: Connection<Answering>,
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) http: Connection<Answering>,
     /// The heads that were understood last: a peer that calls the same methods repeats them.
     recent: [Option<Arc<Request>>; RECENT],
     next: usize,
     /// The head of the call that was given out last: its names are borrowed from here.
     current: Option<Arc<Request>>,
     /// Requests of which more may come.
-    open: BTreeMap<u32, Incoming>,
+    pub(super) open: BTreeMap<u32, Incoming>,
     /// The stream whose messages are being taken out.
     taking: Option<u32>,
 }
@@ -45,8 +45,8 @@ const RECENT: usize = 4;
 
 /// A request of which more may come.
 #[derive(Debug)]
-struct Incoming {
-    assembler: Assembler,
+pub(super) struct Incoming {
+    pub(super) assembler: Assembler,
     compression: Option<Compression>,
     /// The peer has sent all.
     ended: bool,
@@ -62,7 +62,7 @@ pub struct Ticket {
 
 /// What an answer must carry, and how far it has come.
 #[derive(Debug, Clone, Copy, Default)]
-struct Answering {
+pub(super) struct Answering {
     format: Format,
     accepts: Accepts,
     /// The head was sent; messages are compressed so.
@@ -383,11 +383,8 @@ impl Server {
     /// Answers a call whose request cannot be read to its end; who handles it is told that nobody waits.
     #[cold]
     fn fail(&mut self, stream: u32, status: Status, out: &mut Outbox) -> Found {
-        self.open.remove(&stream);
         self.taking = None;
-        let mut block = block::head(Format::Protobuf, Compression::None, &Metadata::new());
-        block.extend_from_slice(&block::trailers(Some(&status), &Metadata::new()));
-        self.http.headers(stream, &block, true, out);
+        session::Server::finish(self, Ticket { stream }, Err(status), Metadata::new(), out);
         Found::Cancelled(id(stream))
     }
 
