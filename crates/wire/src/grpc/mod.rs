@@ -1,8 +1,9 @@
 //! gRPC over HTTP/2 (`doc/PROTOCOL-HTTP2.md` of grpc/grpc), on the state machine of [`h2`](crate::h2).
 //!
 //! A request's head is read by `request.rs`, an answer's written by `block.rs`; messages are framed by `frame.rs`.
-//! `metadata.rs`, `timeout.rs` and `coding.rs` know the single headers, `status.rs` how failures travel.
+//! `metadata.rs`, `timeout.rs` and `coding.rs` know the single headers, `status.rs` how failures travel; `audit.rs` what must always hold.
 
+mod audit;
 mod block;
 mod client;
 mod coding;

@@ -13,6 +13,11 @@ impl<T> Connection<T> {
         self.assert_windows_add_up();
     }
 
+    /// The streams that are open.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.streams.ids().collect()
+    }
+
     fn assert_bounded(&self) {
         let (config, streams) = (&self.config, self.streams.len());
         assert!(self.role == Role::Client || streams <= config.streams as usize, "{streams} streams");

@@ -22,6 +22,8 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("baidu_std_client", conversations("baidu_std", &BAIDU_STD, Side::Client)),
         ("rpcx_server", conversations("rpcx", &RPCX, Side::Server)),
         ("rpcx_client", conversations("rpcx", &RPCX, Side::Client)),
+        ("grpc_server", http2::grpc_requests()),
+        ("grpc_client", http2::grpc_responses()),
         ("h2_frames", http2::frames()),
         ("http_server", http_requests()),
         ("http_client", http_responses()),

@@ -49,6 +49,13 @@ pub(super) fn split_client(bytes: &[u8]) -> Vec<Frame<'_>> {
     split(bytes.strip_prefix(PREFACE).unwrap_or_default()).0
 }
 
+/// A frame's bytes.
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
+    let [s0, s1, s2, s3] = stream.to_be_bytes();
+    [&[a, b, c, kind, flags, s0, s1, s2, s3], payload].concat()
+}
+
 /// Asserts that a server said nothing but what it may: whole frames, on streams that were `heard` of, each stream a
 /// head, data, trailers and nothing behind its end; and no more data than the windows allow.
 pub(super) fn assert_server_says(out: &[u8], heard: &[Frame<'_>]) {

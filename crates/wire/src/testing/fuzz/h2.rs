@@ -41,7 +41,7 @@ const LONG: u8 = 1 << 4;
 const LEAVES: u8 = 1 << 5;
 
 /// So little that the inputs of a fuzzer reach it.
-fn config() -> Arc<Config> {
+pub(super) fn config() -> Arc<Config> {
     Arc::new(Config {
         streams: 8,
         header_list: 512,
@@ -54,16 +54,16 @@ fn config() -> Arc<Config> {
     })
 }
 
-/// What a connection made of some bytes.
+/// What was made of some bytes, told so that it does not depend on how many came at once.
 #[derive(Debug, Default)]
-struct Heard {
-    events: Vec<String>,
-    out: Vec<u8>,
-    violation: Option<Violation>,
+pub(super) struct Heard {
+    pub(super) events: Vec<String>,
+    pub(super) out: Vec<u8>,
+    pub(super) violation: Option<Violation>,
 }
 
 /// Asserts that how the bytes were cut made no difference but those that it may make.
-fn assert_same(cut: &Heard, whole: &Heard) {
+pub(super) fn assert_same(cut: &Heard, whole: &Heard) {
     if is_calmed(whole) || is_calmed(cut) {
         // How many frames come in one go is a matter of how they are cut.
         let both = cut.events.len().min(whole.events.len());

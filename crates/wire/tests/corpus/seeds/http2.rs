@@ -3,7 +3,7 @@
 use polyrpc_wire::h2::PREFACE;
 use polyrpc_wire::h2::hpack::encode_stateless;
 
-use super::{Seeds, Side, behind, conversation};
+use super::{Seeds, Side, behind, behind_manners, conversation};
 
 /// brpc's own server of gRPC, asked by `curl`.
 const GRPC: [&str; 3] = ["grpc_ok", "grpc_failed_54321", "grpc_unknown_method"];
@@ -16,6 +16,16 @@ pub(super) fn frames() -> Seeds {
     let clients = behind(&[0x01, 0x11, 0x09, 0x03, 0x05, 0x19], clients);
     let named = |side: &'static str| move |(name, bytes)| (format!("{side}_{name}"), bytes);
     servers.into_iter().map(named("server")).chain(clients.into_iter().map(named("client"))).collect()
+}
+
+/// For a server of gRPC.
+pub(super) fn grpc_requests() -> Seeds {
+    behind_manners(conversations(Side::Server).into_iter().chain(requests()).chain(floods()))
+}
+
+/// For a client of gRPC.
+pub(super) fn grpc_responses() -> Seeds {
+    behind_manners(conversations(Side::Client).into_iter().chain(responses()))
 }
 
 fn conversations(side: Side) -> Seeds {
