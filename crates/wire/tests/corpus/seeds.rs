@@ -11,6 +11,7 @@ use polyrpc_wire::payload::{Compression, Format, Json};
 use polyrpc_wire::testing::hex;
 use serde_json::Value;
 
+mod hpack;
 mod http2;
 
 type Seeds = Vec<(String, Vec<u8>)>;
@@ -25,6 +26,7 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("grpc_server", http2::grpc_requests()),
         ("grpc_client", http2::grpc_responses()),
         ("h2_frames", http2::frames()),
+        ("hpack", hpack::conversations()),
         ("http_server", http_requests()),
         ("http_client", http_responses()),
         ("json_rpc", json_rpc()),
