@@ -34,8 +34,8 @@ pub struct ServerConfig {
 /// The server's side of a connection.
 #[derive(Debug)]
 pub struct Server {
-    config: Arc<ServerConfig>,
-    http: Connection<Answering>,
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) http: Connection<Answering>,
     /// The heads that were understood last: a peer that calls the same methods repeats them. A list that comes again
     /// is the same, not only equal.
     recent: [Option<(Arc<Fields>, Arc<Request>)>; RECENT],
@@ -46,7 +46,7 @@ pub struct Server {
     /// body, and what else has arrived with them makes most of these whole.
     headed: VecDeque<(u32, Arc<Request>)>,
     /// Requests of which more may come.
-    open: BTreeMap<u32, Incoming>,
+    pub(super) open: BTreeMap<u32, Incoming>,
     /// The stream whose messages are being taken out.
     taking: Option<u32>,
 }
@@ -55,8 +55,8 @@ const RECENT: usize = 4;
 
 /// A request of which more may come.
 #[derive(Debug)]
-struct Incoming {
-    messages: incoming::Incoming,
+pub(super) struct Incoming {
+    pub(super) messages: incoming::Incoming,
     /// Bytes of a message that is not whole yet for which the peer was allowed to send others.
     advanced: usize,
 }
@@ -69,7 +69,7 @@ pub struct Ticket {
 
 /// What an answer must carry, and how far it has come.
 #[derive(Debug, Default)]
-struct Answering {
+pub(super) struct Answering {
     format: Format,
     accepts: Accepts,
     /// The head was sent; messages are compressed so.

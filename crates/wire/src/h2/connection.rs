@@ -416,6 +416,9 @@ impl<T: Default> Connection<T> {
     pub(super) fn forget(&mut self, id: u32, how: How) -> bool {
         self.closed.add(id, how);
         let Some(stream) = self.streams.remove(id) else { return false };
+        if !stream.is_flushed() {
+            self.blocked.retain(|blocked| *blocked != id);
+        }
         self.queued -= stream.queued;
         self.unread -= stream.unread.min(self.unread);
         let released = stream.unread.min(self.withheld);

@@ -50,9 +50,9 @@ impl<T: Default> Connection<T> {
         self.streams.get(id).is_some()
     }
 
-    /// Sends a head on a stream: that of a response.
+    /// Sends a head on a stream: that of a response. Nothing is sent on a stream that this side has ended.
     pub fn headers(&mut self, id: u32, block: &[u8], end: bool, out: &mut Outbox) {
-        if self.streams.get(id).is_none() {
+        if !self.streams.get(id).is_some_and(Stream::sends) {
             return;
         }
         frame::headers(out.buffer(), id, block, end, self.peer.frame);
@@ -65,7 +65,7 @@ impl<T: Default> Connection<T> {
     ///
     /// What the peer's windows do not allow waits; see [`room`](Self::room).
     pub fn data(&mut self, id: u32, prefix: &[u8], body: Bytes, end: bool, out: &mut Outbox) {
-        let Some(stream) = self.streams.get_mut(id) else { return };
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         let length = prefix.len() + body.len();
         let window = self.send_window.min(stream.send_window);
         if stream.is_flushed() && length <= PIECE && length as i64 <= window {
@@ -96,7 +96,7 @@ impl<T: Default> Connection<T> {
 
     /// Ends a stream by trailers, behind all data. The block must depend on no table, since it may have to wait.
     pub fn trailers(&mut self, id: u32, block: &[u8], out: &mut Outbox) {
-        let Some(stream) = self.streams.get_mut(id) else { return };
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         if !stream.is_flushed() {
             stream.last = Last::Trailers(Bytes::copy_from_slice(block));
             return;

@@ -93,6 +93,11 @@ impl<T> Stream<T> {
         self.state != State::RemoteDone
     }
 
+    /// Whether more may be given to be sent: the end was not.
+    pub(super) fn sends(&self) -> bool {
+        self.state != State::LocalDone && self.last == Last::Unknown
+    }
+
     /// Whether everything that was given to be sent has been.
     pub(super) fn is_flushed(&self) -> bool {
         self.queue.is_empty()

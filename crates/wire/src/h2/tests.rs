@@ -229,6 +229,41 @@ fn data_past_a_window_are_refused() {
 }
 
 #[test]
+fn data_that_break_their_stream_are_given_back_to_the_connection() {
+    // Each stream announces one byte and sends a thousand. The other streams' window must not shrink by that.
+    let config = Config { connection_window: 65_536, ..Config::default() };
+    let mut spoken = Spoken::open(config);
+    for n in 0..100 {
+        let id = 2 * n + 1;
+        let head = block(&[("content-length", "1")]);
+        spoken.hear(&frame_of(frame::HEADERS, frame::END_HEADERS, id, &head)).unwrap();
+        assert_eq!(spoken.reset_with(&frame_of(frame::DATA, 0, id, &[0; 1000])), ErrorCode::PROTOCOL_ERROR);
+        spoken.server.assert_sound();
+    }
+}
+
+#[test]
+fn a_request_is_told_before_it_is_broken_however_its_bytes_come() {
+    let head = frame_of(frame::HEADERS, frame::END_HEADERS, 1, &block(&[("content-length", "9")]));
+    let bytes = [head, frame_of(frame::DATA, frame::END_STREAM, 1, b"body")].concat();
+    let events = spoken().hear(&bytes).unwrap();
+    assert!(matches!(&events[..], [Event::Headers { .. }, Event::Reset { stream: 1, .. }]), "{events:?}");
+}
+
+#[test]
+fn a_stream_that_ends_waits_for_no_window_any_more() {
+    let config = Config { resets: u32::MAX, ..Config::default() };
+    let mut spoken = Spoken::open(config);
+    for n in 0..2000 {
+        let id = 2 * n + 1;
+        spoken.hear(&request(id, true)).unwrap();
+        spoken.server.data(id, b"", Bytes::from_static(&[0; 50_000]), true, &mut spoken.out);
+        spoken.hear(&frame_of(frame::RST_STREAM, 0, id, &[0; 4])).unwrap();
+    }
+    assert_eq!((spoken.server.streams(), spoken.server.blocked.len()), (0, 0));
+}
+
+#[test]
 fn what_waits_for_a_window_is_sent_when_it_opens() {
     let mut spoken = spoken();
     spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 5])).unwrap();

@@ -109,6 +109,40 @@ fn a_failure_in_the_middle_ends_both_halves() {
 }
 
 #[test]
+fn a_message_that_cannot_be_read_ends_an_answer_that_has_begun_by_its_trailers() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    let ticket = both.tickets.pop().unwrap();
+    both.server.message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
+    // A DATA frame whose message has the flag 7.
+    both.up.copy(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
+    assert_eq!(both.heard(), ["cancelled 1"]);
+    // Whoever had not heard of it yet goes on answering.
+    both.server.message(StreamId(1), Bytes::from_static(b"y"), &mut both.down);
+    both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
+    assert_eq!(both.answered(), ["head 1", "message 1 x", "failed 1 internal: a message with the flag 7"]);
+}
+
+#[test]
+fn a_message_that_cannot_be_read_ends_an_answer_behind_what_waits_of_it() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    both.server.message(StreamId(1), Bytes::from(vec![0; 100_000]), &mut both.down);
+    both.up.copy(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
+    let (mut heard, mut answered) = (both.heard(), both.answered());
+    while !heard.is_empty() || !answered.is_empty() {
+        if let Some(last) = answered.iter().find(|told| told.starts_with("failed")) {
+            return assert_eq!(last, "failed 1 internal: a message with the flag 7");
+        }
+        both.client.consumed(CallId(1), 100_000, &mut both.up);
+        (heard, answered) = (both.heard(), both.answered());
+    }
+    panic!("the call has not ended");
+}
+
+#[test]
 fn a_cancelled_call_is_cancelled_there() {
     let mut both = Both::new();
     both.open(1);
