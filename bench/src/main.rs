@@ -6,7 +6,7 @@
 //! In the order in which a measurement goes:
 //!
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. [`grpc`] is a
-//!    suite of its own, beside the servers of others.
+//!    suite of its own, beside the servers of others, and so is [`floods`], beside attackers.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC in turn.
 //! 3. [`run`] is one of those runs, [`idle`] the one that counts memory instead of calls.
 //! 4. [`process`] is how the parent and the processes it started talk.
@@ -17,6 +17,7 @@
 //! 8. [`bar`] judges, [`report`] prints.
 
 mod core;
+mod floods;
 mod grpc;
 mod suite;
 
@@ -64,6 +65,8 @@ enum Command {
     Core(suite::Options),
     /// The bars of gRPC: ours beside tonic, grpc-go and gRPC C++, under the same clients.
     Grpc(grpc::Options),
+    /// A good client beside an attacker, for every attack on HTTP/2 that is known, and what it costs.
+    Floods(floods::Options),
     /// Serves until its standard input ends; started by the parent, or by hand to look closer.
     Server(subject::ServerOptions),
     /// Makes calls in a window that its standard input opens; started by the parent, or by hand.
@@ -72,6 +75,10 @@ enum Command {
     GrpcServer(grpc::ServerOptions),
     /// Our load client of the gRPC suite; started by the parent, or by hand.
     GrpcClient(grpc::ClientOptions),
+    /// The attacker of the suite of floods; started by the parent, or by hand.
+    FloodsAttacker(floods::AttackerOptions),
+    /// The good client of the suite of floods; started by the parent, or by hand.
+    FloodsVictim(floods::VictimOptions),
 }
 
 impl Command {
@@ -81,6 +88,9 @@ impl Command {
             Self::Grpc(options) => grpc::run(&options),
             Self::GrpcServer(options) => grpc::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::GrpcClient(options) => grpc::call(&options).map(|()| ExitCode::SUCCESS),
+            Self::Floods(options) => floods::run(&options),
+            Self::FloodsAttacker(options) => floods::attack(&options).map(|()| ExitCode::SUCCESS),
+            Self::FloodsVictim(options) => floods::be_victim(&options).map(|()| ExitCode::SUCCESS),
             Self::Server(options) => process::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::Client(options) => process::call(&options).map(|()| ExitCode::SUCCESS),
         }

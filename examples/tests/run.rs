@@ -117,8 +117,7 @@ impl Served {
     }
 
     fn start_with(program: &str, arguments: &[&str]) -> Self {
-        let process =
-            Command::new(program).arg("127.0.0.1:0").args(arguments).stdout(Stdio::piped()).spawn();
+        let process = Command::new(program).arg("127.0.0.1:0").args(arguments).stdout(Stdio::piped()).spawn();
         let mut served = Self { process: process.expect("the program starts"), address: String::new() };
         let stdout = served.process.stdout.as_mut().expect("its output is a pipe");
         let mut line = String::new();
