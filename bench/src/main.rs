@@ -6,7 +6,8 @@
 //! In the order in which a measurement goes:
 //!
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. [`grpc`] is a
-//!    suite of its own, beside the servers of others, and so is [`floods`], beside attackers.
+//!    suite of its own, beside the servers of others, and so are [`floods`], beside
+//!    attackers, and [`stream`], beside a slow reader.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC in turn.
 //! 3. [`run`] is one of those runs, [`idle`] the one that counts memory instead of calls.
 //! 4. [`process`] is how the parent and the processes it started talk.
@@ -19,6 +20,7 @@
 mod core;
 mod floods;
 mod grpc;
+mod stream;
 mod suite;
 
 mod rounds;
@@ -67,6 +69,8 @@ enum Command {
     Grpc(grpc::Options),
     /// A good client beside an attacker, for every attack on HTTP/2 that is known, and what it costs.
     Floods(floods::Options),
+    /// A GiB through one stream, and what a slow reader costs in memory.
+    Stream(stream::Options),
     /// Serves until its standard input ends; started by the parent, or by hand to look closer.
     Server(subject::ServerOptions),
     /// Makes calls in a window that its standard input opens; started by the parent, or by hand.
@@ -79,6 +83,10 @@ enum Command {
     FloodsAttacker(floods::AttackerOptions),
     /// The good client of the suite of floods; started by the parent, or by hand.
     FloodsVictim(floods::VictimOptions),
+    /// The server of the stream; started by the parent, or by hand.
+    StreamServer,
+    /// The slow reader of the stream; started by the parent, or by hand.
+    StreamClient(stream::ClientOptions),
 }
 
 impl Command {
@@ -91,6 +99,9 @@ impl Command {
             Self::Floods(options) => floods::run(&options),
             Self::FloodsAttacker(options) => floods::attack(&options).map(|()| ExitCode::SUCCESS),
             Self::FloodsVictim(options) => floods::be_victim(&options).map(|()| ExitCode::SUCCESS),
+            Self::Stream(options) => stream::run(&options),
+            Self::StreamServer => stream::serve().map(|()| ExitCode::SUCCESS),
+            Self::StreamClient(options) => stream::call(&options).map(|()| ExitCode::SUCCESS),
             Self::Server(options) => process::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::Client(options) => process::call(&options).map(|()| ExitCode::SUCCESS),
         }

@@ -167,13 +167,14 @@ impl Measured {
         report::print_conditions(&self.machine, &self.command, &method);
         println!();
         println!(
-            "{:<32} {:>8} {:>8} {:>10} {:>9} {:>9} {:>7} {:>5} {:>8} {:>8} {:>8} {:>6} {:>7}",
+            "{:<32} {:>8} {:>8} {:>10} {:>9} {:>9} {:>6} {:>7} {:>5} {:>8} {:>8} {:>8} {:>6} {:>7}",
             "floods",
             "closed",
             "GOAWAY",
             "turns",
             "MiB sent",
             "RSS +KiB",
+            "CPU %",
             "calls",
             "lost",
             "p50 µs",
@@ -192,7 +193,7 @@ impl Measured {
     }
 
     fn print_round(&self, tried: &Tried) {
-        let Round { served, siege, grown_kib } = match &tried.round {
+        let Round { served, siege, grown_kib, cpu } = match &tried.round {
             Ok(round) => round,
             Err(error) => return println!("{:<32} {error}", tried.name),
         };
@@ -201,13 +202,14 @@ impl Measured {
             p99_us(baseline).map_or_else(report::dash, |baseline| format!("{:.2}", served.p99_us / baseline))
         };
         println!(
-            "{:<32} {:>8} {:>8} {:>10} {:>9} {:>9} {:>7} {:>5} {:>8.0} {:>8.0} {:>8.0} {:>6} {:>7}",
+            "{:<32} {:>8} {:>8} {:>10} {:>9} {:>9} {:>6.0} {:>7} {:>5} {:>8.0} {:>8.0} {:>8.0} {:>6} {:>7}",
             tried.name,
             of_siege(|siege| siege.closed.to_string()),
             of_siege(|siege| siege.goodbye.map_or_else(report::dash, |code| code.to_string())),
             of_siege(|siege| siege.turns.to_string()),
             of_siege(|siege| format!("{:.1}", siege.sent as f64 / f64::from(1 << 20))),
             grown_kib,
+            cpu * 100.0,
             served.calls,
             served.lost,
             served.p50_us,

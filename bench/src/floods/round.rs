@@ -23,21 +23,24 @@ pub(super) struct Round {
     pub(super) siege: Option<Siege>,
     /// By how much the server's resident memory grew at most.
     pub(super) grown_kib: u64,
+    /// How much of its core the server used.
+    pub(super) cpu: f64,
 }
 
 /// Lets `attack`, or nobody, stand beside the good client.
 pub(super) fn run(attack: Option<&Attack>, window: Duration) -> io::Result<Round> {
     let cores = Cores::here()?;
-    let (server, Listening { address }) = serve(cores.server)?;
+    let (mut server, Listening { address }) = serve(cores.server)?;
     let milliseconds = window.as_millis() as u64;
 
     let victim = VictimOptions { connect: address, window: milliseconds, core: Some(cores.victim) };
     let mut victim = Child::start(&victim.to_arguments())?;
     let Ready {} = victim.hear(PATIENCE)?;
-    let before = measure::resident_kib_of(server.id())?;
+    let resident_before = measure::resident_kib_of(server.id())?;
 
     let mut attacker =
         attack.map(|attack| start(attack, address, milliseconds, cores.attacker)).transpose()?;
+    let cpu_before = server.vitals()?.cpu_ns;
     if let Some(attacker) = &mut attacker {
         attacker.nudge()?;
     }
@@ -45,7 +48,13 @@ pub(super) fn run(attack: Option<&Attack>, window: Duration) -> io::Result<Round
     let served = victim.hear(window + PATIENCE)?;
     let siege = attacker.map(|attacker| attacker.hear(window + PATIENCE)).transpose()?;
     let most = measure::most_resident_kib_of(server.id())?;
-    Ok(Round { served, siege, grown_kib: most.saturating_sub(before) })
+    let cpu_ns = server.vitals()?.cpu_ns - cpu_before;
+    Ok(Round {
+        served,
+        siege,
+        grown_kib: most.saturating_sub(resident_before),
+        cpu: cpu_ns as f64 / window.as_nanos() as f64,
+    })
 }
 
 fn serve(core: usize) -> io::Result<(Child, Listening)> {

@@ -17,7 +17,7 @@ use crate::Outbox;
 /// CONTINUATION frames of one header block.
 const MOST_FRAMES: u32 = 32;
 
-/// Empty DATA frames of one stream.
+/// DATA frames without data, one behind the other on a stream.
 const MOST_EMPTY: u32 = 100;
 
 /// What a PING of ours carries that asks whether the peer is there.
@@ -80,18 +80,20 @@ impl<T: Default> Connection<T> {
         if known.receive_window < 0 {
             return Err(stream(id, ErrorCode::FLOW_CONTROL_ERROR));
         }
-        if self.role == Role::Server && known.state == State::LocalDone {
-            count_expected(known, id, bytes.len(), end)?;
-            return self.too_late(header, end);
-        }
-        if header.length == 0 && !end {
+        if bytes.is_empty() && !end {
             known.empty_frames += 1;
             if known.empty_frames > MOST_EMPTY {
                 return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "too many empty DATA frames"));
             }
+            self.release(padding);
+            self.credit_stream(id, padding, out);
             return Ok(Taken::Nothing);
         }
+        known.empty_frames = 0;
         count_expected(known, id, bytes.len(), end)?;
+        if self.role == Role::Server && known.state == State::LocalDone {
+            return self.too_late(header, end);
+        }
         known.unread += bytes.len();
         self.unread += bytes.len();
         self.release(padding);
