@@ -1,5 +1,6 @@
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -35,6 +36,7 @@ pub(super) struct Connection<'a, S: Session> {
     /// The session has taken all it can from the inbox.
     starved: bool,
     round: Round,
+    turn: Turn,
     pace: Pace,
 }
 
@@ -94,6 +96,41 @@ impl Default for Round {
     }
 }
 
+/// What was read since the task was polled.
+///
+/// A peer that floods always has more to be read. The runtime's own budget would let its connection go on through
+/// 8 MiB of small frames, tens of milliseconds in which no other connection of the thread is looked at.
+#[derive(Debug, Default)]
+struct Turn {
+    reads: usize,
+    bytes: usize,
+    /// Others came first: the task goes on at once.
+    passed: bool,
+}
+
+impl Turn {
+    fn note(&mut self, bytes: usize) {
+        self.reads += 1;
+        self.bytes += bytes;
+    }
+
+    /// Pending when others come first. The task is woken after the runtime has asked the system for what these wait
+    /// for; to wake it at once would leave them where they are.
+    fn poll_go_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.reads < READS && self.bytes < BYTES {
+            return Poll::Ready(());
+        }
+        self.passed = true;
+        pin!(tokio::task::yield_now()).poll(cx)
+    }
+}
+
+/// More than a peer that waits for its answers needs; to go round by the runtime costs less than half a microsecond.
+const READS: usize = 8;
+
+/// A large message and what lies around it.
+const BYTES: usize = 128 << 10;
+
 /// How quickly a message comes in.
 #[derive(Debug, Default)]
 struct Pace {
@@ -132,6 +169,7 @@ impl<'a, S: Session> Connection<'a, S> {
             draining: false,
             starved: false,
             round: Round::default(),
+            turn: Turn::default(),
             pace: Pace::default(),
         }
     }
@@ -148,6 +186,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.registration.entry.wakes(cx.waker());
         self.out.lend(scratch::borrow());
         self.streams.wake();
+        self.turn = Turn::default();
         let end = loop {
             if self.obey() == Order::Close {
                 break Poll::Ready(Ok(End::Closed));
@@ -305,10 +344,14 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<End>>> {
+        ready!(self.turn.poll_go_on(cx));
         match self.inbox.poll_fill(self.stream, cx, self.session.wanted())? {
             // The peer sends no more but may still read: what it asked for is answered.
             Poll::Ready(0) => self.finish(),
-            Poll::Ready(n) => self.pace.received += n as u64,
+            Poll::Ready(n) => {
+                self.turn.note(n);
+                self.pace.received += n as u64;
+            }
             Poll::Pending if self.registration.entry.has_pushes() && !self.lags() => {}
             Poll::Pending => {
                 let settled = written && self.in_flight.len() == 0 && !self.session.owes();
@@ -332,7 +375,9 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
         self.inbox.bytes.clear();
+        ready!(self.turn.poll_go_on(cx));
         let n = ready!(self.inbox.poll_fill(self.stream, cx, 0))?;
+        self.turn.note(n);
         Poll::Ready(Ok((n == 0).then_some(End::Closed)))
     }
 
@@ -360,7 +405,9 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Gives back what a waiting connection does not need and notes what it waits for.
     fn rest(&mut self) {
-        self.inbox.rest();
+        if !self.turn.passed {
+            self.inbox.rest();
+        }
         if let Some(buffer) = self.out.reclaim() {
             scratch::give_back(buffer);
         }
