@@ -6,8 +6,8 @@
 //! In the order in which a measurement goes:
 //!
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. [`grpc`] is a
-//!    suite of its own, beside the servers of others, and so are [`floods`], beside
-//!    attackers, and [`stream`], beside a slow reader.
+//!    suite of its own, beside the servers of others, and so are [`floods`], beside attackers, and [`stream`], with a
+//!    slow reader.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC in turn.
 //! 3. [`run`] is one of those runs, [`idle`] the one that counts memory instead of calls.
 //! 4. [`process`] is how the parent and the processes it started talk.

@@ -43,13 +43,13 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
     let machine = Machine::here();
     let command: Vec<_> = std::env::args().collect();
-    let Measured { carried, server_kib, client_kib } = measure(options.mib)?;
+    let Measured { carried, server, client } = measure(options.mib)?;
 
     let method = format!(
         "{} MiB each way in messages of {} KiB; {} MiB are read at a time, then none for {PAUSE:?}; loopback",
         options.mib,
         PIECE >> 10,
-        BURST * PIECE >> 20
+        (BURST * PIECE) >> 20
     );
     report::print_conditions(&machine, &command, &method);
     let seconds = carried.nanoseconds as f64 / 1e9;
@@ -59,24 +59,32 @@ pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
         carried.pieces,
         options.mib as f64 / seconds
     );
-    println!("settings  {} KiB of window on the stream, {} KiB unsent", WINDOW_KIB, UNSENT_KIB);
+    println!("settings  {WINDOW_KIB} KiB of window on the stream, {UNSENT_KIB} KiB unsent");
+    for (name, Resident { before, most }) in [("server", &server), ("client", &client)] {
+        println!("{name}    {before} KiB resident before, {most} KiB at most");
+    }
     println!();
-    let bar = |name: &str, kib: u64| Bar {
+    let bar = |name: &str, resident: &Resident| Bar {
         name: format!("stream_{}_mib_{name}_memory", options.mib),
-        value: Some(kib as f64),
+        value: Some(resident.most.saturating_sub(resident.before) as f64),
         limit: Limit::KibAtMost(LIMIT_KIB as f64),
         clean: carried.pieces == pieces(options.mib) && carried.in_order,
     };
-    let bars = [bar("server", server_kib), bar("client", client_kib)];
+    let bars = [bar("server", &server), bar("client", &client)];
     bars.iter().for_each(|bar| println!("{bar}"));
     Ok(if bars.iter().all(Bar::is_ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 struct Measured {
     carried: Carried,
-    /// By how much each process grew at most.
-    server_kib: u64,
-    client_kib: u64,
+    server: Resident,
+    client: Resident,
+}
+
+/// The resident memory of a process in KiB.
+struct Resident {
+    before: u64,
+    most: u64,
 }
 
 fn measure(mib: u64) -> io::Result<Measured> {
@@ -86,18 +94,18 @@ fn measure(mib: u64) -> io::Result<Measured> {
     let mut client = Child::start(&client)?;
     let Ready {} = client.hear(PATIENCE)?;
 
-    let before = [&server, &client].map(|process| measure::resident_kib_of(process.id()));
+    let server_before = measure::resident_kib_of(server.id())?;
+    let client_before = measure::resident_kib_of(client.id())?;
     client.nudge()?;
-    // Who reads at a tenth of the speed that is meant is still waited for.
+    // Who is ten times slower than meant is still waited for.
     let carried = client.hear(PATIENCE + Duration::from_millis(mib * 1000 / 16))?;
-    let most = [&server, &client].map(|process| measure::most_resident_kib_of(process.id()));
-
-    let [server_before, client_before] = before;
-    let [server_most, client_most] = most;
+    let resident = |before, process: &Child| {
+        Ok::<_, io::Error>(Resident { before, most: measure::most_resident_kib_of(process.id())? })
+    };
     Ok(Measured {
         carried,
-        server_kib: server_most?.saturating_sub(server_before?),
-        client_kib: client_most?.saturating_sub(client_before?),
+        server: resident(server_before, &server)?,
+        client: resident(client_before, &client)?,
     })
 }
 

@@ -1,6 +1,5 @@
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -9,7 +8,7 @@ use polyrpc_wire::{Outbox, StreamId};
 
 use super::dispatch::{self, Dispatch, Started};
 use super::in_flight::{Ended, InFlight, Running};
-use super::open::{Order, Phase, Registration};
+use super::open::{Entry, Order, Phase, Registration};
 use super::port::Port;
 use super::streams::Streams;
 use crate::net::{Inbox, Stream, scratch};
@@ -96,7 +95,7 @@ impl Default for Round {
     }
 }
 
-/// What was read since the task was polled.
+/// What was read since others had their turn.
 ///
 /// A peer that floods always has more to be read. The runtime's own budget would let its connection go on through
 /// 8 MiB of small frames, tens of milliseconds in which no other connection of the thread is looked at.
@@ -104,7 +103,7 @@ impl Default for Round {
 struct Turn {
     reads: usize,
     bytes: usize,
-    /// Others came first: the task goes on at once.
+    /// It is the turn of others.
     passed: bool,
 }
 
@@ -114,14 +113,16 @@ impl Turn {
         self.bytes += bytes;
     }
 
-    /// Pending when others come first. The task is woken after the runtime has asked the system for what these wait
-    /// for; to wake it at once would leave them where they are.
-    fn poll_go_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Pending when it is the turn of others.
+    fn poll_go_on(&mut self, entry: &Arc<Entry>) -> Poll<()> {
         if self.reads < READS && self.bytes < BYTES {
             return Poll::Ready(());
         }
-        self.passed = true;
-        pin!(tokio::task::yield_now()).poll(cx)
+        if !self.passed {
+            self.passed = true;
+            entry.pass();
+        }
+        Poll::Pending
     }
 }
 
@@ -129,7 +130,7 @@ impl Turn {
 const READS: usize = 8;
 
 /// A large message and what lies around it.
-const BYTES: usize = 128 << 10;
+const BYTES: usize = 96 << 10;
 
 /// How quickly a message comes in.
 #[derive(Debug, Default)]
@@ -186,7 +187,9 @@ impl<'a, S: Session> Connection<'a, S> {
         self.registration.entry.wakes(cx.waker());
         self.out.lend(scratch::borrow());
         self.streams.wake();
-        self.turn = Turn::default();
+        if !self.turn.passed || self.registration.entry.may_go_on() {
+            self.turn = Turn::default();
+        }
         let end = loop {
             if self.obey() == Order::Close {
                 break Poll::Ready(Ok(End::Closed));
@@ -344,7 +347,7 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<End>>> {
-        ready!(self.turn.poll_go_on(cx));
+        ready!(self.turn.poll_go_on(&self.registration.entry));
         match self.inbox.poll_fill(self.stream, cx, self.session.wanted())? {
             // The peer sends no more but may still read: what it asked for is answered.
             Poll::Ready(0) => self.finish(),
@@ -375,7 +378,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
         self.inbox.bytes.clear();
-        ready!(self.turn.poll_go_on(cx));
+        ready!(self.turn.poll_go_on(&self.registration.entry));
         let n = ready!(self.inbox.poll_fill(self.stream, cx, 0))?;
         self.turn.note(n);
         Poll::Ready(Ok((n == 0).then_some(End::Closed)))
