@@ -6,7 +6,8 @@
 //! In the order in which a measurement goes:
 //!
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. [`grpc`] is a
-//!    suite of its own, beside the servers of others.
+//!    suite of its own, beside the servers of others, and so are [`floods`], beside attackers, and [`stream`], with a
+//!    slow reader.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC in turn.
 //! 3. [`run`] is one of those runs, [`idle`] the one that counts memory instead of calls.
 //! 4. [`process`] is how the parent and the processes it started talk.
@@ -17,7 +18,9 @@
 //! 8. [`bar`] judges, [`report`] prints.
 
 mod core;
+mod floods;
 mod grpc;
+mod stream;
 mod suite;
 
 mod rounds;
@@ -64,6 +67,10 @@ enum Command {
     Core(suite::Options),
     /// The bars of gRPC: ours beside tonic, grpc-go and gRPC C++, under the same clients.
     Grpc(grpc::Options),
+    /// A good client beside an attacker, for every attack on HTTP/2 that is known, and what it costs.
+    Floods(floods::Options),
+    /// A GiB through one stream, and what a slow reader costs in memory.
+    Stream(stream::Options),
     /// Serves until its standard input ends; started by the parent, or by hand to look closer.
     Server(subject::ServerOptions),
     /// Makes calls in a window that its standard input opens; started by the parent, or by hand.
@@ -72,6 +79,14 @@ enum Command {
     GrpcServer(grpc::ServerOptions),
     /// Our load client of the gRPC suite; started by the parent, or by hand.
     GrpcClient(grpc::ClientOptions),
+    /// The attacker of the suite of floods; started by the parent, or by hand.
+    FloodsAttacker(floods::AttackerOptions),
+    /// The good client of the suite of floods; started by the parent, or by hand.
+    FloodsVictim(floods::VictimOptions),
+    /// The server of the stream; started by the parent, or by hand.
+    StreamServer,
+    /// The slow reader of the stream; started by the parent, or by hand.
+    StreamClient(stream::ClientOptions),
 }
 
 impl Command {
@@ -81,6 +96,12 @@ impl Command {
             Self::Grpc(options) => grpc::run(&options),
             Self::GrpcServer(options) => grpc::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::GrpcClient(options) => grpc::call(&options).map(|()| ExitCode::SUCCESS),
+            Self::Floods(options) => floods::run(&options),
+            Self::FloodsAttacker(options) => floods::attack(&options).map(|()| ExitCode::SUCCESS),
+            Self::FloodsVictim(options) => floods::be_victim(&options).map(|()| ExitCode::SUCCESS),
+            Self::Stream(options) => stream::run(&options),
+            Self::StreamServer => stream::serve().map(|()| ExitCode::SUCCESS),
+            Self::StreamClient(options) => stream::call(&options).map(|()| ExitCode::SUCCESS),
             Self::Server(options) => process::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::Client(options) => process::call(&options).map(|()| ExitCode::SUCCESS),
         }

@@ -126,6 +126,11 @@ impl Child {
         Ok(Self { process, lines })
     }
 
+    /// Its number, for what the system knows of it.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Says the word that it waits for.
     pub(crate) fn nudge(&mut self) -> io::Result<()> {
         let stdin = self.process.stdin.as_mut().expect("its standard input is piped");

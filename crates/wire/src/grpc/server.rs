@@ -232,6 +232,10 @@ impl session::Server for Server {
         self.http.wanted()
     }
 
+    fn mid_message(&self, inbox: &BytesMut) -> bool {
+        !inbox.is_empty() || self.http.mid_message()
+    }
+
     fn drain(&mut self, out: &mut Outbox) {
         self.http.leave(out);
     }

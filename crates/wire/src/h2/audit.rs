@@ -15,7 +15,7 @@ impl<T> Connection<T> {
 
     /// The streams that are open.
     pub(crate) fn ids(&self) -> Vec<u32> {
-        self.streams.ids().collect()
+        self.streams.numbered().map(|(id, _)| id).collect()
     }
 
     fn assert_bounded(&self) {

@@ -283,6 +283,12 @@ impl<T: Default> Connection<T> {
         self.wanted
     }
 
+    /// Whether the peer has begun something that is not whole, however little of it lies in the inbox: the
+    /// connection, or a header block.
+    pub fn mid_message(&self) -> bool {
+        self.opening != Opening::Open || self.block.is_some()
+    }
+
     /// How many streams are open.
     pub fn streams(&self) -> usize {
         self.streams.len()

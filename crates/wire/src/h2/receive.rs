@@ -17,7 +17,7 @@ use crate::Outbox;
 /// CONTINUATION frames of one header block.
 const MOST_FRAMES: u32 = 32;
 
-/// Empty DATA frames of one stream.
+/// DATA frames without data, one behind the other on a stream.
 const MOST_EMPTY: u32 = 100;
 
 /// What a PING of ours carries that asks whether the peer is there.
@@ -73,15 +73,18 @@ impl<T: Default> Connection<T> {
             self.release(header.length);
             return Err(fault);
         }
-        if self.role == Role::Server && known.state == State::LocalDone {
-            return self.too_late(header, end);
-        }
-        if header.length == 0 && !end {
+        if bytes.is_empty() && !end {
             known.empty_frames += 1;
             if known.empty_frames > MOST_EMPTY {
                 return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "too many empty DATA frames"));
             }
+            self.release(padding);
+            self.credit_stream(id, padding, out);
             return Ok(Taken::Nothing);
+        }
+        known.empty_frames = 0;
+        if self.role == Role::Server && known.state == State::LocalDone {
+            return self.too_late(header, end);
         }
         known.unread += bytes.len();
         self.unread += bytes.len();

@@ -182,7 +182,9 @@ impl<T: Default> Connection<T> {
 
     /// Sends what waits on every stream, as far as the windows allow.
     pub(super) fn flush_all(&mut self, out: &mut Outbox) {
-        let ids: Vec<u32> = self.streams.ids().collect();
+        let may_send =
+            |(id, stream): (u32, &Stream<T>)| (!stream.is_flushed() && stream.send_window > 0).then_some(id);
+        let ids: Vec<u32> = self.streams.numbered().filter_map(may_send).collect();
         ids.into_iter().for_each(|id| self.flush(id, out));
     }
 

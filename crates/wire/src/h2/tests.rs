@@ -188,11 +188,60 @@ fn floods_end_the_connection() {
     assert_eq!(spoken().ended_with(&repeat(frame_of(0x77, 0, 0, b"unknown"))), calm);
     let empty = [request(1, false), repeat(frame_of(frame::DATA, 0, 1, &[]))].concat();
     assert_eq!(spoken().ended_with(&empty), calm);
+    let padded = [request(1, false), repeat(frame_of(frame::DATA, frame::PADDED, 1, &[1, 0]))].concat();
+    assert_eq!(spoken().ended_with(&padded), calm);
     let first = frame_of(frame::HEADERS, 0, 1, &block(&[]));
     let endless = [first.clone(), repeat(frame_of(frame::CONTINUATION, 0, 1, &[]))].concat();
     assert_eq!(spoken().ended_with(&endless), calm);
     let long = [first, frame_of(frame::CONTINUATION, 0, 1, &[0x80; 16_000]).repeat(10)].concat();
     assert_eq!(spoken().ended_with(&long), calm);
+}
+
+#[test]
+fn empty_data_between_data_are_forgiven() {
+    let mut spoken = spoken();
+    spoken.hear(&request(1, false)).unwrap();
+    let some = [
+        frame_of(frame::DATA, 0, 1, &[]),
+        frame_of(frame::DATA, frame::PADDED, 1, &[1, 0]),
+        frame_of(frame::DATA, 0, 1, b"x"),
+    ];
+    for _ in 0..1000 {
+        let events = spoken.hear(&some.concat()).unwrap();
+        assert!(matches!(&events[..], [Event::Data { .. }]), "{events:?}");
+    }
+}
+
+#[test]
+fn padding_without_data_is_given_back() {
+    let config = Config { window: 1000, ..Config::default() };
+    let mut spoken = Spoken::open(config);
+    spoken.hear(&request(1, false)).unwrap();
+    let padding = frame_of(frame::DATA, frame::PADDED, 1, &[&[99][..], &[0; 99]].concat());
+    spoken.hear(&padding.repeat(5)).unwrap();
+    let sent = spoken.sent();
+    assert!(sent.iter().any(|sent| (sent.kind, sent.stream) == (frame::WINDOW_UPDATE, 1)), "{sent:?}");
+}
+
+#[test]
+fn a_header_block_is_begun_until_its_last_frame() {
+    let mut spoken = spoken();
+    assert!(!spoken.server.mid_message());
+    spoken.hear(&frame_of(frame::HEADERS, frame::END_STREAM, 1, &block(&[]))).unwrap();
+    assert!(spoken.inbox.is_empty() && spoken.server.mid_message());
+    spoken.hear(&frame_of(frame::CONTINUATION, frame::END_HEADERS, 1, &[])).unwrap();
+    assert!(!spoken.server.mid_message());
+}
+
+#[test]
+fn a_connection_is_begun_until_the_peer_has_said_its_settings() {
+    let mut server: Connection = Connection::server(Arc::default());
+    let (mut inbox, mut out) = (BytesMut::from(PREFACE), Outbox::new());
+    assert_eq!(server.next_event(&mut inbox, &mut out), Ok(None));
+    assert!(inbox.is_empty() && server.mid_message());
+    inbox.extend_from_slice(&frame_of(frame::SETTINGS, 0, 0, &[]));
+    assert_eq!(server.next_event(&mut inbox, &mut out), Ok(None));
+    assert!(!server.mid_message());
 }
 
 #[test]

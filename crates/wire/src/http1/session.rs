@@ -103,10 +103,6 @@ struct Common {
 }
 
 /// What a step of reading led to.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is returned and taken apart; a box would cost every call an allocation"
-)]
 enum Step {
     /// More bytes are needed, or a reply.
     Wait,
