@@ -113,7 +113,7 @@ impl Options {
             return Builder::new_multi_thread().enable_all().build();
         };
         let mut builder = match threads {
-            // A call costs a third less than on a runtime of many threads that is told to have one: README.md.
+            // A call costs less than on a runtime of many threads that is told to have one: README.md.
             1 => Builder::new_current_thread(),
             _ => Builder::new_multi_thread(),
         };
