@@ -1,9 +1,10 @@
-// The echo of the gRPC suite on gRPC C++: cpp-server --listen=ADDRESS --heavy=ADDITIONS.
+// The echo of the gRPC suite on gRPC C++: cpp-server --listen=ADDRESS --heavy=ADDITIONS --threads=COUNT.
 //
 // It talks as bench/src/process.rs has it: a line when it listens, a line of vitals for each line it is sent. Services
 // answer by the callback API, which gRPC's own performance guide recommends.
 
 #include <grpcpp/grpcpp.h>
+#include <sys/resource.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -82,6 +83,14 @@ void TellVitals() {
             << "}" << std::endl;
 }
 
+// As many as it may: the suite opens 10,000 connections. Should it fail, the one that is too many says so.
+void AllowOpenFiles() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -93,12 +102,15 @@ int main(int count, char** arguments) {
       listen = argument.substr(9);
     } else if (argument.rfind("--heavy=", 0) == 0) {
       heavy = std::strtoull(argument.c_str() + 8, nullptr, 10);
+    } else if (argument.rfind("--threads=", 0) == 0) {
+      // The library's own affair with the callback API; taken so that all peers are started alike.
     } else {
       std::cerr << "unknown argument " << argument << std::endl;
       return 2;
     }
   }
 
+  AllowOpenFiles();
   EchoService echo;
   Hello hello;
   Greeter greeter(heavy);

@@ -1,4 +1,4 @@
-// The echo of the gRPC suite on grpc-go: go-server --listen=ADDRESS --heavy=ADDITIONS.
+// The echo of the gRPC suite on grpc-go: go-server --listen=ADDRESS --heavy=ADDITIONS --threads=COUNT.
 //
 // It talks as bench/src/process.rs has it: a line when it listens, a line of vitals for each line it is sent.
 package main
@@ -11,6 +11,7 @@ import (
 	"log"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -60,15 +61,21 @@ func addUp(count uint64) {
 	sum = own
 }
 
+// As many as the suite has calls in flight on one connection: a call by one of them costs less than by a goroutine of
+// its own (README.md). Calls beyond them get a goroutine as usual.
+const streamWorkers = 64
+
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "where to listen")
 	heavy := flag.Uint64("heavy", 0, "how many numbers the greeter adds up")
+	threads := flag.Int("threads", 0, "how many threads run Go code; 0: Go's own default, one for each core")
 	flag.Parse()
+	runtime.GOMAXPROCS(*threads)
 	listener, err := net.Listen("tcp", *listen)
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.NumStreamWorkers(streamWorkers))
 	example.RegisterEchoServiceServer(server, echo{})
 	helloworld.RegisterGreeterServer(server, greeter{heavy: *heavy})
 	pb.RegisterHelloServer(server, hello{})

@@ -1,4 +1,4 @@
-//! The echo of the gRPC suite on tonic: `tonic-server --listen ADDRESS --heavy ADDITIONS`.
+//! The echo of the gRPC suite on tonic: `tonic-server --listen=ADDRESS --heavy=ADDITIONS --threads=COUNT`.
 //!
 //! It talks as `bench/src/process.rs` has it: a line when it listens, a line of vitals for each line it is sent.
 
@@ -6,9 +6,12 @@ use std::error::Error;
 use std::fs;
 use std::hint::black_box;
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
@@ -77,17 +80,50 @@ fn add_up(count: u64) -> u64 {
     sum
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let (mut listen, mut heavy) = ("127.0.0.1:0".to_owned(), 0);
-    for argument in std::env::args().skip(1) {
-        match argument.split_once('=') {
-            Some(("--listen", address)) => listen = address.to_owned(),
-            Some(("--heavy", count)) => heavy = count.parse()?,
-            _ => return Err(format!("unknown argument {argument}").into()),
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    allow_open_files();
+    options.runtime()?.block_on(serve(options))
+}
+
+#[derive(Debug)]
+struct Options {
+    listen: String,
+    heavy: u64,
+    /// tokio's own default: one for each core.
+    threads: Option<NonZeroUsize>,
+}
+
+impl Options {
+    fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, Box<dyn Error>> {
+        let mut options = Self { listen: "127.0.0.1:0".into(), heavy: 0, threads: None };
+        for argument in arguments {
+            match argument.split_once('=') {
+                Some(("--listen", address)) => options.listen = address.into(),
+                Some(("--heavy", count)) => options.heavy = count.parse()?,
+                Some(("--threads", count)) => options.threads = Some(count.parse()?),
+                _ => return Err(format!("unknown argument {argument}").into()),
+            }
         }
+        Ok(options)
     }
-    let listener = TcpListener::bind(listen).await?;
+
+    fn runtime(&self) -> io::Result<Runtime> {
+        let Some(threads) = self.threads.map(NonZeroUsize::get) else {
+            return Builder::new_multi_thread().enable_all().build();
+        };
+        let mut builder = match threads {
+            // A call costs less than on a runtime of many threads that is told to have one: README.md.
+            1 => Builder::new_current_thread(),
+            _ => Builder::new_multi_thread(),
+        };
+        builder.worker_threads(threads).enable_all().build()
+    }
+}
+
+async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
+    let heavy = options.heavy;
+    let listener = TcpListener::bind(options.listen).await?;
     println!("{{\"address\":\"{}\"}}", listener.local_addr()?);
     std::thread::spawn(|| {
         for line in io::stdin().lines() {
@@ -104,6 +140,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
         .await?;
     Ok(())
+}
+
+/// As many as it may: the suite opens 10,000 connections. Should it fail, the one that is too many says so.
+fn allow_open_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 fn tell_vitals() -> io::Result<()> {
