@@ -23,7 +23,14 @@ fn the_tests_messages_are_fresh() {
 fn the_demo_services_are_fresh() {
     assert_fresh(
         &Config::new()
-            .files(["example.proto", "arith.proto", "helloworld.proto", "benchmark.proto"])
+            .files([
+                "example.proto",
+                "arith.proto",
+                "helloworld.proto",
+                "benchmark.proto",
+                "grpc_testing.proto",
+                "orca.proto",
+            ])
             .includes([dir("../cli/proto")])
             .include_file("mod.rs"),
         &dir("../cli/src/proto"),
