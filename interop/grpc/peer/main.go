@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/interop"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/reflection"
 )
 
 func main() {
@@ -39,6 +40,7 @@ func serve() {
 	}
 	server := grpc.NewServer()
 	testgrpc.RegisterTestServiceServer(server, interop.NewTestServer())
+	reflection.Register(server)
 	fmt.Println("listening", listener.Addr())
 	go func() {
 		// The peer ends when its standard input does.

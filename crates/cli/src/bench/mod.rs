@@ -77,6 +77,10 @@ enum Sharing {
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     let protocol = options.client().build()?.protocol();
     let translator = Translator::new(protocol, &options.target, &options.message)?;
+    if !translator.shape().is_unary() {
+        let text = format!("{} streams; only calls of one message each way are measured", options.target);
+        return Err(Failure::new(text));
+    }
     let request = translator.request(&options.argument()?)?;
     let reply_bytes = options.try_once(request.clone())?;
     let clients = options.clients(protocol)?;
