@@ -1,5 +1,11 @@
 //! Writes the Rust code of the `.proto` files. No `protoc` is needed.
 
 fn main() -> Result<(), polyrpc_build::Error> {
-    polyrpc_build::compile(["echo_proto/echo.proto"], ["echo_proto"])
+    polyrpc_build::compile(["echo_proto/echo.proto"], ["echo_proto"])?;
+    polyrpc_build::compile(["http_annotations/shelf.proto"], ["http_annotations"])?;
+    polyrpc_build::Config::new()
+        .files(["greeter/helloworld.proto"])
+        .includes(["greeter"])
+        .blocking(["helloworld.Greeter.SayHello"])
+        .compile()
 }

@@ -10,8 +10,12 @@ use serde::Serialize;
 pub(crate) enum Limit {
     /// Of the floor's calls per second, at least.
     RatioAtLeast(f64),
+    /// Of another's CPU time a call, at most.
+    RatioAtMost(f64),
     /// Microseconds of CPU a call, client and server together, at most.
     CpuAtMost(f64),
+    /// Milliseconds of latency, at most.
+    MillisAtMost(f64),
     /// KiB of resident memory a connection, at most.
     KibAtMost(f64),
 }
@@ -19,7 +23,7 @@ pub(crate) enum Limit {
 /// A figure and its limit.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Bar {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// `None` if it could not be measured.
     pub(crate) value: Option<f64>,
     pub(crate) limit: Limit,
@@ -32,7 +36,10 @@ impl Bar {
     pub(crate) fn is_ok(&self) -> bool {
         let kept = self.value.is_some_and(|value| match self.limit {
             Limit::RatioAtLeast(limit) => value >= limit,
-            Limit::CpuAtMost(limit) | Limit::KibAtMost(limit) => value <= limit,
+            Limit::RatioAtMost(limit)
+            | Limit::CpuAtMost(limit)
+            | Limit::MillisAtMost(limit)
+            | Limit::KibAtMost(limit) => value <= limit,
         });
         kept && self.clean
     }
@@ -42,7 +49,8 @@ impl Bar {
 impl fmt::Display for Bar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, limit) = match self.limit {
-            Limit::RatioAtLeast(limit) => ("ratio", limit),
+            Limit::RatioAtLeast(limit) | Limit::RatioAtMost(limit) => ("ratio", limit),
+            Limit::MillisAtMost(limit) => ("ms", limit),
             Limit::CpuAtMost(limit) => ("µs/call", limit),
             Limit::KibAtMost(limit) => ("KiB", limit),
         };
@@ -67,11 +75,12 @@ mod tests {
     #[test]
     fn a_figure_that_is_missing_or_has_errors_is_short() {
         assert_eq!(line(None, Limit::RatioAtLeast(0.7)), "bar b - ratio limit 0.70 short");
-        let unclean = Bar { name: "b", value: Some(1.0), limit: Limit::RatioAtLeast(0.7), clean: false };
+        let unclean =
+            Bar { name: "b".into(), value: Some(1.0), limit: Limit::RatioAtLeast(0.7), clean: false };
         assert_eq!(unclean.to_string(), "bar b 1.000 ratio limit 0.70 short");
     }
 
     fn line(value: Option<f64>, limit: Limit) -> String {
-        Bar { name: "b", value, limit, clean: true }.to_string()
+        Bar { name: "b".into(), value, limit, clean: true }.to_string()
     }
 }

@@ -5,7 +5,9 @@
 //!
 //! In the order in which a measurement goes:
 //!
-//! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list.
+//! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. [`grpc`] is a
+//!    suite of its own, beside the servers of others, and so are [`floods`], beside attackers, and [`stream`], with a
+//!    slow reader.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC in turn.
 //! 3. [`run`] is one of those runs, [`idle`] the one that counts memory instead of calls.
 //! 4. [`process`] is how the parent and the processes it started talk.
@@ -16,6 +18,9 @@
 //! 8. [`bar`] judges, [`report`] prints.
 
 mod core;
+mod floods;
+mod grpc;
+mod stream;
 mod suite;
 
 mod rounds;
@@ -24,6 +29,7 @@ mod idle;
 mod run;
 
 mod process;
+mod proto;
 mod subject;
 
 mod exchange;
@@ -59,16 +65,43 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 enum Command {
     /// The bars of the core: floor and PolyRPC in turn, and the ratios between them.
     Core(suite::Options),
+    /// The bars of gRPC: ours beside tonic, grpc-go and gRPC C++, under the same clients.
+    Grpc(grpc::Options),
+    /// A good client beside an attacker, for every attack on HTTP/2 that is known, and what it costs.
+    Floods(floods::Options),
+    /// A GiB through one stream, and what a slow reader costs in memory.
+    Stream(stream::Options),
     /// Serves until its standard input ends; started by the parent, or by hand to look closer.
     Server(subject::ServerOptions),
     /// Makes calls in a window that its standard input opens; started by the parent, or by hand.
     Client(subject::ClientOptions),
+    /// Our server of the gRPC suite; started by the parent, or by hand.
+    GrpcServer(grpc::ServerOptions),
+    /// Our load client of the gRPC suite; started by the parent, or by hand.
+    GrpcClient(grpc::ClientOptions),
+    /// The attacker of the suite of floods; started by the parent, or by hand.
+    FloodsAttacker(floods::AttackerOptions),
+    /// The good client of the suite of floods; started by the parent, or by hand.
+    FloodsVictim(floods::VictimOptions),
+    /// The server of the stream; started by the parent, or by hand.
+    StreamServer,
+    /// The slow reader of the stream; started by the parent, or by hand.
+    StreamClient(stream::ClientOptions),
 }
 
 impl Command {
     fn run(self) -> io::Result<ExitCode> {
         match self {
             Self::Core(options) => core::SUITE.run(&options),
+            Self::Grpc(options) => grpc::run(&options),
+            Self::GrpcServer(options) => grpc::serve(&options).map(|()| ExitCode::SUCCESS),
+            Self::GrpcClient(options) => grpc::call(&options).map(|()| ExitCode::SUCCESS),
+            Self::Floods(options) => floods::run(&options),
+            Self::FloodsAttacker(options) => floods::attack(&options).map(|()| ExitCode::SUCCESS),
+            Self::FloodsVictim(options) => floods::be_victim(&options).map(|()| ExitCode::SUCCESS),
+            Self::Stream(options) => stream::run(&options),
+            Self::StreamServer => stream::serve().map(|()| ExitCode::SUCCESS),
+            Self::StreamClient(options) => stream::call(&options).map(|()| ExitCode::SUCCESS),
             Self::Server(options) => process::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::Client(options) => process::call(&options).map(|()| ExitCode::SUCCESS),
         }

@@ -29,6 +29,24 @@ pub(crate) fn resident_kib() -> io::Result<u64> {
         .ok_or_else(|| io::Error::other("no Rss in /proc/self/smaps_rollup"))
 }
 
+/// The resident memory of another process in KiB, without a word from it.
+pub(crate) fn resident_kib_of(process: u32) -> io::Result<u64> {
+    status_kib(process, "VmRSS:")
+}
+
+/// The most resident memory that another process has had since it began, in KiB.
+pub(crate) fn most_resident_kib_of(process: u32) -> io::Result<u64> {
+    status_kib(process, "VmHWM:")
+}
+
+fn status_kib(process: u32, key: &str) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.trim().strip_suffix("kB")?.trim().parse().ok())
+        .ok_or_else(|| io::Error::other(format!("no {key} in /proc/{process}/status")))
+}
+
 /// How many files and sockets this process holds open.
 pub(crate) fn open_files() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/fd")?.count())
@@ -57,11 +75,13 @@ pub(crate) fn pin(core: usize) -> io::Result<()> {
 
 /// The last core this process may run on: interrupts gather on the first ones.
 pub(crate) fn last_core() -> io::Result<usize> {
+    cores()?.pop().ok_or_else(|| io::Error::other("this process may run on no core"))
+}
+
+/// The cores this process may run on.
+pub(crate) fn cores() -> io::Result<Vec<usize>> {
     let allowed = sched_getaffinity(None)?;
-    (0..CpuSet::MAX_CPU)
-        .rev()
-        .find(|&core| allowed.is_set(core))
-        .ok_or_else(|| io::Error::other("this process may run on no core"))
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect())
 }
 
 /// What one reading of the clock costs, so that the report can say it: every call is timed by one.

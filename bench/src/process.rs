@@ -7,6 +7,7 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -50,7 +51,11 @@ const OPEN_FILES: u64 = 25_000;
 /// The life of a server's process.
 pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
     prepare(options.core)?;
-    let address = options.start()?;
+    answer_at(options.start()?)
+}
+
+/// Says where the server listens and, whenever it is asked, what it has used so far.
+pub(crate) fn answer_at(address: SocketAddr) -> io::Result<()> {
     tell(&Listening { address })?;
     for asked in io::stdin().lines() {
         asked?;
@@ -77,7 +82,7 @@ pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
 }
 
 /// Before any thread is started, so that every thread keeps to the core.
-fn prepare(core: Option<usize>) -> io::Result<()> {
+pub(crate) fn prepare(core: Option<usize>) -> io::Result<()> {
     measure::allow_open_files(OPEN_FILES);
     core.map_or(Ok(()), measure::pin)
 }
@@ -90,7 +95,7 @@ fn vitals() -> io::Result<Vitals> {
     })
 }
 
-fn tell(what: &impl Serialize) -> io::Result<()> {
+pub(crate) fn tell(what: &impl Serialize) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, what)?;
     out.write_all(b"\n")?;
@@ -107,16 +112,23 @@ pub(crate) struct Child {
 impl Child {
     /// Starts this program again with other arguments.
     pub(crate) fn start(arguments: &[String]) -> io::Result<Self> {
-        let mut process = Command::new(std::env::current_exe()?)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        Self::start_program(&std::env::current_exe()?, arguments)
+    }
+
+    /// Starts a program that talks as this one does.
+    pub(crate) fn start_program(program: &Path, arguments: &[String]) -> io::Result<Self> {
+        let mut process =
+            Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdout = process.stdout.take().expect("its standard output is piped");
         let (sender, lines) = mpsc::channel();
         // Its own thread, so that a process that hangs cannot hang the parent. It ends with the pipe.
         thread::spawn(move || BufReader::new(stdout).lines().try_for_each(|line| sender.send(line)));
         Ok(Self { process, lines })
+    }
+
+    /// Its number, for what the system knows of it.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Says the word that it waits for.

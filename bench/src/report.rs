@@ -79,7 +79,14 @@ fn unknown() -> String {
 
 /// Prints everything; the bars come last, a line each.
 pub(crate) fn print(measured: &Measured) {
-    print_conditions(measured);
+    let timing = measured.timing;
+    let method = format!(
+        "{} rounds in turn, {:.1} s each after {:.1} s of warm-up; loopback; median (min–max)",
+        measured.rounds,
+        timing.window.as_secs_f64(),
+        timing.warm_up.as_secs_f64()
+    );
+    print_conditions(&measured.machine, &measured.command, &method);
     if !measured.cases.is_empty() {
         print_calls(&measured.cases);
     }
@@ -95,20 +102,15 @@ pub(crate) fn print(measured: &Measured) {
     }
 }
 
-fn print_conditions(measured: &Measured) {
-    let machine = &measured.machine;
+/// Prints where, with what and how it was measured.
+pub(crate) fn print_conditions(machine: &Machine, command: &[String], method: &str) {
     let virtually = if machine.virtual_machine { ", a virtual machine" } else { "" };
     println!("date      {}", machine.date);
-    println!("command   {}", measured.command.join(" "));
+    println!("command   {}", command.join(" "));
     println!("versions  polyrpc {} ({}), {}", machine.version, machine.commit, machine.rustc);
     println!("machine   {}, {} cores{virtually}, governor {}", machine.cpu, machine.cores, machine.governor);
     println!("system    Linux {}, {}", machine.kernel, machine.congestion_control);
-    println!(
-        "method    {} rounds in turn, {:.1} s each after {:.1} s of warm-up; loopback; median (min–max)",
-        measured.rounds,
-        measured.timing.window.as_secs_f64(),
-        measured.timing.warm_up.as_secs_f64()
-    );
+    println!("method    {method}");
     println!("clock     {} ns a reading, one a call or a batch of replies", machine.clock_reading_ns);
     println!("load      {}", machine.load_average);
     if machine.is_busy() {
@@ -174,7 +176,8 @@ fn print_memory(quiet_cases: &[MeasuredQuiet]) {
     }
 }
 
-fn with_spread(spread: Option<Spread>, digits: usize) -> String {
+/// The median and, in brackets, least and greatest.
+pub(crate) fn with_spread(spread: Option<Spread>, digits: usize) -> String {
     spread.map_or_else(dash, |Spread { median, min, max }| {
         format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
     })
@@ -187,6 +190,7 @@ fn name_of(subject: Subject) -> &'static str {
     }
 }
 
-fn dash() -> String {
+/// What stands for a figure that there is not.
+pub(crate) fn dash() -> String {
     "-".to_owned()
 }

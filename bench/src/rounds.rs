@@ -10,18 +10,18 @@ use crate::subject::Subject;
 
 /// What one subject came to, round by round.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Series {
-    pub(crate) subject: Subject,
+pub(crate) struct Series<S = Subject, O = Outcome> {
+    pub(crate) subject: S,
     /// An outcome, or why there is none.
-    pub(crate) rounds: Vec<Result<Outcome, String>>,
+    pub(crate) rounds: Vec<Result<O, String>>,
 }
 
 /// Runs every subject in each of `rounds` rounds.
-pub(crate) fn interleave(
+pub(crate) fn interleave<S: Copy, O>(
     rounds: usize,
-    subjects: &[Subject],
-    mut run: impl FnMut(Subject) -> io::Result<Outcome>,
-) -> Vec<Series> {
+    subjects: &[S],
+    mut run: impl FnMut(S) -> io::Result<O>,
+) -> Vec<Series<S, O>> {
     let mut series: Vec<_> =
         subjects.iter().map(|&subject| Series { subject, rounds: Vec::with_capacity(rounds) }).collect();
     for _ in 0..rounds {
@@ -32,18 +32,25 @@ pub(crate) fn interleave(
     series
 }
 
-impl Series {
+impl<S, O> Series<S, O> {
     /// The median of `figure` and its spread; `None` if no round has an outcome.
-    pub(crate) fn spread(&self, figure: impl Fn(&Outcome) -> f64) -> Option<Spread> {
+    pub(crate) fn spread(&self, figure: impl Fn(&O) -> f64) -> Option<Spread> {
         Spread::of(self.rounds.iter().flatten().map(figure))
     }
 
+    /// `figure` over that of `other`, taken within each round and then as a spread.
+    pub(crate) fn ratio(&self, other: &Self, figure: impl Fn(&O) -> f64) -> Option<Spread> {
+        let pairs = self.rounds.iter().zip(&other.rounds);
+        Spread::of(
+            pairs.filter_map(|(own, other)| Some(figure(own.as_ref().ok()?) / figure(other.as_ref().ok()?))),
+        )
+    }
+}
+
+impl Series {
     /// The rate over that of `floor`, taken within each round and then as a spread.
     pub(crate) fn ratio_to(&self, floor: &Self) -> Option<Spread> {
-        let pairs = self.rounds.iter().zip(&floor.rounds);
-        Spread::of(pairs.filter_map(|(own, floor)| {
-            Some(own.as_ref().ok()?.calls_per_second / floor.as_ref().ok()?.calls_per_second)
-        }))
+        self.ratio(floor, |outcome| outcome.calls_per_second)
     }
 
     /// Whether every round has an outcome, and none an error.

@@ -165,10 +165,10 @@ impl MeasuredCase {
         let (floor, own) = (self.of(Subject::Floor), self.of(Subject::Polyrpc));
         let spread = match self.case.limit {
             Limit::RatioAtLeast(_) => own.zip(floor).and_then(|(own, floor)| own.ratio_to(floor)),
-            Limit::CpuAtMost(_) | Limit::KibAtMost(_) => own.and_then(|own| own.spread(|o| o.cpu_us())),
+            _ => own.and_then(|own| own.spread(|o| o.cpu_us())),
         };
         Bar {
-            name: self.case.name,
+            name: self.case.name.to_owned(),
             value: spread.map(|spread| spread.median),
             limit: self.case.limit,
             clean: self.series.iter().all(Series::is_clean),
@@ -180,6 +180,6 @@ impl MeasuredQuiet {
     fn bar(&self) -> Bar {
         let own = self.kib.iter().find(|(subject, _)| *subject == Subject::Polyrpc);
         let value = own.and_then(|(_, kib)| kib.as_ref().ok().copied());
-        Bar { name: self.case.name, value, limit: self.case.limit, clean: true }
+        Bar { name: self.case.name.to_owned(), value, limit: self.case.limit, clean: true }
     }
 }

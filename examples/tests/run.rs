@@ -2,6 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use polyrpc::Format;
+use polyrpc::client::{Options, blocking};
+use polyrpc::codec::Body;
 
 #[test]
 fn hello_function() {
@@ -40,6 +45,45 @@ fn grpc_streaming() {
     let output = run(env!("CARGO_BIN_EXE_grpc_streaming"), &[]);
     let want = "counted 1\ncounted 2\ncounted 3\nsum 5050\nsquare Some(9)\nsquare Some(16)\n";
     assert_eq!(output, want);
+}
+
+/// The heavy calls would take minutes each.
+#[test]
+fn greeter() {
+    let server = Served::start_with(env!("CARGO_BIN_EXE_greeter"), &["--heavy", "100000000000"]);
+    let client = blocking::Client::new(&format!("grpc://{}", server.address)).unwrap();
+    let _heavy: Vec<_> = (0..4).map(|_| begin(&server.address, "SayHello")).collect();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(300) {
+        let reply = client.call_raw("helloworld.Greeter/SayHelloAgain", joe(), Options::default()).unwrap();
+        assert_eq!(&reply.message.bytes[..], b"\n\x09Hello Joe");
+    }
+}
+
+/// A call that nobody waits for.
+fn begin(address: &str, method: &str) -> std::thread::JoinHandle<()> {
+    let (url, target) = (format!("grpc://{address}"), format!("helloworld.Greeter/{method}"));
+    std::thread::spawn(move || {
+        let client = blocking::Client::new(&url).unwrap();
+        // It fails when the server is killed.
+        let _ = client.call_raw(&target, joe(), Options::default());
+    })
+}
+
+fn joe() -> Body {
+    Body::new(Format::Protobuf, &b"\n\x03Joe"[..])
+}
+
+#[test]
+fn http_annotations() {
+    let output = run(env!("CARGO_BIN_EXE_http_annotations"), &[]);
+    let want = [
+        r#"HTTP/1.1 200 OK: {"name":"books/1","title":"Snow Country","pages":312}"#,
+        r#"HTTP/1.1 200 OK: {"name":"books/2","title":"Kokoro"}"#,
+        r#"HTTP/1.1 404 Not Found: {"code":5,"message":"there is no books/9","details":[]}"#,
+        "gRPC: Snow Country\n",
+    ];
+    assert_eq!(output, want.join("\n"));
 }
 
 #[test]
@@ -81,7 +125,11 @@ struct Served {
 
 impl Served {
     fn start(program: &str) -> Self {
-        let process = Command::new(program).arg("127.0.0.1:0").stdout(Stdio::piped()).spawn();
+        Self::start_with(program, &[])
+    }
+
+    fn start_with(program: &str, arguments: &[&str]) -> Self {
+        let process = Command::new(program).arg("127.0.0.1:0").args(arguments).stdout(Stdio::piped()).spawn();
         let mut served = Self { process: process.expect("the program starts"), address: String::new() };
         let stdout = served.process.stdout.as_mut().expect("its output is a pipe");
         let mut line = String::new();

@@ -3,6 +3,7 @@
 //! In a closed loop the end of a call is the beginning of the next, so one reading serves both; a batch
 //! of replies that arrive by one read shares one reading.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -55,11 +56,52 @@ impl Laps {
             calls: self.histogram.len(),
             errors: self.errors,
             elapsed_ns: (self.last - self.start).as_nanos() as u64,
+            mean_ns: self.histogram.mean() as u64,
             p50_ns: self.histogram.value_at_quantile(0.5),
             p99_ns: self.histogram.value_at_quantile(0.99),
             p999_ns: self.histogram.value_at_quantile(0.999),
             max_ns: self.histogram.max(),
         }
+    }
+}
+
+/// Laps that many callers note. All run on one thread, so the lock is never waited for.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedLaps(Arc<Mutex<Laps>>);
+
+impl SharedLaps {
+    /// A window that opens now.
+    pub(crate) fn start(window: Duration) -> Self {
+        Self(Arc::new(Mutex::new(Laps::start(window))))
+    }
+
+    /// When the window opened: the first calls begin then.
+    pub(crate) fn started(&self) -> Instant {
+        self.lock().started()
+    }
+
+    /// Whether a call may still begin at `now`.
+    pub(crate) fn open_at(&self, now: Instant) -> bool {
+        self.lock().open_at(now)
+    }
+
+    /// Counts a call that ended now, and tells when that is.
+    pub(crate) fn note(&self, began: Instant, right: bool) -> Instant {
+        let ended = Instant::now();
+        let mut laps = self.lock();
+        laps.record(began, ended, 1);
+        laps.record_errors(u64::from(!right));
+        ended
+    }
+
+    /// What came of the window, once every caller has ended.
+    pub(crate) fn finish(self) -> Tally {
+        let laps = Arc::into_inner(self.0).expect("every caller has ended");
+        laps.into_inner().unwrap_or_else(PoisonError::into_inner).finish()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Laps> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,6 +115,7 @@ pub(crate) struct Tally {
     /// From the first request to the last reply.
     pub(crate) elapsed_ns: u64,
     /// Latency, from the request to the reply.
+    pub(crate) mean_ns: u64,
     pub(crate) p50_ns: u64,
     pub(crate) p99_ns: u64,
     pub(crate) p999_ns: u64,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub(crate) use epoll::Epoll;
 pub(crate) use idle::Idle;
-pub(crate) use laps::{Laps, Tally};
+pub(crate) use laps::{Laps, SharedLaps, Tally};
 
 /// A client with its connections open.
 ///

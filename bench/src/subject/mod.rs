@@ -7,12 +7,6 @@
 mod polyrpc_client;
 mod polyrpc_server;
 
-/// The echo service, as generated for the command.
-#[allow(warnings, reason = "generated")]
-mod example {
-    include!("../../../crates/cli/src/proto/example.rs");
-}
-
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,9 +10,9 @@ use polyrpc::codec::Body;
 use polyrpc::{Client, Format};
 use tokio::runtime::{Builder, Runtime};
 
-use super::example::{EchoRequest, EchoServiceBlockingClient, EchoServiceClient};
 use crate::exchange::Protocol;
-use crate::load::{Laps, Load, Tally};
+use crate::load::{Laps, Load, SharedLaps, Tally};
+use crate::proto::example::{EchoRequest, EchoServiceBlockingClient, EchoServiceClient};
 
 /// One call in flight, made by the thread that waits for it.
 pub(super) struct Blocking {
@@ -96,41 +95,6 @@ impl Load for Shared {
             Ok::<_, io::Error>(())
         })?;
         Ok(laps.finish())
-    }
-}
-
-/// Laps that many callers note. All run on one thread, so the lock is never waited for.
-#[derive(Clone)]
-struct SharedLaps(Arc<Mutex<Laps>>);
-
-impl SharedLaps {
-    fn start(window: Duration) -> Self {
-        Self(Arc::new(Mutex::new(Laps::start(window))))
-    }
-
-    fn started(&self) -> Instant {
-        self.lock().started()
-    }
-
-    fn open_at(&self, now: Instant) -> bool {
-        self.lock().open_at(now)
-    }
-
-    fn note(&self, began: Instant, right: bool) -> Instant {
-        let ended = Instant::now();
-        let mut laps = self.lock();
-        laps.record(began, ended, 1);
-        laps.record_errors(u64::from(!right));
-        ended
-    }
-
-    fn finish(self) -> Tally {
-        let laps = Arc::into_inner(self.0).expect("every caller has ended");
-        laps.into_inner().unwrap_or_else(PoisonError::into_inner).finish()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Laps> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,7 +7,7 @@ use polyrpc::codec::Raw;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Cores, Result, Server};
 
-use super::example::{EchoRequest, EchoResponse, EchoService, EchoServiceServer};
+use crate::proto::example::{EchoRequest, EchoResponse, EchoService, EchoServiceServer};
 
 /// Serves on one thread of its own, as the floor's servers with epoll do, until the process ends.
 pub(super) fn serve(listen: SocketAddr) -> io::Result<SocketAddr> {

@@ -6,9 +6,38 @@ use std::path::{Path, PathBuf};
 use buffa_codegen::generated::descriptor::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 use buffa_codegen::{decode_failure, tooling_decode_options};
 use protox::Compiler;
+use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver};
 
 use crate::Error;
 use crate::error::Kind;
+
+/// Where imports are looked for: in the folders named, then among what everybody imports.
+fn resolver(includes: &[PathBuf]) -> ChainFileResolver {
+    let mut resolver = ChainFileResolver::new();
+    for include in includes {
+        resolver.add(IncludeFileResolver::new(include.clone()));
+    }
+    resolver.add(GoogleFileResolver::new());
+    resolver.add(Annotations);
+    resolver
+}
+
+/// The files that declare the option `google.api.http`.
+struct Annotations;
+
+impl FileResolver for Annotations {
+    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        match name {
+            "google/api/annotations.proto" => {
+                File::from_source(name, include_str!("../proto/google/api/annotations.proto"))
+            }
+            "google/api/http.proto" => {
+                File::from_source(name, include_str!("../proto/google/api/http.proto"))
+            }
+            _ => Err(protox::Error::file_not_found(name)),
+        }
+    }
+}
 
 /// The named files and all that they import.
 #[derive(Debug)]
@@ -28,7 +57,7 @@ impl Sources {
         }
         let here = [PathBuf::from(".")];
         let includes = if includes.is_empty() { &here } else { includes };
-        let mut compiler = Compiler::new(includes).map_err(Kind::Proto)?;
+        let mut compiler = Compiler::with_file_resolver(resolver(includes));
         compiler.include_imports(true).include_source_info(true);
         for file in files {
             compiler

@@ -1,5 +1,5 @@
-//! Code that is checked in, of this crate's tests and of the command's demo services: it must be what the
-//! `.proto` says. `BLESS=1 cargo test -p polyrpc-build --test checked_in` writes it anew.
+//! Code that is checked in, of this crate's tests, of the command's demo services and of gRPC's standard services:
+//! it must be what the `.proto` says. `BLESS=1 cargo test -p polyrpc-build --test checked_in` writes it anew.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,33 @@ fn the_tests_messages_are_fresh() {
 fn the_demo_services_are_fresh() {
     assert_fresh(
         &Config::new()
-            .files(["example.proto", "arith.proto", "helloworld.proto", "benchmark.proto"])
+            .files([
+                "example.proto",
+                "arith.proto",
+                "helloworld.proto",
+                "benchmark.proto",
+                "grpc_testing.proto",
+                "orca.proto",
+            ])
             .includes([dir("../cli/proto")])
             .include_file("mod.rs"),
         &dir("../cli/src/proto"),
+    );
+}
+
+#[test]
+fn the_standard_services_are_fresh() {
+    assert_fresh(
+        &Config::new()
+            .files([
+                "grpc/health/v1/health.proto",
+                "grpc/reflection/v1/reflection.proto",
+                "grpc/reflection/v1alpha/reflection.proto",
+            ])
+            .includes([dir("../polyrpc/proto")])
+            .bytes_fields(["."])
+            .include_file("mod.rs"),
+        &dir("../polyrpc/src/introspection/proto"),
     );
 }
 

@@ -3,17 +3,22 @@
 //! * [`demo`] starts a server and calls it over every protocol.
 //! * [`serve`] serves the [`services`] of the demo; with `--vectors` also the handlers in [`vectors`], which
 //!   the recorded conversations of real peers expect.
+//! * [`list`] tells what a server offers.
 //! * [`call`] calls a method of any server.
 //! * [`bench`](mod@bench) calls it for a while and says what that cost.
 //! * [`generate`] writes the Rust code of `.proto` files.
 //!
 //! `demo`, `call` and `bench` write and read messages by [`message`]: JSON in, any format on the wire, JSON out.
+//! `list` and `call` ask the server for what no `.proto` tells them, by [`reflection`].
 
 mod demo;
 
 mod serve;
 mod services;
 mod vectors;
+
+mod describe;
+mod list;
 
 mod call;
 
@@ -22,6 +27,7 @@ mod bench;
 mod generate;
 
 mod message;
+mod reflection;
 
 mod failure;
 mod terminal;
@@ -53,6 +59,8 @@ enum Command {
     Demo(demo::Options),
     /// Serve the demo's services
     Serve(serve::Options),
+    /// Tell what a server offers: its services, or what one of its names means
+    List(list::Options),
     /// Call a method: JSON in, JSON out
     Call(call::Options),
     /// Call a method in a closed loop and report latencies, rate and CPU time
@@ -66,6 +74,7 @@ impl Command {
         match self {
             Self::Demo(options) => demo::run(&options),
             Self::Serve(options) => serve::run(options),
+            Self::List(options) => list::run(options),
             Self::Call(options) => call::run(options),
             Self::Bench(options) => bench::run(options),
             Self::Generate(options) => generate::run(options),

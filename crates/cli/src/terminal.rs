@@ -2,8 +2,26 @@
 
 use std::env;
 use std::fmt::{self, Display};
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
+
+use crate::failure::Failure;
+
+/// Prints lines of text. Returns whether somebody still reads them; that nobody does is no failure.
+pub(crate) fn print(text: &str) -> Result<bool, Failure> {
+    match writeln!(io::stdout().lock(), "{text}") {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::system("write to standard output", &error)),
+    }
+}
+
+/// Waits for a future, in a runtime on this thread.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::system("start a runtime", &error))?;
+    Ok(runtime.block_on(future))
+}
 
 /// Colours what it is given, if standard output is a terminal and `NO_COLOR` is not set (no-color.org).
 #[derive(Debug, Clone, Copy)]

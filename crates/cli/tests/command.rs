@@ -299,6 +299,18 @@ fn bench_measures_any_protocol_and_writes_its_figures() {
 }
 
 #[test]
+fn bench_makes_so_many_calls_and_no_more() {
+    let server = Server::serve([]);
+    let greet = ["bench", &server.url("grpc"), "helloworld.Greeter/SayHello", r#"{"name":"Joe"}"#];
+    let counted = ["-n", "2003", "-c", "10", "--connections", "5", "--warmup", "50ms"];
+    let ran = polyrpc(greet.iter().chain(&counted));
+    assert!(ran.stdout.contains("(2,003 calls)"), "{ran:?}");
+    assert!(ran.stdout.contains("50 % in ") && ran.stdout.ends_with("[ok] 2,003\n"), "{ran:?}");
+    let ran = polyrpc(greet.iter().chain(&["-n", "3", "-c", "4"]));
+    assert_eq!(ran.stderr, "error: there are fewer calls than callers, of which there are 4\n");
+}
+
+#[test]
 fn bench_shares_connections_in_every_way() {
     let server = Server::serve([]);
     let url = server.url("rpcx");
@@ -340,15 +352,22 @@ fn generate_writes_what_is_checked_in() {
     let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/src/proto");
     let dir = TempDir::new();
     let fresh = dir.path().display().to_string();
-    let files = ["example.proto", "arith.proto", "helloworld.proto", "benchmark.proto"];
+    let files = [
+        "example.proto",
+        "arith.proto",
+        "helloworld.proto",
+        "benchmark.proto",
+        "grpc_testing.proto",
+        "orca.proto",
+    ];
     let generate = |out: &str, more: &[&str]| {
         polyrpc(["generate", "-I", proto, "--out", out].iter().chain(&files).chain(more))
     };
     assert_eq!(generate(ours, &["--check"]).code, 0);
     let ran = generate(&fresh, &["--check"]);
-    assert_eq!((ran.stdout.lines().count(), ran.code), (5, 1), "{ran:?}");
+    assert_eq!((ran.stdout.lines().count(), ran.code), (7, 1), "{ran:?}");
     let ran = generate(&fresh, &[]);
-    assert_eq!((ran.stdout.lines().count(), ran.code), (5, 0), "{ran:?}");
+    assert_eq!((ran.stdout.lines().count(), ran.code), (7, 0), "{ran:?}");
     let text = |dir: &str| fs::read_to_string(format!("{dir}/example.rs")).unwrap();
     assert_eq!(text(&fresh), text(ours));
 }
@@ -360,4 +379,4 @@ fn bench(url: &str, more: &[&str]) -> Ran {
 }
 
 const ECHO: &str = "example.EchoService/Echo";
-const SCHEMES: [&str; 4] = ["baidu-std", "rpcx", "http", "http+json-rpc"];
+const SCHEMES: [&str; 5] = ["baidu-std", "rpcx", "http", "http+json-rpc", "grpc"];

@@ -1,5 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+// Generated code names this crate from outside; that of the standard services is within.
+extern crate self as polyrpc;
+
 mod error;
 
 pub mod client;
@@ -9,6 +12,8 @@ mod net;
 pub mod server;
 
 pub mod service;
+
+pub mod introspection;
 
 pub mod codec;
 

@@ -28,6 +28,7 @@ pub mod grpc;
 pub mod grpc_web;
 pub mod h2;
 pub mod http1;
+pub mod http_rule;
 pub mod json_rpc;
 pub mod rpcx;
 

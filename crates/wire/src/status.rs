@@ -133,16 +133,26 @@ constructors! {
     deadline_exceeded => DeadlineExceeded;
     /// What was asked for does not exist.
     not_found => NotFound;
+    /// What was to be made exists already.
+    already_exists => AlreadyExists;
     /// The caller may not do this.
     permission_denied => PermissionDenied;
     /// A limit was reached.
     resource_exhausted => ResourceExhausted;
+    /// The system is not in the state the call needs.
+    failed_precondition => FailedPrecondition;
+    /// The call lost against another.
+    aborted => Aborted;
+    /// The request is past the valid range.
+    out_of_range => OutOfRange;
     /// There is no such service, method or capability.
     unimplemented => Unimplemented;
     /// Something that must hold does not.
     internal => Internal;
     /// The peer cannot be reached or does not accept calls now.
     unavailable => Unavailable;
+    /// Data is lost or broken for good.
+    data_loss => DataLoss;
     /// The caller did not prove who he is.
     unauthenticated => Unauthenticated;
 }

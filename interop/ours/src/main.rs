@@ -4,11 +4,13 @@
 //! ```text
 //! polyrpc-interop rpcx://127.0.0.1:8972
 //! polyrpc-interop baidu-std://127.0.0.1:8002
+//! polyrpc-interop grpc://127.0.0.1:10000
 //! ```
 //!
 //! Prints a line for each case, `ok   NAME` or `FAIL NAME: why`, and exits with 1 if one failed.
 
 mod baidu_std;
+mod grpc;
 mod rpcx;
 
 use std::process::ExitCode;
@@ -25,8 +27,9 @@ async fn main() -> ExitCode {
     let cases = match url.split("://").next() {
         Some("rpcx") => rpcx::cases(&url).await,
         Some("baidu-std") => baidu_std::cases(&url).await,
+        Some("grpc") => grpc::cases(&url).await,
         _ => {
-            eprintln!("`{url}`: want rpcx:// or baidu-std://");
+            eprintln!("`{url}`: want rpcx://, baidu-std:// or grpc://");
             return ExitCode::from(2);
         }
     };

@@ -22,7 +22,16 @@ pub(super) struct Load {
     pub(super) target: String,
     pub(super) request: Body,
     pub(super) warmup: Duration,
-    pub(super) duration: Duration,
+    pub(super) extent: Extent,
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Extent {
+    /// What is called in this time.
+    Time(Duration),
+    /// So many calls.
+    Calls(usize),
 }
 
 /// Who calls, and how the callers share connections.
@@ -85,12 +94,15 @@ pub(super) struct Tally {
     pub(super) latencies: Histogram<u64>,
     /// The others, by what they ended with.
     pub(super) errors: BTreeMap<String, u64>,
+    /// When the last of them ended.
+    last: Instant,
 }
 
 impl Tally {
     fn new() -> Self {
         // One significant digit more would cost ten times the memory of each caller.
-        Self { latencies: Histogram::new(3).expect("3 digits are possible"), errors: BTreeMap::new() }
+        let latencies = Histogram::new(3).expect("3 digits are possible");
+        Self { latencies, errors: BTreeMap::new(), last: Instant::now() }
     }
 
     fn note(&mut self, latency: Duration, failed: Option<&Status>) {
@@ -108,6 +120,7 @@ impl Tally {
         for (error, count) in other.errors {
             *self.errors.entry(error).or_default() += count;
         }
+        self.last = self.last.max(other.last);
         self
     }
 }
@@ -120,24 +133,34 @@ fn named(status: &Status) -> String {
 }
 
 impl Load {
-    /// Calls until the time is over.
+    /// Calls until the time is over, or the calls are made.
     pub(super) fn run(self, clients: Clients, server: Result<Process, String>) -> Result<Figures, Failure> {
         let counters = Counters::new(clients.callers());
         let opens = Instant::now() + self.warmup;
-        let window = Window { opens, closes: opens + self.duration };
-        let calling = self.start(clients, window, &counters)?;
-        let progress = Progress::new(self.warmup + self.duration);
+        let closes = match self.extent {
+            Extent::Time(duration) => Some(opens + duration),
+            Extent::Calls(_) => None,
+        };
+        let calling = self.start(clients, Window { opens, closes }, &counters)?;
+        let progress = match self.extent {
+            Extent::Time(duration) => Progress::through(self.warmup + duration),
+            Extent::Calls(calls) => Progress::of(calls),
+        };
 
         progress.until(opens, &counters);
         let before = (cpu::own(), server.as_ref().map(Process::cpu));
-        progress.until(window.closes, &counters);
+        match closes {
+            Some(closes) => progress.until(closes, &counters),
+            None => progress.until_finished(&calling, &counters),
+        }
         let after = (cpu::own(), server.as_ref().map(Process::cpu));
         progress.finish();
 
         let tally = calling.join().map_err(|_| Failure::new("a caller panicked"))?;
+        let window = closes.unwrap_or(tally.last).saturating_duration_since(opens);
         Ok(Figures {
             tally,
-            window: self.duration,
+            window,
             client_cpu: after.0.saturating_sub(before.0),
             server_cpu: server_cpu(&server, before.1, after.1),
         })
@@ -149,12 +172,14 @@ impl Load {
         window: Window,
         counters: &Counters,
     ) -> Result<thread::JoinHandle<Tally>, Failure> {
-        let mut callers = Vec::with_capacity(clients.callers());
-        for counter in counters.each() {
+        let count = clients.callers();
+        let mut callers = Vec::with_capacity(count);
+        for (n, counter) in counters.each().enumerate() {
             callers.push(Caller {
                 target: self.target.clone(),
                 request: self.request.clone(),
                 window,
+                share: self.extent.share(n, count),
                 last: Instant::now(),
                 tally: Tally::new(),
                 ended: 0,
@@ -172,6 +197,16 @@ impl Load {
             }
         };
         Ok(thread::spawn(move || runtime.block_on(call_all(&clients, callers))))
+    }
+}
+
+impl Extent {
+    /// How many calls caller `n` of `count` makes.
+    fn share(self, n: usize, count: usize) -> u64 {
+        match self {
+            Self::Time(_) => u64::MAX,
+            Self::Calls(calls) => (calls / count + usize::from(n < calls % count)) as u64,
+        }
     }
 }
 
@@ -210,6 +245,8 @@ struct Caller {
     target: String,
     request: Body,
     window: Window,
+    /// How many calls count.
+    share: u64,
     /// When the last call ended: then the next begins.
     last: Instant,
     tally: Tally,
@@ -221,7 +258,8 @@ struct Caller {
 #[derive(Debug, Clone, Copy)]
 struct Window {
     opens: Instant,
-    closes: Instant,
+    /// `None`: when all are made.
+    closes: Option<Instant>,
 }
 
 /// What a caller does after a call.
@@ -267,13 +305,17 @@ impl Caller {
     /// A call has ended: one reading of the clock is its end and the beginning of the next.
     fn ended(&mut self, failed: Option<&Status>) -> Next {
         let now = Instant::now();
-        if now >= self.window.closes {
+        if self.window.closes.is_some_and(|closes| now >= closes) {
             return Next::Stop;
         }
         if now >= self.window.opens {
             self.tally.note(now - self.last, failed);
+            self.tally.last = now;
             self.ended += 1;
             self.counter.0.store(self.ended, Ordering::Relaxed);
+            if self.ended == self.share {
+                return Next::Stop;
+            }
         }
         self.last = now;
         match failed {
@@ -308,13 +350,25 @@ impl Counters {
 }
 
 /// The bar on standard error; nothing where that is no terminal.
-struct Progress(ProgressBar);
+struct Progress {
+    bar: ProgressBar,
+    /// It grows with the calls, not with time.
+    counts: bool,
+}
 
 impl Progress {
-    fn new(total: Duration) -> Self {
-        let bar = ProgressBar::new(total.as_millis().try_into().unwrap_or(u64::MAX));
+    fn through(total: Duration) -> Self {
+        Self::new(total.as_millis().try_into().unwrap_or(u64::MAX), false)
+    }
+
+    fn of(calls: usize) -> Self {
+        Self::new(calls as u64, true)
+    }
+
+    fn new(length: u64, counts: bool) -> Self {
         let style = ProgressStyle::with_template("{bar:40.cyan} {msg}").expect("the template is whole");
-        Self(bar.with_style(style.progress_chars("━╸─")))
+        let bar = ProgressBar::new(length).with_style(style.progress_chars("━╸─"));
+        Self { bar, counts }
     }
 
     /// Sleeps until then and shows how it goes on.
@@ -325,16 +379,31 @@ impl Progress {
                 return;
             }
             thread::sleep(left.min(FRAME));
-            self.0.set_position(self.0.elapsed().as_millis().try_into().unwrap_or(u64::MAX));
-            self.0.set_message(match counters.sum() {
-                0 => "warming up".to_owned(),
-                calls => format!("{} calls", grouped(calls)),
-            });
+            self.show(counters);
         }
     }
 
+    /// Sleeps until the callers have ended and shows how it goes on.
+    fn until_finished(&self, calling: &thread::JoinHandle<Tally>, counters: &Counters) {
+        const GLANCE: Duration = Duration::from_millis(5);
+        while !calling.is_finished() {
+            thread::sleep(GLANCE);
+            self.show(counters);
+        }
+    }
+
+    fn show(&self, counters: &Counters) {
+        let calls = counters.sum();
+        let elapsed = || self.bar.elapsed().as_millis().try_into().unwrap_or(u64::MAX);
+        self.bar.set_position(if self.counts { calls } else { elapsed() });
+        self.bar.set_message(match calls {
+            0 => "warming up".to_owned(),
+            calls => format!("{} calls", grouped(calls)),
+        });
+    }
+
     fn finish(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 

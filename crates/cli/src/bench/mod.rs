@@ -17,7 +17,7 @@ use polyrpc::client::{self, Kind};
 use polyrpc::codec::Body;
 use polyrpc::{Code, Protocol, Scope};
 
-use self::load::{Clients, Load};
+use self::load::{Clients, Extent, Load};
 use self::report::{Report, Setting};
 use crate::call::{self, Beside};
 use crate::failure::Failure;
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     beside: Beside,
     /// How many calls are in flight at a time [default: one for each connection]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(short, long, value_name = "N", value_parser = positive)]
     callers: Option<usize>,
     /// How many connections the callers share, with --kind single
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "blocking")]
@@ -56,6 +56,9 @@ pub(crate) struct Options {
     /// How long to measure
     #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "5s")]
     duration: Duration,
+    /// How many calls to measure, however long they take
+    #[arg(short = 'n', long, value_name = "N", value_parser = positive, conflicts_with = "duration")]
+    calls: Option<usize>,
     /// How long to call before measuring
     #[arg(long, value_name = "TIME", value_parser = terminal::duration, default_value = "1s")]
     warmup: Duration,
@@ -74,6 +77,10 @@ enum Sharing {
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     let protocol = options.client().build()?.protocol();
     let translator = Translator::new(protocol, &options.target, &options.message)?;
+    if !translator.shape().is_unary() {
+        let text = format!("{} streams; only calls of one message each way are measured", options.target);
+        return Err(Failure::new(text));
+    }
     let request = translator.request(&options.argument()?)?;
     let reply_bytes = options.try_once(request.clone())?;
     let clients = options.clients(protocol)?;
@@ -88,8 +95,15 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         warmup_s: options.warmup.as_secs_f64(),
         command: command_line(env::args()),
     };
-    let load =
-        Load { target: options.target.clone(), request, warmup: options.warmup, duration: options.duration };
+    let load = Load {
+        target: options.target.clone(),
+        request,
+        warmup: options.warmup,
+        extent: match options.calls {
+            Some(calls) => Extent::Calls(calls),
+            None => Extent::Time(options.duration),
+        },
+    };
     let figures = load.run(clients, listener::process_behind(&options.url))?;
     let report = Report::new(setting, figures);
     show(&report, options.json.as_ref())?;
@@ -142,6 +156,11 @@ impl Options {
         }
         if callers < connections {
             return Err(Failure::new(format!("{callers} callers cannot use {connections} connections")));
+        }
+        if self.calls.is_some_and(|calls| calls < callers) {
+            return Err(Failure::new(format!(
+                "there are fewer calls than callers, of which there are {callers}"
+            )));
         }
         if self.blocking {
             let short = self.kind == Sharing::Short;

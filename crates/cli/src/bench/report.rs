@@ -47,8 +47,12 @@ pub(super) struct Report {
 struct Latency {
     min: f64,
     mean: f64,
+    p10: f64,
+    p25: f64,
     p50: f64,
+    p75: f64,
     p90: f64,
+    p95: f64,
     p99: f64,
     p99_9: f64,
     max: f64,
@@ -67,7 +71,7 @@ struct Cpu {
 
 impl Report {
     pub(super) fn new(setting: Setting, figures: Figures) -> Self {
-        let Figures { tally: Tally { latencies, errors }, window, client_cpu, server_cpu } = figures;
+        let Figures { tally: Tally { latencies, errors, .. }, window, client_cpu, server_cpu } = figures;
         let calls = latencies.len();
         Self {
             setting,
@@ -93,8 +97,12 @@ impl Latency {
         Self {
             min: micros(if latencies.is_empty() { 0 } else { latencies.min() }),
             mean: latencies.mean() / 1e3,
+            p10: at(0.1),
+            p25: at(0.25),
             p50: at(0.5),
+            p75: at(0.75),
             p90: at(0.9),
+            p95: at(0.95),
             p99: at(0.99),
             p99_9: at(0.999),
             max: micros(latencies.max()),
@@ -123,7 +131,9 @@ impl fmt::Display for Report {
         let setting = &self.setting;
         let sizes = format!("{}, {} B → {} B", setting.format, setting.request_bytes, setting.reply_bytes);
         writeln!(f, "{}", paint.bold(format_args!("{} {}", setting.url, setting.target)))?;
-        writeln!(f, "{sizes} · {} · {} s after {} s", setting.clients, self.duration_s, setting.warmup_s)?;
+        let duration = Short(Duration::from_secs_f64(self.duration_s));
+        let warmup = Short(Duration::from_secs_f64(setting.warmup_s));
+        writeln!(f, "{sizes} · {} · {duration} after {warmup}", setting.clients)?;
         writeln!(f)?;
         let mut line =
             |name: &str, value: String| writeln!(f, "  {}  {value}", paint.dim(format_args!("{name:<8}")));
@@ -134,7 +144,9 @@ impl fmt::Display for Report {
         line("CPU/call", self.cpu_us_per_call.to_string())?;
         line("machine", self.machine.to_string())?;
         line("command", setting.command.clone())?;
-        self.draw(f, paint)
+        self.draw(f, paint)?;
+        self.list_quantiles(f)?;
+        self.list_statuses(f)
     }
 }
 
@@ -161,6 +173,45 @@ impl Report {
             let bar = bar(count as f64 / most as f64);
             let below = Short(Duration::from_nanos(below)).to_string();
             writeln!(f, "  < {below:>7}  {}  {share:>6.2} %", paint.cyan(format_args!("{bar:<BAR$}")))?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    /// Below which latency each share of the calls stayed.
+    fn list_quantiles(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.calls == 0 {
+            return Ok(());
+        }
+        let Latency { p10, p25, p50, p75, p90, p95, p99, p99_9, .. } = self.latency_us;
+        writeln!(f)?;
+        for (share, micros) in [
+            ("10", p10),
+            ("25", p25),
+            ("50", p50),
+            ("75", p75),
+            ("90", p90),
+            ("95", p95),
+            ("99", p99),
+            ("99.9", p99_9),
+        ] {
+            writeln!(f, "  {share:>4} % in {}", Short(Duration::from_secs_f64(micros / 1e6)))?;
+        }
+        Ok(())
+    }
+
+    /// How many calls ended with what.
+    fn list_statuses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f)?;
+        let all = [("ok", self.calls)].into_iter().filter(|(_, calls)| *calls > 0);
+        let all = all.chain(self.errors.iter().map(|(error, count)| (&error[..], *count)));
+        for (n, (status, calls)) in all.enumerate() {
+            let line = format!("  [{status}] {}", grouped(calls));
+            if n > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{line}")?;
         }
         Ok(())
     }
@@ -198,9 +249,9 @@ const BAR: usize = 40;
 impl fmt::Display for Latency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short = |micros: f64| Short(Duration::from_secs_f64(micros / 1e6));
-        let Self { p50, p90, p99, p99_9, max, .. } = *self;
-        write!(f, "p50 {}  p90 {}  p99 {}", short(p50), short(p90), short(p99))?;
-        write!(f, "  p99.9 {}  max {}", short(p99_9), short(max))
+        let Self { min, mean, p50, p90, p99, p99_9, max, .. } = *self;
+        write!(f, "p50 {}  p90 {}  p99 {}  p99.9 {}", short(p50), short(p90), short(p99), short(p99_9))?;
+        write!(f, "  fastest {}  mean {}  slowest {}", short(min), short(mean), short(max))
     }
 }
 

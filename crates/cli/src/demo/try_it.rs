@@ -14,6 +14,7 @@ pub(super) fn text(address: &Address, paint: Paint) -> String {
         add("HTTP and JSON", &http(address));
         add("rpcx's HTTP gateway", &gateway(address));
         add("JSON-RPC 2.0", &json_rpc(address));
+        add("gRPC, with grpcurl", &grpcurl(address));
         add("Go, with github.com/smallnest/rpcx/client", &go(address));
     }
     add("this program", &ours(address));
@@ -40,6 +41,10 @@ fn json_rpc(address: &str) -> String {
     )
 }
 
+fn grpcurl(address: &str) -> String {
+    format!(r#"grpcurl -plaintext -d '{{"name":"you"}}' {address} helloworld.Greeter/SayHello"#)
+}
+
 fn go(address: &str) -> String {
     format!(
         r#"discovery, _ := client.NewPeer2PeerDiscovery("tcp@{address}", "")
@@ -53,6 +58,7 @@ fn ours(address: &Address) -> String {
     let call = |scheme, rest| format!("polyrpc call {} {rest}", url(scheme, address));
     let bench = format!("polyrpc bench {} example.EchoService/Echo --size 1024", url("baidu-std", address));
     [
+        format!("polyrpc list {}", url("grpc", address)),
         call("baidu-std", r#"example.EchoService/Echo '{"message":"hi"}'"#),
         call("rpcx", r#"Arith/Mul '{"A":7,"B":8}'"#),
         call("http", r#"Arith/Div '{"A":7,"B":0}'"#),

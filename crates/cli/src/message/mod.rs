@@ -14,26 +14,35 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::payload::{Format, Json, transcode};
+use polyrpc::service::Shape;
 use polyrpc::{Protocol, Status};
 
-use self::schema::Types;
 use crate::failure::Failure;
 
 pub(crate) use raw::readable;
+pub(crate) use schema::{Described, Types};
 
 #[derive(Debug, Clone, Default, Args)]
 #[group(id = "message")]
 pub(crate) struct Options {
-    /// A .proto file that describes the method; may be repeated
+    #[command(flatten)]
+    files: Files,
+    /// How the message travels [default: protobuf if a .proto describes the method, else what the protocol
+    /// prefers]
+    #[arg(long, value_enum)]
+    format: Option<Wire>,
+}
+
+/// The `.proto` files that the user names.
+#[derive(Debug, Clone, Default, Args)]
+#[group(id = "files")]
+pub(crate) struct Files {
+    /// A .proto file that describes what the server offers; may be repeated
     #[arg(long, value_name = "FILE")]
     proto: Vec<PathBuf>,
     /// Where the .proto files, and what they import, are looked for
     #[arg(short = 'I', long = "include", value_name = "DIR")]
     include: Vec<PathBuf>,
-    /// How the message travels [default: protobuf if a .proto describes the method, else what the protocol
-    /// prefers]
-    #[arg(long, value_enum)]
-    format: Option<Wire>,
 }
 
 /// A format on the wire, as users name it.
@@ -58,12 +67,23 @@ impl Options {
     }
 }
 
+impl Files {
+    /// What the files say, if any are named.
+    pub(crate) fn described(&self) -> Result<Option<Described>, Failure> {
+        match self.proto.is_empty() {
+            true => Ok(None),
+            false => schema::read(&self.proto, &self.include).map(Some),
+        }
+    }
+}
+
 /// How the messages of one method travel.
 #[derive(Debug)]
 pub(crate) struct Translator {
     wire: Format,
     types: Option<Types>,
-    /// The user named a `.proto`: every format is read and written by it.
+    /// The method was described for this call, by a `.proto` or by the server: every format is read and written by
+    /// that.
     described: bool,
     /// The method belongs to no service.
     function: bool,
@@ -72,22 +92,49 @@ pub(crate) struct Translator {
 impl Translator {
     /// How `target` is called by this protocol.
     pub(crate) fn new(protocol: Protocol, target: &str, options: &Options) -> Result<Self, Failure> {
-        let described = match options.proto.is_empty() {
-            true => None,
-            false => Some(schema::read(&options.proto, &options.include)?.types(target)?),
-        };
-        let is_described = described.is_some();
-        let types = described.or_else(|| schema::built_in(target));
+        match options.files.described()? {
+            Some(described) => Ok(Self::described(protocol, target, options, described.types(target)?)),
+            None => Ok(Self::of(protocol, target, options, schema::built_in(target), false)),
+        }
+    }
+
+    /// How `target` is called by this protocol, as its messages were described for this call.
+    pub(crate) fn described(protocol: Protocol, target: &str, options: &Options, types: Types) -> Self {
+        Self::of(protocol, target, options, Some(types), true)
+    }
+
+    fn of(
+        protocol: Protocol,
+        target: &str,
+        options: &Options,
+        types: Option<Types>,
+        described: bool,
+    ) -> Self {
         let wire = match (options.format, protocol) {
             (Some(wire), _) => wire,
             (None, Protocol::Http) => Wire::Json,
             (None, Protocol::BaiduStd | Protocol::Grpc) if types.is_some() => Wire::Protobuf,
-            (None, Protocol::Rpcx) if is_described => Wire::Protobuf,
+            (None, Protocol::Rpcx) if described => Wire::Protobuf,
             (None, Protocol::BaiduStd | Protocol::Grpc) => Wire::Json,
             (None, Protocol::Rpcx) => Wire::Msgpack,
         };
         let wire = format(wire, protocol);
-        Ok(Self { wire, types, described: is_described, function: !target.contains('/') })
+        Self { wire, types, described, function: !target.contains('/') }
+    }
+
+    /// Whether anything is known of the method.
+    pub(crate) fn knows_the_method(&self) -> bool {
+        self.types.is_some()
+    }
+
+    /// In which directions the method has several messages; one each way if nothing is known of it.
+    pub(crate) fn shape(&self) -> Shape {
+        self.types.as_ref().map_or(Shape::UNARY, |types| types.shape)
+    }
+
+    /// How messages are written on the wire.
+    pub(crate) fn format(&self) -> Format {
+        self.wire
     }
 
     /// What leads the way to or from a format.
@@ -183,7 +230,7 @@ fn pretty(bytes: &[u8]) -> Result<String, Failure> {
     json::checked(bytes).map(json::pretty).map_err(|error| unreadable(&error))
 }
 
-fn no_json(error: serde_json::Error) -> Failure {
+pub(crate) fn no_json(error: serde_json::Error) -> Failure {
     Failure::new(format!("the argument is no JSON: {error}"))
         .with_hint("a text is JSON too, in quotes: '\"hello\"'")
 }

@@ -1,27 +1,33 @@
-//! What is known of a method's messages: from `.proto` files, or of the services of this program.
+//! What is known of a method's messages: from `.proto` files, from a server's own word, or of the services of this
+//! program.
 
 use std::path::{Path, PathBuf};
 
-use polyrpc::payload::schema::{Message, Pool, Service};
+use polyrpc::introspection::grpc;
+use polyrpc::payload::schema::{Message, Method, Pool, Service};
+use polyrpc::service::Shape;
 
 use crate::failure::Failure;
 use crate::proto;
 
-/// A method's messages.
+/// A method's messages, and how many of them there may be.
 #[derive(Debug)]
-pub(super) struct Types {
+pub(crate) struct Types {
     pub(super) input: Message,
     pub(super) output: Message,
+    pub(super) shape: Shape,
 }
 
 /// What `.proto` files describe.
-pub(super) struct Described {
+#[derive(Debug)]
+pub(crate) struct Described {
     pool: Pool,
-    files: String,
+    /// Where that is from.
+    source: String,
 }
 
 /// Reads `.proto` files. Without directories to look in, what a file imports is looked for beside it and here.
-pub(super) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<Described, Failure> {
+pub(crate) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<Described, Failure> {
     let includes = match includes {
         [] => beside(files),
         includes => includes.to_vec(),
@@ -36,13 +42,8 @@ pub(super) fn read(files: &[PathBuf], includes: &[PathBuf]) -> Result<Described,
         }
         compiler.open_file(file).map_err(wrong)?;
     }
-    let pool = Pool::decode(&compiler.encode_file_descriptor_set());
     let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-    let files = files.join(", ");
-    match pool {
-        Ok(pool) => Ok(Described { pool, files }),
-        Err(error) => Err(Failure::new(format!("{files}: {error}"))),
-    }
+    Described::new(&compiler.encode_file_descriptor_set(), files.join(", "))
 }
 
 fn beside(files: &[PathBuf]) -> Vec<PathBuf> {
@@ -62,8 +63,26 @@ fn beside(files: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 impl Described {
+    /// What a serialized `FileDescriptorSet` describes, which has all that its files import.
+    pub(crate) fn new(set: &[u8], source: impl Into<String>) -> Result<Self, Failure> {
+        let source = source.into();
+        match Pool::decode(set) {
+            Ok(pool) => Ok(Self { pool, source }),
+            Err(error) => Err(Failure::new(format!("{source}: {error}"))),
+        }
+    }
+
+    /// The `FileDescriptorSet`.
+    pub(crate) fn encoded(&self) -> &[u8] {
+        self.pool.encoded()
+    }
+
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
     /// The messages of `Service/Method`.
-    pub(super) fn types(&self, target: &str) -> Result<Types, Failure> {
+    pub(crate) fn types(&self, target: &str) -> Result<Types, Failure> {
         let (service_name, method_name) = target.rsplit_once('/').ok_or_else(|| {
             Failure::new(format!(
                 "`{target}` names no method that a .proto could describe: want Service/Method"
@@ -75,7 +94,7 @@ impl Described {
         };
         let service = find(&self.pool, service_name).ok_or_else(|| {
             let names = self.pool.services().map(|service| service.full_name()).collect();
-            let text = format!("there is no service `{service_name}` in {}", self.files);
+            let text = format!("there is no service `{service_name}` in {}", self.source);
             Failure::new(text).with_hint(known(names))
         })?;
         let method = service.methods().find(|method| method.name() == method_name).ok_or_else(|| {
@@ -83,10 +102,15 @@ impl Described {
             let text = format!("there is no method `{method_name}` in {}", service.full_name());
             Failure::new(text).with_hint(known(names))
         })?;
-        match method.client_streaming() || method.server_streaming() {
-            true => Err(Failure::new(format!("{target} streams, which is not supported yet"))),
-            false => Ok(Types { input: method.input(), output: method.output() }),
-        }
+        Ok(Types::of(method))
+    }
+}
+
+impl Types {
+    fn of(method: Method<'_>) -> Self {
+        let shape =
+            Shape { client_streams: method.client_streaming(), server_streams: method.server_streaming() };
+        Self { input: method.input(), output: method.output(), shape }
     }
 }
 
@@ -99,12 +123,13 @@ pub(super) fn built_in(target: &str) -> Option<Types> {
         proto::example::FILE_DESCRIPTOR_SET,
         proto::helloworld::FILE_DESCRIPTOR_SET,
         proto::pb::FILE_DESCRIPTOR_SET,
+        grpc::health::v1::FILE_DESCRIPTOR_SET,
     ]
     .into_iter()
     .find_map(|set| {
         let pool = Pool::decode(set).ok()?;
         let method = find(&pool, service)?.methods().find(|known| known.name() == method)?;
-        Some(Types { input: method.input(), output: method.output() })
+        Some(Types::of(method))
     })
 }
 
@@ -130,6 +155,7 @@ mod tests {
             ("pb.Hello/Say", "pb.BenchmarkMessage"),
             ("Arith/Mul", "ArithArgs"),
             ("PBArith/Mul", "ArithArgs"),
+            ("grpc.health.v1.Health/Watch", "grpc.health.v1.HealthCheckRequest"),
         ] {
             assert_eq!(built_in(target).expect(target).input.full_name(), input);
         }

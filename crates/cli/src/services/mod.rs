@@ -6,6 +6,7 @@ mod greeter;
 mod hello;
 
 use polyrpc::Server;
+use polyrpc::introspection::Health;
 
 use crate::proto::ArithServer;
 use crate::proto::example::EchoServiceServer;
@@ -25,4 +26,6 @@ pub(crate) fn server() -> Server {
         .service(HelloServer::new(hello::Benchmark))
         .register("echo", |text: String| async move { text })
         .register("add", |a: i64, b: i64| async move { a.wrapping_add(b) })
+        .health(&Health::new())
+        .reflection()
 }

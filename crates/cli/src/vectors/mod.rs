@@ -1,15 +1,17 @@
 //! What `serve --vectors` offers beside the demo's services: the handlers that the recorded conversations of
-//! brpc and rpcx were made with.
+//! brpc and rpcx were made with, and those that gRPC's tests of other implementations want.
 
 mod arith;
 mod echo;
 mod plain;
 mod rich;
+mod testing;
 mod thrift;
 
 use polyrpc::Server;
 
 use crate::proto::example::EchoServiceServer;
+use crate::proto::grpc::testing::TestServiceServer;
 
 /// The server with these handlers, which replace services of the same name.
 pub(crate) fn add_to(server: Server) -> Server {
@@ -17,6 +19,7 @@ pub(crate) fn add_to(server: Server) -> Server {
         .service(EchoServiceServer::new(echo::Echo))
         .service(arith::service())
         .alias("PBArith", "Arith")
+        .service(TestServiceServer::new(testing::Tested))
         .service(thrift::service())
         .service(plain::echo())
         .service(plain::router())

@@ -1,11 +1,13 @@
 //! Programs that run while a test does.
 
+#![allow(dead_code, reason = "every test file uses its own part of it")]
+
 use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
@@ -19,6 +21,13 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
+    /// The values that it printed, one after the other, if it ended well.
+    pub(crate) fn values(&self) -> Vec<Value> {
+        assert_eq!(self.code, 0, "{self:?}");
+        let values = serde_json::Deserializer::from_str(&self.stdout).into_iter();
+        values.collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
     /// What it printed, if it ended well.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{self:?}");
@@ -33,11 +42,48 @@ impl Ran {
 
 /// Runs the command to its end.
 pub(crate) fn polyrpc(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Ran {
-    let output = command(arguments).stdin(Stdio::null()).output().unwrap();
-    Ran {
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-        code: output.status.code().unwrap_or(-1),
+    command(arguments).stdin(Stdio::null()).output().unwrap().into()
+}
+
+/// A run of the command that is talked to.
+pub(crate) struct Talk {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Talk {
+    pub(crate) fn start(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let mut command = command(arguments);
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self { child, stdout }
+    }
+
+    /// Writes to its standard input.
+    pub(crate) fn say(&mut self, text: &str) {
+        self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// The next JSON value that it prints.
+    pub(crate) fn hear(&mut self) -> Value {
+        let mut values = serde_json::Deserializer::from_reader(&mut self.stdout).into_iter();
+        values.next().expect("it says something").expect("it says JSON")
+    }
+
+    /// Ends its standard input and waits until it has ended.
+    pub(crate) fn end(self) -> Ran {
+        self.child.wait_with_output().unwrap().into()
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+            code: output.status.code().unwrap_or(-1),
+        }
     }
 }
 

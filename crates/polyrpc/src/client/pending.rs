@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use polyrpc_wire::{CallId, Head, Message, Reply, Status};
+use polyrpc_wire::{CallId, Code, Fault, Head, Message, Reply, Status};
 
 /// The calls of one connection that wait for their replies.
 ///
@@ -123,6 +123,7 @@ impl Pending {
     /// Ends a call, if anybody waits for it, and tells whom to wake.
     pub(super) fn end(&mut self, id: CallId, result: Result<Reply, Status>, wakers: &mut Vec<Waker>) {
         let Some(slot) = self.slot(id) else { return };
+        let result = in_time(result, slot.state.deadline());
         match &mut slot.state {
             State::Waiting { .. } => {
                 if let State::Waiting { waker, .. } = std::mem::replace(&mut slot.state, State::Ended(result))
@@ -294,6 +295,20 @@ pub(super) fn note(known: &mut Option<Waker>, waker: &Waker) {
     }
 }
 
+/// A server that keeps the deadline by itself may reset the stream without a word of why (grpc-go does); it is the
+/// deadline to whoever waits.
+fn in_time(result: Result<Reply, Status>, deadline: Option<Instant>) -> Result<Reply, Status> {
+    let was_reset = |status: &Status| status.code() == Code::Cancelled && status.fault() == Fault::Peer;
+    match (&result, deadline) {
+        (Ok(Reply { result: Err(status), .. }), Some(deadline))
+            if was_reset(status) && deadline <= Instant::now() =>
+        {
+            Err(too_late())
+        }
+        _ => result,
+    }
+}
+
 #[cold]
 fn too_late() -> Status {
     Status::deadline_exceeded("no reply in time")
@@ -310,6 +325,26 @@ mod tests {
 
     fn reply() -> Result<Reply, Status> {
         Ok(Reply::message(Format::Raw, Bytes::new()))
+    }
+
+    #[test]
+    fn a_reset_behind_the_deadline_is_the_deadline() {
+        let now = Instant::now();
+        let reset = || Status::cancelled("the server reset the stream").with_fault(Fault::Peer);
+        let told = Status::cancelled("the handler's word");
+        let later = now + Duration::from_secs(3600);
+        for (deadline, status, code) in [
+            (Some(now), reset(), Code::DeadlineExceeded),
+            (Some(later), reset(), Code::Cancelled),
+            (None, reset(), Code::Cancelled),
+            (Some(now), told, Code::Cancelled),
+        ] {
+            let mut pending = Pending::default();
+            let id = pending.insert(Waker::noop().clone(), deadline).unwrap();
+            pending.end(id, Ok(Reply::failure(status)), &mut Vec::new());
+            let ended = pending.take(id, Waker::noop()).unwrap().and_then(|reply| reply.result);
+            assert_eq!(ended.unwrap_err().code(), code);
+        }
     }
 
     #[test]

@@ -79,7 +79,11 @@ pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) 
     match compression {
         Compression::None => Ok(body),
         _ => compress::decompress(compression, &body, limit).map(Bytes::from).map_err(|error| {
-            Status::invalid_argument(format!("cannot decompress {}: {error}", compression.as_str()))
+            let text = format!("cannot decompress {}: {error}", compression.as_str());
+            match error {
+                compress::Error::TooLarge { .. } => Status::resource_exhausted(text),
+                _ => Status::invalid_argument(text),
+            }
         }),
     }
 }

@@ -4,9 +4,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
-use bytes::Bytes;
 use polyrpc_wire::session::Server as Session;
-use polyrpc_wire::{Call, Credential, Reply, Status, StreamId};
+use polyrpc_wire::{Call, Credential, Message, Reply, Status, StreamId};
 
 use super::in_flight::{Way, panicked, poll_guarded};
 use super::port::{Authenticator, Port};
@@ -120,10 +119,11 @@ impl<'a> Dispatch<'a> {
         };
         let deadline = deadline(&call, arrived);
         let cx = context::<S>(call, &self.connection, deadline);
-        let (incoming, outgoing) = streams.open(stream, self.port.server.limits.decompressed);
+        let limit = self.port.server.limits.decompressed;
+        let (incoming, outgoing) = streams.open(stream, limit);
         let handling = match method.shape().client_streams {
             true => opened(&**method, cx, incoming, outgoing),
-            false => Box::pin(gathered(method.clone(), cx, incoming, outgoing)),
+            false => Box::pin(gathered(method.clone(), cx, incoming, outgoing, limit)),
         };
         Started::Waiting { handling, deadline, way: Way::Streamed }
     }
@@ -226,8 +226,18 @@ fn opened(method: &dyn Method, cx: Context, incoming: Incoming, outgoing: Outgoi
 }
 
 /// Waits for the one message of a call, then answers it.
-async fn gathered(method: Arc<dyn Method>, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Ending {
-    let bytes = match sole(&incoming).await {
+async fn gathered(
+    method: Arc<dyn Method>,
+    mut cx: Context,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    limit: usize,
+) -> Ending {
+    let read = |message: Message| {
+        cx.came(message.compression);
+        uncompressed(message.compression, message.body, limit)
+    };
+    let bytes = match sole(&incoming).await.and_then(read) {
         Ok(bytes) => bytes,
         Err(status) => return Ending::Reply(Reply::failure(status)),
     };
@@ -242,11 +252,11 @@ async fn gathered(method: Arc<dyn Method>, cx: Context, incoming: Incoming, outg
 }
 
 /// The one message of a call. Another number of them is answered as gRPC's `doc/statuscodes.md` has it.
-async fn sole(incoming: &Incoming) -> Result<Bytes, Status> {
-    let Some(message) = incoming.next().await.transpose()? else {
+async fn sole(incoming: &Incoming) -> Result<Message, Status> {
+    let Some(message) = incoming.next_raw().await.transpose()? else {
         return Err(Status::unimplemented("the method wants one message, and none came"));
     };
-    match incoming.next().await {
+    match incoming.next_raw().await {
         None => Ok(message),
         Some(Err(status)) => Err(status),
         Some(Ok(_)) => Err(Status::unimplemented("the method wants one message, and more came")),

@@ -38,6 +38,7 @@ pub use self::listen::Listen;
 use self::open::{Open, Order};
 use self::port::Port;
 use crate::client::Client;
+use crate::introspection::{self, Health};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::{Function, Peer, Router, Service};
@@ -65,6 +66,8 @@ pub struct Server {
     cores: Option<Cores>,
     version: String,
     cors: Cors,
+    health: Option<Health>,
+    reflection: bool,
 }
 
 impl Server {
@@ -123,6 +126,23 @@ impl Server {
         self
     }
 
+    /// Answers gRPC's health checks (`grpc.health.v1.Health`) by what `health` says. Every service of the server is
+    /// serving unless it was said that it is not; once the server [shuts down](Running::shutdown), none is.
+    #[must_use]
+    pub fn health(mut self, health: &Health) -> Self {
+        self.health = Some(health.clone());
+        self
+    }
+
+    /// Tells callers what the server offers, by gRPC's reflection (`grpc.reflection.v1` and `v1alpha`): the services
+    /// that have descriptors, whether they are added before or after this, and their `.proto` files. So `grpcurl`,
+    /// Postman and `polyrpc call` need none of those files.
+    #[must_use]
+    pub fn reflection(mut self) -> Self {
+        self.reflection = true;
+        self
+    }
+
     /// Serves connections on these threads, each with a runtime of its own, instead of in the caller's runtime:
     /// connections are dealt out and stay where they are.
     #[must_use]
@@ -136,14 +156,16 @@ impl Server {
     /// # Errors
     ///
     /// When the address is none or is taken.
-    pub async fn bind(self, listen: impl Into<Listen>) -> io::Result<Bound> {
+    pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
         let version = if self.version.is_empty() { default_version(&self.router) } else { self.version };
+        introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
         let shared = Arc::new(Shared {
             router: self.router,
             limits: self.limits,
             cores: self.cores,
             version,
             cors: self.cors,
+            health: self.health,
             open: Arc::new(Open::new()),
             in_flight: Arc::new(AtomicUsize::new(0)),
         });
@@ -171,6 +193,7 @@ pub(crate) struct Shared {
     cores: Option<Cores>,
     version: String,
     cors: Cors,
+    health: Option<Health>,
     open: Arc<Open>,
     in_flight: Arc<AtomicUsize>,
 }
@@ -279,6 +302,9 @@ impl Running {
     /// Stops: accepts no more connections, refuses new calls in each protocol's own words, finishes every call
     /// that was accepted, and closes; whatever is not done within `grace` is cut off.
     pub async fn shutdown(mut self, grace: Duration) {
+        if let Some(health) = &self.shared.health {
+            health.stop();
+        }
         self.accepting.shutdown().await;
         self.shared.open.order(Order::Drain);
         let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;

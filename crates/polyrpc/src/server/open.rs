@@ -2,9 +2,10 @@
 //! those that are too slow.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
@@ -35,6 +36,8 @@ pub(super) struct Entry {
     /// What it is told to do.
     order: AtomicU8,
     waker: AtomicWaker,
+    /// Others have had their turn.
+    goes_on: AtomicBool,
     has_pushes: AtomicBool,
     pushes: Mutex<VecDeque<Push>>,
 }
@@ -81,6 +84,7 @@ impl Open {
             since: AtomicU32::new(self.tick()),
             order: AtomicU8::new(Order::Serve as u8),
             waker: AtomicWaker::new(),
+            goes_on: AtomicBool::new(false),
             has_pushes: AtomicBool::new(false),
             pushes: Mutex::default(),
         });
@@ -171,6 +175,18 @@ impl Entry {
         }
     }
 
+    /// Lets others have their turn: the connection is woken when the runtime has asked the system for what these wait
+    /// for. It may be polled before, since its handlers wake it as well.
+    pub(super) fn pass(self: &Arc<Self>) {
+        let waker = Waker::from(self.clone());
+        let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
+    }
+
+    /// Whether others have had the turn that was [passed](Self::pass) to them.
+    pub(super) fn may_go_on(&self) -> bool {
+        self.goes_on.swap(false, Ordering::AcqRel)
+    }
+
     /// Notes that from `tick` on the connection waits for this.
     pub(super) fn waits(&self, phase: Phase, tick: u32) {
         self.phase.store(phase as u8, Ordering::Relaxed);
@@ -214,6 +230,14 @@ impl Entry {
                 std::mem::take(&mut *pushes)
             }
         }
+    }
+}
+
+/// Woken when others have had their turn.
+impl Wake for Entry {
+    fn wake(self: Arc<Self>) {
+        self.goes_on.store(true, Ordering::Release);
+        self.waker.wake();
     }
 }
 

@@ -35,6 +35,7 @@ impl Port {
             limits: limits.clone(),
             address: address.to_string(),
             version,
+            routes: server.router.routes().clone(),
             cors: cors.clone(),
             h2c: allowed.contains(&Protocol::Grpc),
         };

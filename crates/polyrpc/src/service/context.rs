@@ -86,6 +86,17 @@ impl Context {
         self.0.head.format
     }
 
+    /// How the request was compressed; the handler gets it with that undone. Of a stream of requests it is what the
+    /// caller announced, and single messages may have come as they are.
+    pub fn compression(&self) -> Compression {
+        self.0.head.compression
+    }
+
+    /// The one message of the request has come, compressed so.
+    pub(crate) fn came(&mut self, compression: Compression) {
+        self.0.head.compression = compression;
+    }
+
     /// The request is a list of positional arguments.
     pub(crate) fn positional(&self) -> bool {
         self.0.head.positional

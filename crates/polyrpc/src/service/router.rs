@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use polyrpc_wire::http_rule::Routes;
 use polyrpc_wire::payload::schema::Pool;
 use polyrpc_wire::session::Missing;
 
@@ -33,24 +34,26 @@ pub trait Service {
 /// ```
 pub struct ServiceBuilder {
     name: String,
-    pool: Option<Pool>,
+    /// The last describes the methods to come.
+    schemas: Vec<Pool>,
     methods: Vec<(String, Arc<dyn Method>)>,
 }
 
 impl ServiceBuilder {
     /// A service without methods.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), pool: None, methods: Vec::new() }
+        Self { name: name.into(), schemas: Vec::new(), methods: Vec::new() }
     }
 
-    /// Gives the serialized `FileDescriptorSet` that describes the messages of the methods added after it.
+    /// Gives the serialized `FileDescriptorSet` that describes the messages of the methods added after it. It is also
+    /// what [reflection](crate::Server::reflection) gives out.
     ///
     /// # Panics
     ///
     /// When it is broken: it is part of the program, not input.
     #[must_use]
     pub fn schema(mut self, descriptors: &[u8]) -> Self {
-        self.pool = Some(Pool::decode(descriptors).expect("the generated descriptors are whole"));
+        self.schemas.push(Pool::decode(descriptors).expect("the generated descriptors are whole"));
         self
     }
 
@@ -90,7 +93,7 @@ impl ServiceBuilder {
         F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = (Context, Result<Streaming<Resp>, Error>)> + Send + 'static,
     {
-        let method = Streamed::<C, Req, Resp, F, ServerStreams>::new(self.pool.as_ref(), handler);
+        let method = Streamed::<C, Req, Resp, F, ServerStreams>::new(self.schemas.last(), handler);
         self.methods.push((name.to_owned(), Arc::new(method)));
         self
     }
@@ -105,7 +108,7 @@ impl ServiceBuilder {
         F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
     {
-        let method = Streamed::<C, Req, Resp, F, ClientStreams>::new(self.pool.as_ref(), handler);
+        let method = Streamed::<C, Req, Resp, F, ClientStreams>::new(self.schemas.last(), handler);
         self.methods.push((name.to_owned(), Arc::new(method)));
         self
     }
@@ -120,7 +123,7 @@ impl ServiceBuilder {
         F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = (Context, Result<Streaming<Resp>, Error>)> + Send + 'static,
     {
-        let method = Streamed::<C, Req, Resp, F, Both>::new(self.pool.as_ref(), handler);
+        let method = Streamed::<C, Req, Resp, F, Both>::new(self.schemas.last(), handler);
         self.methods.push((name.to_owned(), Arc::new(method)));
         self
     }
@@ -133,7 +136,7 @@ impl ServiceBuilder {
         F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
     {
-        let method = Typed::<C, Req, Resp, F>::new(self.pool.as_ref(), blocking, handler);
+        let method = Typed::<C, Req, Resp, F>::new(self.schemas.last(), blocking, handler);
         self.methods.push((name.to_owned(), Arc::new(method)));
         self
     }
@@ -171,18 +174,50 @@ pub struct Router {
     short: HashMap<Box<str>, Option<Arc<Methods>>>,
     /// Functions that belong to no service.
     functions: HashMap<Box<str>, Arc<dyn Method>>,
+    /// Methods that are called by plain HTTP, as their `.proto` declares.
+    routes: Routes,
 }
 
-/// The methods of one service.
+/// The methods of one service, and the descriptors that came with them.
 #[derive(Clone, Default)]
-struct Methods(HashMap<Box<str>, Arc<dyn Method>>);
+struct Methods {
+    by_name: HashMap<Box<str>, Arc<dyn Method>>,
+    schemas: Vec<Pool>,
+}
 
 impl Router {
     /// Adds a service; one of the same name is replaced.
+    ///
+    /// # Panics
+    ///
+    /// When an option `google.api.http` of its `.proto` cannot be: it is part of the program, not input.
     pub fn service(&mut self, service: impl Service) {
-        let ServiceBuilder { name, methods, .. } = service.into_builder();
-        let methods = Methods(methods.into_iter().map(|(name, method)| (name.into(), method)).collect());
-        self.insert(&name, Arc::new(methods));
+        let (name, methods) = Methods::of(service);
+        self.add_routes(&name, &methods);
+        self.insert(&name, methods);
+    }
+
+    /// Adds a service that is called by its full name only: its short name stays free for the user's.
+    pub(crate) fn standard(&mut self, service: impl Service) {
+        let (name, methods) = Methods::of(service);
+        self.services.insert(name.into(), methods);
+    }
+
+    fn add_routes(&mut self, name: &str, methods: &Methods) {
+        self.routes.remove(name);
+        let Some(described) = methods.schemas.iter().rev().find_map(|pool| pool.service(name)) else {
+            return;
+        };
+        for method in described.methods().filter(|known| methods.by_name.contains_key(known.name())) {
+            if let Err(error) = self.routes.add(name, method) {
+                panic!("the option google.api.http of {name}/{}: {error}", method.name());
+            }
+        }
+    }
+
+    /// The methods that are called by verbs and paths of their own.
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
     }
 
     /// Makes everything under `target` answer to `alias` too. Returns whether there is such a service.
@@ -206,7 +241,7 @@ impl Router {
             Some((service, name)) => {
                 let mut methods =
                     self.services.get(service).map(|known| (**known).clone()).unwrap_or_default();
-                methods.0.insert(name.into(), method);
+                methods.by_name.insert(name.into(), method);
                 self.insert(service, Arc::new(methods));
             }
         }
@@ -224,7 +259,7 @@ impl Router {
     pub fn find(&self, service: &str, method: &str) -> Result<&Arc<dyn Method>, Missing> {
         let methods = self.services.get(service).or_else(|| self.short.get(service)?.as_ref());
         if let Some(methods) = methods {
-            return methods.0.get(method).ok_or(Missing::Method);
+            return methods.by_name.get(method).ok_or(Missing::Method);
         }
         self.function(service, method).ok_or(Missing::Service)
     }
@@ -236,13 +271,25 @@ impl Router {
             names.sort_unstable();
             names
         };
-        let mut all: Vec<_> =
-            self.services.iter().map(|(name, methods)| (name.to_string(), sorted(&methods.0))).collect();
+        let mut all: Vec<_> = self
+            .services
+            .iter()
+            .map(|(name, methods)| (name.to_string(), sorted(&methods.by_name)))
+            .collect();
         if !self.functions.is_empty() {
             all.push((String::new(), sorted(&self.functions)));
         }
         all.sort_unstable();
         all
+    }
+
+    /// The services that came with descriptors, and these, sorted by name.
+    pub(crate) fn described(&self) -> Vec<(&str, &[Pool])> {
+        let mut described: Vec<_> =
+            self.services.iter().map(|(name, methods)| (&**name, &methods.schemas[..])).collect();
+        described.retain(|(_, schemas)| !schemas.is_empty());
+        described.sort_unstable_by_key(|(name, _)| *name);
+        described
     }
 
     fn function(&self, service: &str, method: &str) -> Option<&Arc<dyn Method>> {
@@ -262,6 +309,14 @@ impl Router {
             self.short.insert(short.into(), (!others).then(|| methods.clone()));
         }
         self.services.insert(name.into(), methods);
+    }
+}
+
+impl Methods {
+    fn of(service: impl Service) -> (String, Arc<Self>) {
+        let ServiceBuilder { name, schemas, methods } = service.into_builder();
+        let by_name = methods.into_iter().map(|(name, method)| (name.into(), method)).collect();
+        (name, Arc::new(Self { by_name, schemas }))
     }
 }
 

@@ -63,9 +63,9 @@ impl Incoming {
         }))
     }
 
-    /// The next message; `None` behind the last.
-    pub(crate) async fn next(&self) -> Option<Result<Bytes, Status>> {
-        poll_fn(|cx| self.poll_next(cx)).await
+    /// The next message as it came; `None` behind the last.
+    pub(crate) async fn next_raw(&self) -> Option<Result<Message, Status>> {
+        poll_fn(|cx| self.poll_raw(cx)).await
     }
 
     fn poll_raw(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Message, Status>>> {

@@ -33,22 +33,22 @@ pub struct ClientConfig {
 /// The client's side of a connection.
 #[derive(Debug)]
 pub struct Client {
-    config: ClientConfig,
-    http: Connection,
-    calls: BTreeMap<u32, Outgoing>,
-    streams: HashMap<CallId, u32>,
+    pub(super) config: ClientConfig,
+    pub(super) http: Connection,
+    pub(super) calls: BTreeMap<u32, Outgoing>,
+    pub(super) streams: HashMap<CallId, u32>,
     /// The beginning of the last request's header block, which the next one of the same method shares.
     usual: Usual,
     /// The calls of which something was found that was not given out yet.
-    found: VecDeque<u32>,
+    pub(super) found: VecDeque<u32>,
     leaving: bool,
     said: bool,
 }
 
 /// A call that was not answered yet.
 #[derive(Debug)]
-struct Outgoing {
-    id: CallId,
+pub(super) struct Outgoing {
+    pub(super) id: CallId,
     /// Messages come and go one by one.
     streamed: bool,
     /// How the messages we send are compressed.
@@ -58,15 +58,15 @@ struct Outgoing {
     compression: Option<Compression>,
     /// The head is one of gRPC.
     begun: bool,
-    assembler: Assembler,
+    pub(super) assembler: Assembler,
     message: Option<Message>,
     advanced: usize,
-    end: Option<End>,
+    pub(super) end: Option<End>,
 }
 
 /// How an answer ended.
 #[derive(Debug)]
-struct End {
+pub(super) struct End {
     result: Result<(), Status>,
     trailers: Metadata,
 }

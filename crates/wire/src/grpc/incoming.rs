@@ -14,7 +14,7 @@ pub(crate) struct Incoming {
     text: Option<Decoder>,
     /// The text is none in base64.
     garbled: bool,
-    compression: Option<Compression>,
+    compression: Compression,
     ended: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Next {
 }
 
 impl Incoming {
-    pub(crate) fn new(dialect: Dialect, compression: Option<Compression>) -> Self {
+    pub(crate) fn new(dialect: Dialect, compression: Compression) -> Self {
         Self {
             assembler: Assembler::default(),
             text: (dialect == Dialect::WebText).then(Decoder::default),
@@ -86,15 +86,13 @@ impl Incoming {
     }
 }
 
-/// A message with its compression, which `grpc-encoding` has told; `None` if it told one that is not known.
-fn message(framed: Framed, told: Option<Compression>) -> Result<Message, Status> {
-    let compression = match (framed.compressed, told) {
-        (false, _) => Compression::None,
-        (true, Some(Compression::None)) => return Err(compressed_without_name()),
-        (true, Some(compression)) => compression,
-        (true, None) => return Err(unknown_encoding()),
-    };
-    Ok(Message { body: framed.body, compression })
+/// A message with its compression, which `grpc-encoding` has told.
+fn message(framed: Framed, told: Compression) -> Result<Message, Status> {
+    match (framed.compressed, told) {
+        (true, Compression::None) => Err(compressed_without_name()),
+        (true, compression) => Ok(Message { body: framed.body, compression }),
+        (false, _) => Ok(Message { body: framed.body, compression: Compression::None }),
+    }
 }
 
 #[cold]
@@ -102,9 +100,10 @@ pub(crate) fn compressed_without_name() -> Status {
     Status::internal("a compressed message, and no grpc-encoding that says how")
 }
 
+/// The failure of a request whose `grpc-encoding` is not known.
 #[cold]
-fn unknown_encoding() -> Status {
-    Status::unimplemented("the message's grpc-encoding is not supported")
+pub(crate) fn unknown_encoding() -> Status {
+    Status::unimplemented("the grpc-encoding is not supported")
 }
 
 #[cold]

@@ -1,9 +1,10 @@
 //! gRPC over HTTP/2 (`doc/PROTOCOL-HTTP2.md` of grpc/grpc), on the state machine of [`h2`](crate::h2).
 //!
 //! A request's head is read by `request.rs`, its messages by `incoming.rs`, an answer's head is written by `block.rs`;
-//! messages are framed by `frame.rs`.
-//! `metadata.rs`, `timeout.rs` and `coding.rs` know the single headers, `status.rs` how failures travel.
+//! messages are framed by `frame.rs`. `metadata.rs`, `timeout.rs` and `coding.rs` know the single headers, `status.rs`
+//! how failures travel; `audit.rs` what must always hold.
 
+mod audit;
 mod block;
 mod client;
 pub(crate) mod coding;

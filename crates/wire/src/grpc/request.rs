@@ -16,8 +16,7 @@ pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) dialect: Dialect,
     pub(crate) format: Format,
-    /// `None`: this side does not know it.
-    pub(crate) compression: Option<Compression>,
+    pub(crate) compression: Compression,
     pub(crate) accepts: Accepts,
     pub(crate) timeout: Option<Duration>,
     pub(crate) credential: Option<Bytes>,
@@ -35,6 +34,8 @@ pub(crate) enum Unfit {
     Path,
     /// The timeout is none.
     Timeout,
+    /// The messages are compressed in a way that is not known here; as with grpc-go, whether one is or not.
+    Encoding,
 }
 
 impl Request {
@@ -45,7 +46,7 @@ impl Request {
             method: String::new(),
             dialect: Dialect::Native,
             format: Format::Protobuf,
-            compression: Some(Compression::None),
+            compression: Compression::None,
             accepts: Accepts::default(),
             timeout: None,
             credential: None,
@@ -61,7 +62,7 @@ impl Request {
                     typed = true;
                 }
                 b"grpc-timeout" => request.timeout = Some(timeout::read(value).ok_or(Unfit::Timeout)?),
-                b"grpc-encoding" => request.compression = coding::read(value),
+                b"grpc-encoding" => request.compression = coding::read(value).ok_or(Unfit::Encoding)?,
                 b"grpc-accept-encoding" => request.accepts = Accepts::read(value),
                 b"authorization" => {
                     request.credential = Some(Bytes::copy_from_slice(value));

@@ -4,7 +4,7 @@
 mod http;
 mod web;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -42,16 +42,19 @@ pub struct ServerConfig {
 /// The server's side of a connection.
 #[derive(Debug)]
 pub struct Server {
-    config: Arc<ServerConfig>,
-    http: Connection<Answering>,
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) http: Connection<Answering>,
     /// The heads that were understood last: a peer that calls the same methods repeats them. A list that comes again
     /// is the same, not only equal.
     recent: [Option<(Arc<Fields>, Arc<Request>)>; RECENT],
     next: usize,
     /// The head of the call that was given out last: its names are borrowed from here.
     current: Option<Arc<Request>>,
+    /// Requests of which only the head has come. Some peers send the heads of all their calls before the first
+    /// body, and what else has arrived with them makes most of these whole.
+    headed: VecDeque<(u32, Arc<Request>)>,
     /// Requests of which more may come.
-    open: BTreeMap<u32, Incoming>,
+    pub(super) open: BTreeMap<u32, Incoming>,
     /// What requests that are none of gRPC have left.
     http_calls: Calls,
     /// The stream whose messages are being taken out.
@@ -62,16 +65,26 @@ const RECENT: usize = 4;
 
 /// A request of which more may come.
 #[derive(Debug)]
-enum Incoming {
+pub(super) enum Incoming {
     Messages(Messages),
     /// One that is none of gRPC.
     Http(Box<http::Incoming>),
 }
 
+impl Incoming {
+    /// Bytes of it that were not given out.
+    pub(super) fn held(&self) -> usize {
+        match self {
+            Self::Messages(incoming) => incoming.messages.held(),
+            Self::Http(incoming) => incoming.held(),
+        }
+    }
+}
+
 /// The messages of a request.
 #[derive(Debug)]
-struct Messages {
-    messages: incoming::Incoming,
+pub(super) struct Messages {
+    pub(super) messages: incoming::Incoming,
     /// Bytes of a message that is not whole yet for which the peer was allowed to send others.
     advanced: usize,
 }
@@ -86,7 +99,7 @@ pub struct Ticket {
 
 /// What an answer must carry, and how far it has come.
 #[derive(Debug, Default)]
-struct Answering {
+pub(super) struct Answering {
     format: Format,
     accepts: Accepts,
     /// The head was sent; messages are compressed so.
@@ -104,6 +117,7 @@ impl Server {
             recent: Default::default(),
             next: 0,
             current: None,
+            headed: VecDeque::new(),
             open: BTreeMap::new(),
             http_calls: Calls::default(),
             taking: None,
@@ -142,8 +156,11 @@ impl session::Server for Server {
             let found = match self.taking {
                 Some(stream) => self.take(stream, out),
                 None => match self.http.next_event(inbox, out)? {
-                    None => return Ok(None),
                     Some(event) => self.understand(event, out),
+                    None => match self.headed.pop_front() {
+                        Some((stream, request)) => self.begun(stream, request, Bytes::new(), false),
+                        None => return Ok(None),
+                    },
                 },
             };
             match found {
@@ -273,6 +290,10 @@ impl session::Server for Server {
         self.http.wanted()
     }
 
+    fn mid_message(&self, inbox: &BytesMut) -> bool {
+        !inbox.is_empty() || self.http.mid_message()
+    }
+
     fn drain(&mut self, out: &mut Outbox) {
         self.http.leave(out);
     }
@@ -303,19 +324,30 @@ impl Server {
                 Err(unfit) => self.other(stream, &fields, unfit, body, true, out),
             },
             h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
+                Ok(request) if end => self.begun(stream, request, Bytes::new(), true),
                 Ok(request) => {
-                    self.expect(stream, &request, Bytes::new(), end);
-                    Found::Open(stream, request)
+                    self.headed.push_back((stream, request));
+                    Found::Nothing
                 }
                 Err(unfit) => self.other(stream, &fields, unfit, Bytes::new(), end, out),
             },
-            h2::Event::Data { stream, bytes, end } => self.piece(stream, bytes, end, out),
-            h2::Event::Trailers { stream, .. } => self.piece(stream, Bytes::new(), true, out),
-            h2::Event::Reset { stream, .. } => {
-                self.open.remove(&stream);
-                self.http_calls.forget(stream);
-                Found::Cancelled(id(stream))
-            }
+            h2::Event::Data { stream, bytes, end } => match self.headed(stream) {
+                Some(request) => self.first(stream, request, bytes, end, out),
+                None => self.piece(stream, bytes, end, out),
+            },
+            h2::Event::Trailers { stream, .. } => match self.headed(stream) {
+                Some(request) => self.begun(stream, request, Bytes::new(), true),
+                None => self.piece(stream, Bytes::new(), true, out),
+            },
+            h2::Event::Reset { stream, .. } => match self.headed(stream) {
+                // Nobody has heard of it.
+                Some(_) => Found::Nothing,
+                None => {
+                    self.open.remove(&stream);
+                    self.http_calls.forget(stream);
+                    Found::Cancelled(id(stream))
+                }
+            },
             h2::Event::Room { stream } => Found::Room(id(stream)),
             h2::Event::Pong | h2::Event::GoAway { .. } => Found::Nothing,
         }
@@ -336,21 +368,39 @@ impl Server {
     /// A request that is here to its end; usually it is one message.
     fn whole(&mut self, stream: u32, request: Arc<Request>, body: Bytes) -> Found {
         match frame::sole(&body, self.config.limits.message) {
-            Some(framed)
-                if request.dialect != Dialect::WebText
-                    && (!framed.compressed || request.compression.is_some()) =>
-            {
-                Found::Call(stream, request, framed)
-            }
-            _ => {
-                self.expect(stream, &request, body, true);
-                Found::Open(stream, request)
-            }
+            Some(framed) if request.dialect != Dialect::WebText => Found::Call(stream, request, framed),
+            _ => self.begun(stream, request, body, true),
         }
     }
 
-    /// Makes ready for the messages of a request, of which this is here.
-    fn expect(&mut self, stream: u32, request: &Request, body: Bytes, ended: bool) {
+    /// Takes out a request of which only the head has come. Bodies mostly come in the order of their heads.
+    fn headed(&mut self, stream: u32) -> Option<Arc<Request>> {
+        let at = self.headed.iter().position(|(headed, _)| *headed == stream)?;
+        self.headed.remove(at).map(|(_, request)| request)
+    }
+
+    /// The first piece of a request whose head came before; usually it is all of it.
+    fn first(
+        &mut self,
+        stream: u32,
+        request: Arc<Request>,
+        body: Bytes,
+        end: bool,
+        out: &mut Outbox,
+    ) -> Found {
+        let length = body.len();
+        let found = match end {
+            true => self.whole(stream, request, body),
+            false => self.begun(stream, request, body, false),
+        };
+        // What is kept counts as taken with its message.
+        let kept = self.open.get(&stream).map_or(0, Incoming::held);
+        self.http.consumed(stream, length.saturating_sub(kept), out);
+        found
+    }
+
+    /// A request whose messages are given out one by one, and what is here of them.
+    fn begun(&mut self, stream: u32, request: Arc<Request>, body: Bytes, ended: bool) -> Found {
         let mut messages = incoming::Incoming::new(request.dialect, request.compression);
         messages.push(body);
         if ended {
@@ -358,6 +408,7 @@ impl Server {
         }
         self.open.insert(stream, Incoming::Messages(Messages { messages, advanced: 0 }));
         self.taking = Some(stream);
+        Found::Open(stream, request)
     }
 
     fn piece(&mut self, stream: u32, bytes: Bytes, end: bool, out: &mut Outbox) -> Found {
@@ -429,9 +480,8 @@ impl Server {
 
     fn call(&mut self, stream: u32, request: Arc<Request>, framed: Framed) -> Event<'_, Ticket> {
         self.note(stream, &request);
-        let compression = if framed.compressed { request.compression } else { None };
+        let compression = if framed.compressed { request.compression } else { Compression::None };
         let request = &**self.current.insert(request);
-        let compression = compression.unwrap_or_default();
         let spoiled = (framed.compressed && compression == Compression::None).then(compressed_without_name);
         let call = Call { spoiled, ..request.call(framed.body, compression) };
         Event::Call(call, Ticket { stream, http: None })
@@ -440,7 +490,7 @@ impl Server {
     fn opened(&mut self, stream: u32, request: Arc<Request>) -> Event<'_, Ticket> {
         self.note(stream, &request);
         let request = &**self.current.insert(request);
-        let call = request.call(Bytes::new(), request.compression.unwrap_or_default());
+        let call = request.call(Bytes::new(), request.compression);
         Event::Open(call, Ticket { stream, http: None }, id(stream))
     }
 
@@ -500,6 +550,7 @@ impl Server {
                 self.tell(stream, 415, accept, "want content-type: application/grpc\n", out);
             }
             Unfit::Path => self.decline(stream, fields, &Status::unimplemented("malformed method name"), out),
+            Unfit::Encoding => self.decline(stream, fields, &incoming::unknown_encoding(), out),
             Unfit::Timeout => self.decline(stream, fields, &Status::internal("malformed grpc-timeout"), out),
         }
         Found::Nothing

@@ -300,6 +300,12 @@ impl<T: Default> Connection<T> {
         self.wanted
     }
 
+    /// Whether the peer has begun something that is not whole, however little of it lies in the inbox: the
+    /// connection, or a header block.
+    pub fn mid_message(&self) -> bool {
+        self.opening != Opening::Open || self.block.is_some()
+    }
+
     /// How many streams are open.
     pub fn streams(&self) -> usize {
         self.streams.len()
@@ -433,6 +439,9 @@ impl<T: Default> Connection<T> {
     pub(super) fn forget(&mut self, id: u32, how: How) -> bool {
         self.closed.add(id, how);
         let Some(stream) = self.streams.remove(id) else { return false };
+        if !stream.is_flushed() {
+            self.blocked.retain(|blocked| *blocked != id);
+        }
         self.queued -= stream.queued;
         self.unread -= stream.unread.min(self.unread);
         let released = stream.unread.min(self.withheld);

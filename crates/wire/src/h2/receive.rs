@@ -17,7 +17,7 @@ use crate::Outbox;
 /// CONTINUATION frames of one header block.
 const MOST_FRAMES: u32 = 32;
 
-/// Empty DATA frames of one stream.
+/// DATA frames without data, one behind the other on a stream.
 const MOST_EMPTY: u32 = 100;
 
 /// What a PING of ours carries that asks whether the peer is there.
@@ -69,29 +69,23 @@ impl<T: Default> Connection<T> {
             self.release(header.length);
             return self.closed_frame(id).map(|()| Taken::Nothing);
         };
-        if !known.receives() {
+        if let Err(fault) = count_on_stream(known, header, bytes.len()) {
             self.release(header.length);
-            return Err(stream(id, ErrorCode::STREAM_CLOSED));
+            return Err(fault);
         }
-        if !known.headed {
-            return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
-        }
-        known.receive_window -= header.length as i64;
-        if known.receive_window < 0 {
-            return Err(stream(id, ErrorCode::FLOW_CONTROL_ERROR));
-        }
-        if self.role == Role::Server && known.state == State::LocalDone {
-            count_expected(known, id, bytes.len(), end)?;
-            return self.too_late(header, end);
-        }
-        if header.length == 0 && !end {
+        if bytes.is_empty() && !end {
             known.empty_frames += 1;
             if known.empty_frames > MOST_EMPTY {
                 return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "too many empty DATA frames"));
             }
+            self.release(padding);
+            self.credit_stream(id, padding, out);
             return Ok(Taken::Nothing);
         }
-        count_expected(known, id, bytes.len(), end)?;
+        known.empty_frames = 0;
+        if self.role == Role::Server && known.state == State::LocalDone {
+            return self.too_late(header, end);
+        }
         known.unread += bytes.len();
         self.unread += bytes.len();
         self.release(padding);
@@ -249,11 +243,12 @@ impl<T: Default> Connection<T> {
             return headers(fields);
         }
         let Some(known) = self.streams.get_mut(id) else { return headers(fields) };
-        if known.receive_window < header.length as i64 || header.length > super::settings::DEFAULT_FRAME {
+        let misses = known.expected.is_some_and(|expected| expected != header.length as u64);
+        let window = known.receive_window.min(self.receive_window);
+        if misses || window < header.length as i64 || header.length > super::settings::DEFAULT_FRAME {
             // The frame itself will tell what is wrong with it.
             return headers(fields);
         }
-        count_expected(known, id, header.length, true)?;
         known.state = State::RemoteDone;
         self.count_data(header.length)?;
         self.release(header.length);
@@ -488,6 +483,22 @@ impl<T: Default> Connection<T> {
             self.credit = 0;
         }
     }
+}
+
+/// Counts the data of a stream, which must be one that takes them.
+fn count_on_stream<T>(known: &mut Stream<T>, header: Header, length: usize) -> Result<(), Fault> {
+    let id = header.stream;
+    if !known.receives() {
+        return Err(stream(id, ErrorCode::STREAM_CLOSED));
+    }
+    if !known.headed {
+        return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
+    }
+    known.receive_window -= header.length as i64;
+    if known.receive_window < 0 {
+        return Err(stream(id, ErrorCode::FLOW_CONTROL_ERROR));
+    }
+    count_expected(known, id, length, header.has(frame::END_STREAM))
 }
 
 /// `content-length` and the data must agree (§8.1.1).

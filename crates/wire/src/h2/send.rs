@@ -50,9 +50,9 @@ impl<T: Default> Connection<T> {
         self.streams.get(id).is_some()
     }
 
-    /// Sends a head on a stream: that of a response.
+    /// Sends a head on a stream: that of a response. Nothing is sent on a stream that this side has ended.
     pub fn headers(&mut self, id: u32, block: &[u8], end: bool, out: &mut Outbox) {
-        if self.streams.get(id).is_none() {
+        if !self.streams.get(id).is_some_and(Stream::sends) {
             return;
         }
         frame::headers(out.buffer(), id, block, end, self.peer.frame);
@@ -65,7 +65,7 @@ impl<T: Default> Connection<T> {
     ///
     /// What the peer's windows do not allow waits; see [`room`](Self::room).
     pub fn data(&mut self, id: u32, prefix: &[u8], body: Bytes, end: bool, out: &mut Outbox) {
-        let Some(stream) = self.streams.get_mut(id) else { return };
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         let length = prefix.len() + body.len();
         let window = self.send_window.min(stream.send_window);
         if stream.is_flushed() && length <= PIECE && length as i64 <= window {
@@ -96,7 +96,7 @@ impl<T: Default> Connection<T> {
 
     /// Ends a stream by trailers, behind all data. The block must depend on no table, since it may have to wait.
     pub fn trailers(&mut self, id: u32, block: &[u8], out: &mut Outbox) {
-        let Some(stream) = self.streams.get_mut(id) else { return };
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         if !stream.is_flushed() {
             stream.last = Last::Trailers(Bytes::copy_from_slice(block));
             return;
@@ -182,7 +182,9 @@ impl<T: Default> Connection<T> {
 
     /// Sends what waits on every stream, as far as the windows allow.
     pub(super) fn flush_all(&mut self, out: &mut Outbox) {
-        let ids: Vec<u32> = self.streams.ids().collect();
+        let may_send =
+            |(id, stream): (u32, &Stream<T>)| (!stream.is_flushed() && stream.send_window > 0).then_some(id);
+        let ids: Vec<u32> = self.streams.numbered().filter_map(may_send).collect();
         ids.into_iter().for_each(|id| self.flush(id, out));
     }
 

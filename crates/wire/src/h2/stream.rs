@@ -46,7 +46,7 @@ pub(super) struct Stream<T> {
     pub(super) expected: Option<u64>,
     /// The head of the message was received; what follows are its data and trailers.
     pub(super) headed: bool,
-    /// Empty DATA frames that ended nothing.
+    /// DATA frames without data that came last, and ended nothing.
     pub(super) empty_frames: u32,
     /// What waits for the peer's windows.
     pub(super) queue: VecDeque<Bytes>,
@@ -91,6 +91,11 @@ impl<T> Stream<T> {
     /// Whether the peer may still send.
     pub(super) fn receives(&self) -> bool {
         self.state != State::RemoteDone
+    }
+
+    /// Whether more may be given to be sent: the end was not.
+    pub(super) fn sends(&self) -> bool {
+        self.state != State::LocalDone && self.last == Last::Unknown
     }
 
     /// Whether everything that was given to be sent has been.

@@ -62,8 +62,9 @@ impl<T> Streams<T> {
         self.places.iter_mut().flatten()
     }
 
-    pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
-        self.order.iter().map(|(id, _)| *id)
+    /// The streams and their numbers, in the order of these.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (u32, &Stream<T>)> {
+        self.order.iter().filter_map(|&(id, place)| Some((id, self.places[place as usize].as_ref()?)))
     }
 
     /// A connection that once had very many streams does not keep their room.

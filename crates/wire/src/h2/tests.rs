@@ -188,11 +188,60 @@ fn floods_end_the_connection() {
     assert_eq!(spoken().ended_with(&repeat(frame_of(0x77, 0, 0, b"unknown"))), calm);
     let empty = [request(1, false), repeat(frame_of(frame::DATA, 0, 1, &[]))].concat();
     assert_eq!(spoken().ended_with(&empty), calm);
+    let padded = [request(1, false), repeat(frame_of(frame::DATA, frame::PADDED, 1, &[1, 0]))].concat();
+    assert_eq!(spoken().ended_with(&padded), calm);
     let first = frame_of(frame::HEADERS, 0, 1, &block(&[]));
     let endless = [first.clone(), repeat(frame_of(frame::CONTINUATION, 0, 1, &[]))].concat();
     assert_eq!(spoken().ended_with(&endless), calm);
     let long = [first, frame_of(frame::CONTINUATION, 0, 1, &[0x80; 16_000]).repeat(10)].concat();
     assert_eq!(spoken().ended_with(&long), calm);
+}
+
+#[test]
+fn empty_data_between_data_are_forgiven() {
+    let mut spoken = spoken();
+    spoken.hear(&request(1, false)).unwrap();
+    let some = [
+        frame_of(frame::DATA, 0, 1, &[]),
+        frame_of(frame::DATA, frame::PADDED, 1, &[1, 0]),
+        frame_of(frame::DATA, 0, 1, b"x"),
+    ];
+    for _ in 0..1000 {
+        let events = spoken.hear(&some.concat()).unwrap();
+        assert!(matches!(&events[..], [Event::Data { .. }]), "{events:?}");
+    }
+}
+
+#[test]
+fn padding_without_data_is_given_back() {
+    let config = Config { window: 1000, ..Config::default() };
+    let mut spoken = Spoken::open(config);
+    spoken.hear(&request(1, false)).unwrap();
+    let padding = frame_of(frame::DATA, frame::PADDED, 1, &[&[99][..], &[0; 99]].concat());
+    spoken.hear(&padding.repeat(5)).unwrap();
+    let sent = spoken.sent();
+    assert!(sent.iter().any(|sent| (sent.kind, sent.stream) == (frame::WINDOW_UPDATE, 1)), "{sent:?}");
+}
+
+#[test]
+fn a_header_block_is_begun_until_its_last_frame() {
+    let mut spoken = spoken();
+    assert!(!spoken.server.mid_message());
+    spoken.hear(&frame_of(frame::HEADERS, frame::END_STREAM, 1, &block(&[]))).unwrap();
+    assert!(spoken.inbox.is_empty() && spoken.server.mid_message());
+    spoken.hear(&frame_of(frame::CONTINUATION, frame::END_HEADERS, 1, &[])).unwrap();
+    assert!(!spoken.server.mid_message());
+}
+
+#[test]
+fn a_connection_is_begun_until_the_peer_has_said_its_settings() {
+    let mut server: Connection = Connection::server(Arc::default());
+    let (mut inbox, mut out) = (BytesMut::from(PREFACE), Outbox::new());
+    assert_eq!(server.next_event(&mut inbox, &mut out), Ok(None));
+    assert!(inbox.is_empty() && server.mid_message());
+    inbox.extend_from_slice(&frame_of(frame::SETTINGS, 0, 0, &[]));
+    assert_eq!(server.next_event(&mut inbox, &mut out), Ok(None));
+    assert!(!server.mid_message());
 }
 
 #[test]
@@ -226,6 +275,41 @@ fn data_past_a_window_are_refused() {
     let mut spoken = Spoken::open(config);
     spoken.hear(&request(1, false)).unwrap();
     assert_eq!(spoken.reset_with(&frame_of(frame::DATA, 0, 1, &[0; 11])), ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn data_that_break_their_stream_are_given_back_to_the_connection() {
+    // Each stream announces one byte and sends a thousand. The other streams' window must not shrink by that.
+    let config = Config { connection_window: 65_536, ..Config::default() };
+    let mut spoken = Spoken::open(config);
+    for n in 0..100 {
+        let id = 2 * n + 1;
+        let head = block(&[("content-length", "1")]);
+        spoken.hear(&frame_of(frame::HEADERS, frame::END_HEADERS, id, &head)).unwrap();
+        assert_eq!(spoken.reset_with(&frame_of(frame::DATA, 0, id, &[0; 1000])), ErrorCode::PROTOCOL_ERROR);
+        spoken.server.assert_sound();
+    }
+}
+
+#[test]
+fn a_request_is_told_before_it_is_broken_however_its_bytes_come() {
+    let head = frame_of(frame::HEADERS, frame::END_HEADERS, 1, &block(&[("content-length", "9")]));
+    let bytes = [head, frame_of(frame::DATA, frame::END_STREAM, 1, b"body")].concat();
+    let events = spoken().hear(&bytes).unwrap();
+    assert!(matches!(&events[..], [Event::Headers { .. }, Event::Reset { stream: 1, .. }]), "{events:?}");
+}
+
+#[test]
+fn a_stream_that_ends_waits_for_no_window_any_more() {
+    let config = Config { resets: u32::MAX, ..Config::default() };
+    let mut spoken = Spoken::open(config);
+    for n in 0..2000 {
+        let id = 2 * n + 1;
+        spoken.hear(&request(id, true)).unwrap();
+        spoken.server.data(id, b"", Bytes::from_static(&[0; 50_000]), true, &mut spoken.out);
+        spoken.hear(&frame_of(frame::RST_STREAM, 0, id, &[0; 4])).unwrap();
+    }
+    assert_eq!((spoken.server.streams(), spoken.server.blocked.len()), (0, 0));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::grpc_web::Preflight;
+use crate::http_rule::Lookup;
 use crate::json_rpc::{self, Incoming};
 use crate::payload::{Compression, Format, Json};
 use crate::session::Missing;
@@ -15,7 +16,7 @@ use super::head::WriteHead;
 use super::mapping::Path;
 use super::request::{Method, Request};
 use super::session::ServerConfig;
-use super::{gateway, mapping, status};
+use super::{gateway, mapping, routed, status};
 
 /// What a request asks for. The names of its call are not in the call.
 #[expect(
@@ -35,12 +36,13 @@ pub(crate) enum Asked {
 
 impl Asked {
     /// Reads a whole request; where it asks for a call, `names` has its names then.
-    pub(crate) fn read(request: Request, body: Bytes, names: &mut Names) -> Self {
+    pub(crate) fn read(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Self {
         match (request.method, request.path.as_str()) {
             (Method::Options, _) => Self::Answer(Answer::Options(request.preflight())),
             (_, RPCX_PATH) => Self::Answer(Answer::MustConnect),
             _ if speaks_json_rpc(&request, &body) => json_rpc_calls(request, &body, names),
             _ if speaks_gateway(&request) => gateway_call(request, body, names),
+            (_, path) if config.routes.leads(path) => routed_call(config, request, body, names),
             (Method::Get | Method::Head, "/" | "") => Self::Answer(Answer::Text(200, INDEX)),
             (Method::Get | Method::Head, "/health") => Self::Answer(Answer::Text(200, "OK")),
             (Method::Get | Method::Head, "/version") => Self::Answer(Answer::Version),
@@ -66,6 +68,36 @@ fn mapped_call(mut request: Request, body: Bytes, names: &mut Names) -> Asked {
         ..Call::new("", "", format, body)
     };
     Asked::Call(call, Form::Mapped(ticket))
+}
+
+/// The verb and the path are those that a `.proto` declares.
+fn routed_call(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Asked {
+    let found = match config.routes.find(request.method.as_str(), request.path.as_str()) {
+        Lookup::Found(found) => found,
+        Lookup::OtherVerbs(verbs) => return Asked::Answer(Answer::OtherVerb(verbs.join(", "))),
+        Lookup::Nothing => return mapped_call(request, body, names),
+    };
+    let Some(compression) = request.compression() else {
+        return Asked::Answer(Answer::UnsupportedCoding);
+    };
+    let message = routed::plain(compression, body, config.limits.decompressed).and_then(|body| {
+        let message = found.message(request.query.as_str(), &body);
+        message.map_err(|unfit| Status::invalid_argument(unfit.to_string()))
+    });
+    let message = match message {
+        Ok(message) => message,
+        Err(status) => return Asked::Answer(Answer::Unfit(status)),
+    };
+    let route = found.route();
+    names.set(route.service(), route.method());
+    let format = Format::Json(Json::Proto3);
+    let call = Call {
+        timeout: request.timeout,
+        credential: Credential::Call(request.authorization),
+        head: Head { format, metadata: request.metadata, ..Head::default() },
+        ..Call::new("", "", format, message)
+    };
+    Asked::Call(call, Form::Routed(routed::Ticket(route.clone())))
 }
 
 /// rpcx's gateway: fields name service and method.
@@ -200,6 +232,7 @@ impl Names {
 #[derive(Debug)]
 pub(crate) enum Form {
     Mapped(mapping::Ticket),
+    Routed(routed::Ticket),
     Gateway(Box<gateway::Fields>),
     JsonRpc(json_rpc::Owed),
 }
@@ -209,6 +242,7 @@ impl Form {
     pub(crate) fn answer(self, reply: Reply, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
             Self::Mapped(ticket) => ticket.answer(reply, &config.address, head),
+            Self::Routed(ticket) => ticket.answer(reply, head),
             Self::Gateway(fields) => fields.answer(reply, head),
             Self::JsonRpc(owed) => {
                 let body = json(owed.answer(&reply).into(), head);
@@ -225,7 +259,7 @@ impl Form {
         match self {
             Self::Mapped(_) => mapping::refuse(&status, head),
             Self::Gateway(fields) => fields.failure(401, status::text(&status), head),
-            Self::JsonRpc(_) => self.answer(Reply::failure(status), config, head),
+            Self::Routed(_) | Self::JsonRpc(_) => self.answer(Reply::failure(status), config, head),
         }
     }
 }
@@ -254,6 +288,10 @@ pub(crate) enum Answer {
     /// The methods of HTTP that are understood, or the leave that a browser asks for.
     Options(Option<Preflight>),
     MustConnect,
+    /// The path belongs to a method, which other methods of HTTP call.
+    OtherVerb(String),
+    /// The message that a rule makes of the request cannot be made.
+    Unfit(Status),
     UnsupportedCoding,
     /// The server is going away.
     GoingAway,
@@ -276,6 +314,12 @@ impl Answer {
                 head.field("Allow", b"CONNECT");
                 body
             }
+            Self::OtherVerb(verbs) => {
+                let body = plain(405, "another method is wanted\n", head);
+                head.field("Allow", verbs.as_bytes());
+                body
+            }
+            Self::Unfit(status) => routed::failure(&status, head),
             Self::UnsupportedCoding => unsupported_coding(config, head),
             Self::GoingAway => mapping::failure(&going_away(), &Metadata::new(), &config.address, head),
             Self::Heartbeat(fields, payload) => fields.heartbeat(payload, head),

@@ -14,6 +14,7 @@ mod mapping;
 mod order;
 mod query;
 pub(crate) mod request;
+mod routed;
 mod status;
 mod upgrade;
 

@@ -19,6 +19,8 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     /// The target's path, without authority and query.
     pub(super) path: Text,
+    /// What stands behind the path's question mark.
+    pub(super) query: Text,
     pub(super) http10: bool,
     /// Whether the connection outlives the exchange.
     pub(super) keep: bool,
@@ -70,7 +72,9 @@ impl Request {
         let framing = fields.lengths.framing(http10, room)?.unwrap_or(Framing::Length(0));
         let is_grpc = fields.content_type.as_deref().is_some_and(grpc::is_meant);
         let path = Text(head.slice_ref(path_of(target).as_bytes()));
+        let query = Text(head.slice_ref(query_of(target).as_bytes()));
         Ok(Self {
+            query,
             http10,
             keep: if http10 { fields.keep_alive && !fields.close } else { !fields.close },
             expects: fields.expects && !http10 && framing != Framing::Length(0),
@@ -99,7 +103,8 @@ impl Request {
         fields.lengths.framing(false, limit)?;
         let expects = fields.expects;
         let path = Text(Bytes::copy_from_slice(path_of(target).as_bytes()));
-        Ok(Self { expects, ..Self::new(method, path, fields) })
+        let query = Text(Bytes::copy_from_slice(query_of(target).as_bytes()));
+        Ok(Self { query, expects, ..Self::new(method, path, fields) })
     }
 
     /// A request without a body, on a connection that goes on.
@@ -110,6 +115,7 @@ impl Request {
         Self {
             method,
             path,
+            query: Text(Bytes::new()),
             http10: false,
             keep: true,
             expects: false,
@@ -193,6 +199,20 @@ pub(crate) enum Method {
 }
 
 impl Method {
+    /// The method as it is spelled.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Head => "HEAD",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+            Self::Patch => "PATCH",
+            Self::Connect => "CONNECT",
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, Refusal> {
         Ok(match text {
             "GET" => Self::Get,
@@ -233,6 +253,16 @@ fn path_of(target: &str) -> &str {
         _ => target,
     };
     path.find(['?', '#']).and_then(|end| path.get(..end)).unwrap_or(path)
+}
+
+/// The query of a request target. A part of `target`, or empty.
+fn query_of(target: &str) -> &str {
+    let target = target.split_once('#').map_or(target, |(target, _)| target);
+    match target.split_once('?') {
+        Some((_, query)) => query,
+        // A part of the target even if it is empty, so that it can be shared.
+        None => &target[target.len()..],
+    }
 }
 
 /// What the fields said so far.

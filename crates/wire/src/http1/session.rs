@@ -9,6 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use self::web::Web;
 use crate::grpc_web::Cors;
+use crate::http_rule::Routes;
 use crate::session::{self, Event, Missing};
 use crate::sniff::Guess;
 use crate::{Call, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
@@ -31,6 +32,8 @@ pub struct ServerConfig {
     pub address: String,
     /// What `GET /version` answers.
     pub version: String,
+    /// Methods that are called by verbs and paths of their own. They go before all other meanings of a path.
+    pub routes: Routes,
     /// Which pages of other origins may call from a browser.
     pub cors: Cors,
     /// Whether a client may go on in HTTP/2, which [`Event::Upgrade`] tells.
@@ -86,10 +89,6 @@ struct Partial {
 }
 
 /// What a step of reading led to.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is returned and taken apart; a box would cost every call an allocation"
-)]
 enum Step {
     /// More bytes are needed, or a reply.
     Wait,
@@ -295,7 +294,7 @@ impl Server {
         if request.is_web() {
             return self.begin_web(exchange, request, body, out);
         }
-        match Asked::read(request, body, &mut self.names) {
+        match Asked::read(&self.config, request, body, &mut self.names) {
             Asked::Answer(Answer::Options(Some(_))) if is_foreign => {
                 self.respond(exchange, Answer::Options(None), out)
             }

@@ -3,7 +3,7 @@
 
 pub mod compress;
 pub mod msgpack;
-mod protobuf;
+pub(crate) mod protobuf;
 pub mod schema;
 pub mod transcode;
 

@@ -185,6 +185,7 @@ struct MethodType {
     output: MessageId,
     client_streaming: bool,
     server_streaming: bool,
+    http_rule: Option<Box<[u8]>>,
 }
 
 impl<'p> Method<'p> {
@@ -211,6 +212,11 @@ impl<'p> Method<'p> {
     /// Whether the answer is a stream of messages.
     pub fn server_streaming(&self) -> bool {
         self.data.server_streaming
+    }
+
+    /// The option `google.api.http`, if it is declared: a serialized `google.api.HttpRule`.
+    pub fn http_rule(&self) -> Option<&'p [u8]> {
+        self.data.http_rule.as_deref()
     }
 }
 

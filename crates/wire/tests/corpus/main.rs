@@ -8,13 +8,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polyrpc_wire::testing::fuzz::{self, TARGETS};
+use polyrpc_wire::testing::fuzz::{self, TARGETS, Target};
 
+mod blocks;
+mod hpack;
 mod seeds;
 
 #[test]
 fn every_input_of_the_corpus_is_survived() {
-    for (name, target) in TARGETS {
+    for (name, target) in targets() {
         let inputs = files(&corpus(name));
         assert!(!inputs.is_empty(), "{name} has no corpus");
         for path in inputs {
@@ -27,7 +29,7 @@ fn every_input_of_the_corpus_is_survived() {
 
 #[test]
 fn inputs_too_short_to_say_anything_are_survived() {
-    for (_, target) in TARGETS {
+    for (_, target) in targets() {
         for length in 0..4 {
             target(&[0; 4][..length]);
         }
@@ -37,7 +39,15 @@ fn inputs_too_short_to_say_anything_are_survived() {
 #[test]
 fn every_target_is_fuzzed() {
     let fuzzed: BTreeSet<_> = files(&folder("fuzz_targets")).iter().map(|path| stem(path)).collect();
-    assert_eq!(fuzzed, TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect());
+    assert_eq!(fuzzed, targets().map(|(name, _)| name.to_owned()).collect());
+}
+
+#[test]
+fn blocks_made_at_random_say_the_same_to_both_decoders() {
+    let mut random = blocks::Random(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..4000 {
+        hpack::hpack(&blocks::conversation(&mut random));
+    }
 }
 
 #[test]
@@ -58,6 +68,11 @@ fn the_seeds_are_written() {
             fs::write(folder.join(name), bytes).expect("a writable file");
         }
     }
+}
+
+/// The targets of the crate, and the one that needs another's decoder.
+fn targets() -> impl Iterator<Item = (&'static str, Target)> {
+    TARGETS.into_iter().chain([("hpack", hpack::hpack as Target)])
 }
 
 /// The longest input the fuzzer makes (`./dev fuzz`).

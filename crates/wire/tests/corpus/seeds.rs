@@ -1,7 +1,7 @@
 //! What the fuzzer begins with: the captured vectors, behind the bytes that say how they are fed.
 
-use std::fs;
 use std::path::PathBuf;
+use std::{fs, iter};
 
 use polyrpc_wire::payload::compress::compress;
 use polyrpc_wire::payload::msgpack::Writer;
@@ -10,6 +10,9 @@ use polyrpc_wire::payload::transcode::{from_protobuf, to_protobuf};
 use polyrpc_wire::payload::{Compression, Format, Json};
 use polyrpc_wire::testing::hex;
 use serde_json::Value;
+
+mod hpack;
+mod http2;
 
 type Seeds = Vec<(String, Vec<u8>)>;
 
@@ -20,6 +23,10 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("baidu_std_client", conversations("baidu_std", &BAIDU_STD, Side::Client)),
         ("rpcx_server", conversations("rpcx", &RPCX, Side::Server)),
         ("rpcx_client", conversations("rpcx", &RPCX, Side::Client)),
+        ("grpc_server", http2::grpc_requests()),
+        ("grpc_client", http2::grpc_responses()),
+        ("h2_frames", http2::frames()),
+        ("hpack", hpack::conversations()),
         ("http_server", http_requests()),
         ("http_client", http_responses()),
         ("json_rpc", json_rpc()),
@@ -199,10 +206,15 @@ fn json_rpc() -> Seeds {
 
 /// Puts two bytes before every seed: how it is cut, and what happens meanwhile. All kinds come up.
 fn behind_manners(seeds: impl IntoIterator<Item = (String, Vec<u8>)>) -> Seeds {
-    let manners =
-        (0u8..).step_by(7).zip([0x00, 0x10, 0x01, 0x20, 0x02, 0x08, 0x04, 0x34].into_iter().cycle());
+    behind(&[0x00, 0x10, 0x01, 0x20, 0x02, 0x08, 0x04, 0x34], seeds)
+}
+
+/// Puts two bytes before every seed, the second one of `bits` in turn.
+fn behind(bits: &[u8], seeds: impl IntoIterator<Item = (String, Vec<u8>)>) -> Seeds {
+    let cuts = iter::successors(Some(0), |cut: &u8| Some(cut.wrapping_add(7)));
+    let manners = cuts.zip(bits.iter().cycle());
     let seeds = seeds.into_iter().zip(manners);
-    seeds.map(|((name, bytes), (seed, bits))| (name, [&[seed, bits][..], &bytes].concat())).collect()
+    seeds.map(|((name, bytes), (cut, bits))| (name, [&[cut, *bits][..], &bytes].concat())).collect()
 }
 
 fn sniff() -> Seeds {

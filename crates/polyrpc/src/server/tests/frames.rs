@@ -45,6 +45,7 @@ impl Peer {
             cores: None,
             version: String::new(),
             cors: Default::default(),
+            health: None,
             open: Arc::new(Open::new()),
             in_flight: in_flight.clone(),
         };

@@ -44,13 +44,24 @@ impl Calls {
 
 /// A request that is not done with.
 #[derive(Debug)]
-pub(super) enum Incoming {
+pub(in crate::grpc) enum Incoming {
     /// Its body is not here yet.
     Body(Request, BytesMut),
     /// It came by HTTP/1 and asked for HTTP/2.
     Whole(Request, Bytes),
     /// A JSON-RPC batch, handed out call by call.
     Entries(Entries, Responding),
+}
+
+impl Incoming {
+    /// Bytes of it that were not given out.
+    pub(super) fn held(&self) -> usize {
+        match self {
+            Self::Body(_, body) => body.len(),
+            Self::Whole(_, body) => body.len(),
+            Self::Entries(..) => 0,
+        }
+    }
 }
 
 /// Which form the answer to a call takes.
@@ -159,7 +170,7 @@ impl Server {
         let origin = config.cors.origin(&request.metadata);
         let head_only = request.method == Method::Head;
         let responding = Responding { config: config.clone(), head_only, origin };
-        match Asked::read(request, body, &mut self.http_calls.names) {
+        match Asked::read(config, request, body, &mut self.http_calls.names) {
             Asked::Answer(Answer::Options(Some(_))) if responding.origin.is_none() => {
                 self.http_answer(stream, &responding, Answer::Options(None), out)
             }

@@ -109,6 +109,40 @@ fn a_failure_in_the_middle_ends_both_halves() {
 }
 
 #[test]
+fn a_message_that_cannot_be_read_ends_an_answer_that_has_begun_by_its_trailers() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    let ticket = both.tickets.pop().unwrap();
+    both.server.message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
+    // A DATA frame whose message has the flag 7.
+    both.up.copy(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
+    assert_eq!(both.heard(), ["cancelled 1"]);
+    // Whoever had not heard of it yet goes on answering.
+    both.server.message(StreamId(1), Bytes::from_static(b"y"), &mut both.down);
+    both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
+    assert_eq!(both.answered(), ["head 1", "message 1 x", "failed 1 internal: a message with the flag 7"]);
+}
+
+#[test]
+fn a_message_that_cannot_be_read_ends_an_answer_behind_what_waits_of_it() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    both.server.message(StreamId(1), Bytes::from(vec![0; 100_000]), &mut both.down);
+    both.up.copy(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
+    let (mut heard, mut answered) = (both.heard(), both.answered());
+    while !heard.is_empty() || !answered.is_empty() {
+        if let Some(last) = answered.iter().find(|told| told.starts_with("failed")) {
+            return assert_eq!(last, "failed 1 internal: a message with the flag 7");
+        }
+        both.client.consumed(CallId(1), 100_000, &mut both.up);
+        (heard, answered) = (both.heard(), both.answered());
+    }
+    panic!("the call has not ended");
+}
+
+#[test]
 fn a_cancelled_call_is_cancelled_there() {
     let mut both = Both::new();
     both.open(1);
@@ -229,4 +263,58 @@ fn a_long_stream_comes_to_its_end() {
         }
         assert!(taken > before, "it stands still at {taken}");
     }
+}
+
+/// h2load and grpc-go send the heads of all calls at hand before the first body.
+#[test]
+fn calls_are_whole_though_their_heads_came_first() {
+    let mut both = Both::new();
+    for id in [1, 2, 3, 4] {
+        both.open(id);
+    }
+    for id in [2, 1] {
+        both.client.message(CallId(id), Bytes::from_static(b"one"), &mut both.up);
+        both.client.end(CallId(id), &mut both.up);
+    }
+    // Two messages, and none at all, are no unary request.
+    both.client.message(CallId(3), Bytes::from_static(b"one"), &mut both.up);
+    both.client.message(CallId(3), Bytes::from_static(b"two"), &mut both.up);
+    both.client.end(CallId(4), &mut both.up);
+    let merged = merged(&both.up.take());
+    both.to_server.extend_from_slice(&merged);
+    let heard = both.heard();
+    let want =
+        ["call Echo", "call Echo", "open 5 Echo", "message 5 one", "message 5 two", "open 7 Echo", "end 7"];
+    assert_eq!(heard, want);
+}
+
+/// Data and the empty frame that ends it, as one frame.
+fn merged(bytes: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest): (Vec<u8>, _) = (Vec::new(), &bytes[crate::h2::PREFACE.len()..]);
+    out.extend_from_slice(crate::h2::PREFACE);
+    let mut last_data: Option<usize> = None;
+    while let Some((head, _)) = rest.split_first_chunk::<9>() {
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        let frame = &rest[..9 + length];
+        rest = &rest[9 + length..];
+        let (is_data, stream) = (head[3] == 0, &head[5..]);
+        match last_data {
+            Some(at) if is_data && length == 0 && &out[at + 5..at + 9] == stream => out[at + 4] |= 1,
+            _ => {
+                last_data = is_data.then_some(out.len());
+                out.extend_from_slice(frame);
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn a_head_that_is_taken_back_at_once_is_not_told() {
+    let mut both = Both::new();
+    both.open(1);
+    both.open(2);
+    both.client.cancel(CallId(1), &mut both.up);
+    assert_eq!(both.heard(), ["open 3 Echo"]);
+    assert_eq!(both.server.streams(), 1);
 }

@@ -130,6 +130,16 @@ impl Decoder {
         self.owes_update = size < self.table.limit();
         self.allowed = size;
     }
+
+    /// Bytes of what is remembered of the blocks that were read, counted as the sizes of tables and lists are.
+    pub(in crate::h2) fn held(&self) -> usize {
+        self.table.size() + self.recent.held()
+    }
+
+    /// The most that recent blocks take, where no list is larger than `max_list`.
+    pub(in crate::h2) const fn most_recent(max_list: usize) -> usize {
+        RECENT * (LONGEST + max_list)
+    }
 }
 
 /// A block being read.
@@ -200,5 +210,9 @@ impl Recent {
 
     fn clear(&mut self) {
         self.blocks = Default::default();
+    }
+
+    fn held(&self) -> usize {
+        self.blocks.iter().flatten().map(|(block, fields)| block.len() + fields.size()).sum()
     }
 }

@@ -117,6 +117,10 @@ impl Table {
         self.limit
     }
 
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
     /// The entry that was added so many entries ago.
     pub(super) fn get(&self, age: usize) -> Option<&Entry> {
         self.entries.get(age)

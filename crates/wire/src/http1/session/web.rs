@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::grpc::frame as grpc_frame;
-use crate::grpc::incoming::{Incoming, Next, compressed_without_name};
+use crate::grpc::incoming::{Incoming, Next, compressed_without_name, unknown_encoding};
 use crate::grpc::request::{Accepts, Request as GrpcRequest, Unfit};
 use crate::grpc_web::{self, Dialect};
 use crate::http1::asked::Answer;
@@ -52,6 +52,7 @@ impl Server {
                 );
             }
             Err(Unfit::Path) => Status::unimplemented("malformed method name"),
+            Err(Unfit::Encoding) => unknown_encoding(),
             Err(Unfit::Timeout) => Status::internal("malformed grpc-timeout"),
         };
         self.web = Some(web(Format::Protobuf, Accepts::default()));
@@ -63,11 +64,10 @@ impl Server {
     fn call_web(&mut self, request: GrpcRequest, body: Bytes, ticket: Ticket) -> Step {
         self.unanswered += 1;
         self.names.set(&request.service, &request.method);
-        let sole = grpc_frame::sole(&body, self.config.limits.message).filter(|framed| {
-            request.dialect == Dialect::Web && (!framed.compressed || request.compression.is_some())
-        });
+        let sole = grpc_frame::sole(&body, self.config.limits.message);
+        let sole = sole.filter(|_| request.dialect == Dialect::Web);
         if let Some(framed) = sole {
-            let compression = if framed.compressed { request.compression } else { None }.unwrap_or_default();
+            let compression = if framed.compressed { request.compression } else { Compression::None };
             let spoiled =
                 (framed.compressed && compression == Compression::None).then(compressed_without_name);
             return Step::Call(Call { spoiled, ..unnamed(&request, framed.body, compression) }, ticket);
@@ -76,7 +76,7 @@ impl Server {
         messages.push(body);
         messages.end();
         self.reading = Reading::Messages(Box::new(messages));
-        Step::Open(unnamed(&request, Bytes::new(), request.compression.unwrap_or_default()), ticket)
+        Step::Open(unnamed(&request, Bytes::new(), request.compression), ticket)
     }
 
     /// Hands the next message of a request out.

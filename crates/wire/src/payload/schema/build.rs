@@ -65,6 +65,7 @@ struct RawMethod<'a> {
     output: &'a str,
     client_streaming: bool,
     server_streaming: bool,
+    http_rule: Option<&'a [u8]>,
 }
 
 impl<'a> Builder<'a> {
@@ -167,12 +168,14 @@ impl<'a> Builder<'a> {
         let mut methods = Vec::new();
         for method in service.bytes(2) {
             let method = fields(method)?;
+            let options = fields(method.last_bytes(4))?;
             methods.push(RawMethod {
                 name: method.name()?,
                 input: method.text(2)?,
                 output: method.text(3)?,
                 client_streaming: method.flag(5),
                 server_streaming: method.flag(6),
+                http_rule: options.bytes(HTTP_RULE).last(),
             });
         }
         self.services.push((full_name, methods));
@@ -382,6 +385,7 @@ impl<'a> Builder<'a> {
                     output: message(full_name, method.output)?,
                     client_streaming: method.client_streaming,
                     server_streaming: method.server_streaming,
+                    http_rule: method.http_rule.map(Into::into),
                 });
             }
             services.push(ServiceType { full_name: full_name.as_str().into(), methods });
@@ -389,6 +393,9 @@ impl<'a> Builder<'a> {
         Ok(services)
     }
 }
+
+/// The option `google.api.http` (`google/api/annotations.proto` of googleapis).
+const HTTP_RULE: u32 = 72_295_728;
 
 /// A map's entry has a key and a value, and nothing in the formats says what another one would mean.
 fn check_map_entries(messages: &[MessageType]) -> Result<(), Error> {

@@ -4,12 +4,17 @@
 //! that its corpus is replayed by `cargo test` (`tests/corpus.rs`) with no need of a nightly compiler.
 
 mod client;
+mod frames;
+mod grpc;
+mod h2;
 mod payload;
 mod server;
 mod sniff;
 mod transcode;
 
 pub use client::{baidu_std_client, http_client, rpcx_client};
+pub use grpc::{grpc_client, grpc_server};
+pub use h2::h2_frames;
 pub use payload::{compress, msgpack, schema};
 pub use server::{baidu_std_server, http_server, json_rpc, rpcx_server};
 pub use sniff::sniff;
@@ -24,10 +29,13 @@ use crate::Limits;
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 20] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
+    ("grpc_client", grpc_client),
+    ("grpc_server", grpc_server),
+    ("h2_frames", h2_frames),
     ("http_client", http_client),
     ("http_server", http_server),
     ("json_rpc", json_rpc),

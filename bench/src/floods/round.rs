@@ -1,0 +1,95 @@
+//! One round: a server, the good client and an attacker, each a process of its own, for some seconds.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::attack::Attack;
+use super::attacker::{AttackerOptions, Siege};
+use super::victim::{Served, VictimOptions};
+use crate::exchange::Protocol;
+use crate::measure;
+use crate::process::{Child, Listening, Ready};
+use crate::run::PATIENCE;
+use crate::subject::{ServerKind, ServerOptions};
+
+/// What a round came to.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Round {
+    pub(super) served: Served,
+    /// `None` if nobody attacked.
+    pub(super) siege: Option<Siege>,
+    /// By how much the server's resident memory grew at most.
+    pub(super) grown_kib: u64,
+    /// How much of its core the server used.
+    pub(super) cpu: f64,
+}
+
+/// Lets `attack`, or nobody, stand beside the good client.
+pub(super) fn run(attack: Option<&Attack>, window: Duration) -> io::Result<Round> {
+    let cores = Cores::here()?;
+    let (mut server, Listening { address }) = serve(cores.server)?;
+    let milliseconds = window.as_millis() as u64;
+
+    let victim = VictimOptions { connect: address, window: milliseconds, core: Some(cores.victim) };
+    let mut victim = Child::start(&victim.to_arguments())?;
+    let Ready {} = victim.hear(PATIENCE)?;
+    let resident_before = measure::resident_kib_of(server.id())?;
+
+    let mut attacker =
+        attack.map(|attack| start(attack, address, milliseconds, cores.attacker)).transpose()?;
+    let cpu_before = server.vitals()?.cpu_ns;
+    if let Some(attacker) = &mut attacker {
+        attacker.nudge()?;
+    }
+    victim.nudge()?;
+    let served = victim.hear(window + PATIENCE)?;
+    let siege = attacker.map(|attacker| attacker.hear(window + PATIENCE)).transpose()?;
+    let most = measure::most_resident_kib_of(server.id())?;
+    let cpu_ns = server.vitals()?.cpu_ns - cpu_before;
+    Ok(Round {
+        served,
+        siege,
+        grown_kib: most.saturating_sub(resident_before),
+        cpu: cpu_ns as f64 / window.as_nanos() as f64,
+    })
+}
+
+fn serve(core: usize) -> io::Result<(Child, Listening)> {
+    let options = ServerOptions {
+        kind: ServerKind::Polyrpc,
+        listen: ([127, 0, 0, 1], 0).into(),
+        // The server finds out by itself that it is spoken to in gRPC.
+        protocol: Protocol::BaiduStd,
+        payload: 0,
+        core: Some(core),
+    };
+    let server = Child::start(&options.to_arguments())?;
+    let listening = server.hear(PATIENCE)?;
+    Ok((server, listening))
+}
+
+fn start(attack: &Attack, connect: SocketAddr, window: u64, core: usize) -> io::Result<Child> {
+    let options = AttackerOptions { attack: attack.name.to_owned(), connect, window, core: Some(core) };
+    let attacker = Child::start(&options.to_arguments())?;
+    let Ready {} = attacker.hear(PATIENCE)?;
+    Ok(attacker)
+}
+
+/// Who runs where. The server has a core for itself; the others share one if there are no more.
+struct Cores {
+    server: usize,
+    attacker: usize,
+    victim: usize,
+}
+
+impl Cores {
+    fn here() -> io::Result<Self> {
+        let mut cores = measure::cores()?.into_iter().rev();
+        let server = cores.next().ok_or_else(|| io::Error::other("this process may run on no core"))?;
+        let attacker = cores.next().unwrap_or(server);
+        Ok(Self { server, attacker, victim: cores.next().unwrap_or(attacker) })
+    }
+}

@@ -1,0 +1,39 @@
+//! Attackers that make the server wait, and keep what it waits with.
+
+use std::time::Duration;
+
+use super::attack::{Attack, Fate, LIMIT_KIB, Pace};
+use super::frames::{DATA, ECHO, Frames, HEADERS, INITIAL_WINDOW_SIZE, message, stream};
+
+pub(super) const ATTACKS: [Attack; 4] = [
+    // Head after head that does not end, on many connections.
+    Attack {
+        connections: 1000,
+        pace: Pace::Once,
+        fate: Fate::Closed,
+        // The server's patience with a head is 10 s.
+        least: Duration::from_secs(12),
+        ..Attack::flood("slow_headers", |_, _| {}).opened_by(|frames| frames.frame(HEADERS, 0, 1, ECHO))
+    },
+    // Message after message that does not end, on as many streams as there may be.
+    Attack::flood("slow_messages", |frames, turn| {
+        frames.head(stream(turn), ECHO);
+        frames.frame(DATA, 0, stream(turn), &message(2000)[..1000]);
+    }),
+    // CVE-2019-9517 and its kin: large answers for which there is no window.
+    Attack {
+        limit_kib: UNSENT_KIB + LIMIT_KIB,
+        ..Attack::flood("slow_read", |frames, turn| frames.large_call(stream(turn), 60_000))
+            .opened_by(|frames| frames.settings(&[(INITIAL_WINDOW_SIZE, 0)]))
+    },
+    // Large answers for which there is a window, which are not read.
+    Attack {
+        reads: false,
+        ..Attack::flood("unread", |frames, turn| frames.large_call(stream(turn), 15_000))
+            .opened_by(Frames::open_windows)
+            .bounded()
+    },
+];
+
+/// What may wait on a connection for the peer's windows: the setting `unsent_in_all` of HTTP/2.
+const UNSENT_KIB: u64 = 64 << 10;

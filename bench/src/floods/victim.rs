@@ -1,0 +1,162 @@
+//! The good client: callers that call at a fixed rate over one connection, and count every call.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use hdrhistogram::Histogram;
+use polyrpc::Client;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant as TokioInstant, MissedTickBehavior, interval_at};
+
+use crate::process::{self, Ready};
+use crate::proto::example::{EchoRequest, EchoServiceClient};
+
+/// What the good client is told.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub(crate) struct VictimOptions {
+    /// The server to call.
+    #[arg(long)]
+    pub(super) connect: SocketAddr,
+    /// For how long, in milliseconds.
+    #[arg(long, default_value_t = 10_000)]
+    pub(super) window: u64,
+    /// The one core to run on.
+    #[arg(long)]
+    pub(super) core: Option<usize>,
+}
+
+impl VictimOptions {
+    /// The command line that says the same.
+    pub(super) fn to_arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            "floods-victim".to_owned(),
+            format!("--connect={}", self.connect),
+            format!("--window={}", self.window),
+        ];
+        arguments.extend(self.core.map(|core| format!("--core={core}")));
+        arguments
+    }
+}
+
+/// The life of the good client's process.
+pub(crate) fn live(options: &VictimOptions) -> io::Result<()> {
+    process::prepare(options.core)?;
+    let victim = Victim::connect(options.connect)?;
+    victim.run(Duration::from_millis(500))?;
+    process::tell(&Ready {})?;
+    let mut told = io::stdin().lines();
+    if told.next().transpose()?.is_some() {
+        process::tell(&victim.run(Duration::from_millis(options.window))?)?;
+    }
+    told.try_for_each(|line| line.map(drop))
+}
+
+/// What became of the good client's calls.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Served {
+    /// Calls that were made.
+    pub(super) calls: u64,
+    /// Those that failed, or whose answer was wrong.
+    pub(super) lost: u64,
+    /// Latency. While a call was late, those that should have been made meanwhile count as late too.
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+    pub(super) max_us: f64,
+}
+
+/// Callers, and how long each waits from one call to the next: 2,000 calls a second.
+const CALLERS: u32 = 4;
+const EVERY: Duration = Duration::from_millis(2);
+
+/// A client that does as it should.
+#[derive(Debug)]
+pub(super) struct Victim {
+    runtime: Runtime,
+    stub: EchoServiceClient,
+}
+
+impl Victim {
+    pub(super) fn connect(server: SocketAddr) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let client = Client::new(&format!("grpc://{server}"))
+            .map_err(|error| io::Error::other(error.into_status()))?;
+        Ok(Self { runtime, stub: EchoServiceClient::new(client) })
+    }
+
+    /// Calls for so long.
+    pub(super) fn run(&self, window: Duration) -> io::Result<Served> {
+        let record = Arc::new(Mutex::new(Record::new()));
+        self.runtime.block_on(async {
+            let began = TokioInstant::now();
+            let callers: Vec<_> = (0..CALLERS)
+                .map(|n| {
+                    let first = began + EVERY * n / CALLERS;
+                    tokio::spawn(call(self.stub.clone(), first, began + window, record.clone()))
+                })
+                .collect();
+            for caller in callers {
+                caller.await.map_err(io::Error::other)?;
+            }
+            Ok::<_, io::Error>(())
+        })?;
+        let record = record.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(record.finish())
+    }
+}
+
+/// Calls again and again. A call's time is counted from when it begins: how late a timer woke us is not the server's
+/// doing.
+async fn call(stub: EchoServiceClient, first: TokioInstant, until: TokioInstant, record: Arc<Mutex<Record>>) {
+    let request = EchoRequest { message: "A".repeat(32), ..Default::default() };
+    let mut ticks = interval_at(first, EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while ticks.tick().await < until {
+        let began = Instant::now();
+        let right = match stub.echo(request.clone()).await {
+            Ok(answer) => answer.message == request.message,
+            Err(error) => {
+                eprintln!("a call was lost: {error}");
+                false
+            }
+        };
+        record.lock().unwrap_or_else(PoisonError::into_inner).note(began.elapsed(), right);
+    }
+}
+
+/// The calls of all callers. They run on one thread, so that the lock is never waited for.
+#[derive(Debug)]
+struct Record {
+    calls: u64,
+    lost: u64,
+    histogram: Histogram<u64>,
+}
+
+impl Record {
+    fn new() -> Self {
+        // From 1 ns to 60 s with three digits.
+        let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order");
+        Self { calls: 0, lost: 0, histogram }
+    }
+
+    fn note(&mut self, took: Duration, right: bool) {
+        self.calls += 1;
+        self.lost += u64::from(!right);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).min(self.histogram.high());
+        self.histogram.record_correct(took, EVERY.as_nanos() as u64).expect("it is within the bounds");
+    }
+
+    fn finish(&self) -> Served {
+        let us = |ns: u64| ns as f64 / 1e3;
+        Served {
+            calls: self.calls,
+            lost: self.lost,
+            p50_us: us(self.histogram.value_at_quantile(0.5)),
+            p99_us: us(self.histogram.value_at_quantile(0.99)),
+            max_us: us(self.histogram.max()),
+        }
+    }
+}

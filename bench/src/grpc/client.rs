@@ -1,0 +1,171 @@
+//! Our load client: callers in closed loops, or paced, on any number of connections, all on one thread.
+
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use buffa::Message;
+use polyrpc::Client;
+use tokio::runtime::Builder;
+use tokio::time::{Instant as TokioInstant, interval_at};
+
+use super::peer::file;
+use super::task::{ClientOptions, Connected, Method};
+use crate::load::{SharedLaps, Tally};
+use crate::measure;
+use crate::process::{self, Done};
+use crate::proto::example::{EchoRequest, EchoServiceClient};
+use crate::proto::helloworld::{GreeterClient, HelloRequest};
+use crate::proto::pb::{BenchmarkMessage, HelloClient};
+
+/// The life of the client's process.
+pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
+    process::prepare(None)?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let began = Instant::now();
+    let callers = runtime.block_on(connect(options))?;
+    let took_ns = began.elapsed().as_nanos() as u64;
+    if options.warm_up > 0 {
+        runtime.block_on(load(&callers, options, Duration::from_millis(options.warm_up), None))?;
+    }
+    process::tell(&Connected { took_ns })?;
+
+    let mut told = io::stdin().lines();
+    if told.next().transpose()?.is_some() {
+        let before = measure::cpu_time();
+        let window = Duration::from_millis(options.window);
+        let tally = runtime.block_on(load(&callers, options, window, options.calls))?;
+        let cpu_ns = (measure::cpu_time() - before).as_nanos() as u64;
+        process::tell(&Done { cpu_ns, tally })?;
+    }
+    told.try_for_each(|line| line.map(drop))
+}
+
+/// Opens the connections, some at a time, and makes a call on each.
+async fn connect(options: &ClientOptions) -> io::Result<Vec<Caller>> {
+    const AT_ONCE: usize = 100;
+    let mut callers = Vec::with_capacity(options.connections);
+    while callers.len() < options.connections {
+        let some = (options.connections - callers.len()).min(AT_ONCE);
+        let opening: Vec<_> = (0..some)
+            .map(|_| {
+                let caller = Caller::new(options);
+                tokio::spawn(async move {
+                    let caller = caller?;
+                    match caller.call().await.map_err(failed)? {
+                        true => Ok(caller),
+                        false => Err(io::Error::other("the first reply is wrong")),
+                    }
+                })
+            })
+            .collect();
+        for opened in opening {
+            callers.push(opened.await.map_err(io::Error::other)??);
+        }
+    }
+    Ok(callers)
+}
+
+/// Lets every connection's callers call, until the window is over or all `calls` are made.
+async fn load(
+    connections: &[Caller],
+    options: &ClientOptions,
+    window: Duration,
+    calls: Option<usize>,
+) -> io::Result<Tally> {
+    let laps = SharedLaps::start(window);
+    let share = calls.map(|calls| calls / (connections.len() * options.callers));
+    let tasks: Vec<_> = connections
+        .iter()
+        .flat_map(|caller| std::iter::repeat_n(caller, options.callers))
+        .map(|caller| {
+            let (caller, laps) = (caller.clone(), laps.clone());
+            match (share, options.every) {
+                (Some(share), _) => tokio::spawn(async move { caller.call_times(share, laps).await }),
+                (None, 0) => tokio::spawn(async move { caller.call_on(laps).await }),
+                (None, every) => {
+                    let every = Duration::from_micros(every);
+                    tokio::spawn(async move { caller.call_every(every, laps).await })
+                }
+            }
+        })
+        .collect();
+    for task in tasks {
+        task.await.map_err(io::Error::other)?.map_err(failed)?;
+    }
+    Ok(laps.finish())
+}
+
+/// One connection, and what is called on it.
+#[derive(Clone)]
+enum Caller {
+    Echo(EchoServiceClient, EchoRequest),
+    Hello(GreeterClient, HelloRequest),
+    Say(HelloClient, Box<BenchmarkMessage>),
+}
+
+impl Caller {
+    fn new(options: &ClientOptions) -> io::Result<Self> {
+        let client = Client::new(&format!("grpc://{}", options.connect)).map_err(failed)?;
+        Ok(match options.method {
+            Method::Echo => {
+                let message = "A".repeat(options.payload);
+                Self::Echo(EchoServiceClient::new(client), EchoRequest { message, ..Default::default() })
+            }
+            Method::Hello => {
+                let request = HelloRequest { name: "Joe".into(), ..Default::default() };
+                Self::Hello(GreeterClient::new(client), request)
+            }
+            Method::Say => {
+                let bytes = fs::read(file("vectors/benchmark_message_581.bin"))?;
+                let message = BenchmarkMessage::decode_from_slice(&bytes).map_err(io::Error::other)?;
+                Self::Say(HelloClient::new(client), Box::new(message))
+            }
+        })
+    }
+
+    /// One call; whether its reply is right.
+    async fn call(&self) -> polyrpc::Result<bool> {
+        Ok(match self {
+            Self::Echo(stub, request) => stub.echo(request.clone()).await?.message == request.message,
+            Self::Hello(stub, request) => stub.say_hello(request.clone()).await?.message == "Hello Joe",
+            Self::Say(stub, message) => stub.say((**message).clone()).await?.field1 == "OK",
+        })
+    }
+
+    async fn call_on(&self, laps: SharedLaps) -> polyrpc::Result<()> {
+        let mut began = laps.started();
+        while laps.open_at(began) {
+            let right = self.call().await?;
+            began = laps.note(began, right);
+        }
+        Ok(())
+    }
+
+    async fn call_times(&self, times: usize, laps: SharedLaps) -> polyrpc::Result<()> {
+        let mut began = laps.started();
+        for _ in 0..times {
+            let right = self.call().await?;
+            began = laps.note(began, right);
+        }
+        Ok(())
+    }
+
+    /// A call's time is counted from when it begins: how late a timer woke us is not the server's doing.
+    async fn call_every(&self, every: Duration, laps: SharedLaps) -> polyrpc::Result<()> {
+        let mut ticks = interval_at(TokioInstant::now() + every, every);
+        loop {
+            ticks.tick().await;
+            let began = Instant::now();
+            if !laps.open_at(began) {
+                return Ok(());
+            }
+            let right = self.call().await?;
+            laps.note(began, right);
+        }
+    }
+}
+
+fn failed(error: polyrpc::Error) -> io::Error {
+    io::Error::other(error.into_status())
+}

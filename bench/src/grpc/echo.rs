@@ -1,0 +1,231 @@
+//! What a call costs the server, under clients of others and under ours.
+
+use std::io;
+
+use serde::Serialize;
+
+use super::h2load::Load;
+use super::peer::Peer;
+use super::task::{ClientOptions, Method};
+use super::{Options, ghz};
+use crate::bar::{Bar, Limit};
+use crate::process::Done;
+use crate::report::{dash, with_spread};
+use crate::rounds::{self, Series};
+
+/// A workload and its bars.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    name: &'static str,
+    client: Client,
+    /// The server's CPU time of another, of which ours may be so much.
+    ratios: &'static [(Peer, f64)],
+    /// Microseconds of CPU a call, client and server together.
+    sum: Option<f64>,
+}
+
+/// Who calls.
+#[derive(Clone, Copy, Debug)]
+enum Client {
+    /// h2load: one connection, 64 requests in flight.
+    H2load { payload: usize },
+    /// Ours: one connection, 64 callers.
+    Ours { payload: usize },
+    /// ghz, as in the seed: ten connections with a call in flight each.
+    Ghz,
+}
+
+const IN_FLIGHT: usize = 64;
+
+/// What is asked of one connection with 64 calls in flight.
+const ONE_CONNECTION: &[(Peer, f64)] = &[(Peer::Tonic, 1.0 / 5.0), (Peer::GrpcGo, 1.0 / 8.0)];
+
+const CASES: [Case; 5] = [
+    Case { name: "h2load64_32", client: Client::H2load { payload: 32 }, ratios: ONE_CONNECTION, sum: None },
+    Case { name: "h2load64_1k", client: Client::H2load { payload: 1024 }, ratios: ONE_CONNECTION, sum: None },
+    Case {
+        name: "shared64_32",
+        client: Client::Ours { payload: 32 },
+        ratios: ONE_CONNECTION,
+        sum: Some(3.5),
+    },
+    Case { name: "shared64_1k", client: Client::Ours { payload: 1024 }, ratios: ONE_CONNECTION, sum: None },
+    Case { name: "ghz_10x10", client: Client::Ghz, ratios: &[(Peer::GrpcGo, 0.5)], sum: None },
+];
+
+/// What one server came to in one round.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Outcome {
+    calls_per_second: f64,
+    /// Microseconds a call.
+    server_cpu_us: f64,
+    /// As the client's, if it is ours.
+    client_cpu_us: Option<f64>,
+    p99_us: Option<f64>,
+}
+
+/// A workload, and what every server came to in it.
+#[derive(Debug, Serialize)]
+pub(super) struct Measured {
+    #[serde(skip)]
+    case: Case,
+    name: &'static str,
+    series: Vec<Series<Peer, Outcome>>,
+}
+
+pub(super) fn measure(options: &Options, peers: &[Peer]) -> Vec<Measured> {
+    let chosen = CASES.into_iter().filter(|case| options.chosen(case.name));
+    chosen
+        .map(|case| {
+            eprintln!("measuring {}", case.name);
+            let series = rounds::interleave(options.rounds, peers, |peer| case.client.load(peer));
+            Measured { case, name: case.name, series }
+        })
+        .collect()
+}
+
+impl Client {
+    /// Calls a fresh server, after some calls that do not count.
+    fn load(self, peer: Peer) -> io::Result<Outcome> {
+        match self {
+            Self::H2load { payload } => h2load(peer, payload),
+            Self::Ours { payload } => ours(peer, payload),
+            Self::Ghz => under_ghz(peer),
+        }
+    }
+}
+
+fn h2load(peer: Peer, payload: usize) -> io::Result<Outcome> {
+    const REQUESTS: u64 = 100_000;
+    let (mut server, address) = peer.start(0)?;
+    let load = Load { in_flight: IN_FLIGHT, payload, requests: REQUESTS };
+    Load { requests: REQUESTS / 10, ..load }.run(address)?;
+    let before = server.vitals()?;
+    let calls_per_second = load.run(address)?;
+    let spent = server.vitals()?.cpu_ns - before.cpu_ns;
+    let server_cpu_us = a_call(spent, REQUESTS);
+    Ok(Outcome { calls_per_second, server_cpu_us, client_cpu_us: None, p99_us: None })
+}
+
+fn under_ghz(peer: Peer) -> io::Result<Outcome> {
+    const CALLS: u64 = 30_000;
+    let (mut server, address) = peer.start(0)?;
+    ghz::run(address, CALLS / 10)?;
+    let before = server.vitals()?;
+    let report = ghz::run(address, CALLS)?;
+    let spent = server.vitals()?.cpu_ns - before.cpu_ns;
+    Ok(Outcome {
+        calls_per_second: report.calls_per_second,
+        server_cpu_us: a_call(spent, CALLS),
+        client_cpu_us: None,
+        p99_us: Some(report.p99.as_secs_f64() * 1e6),
+    })
+}
+
+fn ours(peer: Peer, payload: usize) -> io::Result<Outcome> {
+    let (mut server, address) = peer.start(0)?;
+    let options =
+        ClientOptions { method: Method::Echo, payload, callers: IN_FLIGHT, ..ClientOptions::echo(address) };
+    let (mut client, _) = options.start()?;
+    let before = server.vitals()?;
+    client.nudge()?;
+    let Done { cpu_ns, tally } = options.done(&client)?;
+    let spent = server.vitals()?.cpu_ns - before.cpu_ns;
+    if tally.errors > 0 {
+        return Err(io::Error::other(format!("{} wrong replies of {}", tally.errors, tally.calls)));
+    }
+    Ok(Outcome {
+        calls_per_second: tally.calls as f64 / (tally.elapsed_ns as f64 / 1e9),
+        server_cpu_us: a_call(spent, tally.calls),
+        client_cpu_us: Some(a_call(cpu_ns, tally.calls)),
+        p99_us: Some(tally.p99_ns as f64 / 1e3),
+    })
+}
+
+fn a_call(ns: u64, calls: u64) -> f64 {
+    ns as f64 / 1e3 / calls as f64
+}
+
+impl Measured {
+    fn of(&self, peer: Peer) -> Option<&Series<Peer, Outcome>> {
+        self.series.iter().find(|series| series.subject == peer)
+    }
+
+    pub(super) fn bars(&self) -> Vec<Bar> {
+        let own = self.of(Peer::Polyrpc);
+        let clean = |peers: &[Peer]| {
+            peers
+                .iter()
+                .all(|&peer| self.of(peer).is_some_and(|series| series.rounds.iter().all(Result::is_ok)))
+        };
+        let ratios = self.case.ratios.iter().map(|&(peer, limit)| {
+            let ratio = own.zip(self.of(peer)).and_then(|(own, other)| own.ratio(other, |o| o.server_cpu_us));
+            Bar {
+                name: format!("grpc_{}_of_{}", self.name, peer.as_str()),
+                value: ratio.map(|ratio| ratio.median),
+                limit: Limit::RatioAtMost(limit),
+                clean: clean(&[Peer::Polyrpc, peer]),
+            }
+        });
+        let sum = self.case.sum.map(|limit| Bar {
+            name: format!("grpc_{}", self.name),
+            value: own.and_then(|own| own.spread(Outcome::cpu_us)).map(|spread| spread.median),
+            limit: Limit::CpuAtMost(limit),
+            clean: clean(&[Peer::Polyrpc]),
+        });
+        ratios.chain(sum).collect()
+    }
+}
+
+impl Outcome {
+    /// CPU time of a call, client and server together.
+    fn cpu_us(&self) -> f64 {
+        self.server_cpu_us + self.client_cpu_us.unwrap_or_default()
+    }
+}
+
+pub(super) fn print(measured: &[Measured]) {
+    if measured.is_empty() {
+        return;
+    }
+    println!();
+    println!(
+        "{:<14} {:<9} {:>32} {:>10} {:>22} {:>10} {:>20}",
+        "gRPC", "server", "calls/s", "p99 µs", "server CPU µs", "client", "ours is"
+    );
+    for case in measured {
+        for series in &case.series {
+            case.print(series);
+        }
+    }
+}
+
+impl Measured {
+    fn print(&self, series: &Series<Peer, Outcome>) {
+        let optional = |figure: fn(&Outcome) -> Option<f64>| {
+            let spread = series.spread(|outcome| figure(outcome).unwrap_or(f64::NAN));
+            spread
+                .filter(|spread| !spread.median.is_nan())
+                .map_or_else(dash, |spread| format!("{:.2}", spread.median))
+        };
+        let ratio = self
+            .of(Peer::Polyrpc)
+            .filter(|_| series.subject != Peer::Polyrpc)
+            .and_then(|own| own.ratio(series, |outcome| outcome.server_cpu_us));
+        println!(
+            "{:<14} {:<9} {:>32} {:>10} {:>22} {:>10} {:>20}",
+            self.name,
+            series.subject.as_str(),
+            with_spread(series.spread(|outcome| outcome.calls_per_second), 0),
+            optional(|outcome| outcome.p99_us),
+            with_spread(series.spread(|outcome| outcome.server_cpu_us), 2),
+            optional(|outcome| outcome.client_cpu_us),
+            with_spread(ratio, 3),
+        );
+        let failures =
+            series.rounds.iter().zip(1..).filter_map(|(round, n)| Some((n, round.as_ref().err()?)));
+        for (round, error) in failures {
+            println!("  round {round}: {error}");
+        }
+    }
+}

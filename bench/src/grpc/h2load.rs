@@ -1,0 +1,84 @@
+//! nghttp2's load tool: requests of HTTP/2 with the body of a gRPC call.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use buffa::Message;
+
+use crate::proto::example::EchoRequest;
+
+/// Requests that h2load makes on one connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub(super) in_flight: usize,
+    /// The length of the message that is echoed.
+    pub(super) payload: usize,
+    pub(super) requests: u64,
+}
+
+impl Load {
+    /// Runs h2load to its end; gives the requests a second it saw.
+    ///
+    /// # Errors
+    ///
+    /// When it is not installed, or a single request did not succeed.
+    pub(super) fn run(self, server: SocketAddr) -> io::Result<f64> {
+        let body = std::env::temp_dir().join(format!("polyrpc-bench-{}.body", std::process::id()));
+        fs::write(&body, framed(self.payload))?;
+        let output = Command::new("h2load")
+            .args(["-c", "1", "-t", "1"])
+            .args(["-n", &self.requests.to_string(), "-m", &self.in_flight.to_string()])
+            .args(["-H", "content-type: application/grpc", "-H", "te: trailers"])
+            .arg("-d")
+            .arg(&body)
+            .arg(format!("http://{server}/example.EchoService/Echo"))
+            .output()
+            .map_err(|error| io::Error::new(error.kind(), format!("h2load: {error} (nghttp2-client)")))?;
+        fs::remove_file(&body)?;
+        self.read(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    fn read(self, printed: &str) -> io::Result<f64> {
+        let all = format!("{} succeeded, 0 failed", self.requests);
+        let rate = printed
+            .lines()
+            .find_map(|line| line.strip_prefix("finished in ")?.split(", ").nth(1)?.strip_suffix(" req/s"))
+            .and_then(|rate| rate.parse().ok());
+        match rate {
+            Some(rate) if printed.contains(&all) => Ok(rate),
+            _ => Err(io::Error::other(format!("h2load: {}", printed.replace('\n', " ")))),
+        }
+    }
+}
+
+/// A message as gRPC frames it.
+fn framed(payload: usize) -> Vec<u8> {
+    let message = EchoRequest { message: "A".repeat(payload), ..Default::default() }.encode_to_vec();
+    let mut body = vec![0];
+    body.extend((message.len() as u32).to_be_bytes());
+    body.extend(message);
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOAD: Load = Load { in_flight: 64, payload: 32, requests: 20 };
+
+    #[test]
+    fn its_rate_is_read_if_every_request_succeeded() {
+        let printed = "starting benchmark...\nfinished in 77.05ms, 259558.23 req/s, 13.85MB/s\n\
+            requests: 20 total, 20 started, 20 done, 20 succeeded, 0 failed, 0 errored, 0 timeout\n";
+        assert_eq!(LOAD.read(printed).unwrap(), 259_558.23);
+        LOAD.read(&printed.replace("20 succeeded, 0 failed", "19 succeeded, 1 failed")).unwrap_err();
+        LOAD.read("could not connect").unwrap_err();
+    }
+
+    #[test]
+    fn a_body_is_a_frame_of_its_message() {
+        assert_eq!(framed(1), [0, 0, 0, 0, 3, 0x0a, 1, b'A']);
+    }
+}

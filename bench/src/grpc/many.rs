@@ -1,0 +1,185 @@
+//! Many connections, as in the seed: 20,000 requests of its 581-byte message, shared among 20 to 10,000 of them.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::Options;
+use super::peer::Peer;
+use super::task::{ClientOptions, Method};
+use crate::bar::{Bar, Limit};
+use crate::process::{Child, Done, Vitals};
+use crate::report::with_spread;
+use crate::rounds::{self, Series};
+use crate::run::PATIENCE;
+
+const CONNECTIONS: [usize; 5] = [20, 100, 500, 1000, 10_000];
+const REQUESTS: usize = 20_000;
+
+/// KiB of resident memory that a connection may cost.
+const KIB: f64 = 12.0;
+
+/// What one server came to in one round.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Outcome {
+    calls_per_second: f64,
+    mean_us: f64,
+    server_cpu_us: f64,
+    /// Of one core, while the requests came.
+    server_cpu_percent: f64,
+    /// Of the whole process at its end.
+    resident_kib: u64,
+    /// By which the process grew for each connection that has made a call.
+    connection_kib: f64,
+    /// From the first connect to the last first reply, over the connections.
+    set_up_us: f64,
+    /// CPU time of the server for it.
+    set_up_cpu_us: f64,
+}
+
+/// A number of connections, and what every server came to with them.
+#[derive(Debug, Serialize)]
+pub(super) struct Measured {
+    connections: usize,
+    series: Vec<Series<Peer, Outcome>>,
+}
+
+pub(super) fn measure(options: &Options, peers: &[Peer]) -> Vec<Measured> {
+    let chosen = CONNECTIONS.into_iter().filter(|connections| options.chosen(&name(*connections)));
+    chosen
+        .map(|connections| {
+            eprintln!("measuring {}", name(connections));
+            let series = rounds::interleave(options.rounds, peers, |peer| load(peer, connections));
+            Measured { connections, series }
+        })
+        .collect()
+}
+
+fn name(connections: usize) -> String {
+    format!("many_{connections}")
+}
+
+fn load(peer: Peer, connections: usize) -> io::Result<Outcome> {
+    let (mut server, address) = peer.start(0)?;
+    // One call, so that what a server sets up once is not counted as a connection's.
+    drop(ClientOptions { warm_up: 0, ..ClientOptions::echo(address) }.start()?);
+    let fresh = server.vitals()?;
+    let options = ClientOptions {
+        method: Method::Say,
+        connections,
+        calls: Some(REQUESTS),
+        warm_up: 0,
+        ..ClientOptions::echo(address)
+    };
+    let (mut client, connected) = options.start()?;
+    let opened = settle(&mut server)?;
+    client.nudge()?;
+    let Done { tally, .. } = options.done(&client)?;
+    let after = server.vitals()?;
+    if tally.errors > 0 || tally.calls != REQUESTS as u64 {
+        return Err(io::Error::other(format!("{} right replies of {REQUESTS}", tally.calls - tally.errors)));
+    }
+    let (spent, count) = ((after.cpu_ns - opened.cpu_ns) as f64, connections as f64);
+    Ok(Outcome {
+        calls_per_second: REQUESTS as f64 / (tally.elapsed_ns as f64 / 1e9),
+        mean_us: tally.mean_ns as f64 / 1e3,
+        server_cpu_us: spent / 1e3 / REQUESTS as f64,
+        server_cpu_percent: 100.0 * spent / tally.elapsed_ns as f64,
+        resident_kib: after.resident_kib,
+        connection_kib: opened.resident_kib.saturating_sub(fresh.resident_kib) as f64 / count,
+        set_up_us: connected.took_ns as f64 / 1e3 / count,
+        set_up_cpu_us: (opened.cpu_ns - fresh.cpu_ns) as f64 / 1e3 / count,
+    })
+}
+
+/// Waits until the server's memory has come to rest.
+fn settle(server: &mut Child) -> io::Result<Vitals> {
+    const PAUSE: Duration = Duration::from_millis(100);
+    let deadline = Instant::now() + PATIENCE;
+    let mut last = server.vitals()?;
+    loop {
+        thread::sleep(PAUSE);
+        let now = server.vitals()?;
+        if now.resident_kib == last.resident_kib {
+            return Ok(now);
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the server does not come to rest"));
+        }
+        last = now;
+    }
+}
+
+impl Measured {
+    fn of(&self, peer: Peer) -> Option<&Series<Peer, Outcome>> {
+        self.series.iter().find(|series| series.subject == peer)
+    }
+
+    /// Fewer CPU microseconds a call than grpc-go's, and little memory where a connection's share can be told.
+    pub(super) fn bars(&self) -> Vec<Bar> {
+        let (own, go) = (self.of(Peer::Polyrpc), self.of(Peer::GrpcGo));
+        let clean = [own, go].iter().flatten().all(|series| series.rounds.iter().all(Result::is_ok));
+        let ratio = own.zip(go).and_then(|(own, go)| own.ratio(go, |outcome| outcome.server_cpu_us));
+        let kib = own.and_then(|own| own.spread(|outcome| outcome.connection_kib));
+        let mut bars = vec![Bar {
+            name: format!("grpc_{}_of_grpc-go", name(self.connections)),
+            value: ratio.map(|ratio| ratio.median),
+            limit: Limit::RatioAtMost(1.0),
+            clean,
+        }];
+        if self.connections >= 1000 {
+            bars.push(Bar {
+                name: format!("grpc_{}_connection", name(self.connections)),
+                value: kib.map(|kib| kib.median),
+                limit: Limit::KibAtMost(KIB),
+                clean,
+            });
+        }
+        bars
+    }
+}
+
+pub(super) fn print(measured: &[Measured]) {
+    if measured.is_empty() {
+        return;
+    }
+    println!();
+    println!(
+        "{:<11} {:<9} {:>24} {:>10} {:>20} {:>6} {:>9} {:>9} {:>11} {:>11}",
+        "connections",
+        "server",
+        "calls/s",
+        "mean µs",
+        "server CPU µs",
+        "CPU %",
+        "RSS MiB",
+        "KiB/conn",
+        "set-up µs",
+        "CPU µs"
+    );
+    for Measured { connections, series } in measured {
+        for series in series {
+            let median = |figure: fn(&Outcome) -> f64, digits: usize| {
+                series.spread(figure).map_or_else(String::new, |spread| format!("{:.digits$}", spread.median))
+            };
+            println!(
+                "{:<11} {:<9} {:>24} {:>10} {:>20} {:>6} {:>9} {:>9} {:>11} {:>11}",
+                connections,
+                series.subject.as_str(),
+                with_spread(series.spread(|outcome| outcome.calls_per_second), 0),
+                median(|outcome| outcome.mean_us, 0),
+                with_spread(series.spread(|outcome| outcome.server_cpu_us), 2),
+                median(|outcome| outcome.server_cpu_percent, 0),
+                median(|outcome| outcome.resident_kib as f64 / 1024.0, 1),
+                median(|outcome| outcome.connection_kib, 1),
+                median(|outcome| outcome.set_up_us, 1),
+                median(|outcome| outcome.set_up_cpu_us, 1),
+            );
+            for error in series.rounds.iter().filter_map(|round| round.as_ref().err()) {
+                println!("  {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `grpc`: PolyRPC's server beside tonic, grpc-go and gRPC C++, all under the same clients.
+//!
+//! 1. [`echo`] counts the CPU time of a call: one connection under h2load and under our client, ten under ghz.
+//! 2. [`heavy`] lets handlers compute, and looks at the light calls beside them.
+//! 3. [`many`] opens up to 10,000 connections.
+//!
+//! [`peer`] starts a server, whoever wrote it; [`server`] is ours. [`h2load`] and [`ghz`] drive foreign clients,
+//! [`client`] is our own, in a process of its own; [`task`] says what it is told and what it tells.
+
+mod echo;
+mod heavy;
+mod many;
+
+mod peer;
+mod server;
+
+mod client;
+mod ghz;
+mod h2load;
+mod task;
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::bar::Bar;
+use crate::report::{self, Machine};
+
+pub(crate) use self::client::call;
+pub(crate) use self::server::ServerOptions;
+pub(crate) use self::server::serve;
+pub(crate) use self::task::ClientOptions;
+
+use self::peer::Peer;
+
+/// How the suite is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Measure these servers only; bars that need others are short then.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Peer>,
+    /// Measure only what has this in its name.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// How often each workload is measured.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Where to write everything that was measured.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// Everything that was measured, and under which conditions.
+#[derive(Debug, Serialize)]
+struct Measured {
+    machine: Machine,
+    command: Vec<String>,
+    rounds: usize,
+    echo: Vec<echo::Measured>,
+    heavy: Option<heavy::Measured>,
+    many: Vec<many::Measured>,
+    bars: Vec<Bar>,
+}
+
+/// Measures, prints and judges.
+pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
+    let machine = Machine::here();
+    let peers = options.peers();
+    let echo = echo::measure(options, &peers);
+    let heavy = heavy::measure(options, &peers);
+    let many = many::measure(options, &peers);
+
+    let bars = echo.iter().flat_map(echo::Measured::bars);
+    let bars = bars.chain(heavy.iter().flat_map(heavy::Measured::bars));
+    let bars = bars.chain(many.iter().flat_map(many::Measured::bars)).collect();
+    let command = std::env::args().collect();
+    let measured = Measured { machine, command, rounds: options.rounds, echo, heavy, many, bars };
+    measured.print();
+    if let Some(path) = &options.json {
+        serde_json::to_writer_pretty(File::create(path)?, &measured)?;
+    }
+    let kept = measured.bars.iter().all(Bar::is_ok);
+    Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Options {
+    fn peers(&self) -> Vec<Peer> {
+        if self.only.is_empty() { Peer::ALL.to_vec() } else { self.only.clone() }
+    }
+
+    /// Whether what is called so is to be measured.
+    fn chosen(&self, name: &str) -> bool {
+        name.contains(&self.filter)
+    }
+}
+
+impl Measured {
+    fn print(&self) {
+        let method = format!("{} rounds in turn; loopback; median (min–max)", self.rounds);
+        report::print_conditions(&self.machine, &self.command, &method);
+        echo::print(&self.echo);
+        if let Some(heavy) = &self.heavy {
+            heavy.print();
+        }
+        many::print(&self.many);
+        println!();
+        for bar in &self.bars {
+            println!("{bar}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The servers that are measured. Those of others are programs of their own, built by `bench/peers/build`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::process::{Child, Listening};
+use crate::run::PATIENCE;
+
+/// Who serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Peer {
+    /// This project.
+    Polyrpc,
+    /// Rust's usual gRPC, on the crates h2 and hyper.
+    Tonic,
+    /// Go's.
+    GrpcGo,
+    /// The first of them.
+    GrpcCpp,
+}
+
+impl Peer {
+    pub(super) const ALL: [Self; 4] = [Self::Polyrpc, Self::Tonic, Self::GrpcGo, Self::GrpcCpp];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Polyrpc => "polyrpc",
+            Self::Tonic => "tonic",
+            Self::GrpcGo => "grpc-go",
+            Self::GrpcCpp => "gRPC C++",
+        }
+    }
+
+    /// Starts the server and waits until it listens; its greeter adds up `heavy` numbers in each call.
+    pub(super) fn start(self, heavy: u64) -> io::Result<(Child, SocketAddr)> {
+        let heavy = format!("--heavy={heavy}");
+        let server = match self {
+            Self::Polyrpc => Child::start(&["grpc-server".to_owned(), heavy])?,
+            Self::Tonic => foreign("tonic-server", heavy)?,
+            Self::GrpcGo => foreign("go-server", heavy)?,
+            Self::GrpcCpp => foreign("cpp-server", heavy)?,
+        };
+        let Listening { address } = server.hear(PATIENCE)?;
+        Ok((server, address))
+    }
+}
+
+fn foreign(name: &str, heavy: String) -> io::Result<Child> {
+    let arguments = ["--listen=127.0.0.1:0".to_owned(), heavy];
+    Child::start_program(&program(name), &arguments).map_err(|error| {
+        io::Error::new(error.kind(), format!("{name}: {error} (is it built? bench/peers/build)"))
+    })
+}
+
+/// Where `bench/peers/build` puts what it builds.
+pub(super) fn program(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/bin").join(name)
+}
+
+/// A file of the repository.
+pub(super) fn file(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}

@@ -1,0 +1,83 @@
+//! PolyRPC's server: an echo, the greeter of the seed, and the service of the many connections.
+
+use std::hint::black_box;
+use std::io;
+use std::net::SocketAddr;
+
+use clap::Args;
+use polyrpc::codec::Protobuf;
+use polyrpc::service::ServiceBuilder;
+use polyrpc::{Context, Cores, Result, Server};
+
+use crate::process;
+use crate::proto::example::{EchoRequest, EchoResponse, EchoService, EchoServiceServer};
+use crate::proto::helloworld::{HelloReply, HelloRequest};
+use crate::proto::pb::{BenchmarkMessage, Hello, HelloServer};
+
+/// What the server is told.
+#[derive(Debug, Args)]
+pub(crate) struct ServerOptions {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// How many numbers the greeter adds up in each call.
+    #[arg(long, default_value_t = 0)]
+    heavy: u64,
+    /// How many threads serve.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+}
+
+/// The life of the server's process.
+pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
+    process::prepare(None)?;
+    let cores = Cores::start(options.threads)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let server = Server::new()
+        .on(cores)
+        .service(EchoServiceServer::new(Services))
+        .service(greeter(options.heavy))
+        .service(HelloServer::new(Services));
+    let bound = runtime.block_on(server.bind(options.listen.to_string()))?;
+    let address = bound.address().to_string().parse().map_err(io::Error::other)?;
+    runtime.spawn(bound.run());
+    process::answer_at(address)
+}
+
+struct Services;
+
+impl EchoService for Services {
+    async fn echo(&self, _: &mut Context, request: EchoRequest) -> Result<EchoResponse> {
+        Ok(EchoResponse { message: request.message, ..Default::default() })
+    }
+}
+
+impl Hello for Services {
+    async fn say(&self, _: &mut Context, mut message: BenchmarkMessage) -> Result<BenchmarkMessage> {
+        message.field1 = "OK".into();
+        message.field2 = 100;
+        Ok(message)
+    }
+}
+
+/// A greeter that holds its thread is told to do so elsewhere.
+fn greeter(heavy: u64) -> ServiceBuilder {
+    let service = ServiceBuilder::new("helloworld.Greeter");
+    let greet = move |cx: Context, request: HelloRequest| async move {
+        add_up(heavy);
+        (cx, Ok(HelloReply { message: format!("Hello {}", request.name), ..Default::default() }))
+    };
+    match heavy {
+        0 => service.method::<Protobuf, HelloRequest, HelloReply, _, _>("SayHello", greet),
+        _ => service.blocking_method::<Protobuf, HelloRequest, HelloReply, _, _>("SayHello", greet),
+    }
+}
+
+/// The loop of the seed: so many additions, none of which the compiler may leave out.
+pub(super) fn add_up(count: u64) -> u64 {
+    let mut sum = 0u64;
+    for n in 0..count {
+        sum = black_box(sum.wrapping_add(n));
+    }
+    sum
+}

@@ -1,0 +1,139 @@
+//! What our load client is told, as a command line, and what it tells, as lines of JSON.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use crate::process::{Child, Done};
+use crate::run::PATIENCE;
+
+/// The method that is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Method {
+    /// `example.EchoService/Echo`
+    Echo,
+    /// `helloworld.Greeter/SayHello`
+    Hello,
+    /// `pb.Hello/Say`
+    Say,
+}
+
+/// What the client is told.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub(crate) struct ClientOptions {
+    /// The server to call.
+    #[arg(long)]
+    pub(crate) connect: SocketAddr,
+    /// What to call.
+    #[arg(long)]
+    pub(crate) method: Method,
+    /// The length of the message of an echo in bytes.
+    #[arg(long, default_value_t = 32)]
+    pub(crate) payload: usize,
+    /// How many connections to open.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) connections: usize,
+    /// How many callers share each of them, a call in flight each.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) callers: usize,
+    /// How many calls all callers make together, however long that takes.
+    #[arg(long)]
+    pub(crate) calls: Option<usize>,
+    /// How long a caller waits from one beginning to the next, in microseconds; 0: not at all.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) every: u64,
+    /// How long to call before the window, in milliseconds.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) warm_up: u64,
+    /// How long to call in the window, in milliseconds, if no number of calls is given.
+    #[arg(long, default_value_t = 1500)]
+    pub(crate) window: u64,
+}
+
+/// What the client says when its connections are open, each having made a call, and it is warm.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Connected {
+    /// How long opening took, first calls included.
+    pub(crate) took_ns: u64,
+}
+
+impl ClientOptions {
+    /// The usual: an echo on one connection.
+    pub(super) fn echo(connect: SocketAddr) -> Self {
+        Self {
+            connect,
+            method: Method::Echo,
+            payload: 32,
+            connections: 1,
+            callers: 1,
+            calls: None,
+            every: 0,
+            warm_up: 300,
+            window: 1500,
+        }
+    }
+
+    /// Starts the client and waits until its connections are open.
+    pub(super) fn start(&self) -> io::Result<(Child, Connected)> {
+        let client = Child::start(&self.to_arguments())?;
+        let connected = client.hear(Duration::from_millis(self.warm_up) + 2 * PATIENCE)?;
+        Ok((client, connected))
+    }
+
+    /// Waits for the end of the window, which a nudge has opened.
+    pub(super) fn done(&self, client: &Child) -> io::Result<Done> {
+        client.hear(Duration::from_millis(self.window) + 2 * PATIENCE)
+    }
+
+    /// The command line that says the same.
+    fn to_arguments(&self) -> Vec<String> {
+        let method = self.method.to_possible_value().expect("no method is hidden");
+        let mut arguments = vec![
+            "grpc-client".to_owned(),
+            format!("--connect={}", self.connect),
+            format!("--method={}", method.get_name()),
+            format!("--payload={}", self.payload),
+            format!("--connections={}", self.connections),
+            format!("--callers={}", self.callers),
+            format!("--every={}", self.every),
+            format!("--warm-up={}", self.warm_up),
+            format!("--window={}", self.window),
+        ];
+        arguments.extend(self.calls.map(|calls| format!("--calls={calls}")));
+        arguments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    enum Command {
+        GrpcClient(ClientOptions),
+    }
+
+    #[test]
+    fn a_client_reads_what_the_parent_wrote() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 8000));
+        for calls in [None, Some(20_000)] {
+            let options = ClientOptions {
+                method: Method::Say,
+                connections: 20,
+                callers: 3,
+                calls,
+                every: 7,
+                ..ClientOptions::echo(address)
+            };
+            let arguments = std::iter::once("polyrpc-bench".to_owned()).chain(options.to_arguments());
+            let Command::GrpcClient(read) = Command::parse_from(arguments);
+            assert_eq!(read, options);
+        }
+    }
+}

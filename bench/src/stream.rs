@@ -1,0 +1,204 @@
+//! `stream`: so many MiB through one stream, to a server that sends back what comes and to a reader who is slow.
+//!
+//! Nothing but flow control keeps what is under way from piling up: in the server, which is sent more than it can get
+//! rid of, and in the client, whose requests could all be made at once. Both are processes of their own, whose
+//! resident memory the parent reads.
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use clap::Args;
+use polyrpc::{Client, Cores, Result, Server, Streaming};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Builder;
+
+use crate::bar::{Bar, Limit};
+use crate::measure;
+use crate::process::{self, Child, Listening, Ready};
+use crate::report::{self, Machine};
+use crate::run::PATIENCE;
+
+/// How much memory a process may take for one stream: what its settings allow, and as much again for the reads that
+/// messages are slices of, and for what the allocator keeps.
+const LIMIT_KIB: u64 = 2 * (WINDOW_KIB + UNSENT_KIB);
+
+/// What may come on a stream and not be taken: the setting `most_window` of HTTP/2.
+const WINDOW_KIB: u64 = 4 << 10;
+
+/// What may wait for the socket: `Limits::unsent`.
+const UNSENT_KIB: u64 = 4 << 10;
+
+/// How it is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many MiB go through, each way.
+    #[arg(long, default_value_t = 1024)]
+    mib: u64,
+}
+
+/// Measures, prints and judges.
+pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
+    let machine = Machine::here();
+    let command: Vec<_> = std::env::args().collect();
+    let Measured { carried, server, client } = measure(options.mib)?;
+
+    let method = format!(
+        "{} MiB each way in messages of {} KiB; {} MiB are read at a time, then none for {PAUSE:?}; loopback",
+        options.mib,
+        PIECE >> 10,
+        (BURST * PIECE) >> 20
+    );
+    report::print_conditions(&machine, &command, &method);
+    let seconds = carried.nanoseconds as f64 / 1e9;
+    println!();
+    println!(
+        "stream    {} messages in {seconds:.1} s, {:.0} MiB/s",
+        carried.pieces,
+        options.mib as f64 / seconds
+    );
+    println!("settings  {WINDOW_KIB} KiB of window on the stream, {UNSENT_KIB} KiB unsent");
+    for (name, Resident { before, most }) in [("server", &server), ("client", &client)] {
+        println!("{name}    {before} KiB resident before, {most} KiB at most");
+    }
+    println!();
+    let bar = |name: &str, resident: &Resident| Bar {
+        name: format!("stream_{}_mib_{name}_memory", options.mib),
+        value: Some(resident.most.saturating_sub(resident.before) as f64),
+        limit: Limit::KibAtMost(LIMIT_KIB as f64),
+        clean: carried.pieces == pieces(options.mib) && carried.in_order,
+    };
+    let bars = [bar("server", &server), bar("client", &client)];
+    bars.iter().for_each(|bar| println!("{bar}"));
+    Ok(if bars.iter().all(Bar::is_ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+struct Measured {
+    carried: Carried,
+    server: Resident,
+    client: Resident,
+}
+
+/// The resident memory of a process in KiB.
+struct Resident {
+    before: u64,
+    most: u64,
+}
+
+fn measure(mib: u64) -> io::Result<Measured> {
+    let server = Child::start(&["stream-server".to_owned()])?;
+    let Listening { address } = server.hear(PATIENCE)?;
+    let client = ["stream-client".to_owned(), format!("--connect={address}"), format!("--mib={mib}")];
+    let mut client = Child::start(&client)?;
+    let Ready {} = client.hear(PATIENCE)?;
+
+    let server_before = measure::resident_kib_of(server.id())?;
+    let client_before = measure::resident_kib_of(client.id())?;
+    client.nudge()?;
+    // Who is ten times slower than meant is still waited for.
+    let carried = client.hear(PATIENCE + Duration::from_millis(mib * 1000 / 16))?;
+    let resident = |before, process: &Child| {
+        Ok::<_, io::Error>(Resident { before, most: measure::most_resident_kib_of(process.id())? })
+    };
+    Ok(Measured {
+        carried,
+        server: resident(server_before, &server)?,
+        client: resident(client_before, &client)?,
+    })
+}
+
+#[polyrpc::service(name = "bench.Pipe", codec = polyrpc::codec::Raw)]
+trait Pipe {
+    /// Sends back what comes.
+    async fn through(&self, pieces: Streaming<Bytes>) -> Result<Streaming<Bytes>>;
+}
+
+struct Echo;
+
+impl Pipe for Echo {
+    async fn through(&self, pieces: Streaming<Bytes>) -> Result<Streaming<Bytes>> {
+        Ok(pieces)
+    }
+}
+
+/// The life of the server's process.
+pub(crate) fn serve() -> io::Result<()> {
+    let cores = Cores::start(1)?;
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let server = Server::new().on(cores).service(PipeServer::new(Echo));
+    let bound = runtime.block_on(server.bind("127.0.0.1:0"))?;
+    let address = bound.address().to_string().parse().map_err(io::Error::other)?;
+    runtime.spawn(bound.run());
+    process::answer_at(address)
+}
+
+/// What the client is told.
+#[derive(Debug, Args)]
+pub(crate) struct ClientOptions {
+    /// The server to call.
+    #[arg(long)]
+    connect: SocketAddr,
+    /// How many MiB to send.
+    #[arg(long)]
+    mib: u64,
+}
+
+/// The life of the client's process.
+pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let client = Client::new(&format!("grpc://{}", options.connect)).map_err(failed)?;
+    let pipe = PipeClient::new(client);
+    runtime.block_on(carry(&pipe, 1)).map_err(failed)?;
+    process::tell(&Ready {})?;
+    let mut told = io::stdin().lines();
+    if told.next().transpose()?.is_some() {
+        process::tell(&runtime.block_on(carry(&pipe, pieces(options.mib))).map_err(failed)?)?;
+    }
+    told.try_for_each(|line| line.map(drop))
+}
+
+/// What came back.
+#[derive(Debug, Serialize, Deserialize)]
+struct Carried {
+    pieces: u64,
+    in_order: bool,
+    nanoseconds: u64,
+}
+
+/// Bytes of a message.
+const PIECE: u64 = 64 << 10;
+
+fn pieces(mib: u64) -> u64 {
+    (mib << 20) / PIECE
+}
+
+/// How many messages are read before a pause, and how long that is: 160 MiB/s at most.
+const BURST: u64 = 128;
+const PAUSE: Duration = Duration::from_millis(50);
+
+async fn carry(pipe: &PipeClient, pieces: u64) -> Result<Carried> {
+    let began = Instant::now();
+    let mut back = pipe.through(Streaming::from_iter((0..pieces).map(piece))).await?;
+    let (mut came, mut in_order) = (0, true);
+    while let Some(message) = back.message().await? {
+        in_order &= message == piece(came);
+        came += 1;
+        if came.is_multiple_of(BURST) {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+    Ok(Carried { pieces: came, in_order, nanoseconds: began.elapsed().as_nanos() as u64 })
+}
+
+/// A message that tells its number.
+fn piece(number: u64) -> Bytes {
+    let mut bytes = vec![0; PIECE as usize];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    bytes.into()
+}
+
+fn failed(error: polyrpc::Error) -> io::Error {
+    io::Error::other(error.into_status())
+}

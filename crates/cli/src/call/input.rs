@@ -1,0 +1,71 @@
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::thread;
+
+use serde_json::value::RawValue;
+use serde_json::{Deserializer, error::Category};
+use tokio::sync::mpsc;
+
+use crate::failure::Failure;
+use crate::message::no_json;
+
+/// Where the messages of a call come from.
+pub(super) struct Input {
+    from: Box<dyn Read + Send>,
+    name: String,
+}
+
+impl Input {
+    /// What the argument is, or names: `@FILE` a file, `-` standard input.
+    pub(super) fn of(argument: Option<&str>) -> Result<Self, Failure> {
+        let argument = argument.unwrap_or_default();
+        Ok(match argument.strip_prefix('@') {
+            Some(path) => {
+                let file = File::open(path);
+                let file = file.map_err(|error| Failure::system(format!("read {path}"), &error))?;
+                Self { from: Box::new(file), name: path.to_owned() }
+            }
+            None if argument == "-" => {
+                Self { from: Box::new(io::stdin()), name: "standard input".to_owned() }
+            }
+            None => {
+                let bytes = argument.as_bytes().to_vec();
+                Self { from: Box::new(Cursor::new(bytes)), name: "the argument".to_owned() }
+            }
+        })
+    }
+
+    /// All of it.
+    pub(super) fn whole(mut self) -> Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        match self.from.read_to_end(&mut bytes) {
+            Ok(_) => Ok(bytes),
+            Err(error) => Err(Failure::system(format!("read {}", self.name), &error)),
+        }
+    }
+
+    /// JSON values, one after the other, each as soon as it was read: whoever writes them may wait for answers
+    /// in between.
+    ///
+    /// They are read on a thread of their own, which nobody waits for.
+    pub(super) fn values(self) -> mpsc::Receiver<Result<Vec<u8>, Failure>> {
+        let (sender, receiver) = mpsc::channel(1);
+        thread::spawn(move || {
+            for value in Deserializer::from_reader(self.from).into_iter::<Box<RawValue>>() {
+                let value = match value {
+                    Ok(value) => Ok(value.get().as_bytes().to_vec()),
+                    Err(error) if error.classify() == Category::Io => {
+                        Err(Failure::system(format!("read {}", self.name), &error.into()))
+                    }
+                    Err(error) => Err(no_json(error)),
+                };
+                // Nothing follows what is wrong, and nobody may be left to take more.
+                let ended = value.is_err();
+                if sender.blocking_send(value).is_err() || ended {
+                    return;
+                }
+            }
+        });
+        receiver
+    }
+}

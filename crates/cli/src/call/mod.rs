@@ -1,0 +1,241 @@
+//! `polyrpc call`: one call of any method, JSON in, JSON out.
+
+mod input;
+mod stream;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use polyrpc::client::{self, Response};
+use polyrpc::codec::Body;
+use polyrpc::{Client, Code, Compression, Error, Format, Metadata, Protocol, Push};
+
+use self::input::Input;
+use crate::failure::Failure;
+use crate::message::{self, Described, Translator, readable};
+use crate::reflection::Reflection;
+use crate::terminal;
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The server: baidu-std://, rpcx://, grpc:// or http:// with host:port; also rpcx+unix:///path and
+    /// http+json-rpc://host:port
+    url: String,
+    /// The method, `Service/Method`, or a function's name
+    target: String,
+    /// The message as JSON, @FILE to read it from a file, - from standard input; for a method that takes several,
+    /// one after the other
+    #[arg(value_name = "JSON")]
+    argument: Option<String>,
+    #[command(flatten)]
+    message: message::Options,
+    #[command(flatten)]
+    beside: Beside,
+    /// Compress the message
+    #[arg(long, value_enum)]
+    compress: Option<Compress>,
+    #[command(flatten)]
+    headers: Headers,
+    /// Do not wait for a reply
+    #[arg(long)]
+    oneway: bool,
+    /// Send the bytes of this file beside the message (baidu_std)
+    #[arg(long, value_name = "FILE")]
+    attachment: Option<PathBuf>,
+    /// Show on standard error what comes beside the reply
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// What every call of a server says, and `bench` too.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Beside {
+    /// What proves who calls
+    #[arg(long, value_name = "TOKEN")]
+    auth: Option<String>,
+    /// How long to wait, for example 500ms or 2s [default: 10s, and as long as it takes for a method that streams]
+    #[arg(long, value_name = "TIME", value_parser = terminal::duration)]
+    timeout: Option<Duration>,
+}
+
+/// What travels beside the message.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Headers {
+    /// Metadata, a user field or a header; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "KEY=VALUE", value_parser = header)]
+    headers: Vec<(String, String)>,
+}
+
+impl Headers {
+    fn metadata(&self) -> Metadata {
+        self.headers.iter().cloned().collect()
+    }
+}
+
+impl Beside {
+    /// What is said when the server is asked what it offers.
+    pub(crate) fn asking(&self, headers: &Headers) -> client::Options {
+        client::Options {
+            metadata: headers.metadata(),
+            timeout: Some(self.timeout.unwrap_or(TIMEOUT)),
+            ..client::Options::default()
+        }
+    }
+
+    pub(crate) fn client(&self, url: &str) -> client::Builder {
+        let builder = Client::builder(url).timeout(self.timeout.unwrap_or(TIMEOUT));
+        match &self.auth {
+            Some(token) => builder.credential(token.clone()),
+            None => builder,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Compress {
+    Gzip,
+    Zlib,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+impl From<Compress> for Compression {
+    fn from(compress: Compress) -> Self {
+        match compress {
+            Compress::Gzip => Self::Gzip,
+            Compress::Zlib => Self::Zlib,
+            Compress::Snappy => Self::Snappy,
+            Compress::Lz4 => Self::Lz4,
+            Compress::Zstd => Self::Zstd,
+        }
+    }
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    let client = options.client()?;
+    terminal::block_on(call(&client, &options))??;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn call(client: &Client, options: &Options) -> Result<(), Failure> {
+    let translator = translator(client, options).await?;
+    if !translator.shape().is_unary() {
+        return stream::call(client, options, &translator).await;
+    }
+    let request = translator.request(&argument(options.argument.as_deref())?)?;
+    let response = client.call_raw(&options.target, request, options.beside_message()?).await;
+    let response = response.map_err(|error| Failure::of_call(error.status(), &options.url))?;
+    if options.verbose {
+        tell_beside(&response);
+    }
+    if !options.oneway {
+        terminal::print(&translator.reply(&response.message)?)?;
+    }
+    Ok(())
+}
+
+/// How the method's messages travel: as a `.proto` says, as this program knows, or as the server says.
+async fn translator(client: &Client, options: &Options) -> Result<Translator, Failure> {
+    let (protocol, target) = (client.protocol(), options.target.as_str());
+    let translator = Translator::new(protocol, target, &options.message)?;
+    let asks = protocol == Protocol::Grpc && translator.format() != Format::Raw;
+    if !asks || translator.knows_the_method() {
+        return Ok(translator);
+    }
+    match reflected(client, options).await {
+        Ok(Some(set)) => {
+            let types = Described::new(&set, "the server's own description")?.types(target)?;
+            Ok(Translator::described(protocol, target, &options.message, types))
+        }
+        // The method may do without a description: what it thinks of the message, it will say.
+        Ok(None) => Ok(translator),
+        Err(error) if error.code() == Code::Unimplemented => Ok(translator),
+        Err(error) => Err(Failure::of_call(error.status(), &options.url)),
+    }
+}
+
+/// What the server says of the method's service, as a `FileDescriptorSet`.
+async fn reflected(client: &Client, options: &Options) -> Result<Option<Vec<u8>>, Error> {
+    let Some((service, _)) = options.target.rsplit_once('/') else { return Ok(None) };
+    let mut reflection = Reflection::new(client, options.beside.asking(&options.headers));
+    if !reflection.find(service).await? {
+        return Ok(None);
+    }
+    reflection.complete().await?;
+    reflection.set().map(Some)
+}
+
+/// The message that the command line gives or leads to.
+pub(crate) fn argument(argument: Option<&str>) -> Result<Vec<u8>, Failure> {
+    Input::of(argument)?.whole()
+}
+
+fn file(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure::system(format!("read {}", path.display()), &error))
+}
+
+impl Options {
+    fn client(&self) -> Result<Client, Failure> {
+        let builder = self.beside.client(&self.url);
+        let builder = if self.verbose { builder.on_push(|push| tell_push(&push)) } else { builder };
+        Ok(builder.build()?)
+    }
+
+    fn beside_message(&self) -> Result<client::Options, Failure> {
+        let attachment = match &self.attachment {
+            Some(path) => file(path)?.into(),
+            None => Bytes::new(),
+        };
+        Ok(client::Options {
+            metadata: self.headers.metadata(),
+            attachment,
+            compression: self.compress.map(Compression::from),
+            oneway: self.oneway,
+            ..client::Options::default()
+        })
+    }
+}
+
+fn tell_beside(response: &Response<Body>) {
+    tell(&response.metadata);
+    let attachment = &response.attachment;
+    if !attachment.is_empty() {
+        eprintln!("< attachment of {} bytes:\n{}", attachment.len(), readable(attachment));
+    }
+}
+
+fn tell(metadata: &Metadata) {
+    for (key, value) in metadata.iter() {
+        eprintln!("< {key}: {}", readable(value));
+    }
+}
+
+fn tell_push(push: &Push) {
+    eprintln!("< pushed {}/{}: {}", push.service, push.method, readable(&push.body));
+    for (key, value) in push.metadata.iter() {
+        eprintln!("<   {key}: {}", readable(value));
+    }
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("want KEY=VALUE".to_owned()),
+    }
+}
+
+/// How long a call may take that says nothing of it.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+const EXAMPLES: &str = r#"Examples:
+  polyrpc call rpcx://127.0.0.1:8002 Arith/Mul '{"A":7,"B":8}'
+  polyrpc call baidu-std://127.0.0.1:8002 example.EchoService/Echo '{"message":"hi"}' --compress gzip
+  polyrpc call http+json-rpc://127.0.0.1:8002 add '[1,2]'
+  polyrpc call grpc://127.0.0.1:50051 pkg.Service/Sum '{"n":1} {"n":2}'
+  polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto -v"#;

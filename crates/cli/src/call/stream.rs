@@ -1,0 +1,82 @@
+//! A call with several messages in a direction.
+
+use std::future::pending;
+
+use polyrpc::Client;
+use polyrpc::client::{self, RawReceiver, RawSender};
+
+use super::input::Input;
+use super::{Options, argument, tell};
+use crate::failure::Failure;
+use crate::message::Translator;
+use crate::terminal;
+
+/// Sends what there is to send and prints what comes, both at once, until the server ends the call.
+pub(super) async fn call(client: &Client, options: &Options, translator: &Translator) -> Result<(), Failure> {
+    if options.oneway || options.attachment.is_some() {
+        return Err(Failure::new(format!(
+            "{} streams: it has no attachment and always answers",
+            options.target
+        )));
+    }
+    let beside = client::Options { timeout: options.beside.timeout, ..options.beside_message()? };
+    let call = client.open_raw(&options.target, beside, translator.format()).await;
+    let (sender, receiver) = call.map_err(|error| Failure::of_call(error.status(), &options.url))?.split();
+    tokio::select! {
+        received = receive(receiver, options, translator) => received,
+        failure = send(sender, options, translator) => Err(failure),
+    }
+}
+
+/// Sends every message. Ready only when one of them is wrong: then the call is not worth its answer.
+async fn send(sender: RawSender, options: &Options, translator: &Translator) -> Failure {
+    let sent = match translator.shape().client_streams {
+        true => send_all(sender, options, translator).await,
+        false => send_one(sender, options, translator).await,
+    };
+    match sent {
+        Err(failure) => failure,
+        // The answer says how the call ended.
+        Ok(()) => pending().await,
+    }
+}
+
+async fn send_one(mut sender: RawSender, options: &Options, translator: &Translator) -> Result<(), Failure> {
+    let message = translator.request(&argument(options.argument.as_deref())?)?;
+    if sender.send(message.bytes).await.is_ok() {
+        let _ = sender.finish().await;
+    }
+    Ok(())
+}
+
+async fn send_all(mut sender: RawSender, options: &Options, translator: &Translator) -> Result<(), Failure> {
+    let mut values = Input::of(options.argument.as_deref())?.values();
+    while let Some(value) = values.recv().await {
+        let message = translator.request(&value?)?;
+        if sender.send(message.bytes).await.is_err() {
+            return Ok(());
+        }
+    }
+    let _ = sender.finish().await;
+    Ok(())
+}
+
+async fn receive(
+    mut receiver: RawReceiver,
+    options: &Options,
+    translator: &Translator,
+) -> Result<(), Failure> {
+    let failed = |error: polyrpc::Error| Failure::of_call(error.status(), &options.url);
+    if options.verbose {
+        tell(receiver.metadata().await.map_err(failed)?);
+    }
+    while let Some(message) = receiver.next().await.map_err(failed)? {
+        if !terminal::print(&translator.reply(&message)?)? {
+            return Ok(());
+        }
+    }
+    if options.verbose {
+        tell(receiver.trailers());
+    }
+    Ok(())
+}

@@ -1,0 +1,477 @@
+//! What `.proto` files declare, as text that looks like them.
+//!
+//! It is made from the descriptors as they are, so that it needs nothing but the file that declares a name.
+
+use protox::prost_reflect::prost_types::field_descriptor_proto::{Label, Type};
+use protox::prost_reflect::prost_types::{
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, MethodDescriptorProto,
+    ServiceDescriptorProto,
+};
+
+/// The full names of all services, sorted.
+pub(crate) fn services(files: &[FileDescriptorProto]) -> Vec<String> {
+    let of = |file: &FileDescriptorProto| {
+        let package = file.package().to_owned();
+        file.service.iter().map(move |service| join(&package, service.name())).collect::<Vec<_>>()
+    };
+    let mut names: Vec<_> = files.iter().flat_map(of).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Services with their methods; of one that no file declares the name alone.
+pub(crate) fn list(services: &[String], files: &[FileDescriptorProto]) -> String {
+    let mut text = Text::default();
+    for name in services {
+        text.line(name);
+        if let Some(Found { what: What::Service(service), .. }) = find(files, name) {
+            text.indented(|text| service.method.iter().for_each(|method| text.line(&signature(method))));
+        }
+    }
+    text.0.trim_end().to_owned()
+}
+
+/// What a name means. That of a part, as a field, shows the whole.
+pub(crate) fn name(files: &[FileDescriptorProto], name: &str) -> Option<String> {
+    let found = std::iter::successors(Some(name), |name| Some(name.rsplit_once('.')?.0))
+        .find_map(|name| find(files, name))?;
+    let mut text = Text::default();
+    text.line(&format!("// {} in {}", found.full_name, found.file.name()));
+    let file = found.file;
+    match found.what {
+        What::Service(service) => text.service(service),
+        What::Message(message) => text.message(file, message),
+        What::Enum(declared) => text.enumeration(declared),
+        What::Extension(field) => text.extension(file, field),
+        What::Method(method) => {
+            text.line(&format!("rpc {};", signature(method)));
+            let mut types = vec![method.input_type(), method.output_type()];
+            types.dedup();
+            for found in types.into_iter().filter_map(|ty| find(files, ty.trim_start_matches('.'))) {
+                if let What::Message(message) = found.what {
+                    text.line("");
+                    text.line(&format!("// {} in {}", found.full_name, found.file.name()));
+                    text.message(found.file, message);
+                }
+            }
+        }
+    }
+    Some(text.0.trim_end().to_owned())
+}
+
+/// Something that is declared, and where.
+struct Found<'a> {
+    file: &'a FileDescriptorProto,
+    full_name: String,
+    what: What<'a>,
+}
+
+enum What<'a> {
+    Service(&'a ServiceDescriptorProto),
+    Method(&'a MethodDescriptorProto),
+    Message(&'a DescriptorProto),
+    Enum(&'a EnumDescriptorProto),
+    Extension(&'a FieldDescriptorProto),
+}
+
+fn find<'a>(files: &'a [FileDescriptorProto], full_name: &str) -> Option<Found<'a>> {
+    files.iter().find_map(|file| {
+        let within = within(full_name, file.package())?;
+        let what = in_file(file, within)?;
+        Some(Found { file, full_name: full_name.to_owned(), what })
+    })
+}
+
+fn in_file<'a>(file: &'a FileDescriptorProto, name: &str) -> Option<What<'a>> {
+    let service = || {
+        file.service.iter().find_map(|service| match within(name, service.name()) {
+            _ if service.name() == name => Some(What::Service(service)),
+            None => None,
+            Some(rest) => service.method.iter().find(|method| method.name() == rest).map(What::Method),
+        })
+    };
+    in_scope(&file.message_type, &file.enum_type, &file.extension, name).or_else(service)
+}
+
+fn in_scope<'a>(
+    messages: &'a [DescriptorProto],
+    enums: &'a [EnumDescriptorProto],
+    extensions: &'a [FieldDescriptorProto],
+    name: &str,
+) -> Option<What<'a>> {
+    let message = || {
+        messages.iter().find_map(|message| match within(name, message.name()) {
+            _ if message.name() == name => Some(What::Message(message)),
+            None => None,
+            Some(rest) => in_scope(&message.nested_type, &message.enum_type, &message.extension, rest),
+        })
+    };
+    let holds = |declared: &&EnumDescriptorProto| {
+        declared.name() == name || declared.value.iter().any(|value| value.name() == name)
+    };
+    let enumeration = || enums.iter().find(holds).map(What::Enum);
+    let extension = || extensions.iter().find(|field| field.name() == name).map(What::Extension);
+    message().or_else(enumeration).or_else(extension)
+}
+
+/// What is behind the scope in a name.
+fn within<'n>(name: &'n str, scope: &str) -> Option<&'n str> {
+    match scope {
+        "" => Some(name),
+        scope => name.strip_prefix(scope)?.strip_prefix('.'),
+    }
+}
+
+/// Lines of text, each as deep as it is nested.
+#[derive(Default)]
+struct Text(String, usize);
+
+impl Text {
+    fn line(&mut self, line: &str) {
+        if !line.is_empty() {
+            self.0.extend(std::iter::repeat_n("  ", self.1));
+            self.0.push_str(line);
+        }
+        self.0.push('\n');
+    }
+
+    fn indented(&mut self, inside: impl FnOnce(&mut Self)) {
+        self.1 += 1;
+        inside(self);
+        self.1 -= 1;
+    }
+
+    fn block(&mut self, head: &str, inside: impl FnOnce(&mut Self)) {
+        let before = self.0.len();
+        self.line(&format!("{head} {{"));
+        let begun = self.0.len();
+        self.indented(inside);
+        if self.0.len() == begun {
+            self.0.truncate(before);
+            self.line(&format!("{head} {{}}"));
+        } else {
+            self.line("}");
+        }
+    }
+
+    fn service(&mut self, service: &ServiceDescriptorProto) {
+        self.block(&format!("service {}", service.name()), |text| {
+            service.method.iter().for_each(|method| text.line(&format!("rpc {};", signature(method))));
+        });
+    }
+
+    fn message(&mut self, file: &FileDescriptorProto, message: &DescriptorProto) {
+        self.block(&format!("message {}", message.name()), |text| text.inside(file, message));
+    }
+
+    fn inside(&mut self, file: &FileDescriptorProto, message: &DescriptorProto) {
+        let mut shown = Vec::new();
+        for field in &message.field {
+            match oneof(message, field) {
+                None => self.field(file, message, field),
+                Some((index, _)) if shown.contains(&index) => {}
+                Some((index, name)) => {
+                    shown.push(index);
+                    self.block(&format!("oneof {name}"), |text| {
+                        let members = message.field.iter().filter(|other| other.oneof_index == Some(index));
+                        members.for_each(|member| text.field(file, message, member));
+                    });
+                }
+            }
+        }
+        for range in &message.extension_range {
+            self.line(&format!("extensions {};", numbers(range.start(), before(range.end()), MAX_FIELD)));
+        }
+        let ranges = message.reserved_range.iter().map(|range| (range.start(), before(range.end())));
+        self.reserved(ranges, &message.reserved_name, MAX_FIELD);
+        for declared in &message.enum_type {
+            self.line("");
+            self.enumeration(declared);
+        }
+        for nested in message.nested_type.iter().filter(|nested| !is_part(message, nested)) {
+            self.line("");
+            self.message(file, nested);
+        }
+        for field in &message.extension {
+            self.line("");
+            self.extension(file, field);
+        }
+    }
+
+    fn field(&mut self, file: &FileDescriptorProto, message: &DescriptorProto, field: &FieldDescriptorProto) {
+        if let Some(entry) = entry(message, field) {
+            let kind = |index: usize| entry.field.get(index).map(kind).unwrap_or_default();
+            let line = format!("map<{}, {}> {} = {}", kind(0), kind(1), field.name(), field.number());
+            return self.line(&format!("{line}{};", options(field)));
+        }
+        let label = label(file, field);
+        match group(message, field) {
+            Some(group) => {
+                let head = format!("{label}group {} = {}", group.name(), field.number());
+                self.block(&head, |text| text.inside(file, group));
+            }
+            None => {
+                let line = format!("{label}{} {} = {}", kind(field), field.name(), field.number());
+                self.line(&format!("{line}{};", options(field)));
+            }
+        }
+    }
+
+    fn extension(&mut self, file: &FileDescriptorProto, field: &FieldDescriptorProto) {
+        self.block(&format!("extend {}", field.extendee().trim_start_matches('.')), |text| {
+            text.field(file, &DescriptorProto::default(), field);
+        });
+    }
+
+    fn enumeration(&mut self, declared: &EnumDescriptorProto) {
+        self.block(&format!("enum {}", declared.name()), |text| {
+            if declared.options.as_ref().is_some_and(|options| options.allow_alias()) {
+                text.line("option allow_alias = true;");
+            }
+            for value in &declared.value {
+                let deprecated = value.options.as_ref().is_some_and(|options| options.deprecated());
+                let options = if deprecated { " [deprecated = true]" } else { "" };
+                text.line(&format!("{} = {}{options};", value.name(), value.number()));
+            }
+            let ranges = declared.reserved_range.iter().map(|range| (range.start(), range.end()));
+            text.reserved(ranges, &declared.reserved_name, i32::MAX);
+        });
+    }
+
+    fn reserved(&mut self, ranges: impl Iterator<Item = (i32, i32)>, names: &[String], max: i32) {
+        let ranges: Vec<_> = ranges.map(|(first, last)| numbers(first, last, max)).collect();
+        let names: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
+        for reserved in [ranges, names].iter().filter(|reserved| !reserved.is_empty()) {
+            self.line(&format!("reserved {};", reserved.join(", ")));
+        }
+    }
+}
+
+/// `Echo (example.EchoRequest) returns (stream example.EchoResponse)`
+fn signature(method: &MethodDescriptorProto) -> String {
+    let stream = |streams: bool| if streams { "stream " } else { "" };
+    format!(
+        "{} ({}{}) returns ({}{})",
+        method.name(),
+        stream(method.client_streaming()),
+        method.input_type().trim_start_matches('.'),
+        stream(method.server_streaming()),
+        method.output_type().trim_start_matches('.'),
+    )
+}
+
+/// The `oneof` that a field is in; that of an `optional` of proto3 is none.
+fn oneof<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Option<(i32, &'a str)> {
+    let index = field.oneof_index.filter(|_| !field.proto3_optional())?;
+    let oneof = message.oneof_decl.get(usize::try_from(index).ok()?)?;
+    Some((index, oneof.name()))
+}
+
+/// The message that is written out where its field stands: an entry of a map, or a group.
+fn part<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Option<&'a DescriptorProto> {
+    let name = field.type_name().rsplit('.').next()?;
+    message.nested_type.iter().find(|nested| nested.name() == name)
+}
+
+fn entry<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Option<&'a DescriptorProto> {
+    let is_entry =
+        |nested: &&DescriptorProto| nested.options.as_ref().is_some_and(|options| options.map_entry());
+    part(message, field).filter(is_entry)
+}
+
+fn group<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Option<&'a DescriptorProto> {
+    part(message, field).filter(|_| field.r#type() == Type::Group)
+}
+
+fn is_part(message: &DescriptorProto, nested: &DescriptorProto) -> bool {
+    let parts =
+        message.field.iter().filter_map(|field| entry(message, field).or_else(|| group(message, field)));
+    parts.into_iter().any(|part| part.name() == nested.name())
+}
+
+fn label(file: &FileDescriptorProto, field: &FieldDescriptorProto) -> &'static str {
+    let proto2 = matches!(file.syntax(), "" | "proto2");
+    match field.label() {
+        Label::Repeated => "repeated ",
+        Label::Required => "required ",
+        Label::Optional if field.proto3_optional() || proto2 && field.oneof_index.is_none() => "optional ",
+        Label::Optional => "",
+    }
+}
+
+fn kind(field: &FieldDescriptorProto) -> String {
+    match field.r#type() {
+        Type::Message | Type::Enum | Type::Group => field.type_name().trim_start_matches('.').to_owned(),
+        scalar => scalar.as_str_name().trim_start_matches("TYPE_").to_ascii_lowercase(),
+    }
+}
+
+fn options(field: &FieldDescriptorProto) -> String {
+    let mut options = Vec::new();
+    if let Some(default) = &field.default_value {
+        options.push(match field.r#type() {
+            Type::String | Type::Bytes => format!("default = \"{}\"", default.escape_default()),
+            _ => format!("default = {default}"),
+        });
+    }
+    if field.options.as_ref().is_some_and(|options| options.deprecated()) {
+        options.push("deprecated = true".to_owned());
+    }
+    if options.is_empty() { String::new() } else { format!(" [{}]", options.join(", ")) }
+}
+
+/// The last number of a range whose end does not belong to it.
+fn before(end: i32) -> i32 {
+    end.saturating_sub(1)
+}
+
+fn numbers(first: i32, last: i32, max: i32) -> String {
+    match last {
+        _ if first == last => first.to_string(),
+        last if last >= max => format!("{first} to max"),
+        last => format!("{first} to {last}"),
+    }
+}
+
+fn join(package: &str, name: &str) -> String {
+    if package.is_empty() { name.to_owned() } else { format!("{package}.{name}") }
+}
+
+/// The highest number that a field may have.
+const MAX_FIELD: i32 = (1 << 29) - 1;
+
+#[cfg(test)]
+mod tests {
+    use protox::Compiler;
+    use protox::file::{File, FileResolver};
+
+    use super::*;
+
+    struct Sources;
+
+    impl FileResolver for Sources {
+        fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+            match name {
+                "shop.proto" => File::from_source(name, SHOP),
+                "newer.proto" => File::from_source(name, NEWER),
+                _ => Err(protox::Error::file_not_found(name)),
+            }
+        }
+    }
+
+    fn files() -> Vec<FileDescriptorProto> {
+        let mut compiler = Compiler::with_file_resolver(Sources);
+        compiler.open_files(["shop.proto", "newer.proto"]).unwrap().file_descriptor_set().file
+    }
+
+    const SHOP: &str = r#"
+        syntax = "proto2";
+        package shop;
+        message Order {
+          required string id = 1;
+          optional int32 count = 2 [default = 7];
+          optional string note = 3 [default = "a \"b\"", deprecated = true];
+          repeated group Line = 4 { optional Item item = 1; }
+          map<string, Item> by_name = 5;
+          oneof payment { string card = 6; bytes coin = 7; }
+          message Item {}
+          extensions 100 to 199, 1000 to max;
+          reserved 8, 10 to 12;
+          reserved "old";
+        }
+        enum Colour { option allow_alias = true; RED = 0; ROUGE = 0 [deprecated = true]; }
+        extend Order { optional Colour colour = 100; }
+        service Shop {
+          rpc Buy(Order) returns (stream Order.Item);
+          rpc Talk(stream Order) returns (stream Order);
+        }
+    "#;
+
+    const NEWER: &str = r#"
+        syntax = "proto3";
+        message Point { int32 x = 1; optional int32 y = 2; oneof z { bool deep = 3; } repeated uint64 ids = 4; }
+        message Empty {}
+        service Points {}
+    "#;
+
+    #[test]
+    fn services_are_listed_with_the_shapes_of_their_methods() {
+        let files = files();
+        let mut names = services(&files);
+        assert_eq!(names, ["Points", "shop.Shop"]);
+        names.push("undescribed.Service".into());
+        let lines = [
+            "Points",
+            "shop.Shop",
+            "  Buy (shop.Order) returns (stream shop.Order.Item)",
+            "  Talk (stream shop.Order) returns (stream shop.Order)",
+            "undescribed.Service",
+        ];
+        assert_eq!(list(&names, &files), lines.join("\n"));
+    }
+
+    #[test]
+    fn a_message_looks_as_it_was_written() {
+        let lines = [
+            "// shop.Order in shop.proto",
+            "message Order {",
+            "  required string id = 1;",
+            "  optional int32 count = 2 [default = 7];",
+            "  optional string note = 3 [default = \"a \\\"b\\\"\", deprecated = true];",
+            "  repeated group Line = 4 {",
+            "    optional shop.Order.Item item = 1;",
+            "  }",
+            "  map<string, shop.Order.Item> by_name = 5;",
+            "  oneof payment {",
+            "    string card = 6;",
+            "    bytes coin = 7;",
+            "  }",
+            "  extensions 100 to 199;",
+            "  extensions 1000 to max;",
+            "  reserved 8, 10 to 12;",
+            "  reserved \"old\";",
+            "",
+            "  message Item {}",
+            "}",
+        ];
+        assert_eq!(name(&files(), "shop.Order").unwrap(), lines.join("\n"));
+        let lines = [
+            "// Point in newer.proto",
+            "message Point {",
+            "  int32 x = 1;",
+            "  optional int32 y = 2;",
+            "  oneof z {",
+            "    bool deep = 3;",
+            "  }",
+            "  repeated uint64 ids = 4;",
+            "}",
+        ];
+        assert_eq!(name(&files(), "Point").unwrap(), lines.join("\n"));
+        assert_eq!(name(&files(), "Empty").unwrap(), "// Empty in newer.proto\nmessage Empty {}");
+    }
+
+    #[test]
+    fn a_part_is_shown_by_the_whole_and_a_stranger_is_none() {
+        let files = files();
+        for part in ["shop.Order.id", "shop.Order.payment", "shop.Order"] {
+            assert!(name(&files, part).unwrap().starts_with("// shop.Order in"), "{part}");
+        }
+        for part in ["shop.Colour", "shop.RED"] {
+            assert!(
+                name(&files, part)
+                    .unwrap()
+                    .contains("\nenum Colour {\n  option allow_alias = true;\n  RED = 0;")
+            );
+        }
+        let extension = name(&files, "shop.colour").unwrap();
+        assert!(
+            extension.contains("\nextend shop.Order {\n  optional shop.Colour colour = 100;\n}"),
+            "{extension}"
+        );
+        let method = name(&files, "shop.Shop.Buy").unwrap();
+        assert!(method.contains("\nrpc Buy (shop.Order) returns (stream shop.Order.Item);"), "{method}");
+        for stranger in ["", "shop", "shop.Nope", "shops.Order", "Order"] {
+            assert_eq!(name(&files, stranger), None, "{stranger}");
+        }
+    }
+}

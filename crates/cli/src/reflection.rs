@@ -1,0 +1,182 @@
+//! What a server tells of its services, by gRPC's reflection.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use buffa::Message;
+use bytes::{Bytes, BytesMut};
+use polyrpc::client::{self, RawCall};
+use polyrpc::introspection::grpc::reflection::v1::server_reflection_request::MessageRequest;
+use polyrpc::introspection::grpc::reflection::v1::server_reflection_response::MessageResponse;
+use polyrpc::introspection::grpc::reflection::v1::{
+    ErrorResponse, ServerReflectionRequest, ServerReflectionResponse,
+};
+use polyrpc::{Client, Code, Error, Format, Result, Status};
+use protox::file::{FileResolver, GoogleFileResolver};
+use protox::prost::{self, Message as _};
+use protox::prost_reflect::prost_types::FileDescriptorProto;
+
+/// A conversation with a server about what it offers, and the files it gave out.
+pub(crate) struct Reflection<'a> {
+    client: &'a Client,
+    options: client::Options,
+    call: Option<RawCall>,
+    /// Versions of the service that may be tried yet, the newest first.
+    untried: &'static [&'static str],
+    files: BTreeMap<String, File>,
+}
+
+struct File {
+    encoded: Bytes,
+    declared: FileDescriptorProto,
+}
+
+impl<'a> Reflection<'a> {
+    /// A conversation to come. Its every question fails as [`Code::Unimplemented`] if the server has no reflection.
+    pub(crate) fn new(client: &'a Client, options: client::Options) -> Self {
+        Self { client, options, call: None, untried: &VERSIONS, files: BTreeMap::new() }
+    }
+
+    /// The names of all services, sorted.
+    pub(crate) async fn services(&mut self) -> Result<Vec<String>> {
+        match self.ask(MessageRequest::ListServices("*".into())).await? {
+            MessageResponse::ListServicesResponse(list) => {
+                let mut names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
+                names.sort_unstable();
+                Ok(names)
+            }
+            other => Err(astray(other)),
+        }
+    }
+
+    /// Has the file given out that declares a name. Returns whether there is one.
+    pub(crate) async fn find(&mut self, symbol: &str) -> Result<bool> {
+        self.fetch(MessageRequest::FileContainingSymbol(symbol.to_owned())).await
+    }
+
+    /// Has everything given out that the files import, too.
+    pub(crate) async fn complete(&mut self) -> Result<()> {
+        let mut asked = BTreeSet::new();
+        while let Some(name) = self.missing(&asked) {
+            if !self.fetch(MessageRequest::FileByFilename(name.clone())).await? {
+                self.add_well_known(&name)?;
+            }
+            asked.insert(name);
+        }
+        Ok(())
+    }
+
+    /// What was given out so far.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &FileDescriptorProto> {
+        self.files.values().map(|file| &file.declared)
+    }
+
+    /// The same as a serialized `FileDescriptorSet`, each file as it came.
+    pub(crate) fn set(&self) -> Result<Vec<u8>> {
+        let mut set = BytesMut::new();
+        for file in self.files.values() {
+            // FileDescriptorSet.file = 1
+            prost::encoding::encode_key(1, prost::encoding::WireType::LengthDelimited, &mut set);
+            prost::encode_length_delimiter(file.encoded.len(), &mut set)?;
+            set.extend_from_slice(&file.encoded);
+        }
+        Ok(set.into())
+    }
+
+    /// The name of a file that another imports, and that was not asked for yet.
+    fn missing(&self, asked: &BTreeSet<String>) -> Option<String> {
+        let mut imports = self.files().flat_map(|file| &file.dependency);
+        imports.find(|name| !self.files.contains_key(*name) && !asked.contains(*name)).cloned()
+    }
+
+    async fn fetch(&mut self, question: MessageRequest) -> Result<bool> {
+        match self.ask(question).await? {
+            MessageResponse::FileDescriptorResponse(files) => {
+                files.file_descriptor_proto.into_iter().try_for_each(|file| self.add(file))?;
+                Ok(true)
+            }
+            MessageResponse::ErrorResponse(error) if error.error_code == NOT_FOUND => Ok(false),
+            other => Err(astray(other)),
+        }
+    }
+
+    fn add(&mut self, encoded: Bytes) -> Result<()> {
+        let declared = FileDescriptorProto::decode(&encoded[..])?;
+        if self.files.len() >= FILES {
+            return Err(
+                Status::resource_exhausted("the server's files import each other without an end").into()
+            );
+        }
+        self.files.entry(declared.name().to_owned()).or_insert(File { encoded, declared });
+        Ok(())
+    }
+
+    /// Some servers do not give out what every implementation of protobuf has.
+    fn add_well_known(&mut self, name: &str) -> Result<()> {
+        match GoogleFileResolver::new().open_file(name) {
+            Ok(file) => self.add(file.file_descriptor_proto().encode_to_vec().into()),
+            // If it matters, the types in it are missed later.
+            Err(_) => Ok(()),
+        }
+    }
+
+    async fn ask(&mut self, question: MessageRequest) -> Result<MessageResponse> {
+        let request =
+            ServerReflectionRequest { message_request: Some(question), ..ServerReflectionRequest::default() };
+        let request = Bytes::from(request.encode_to_vec());
+        loop {
+            if self.call.is_none() {
+                self.call = Some(self.open().await?);
+            }
+            match self.exchange(request.clone()).await {
+                // Of no use, unless an older version is known.
+                Err(error) if error.code() == Code::Unimplemented && !self.untried.is_empty() => {
+                    self.call = None
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn open(&mut self) -> Result<RawCall> {
+        let Some((newest, older)) = self.untried.split_first() else {
+            return Err(Status::unimplemented("the server has no reflection").into());
+        };
+        self.untried = older;
+        self.client.open_raw(newest, self.options.clone(), Format::Protobuf).await
+    }
+
+    async fn exchange(&mut self, request: Bytes) -> Result<MessageResponse> {
+        let ended = || Error::from(Status::internal("the server ended the conversation"));
+        let call = self.call.as_mut().ok_or_else(ended)?;
+        // If the call has ended, its answer says why.
+        let _ = call.send(request).await;
+        let answer = call.next().await?.ok_or_else(ended)?;
+        // The server has shown that it knows this version.
+        self.untried = &[];
+        let answer = ServerReflectionResponse::decode(&mut &answer.bytes[..])?;
+        answer.message_response.ok_or_else(|| Status::internal("the server answered nothing").into())
+    }
+}
+
+/// An answer to another question, or a failure.
+fn astray(answer: MessageResponse) -> Error {
+    match answer {
+        MessageResponse::ErrorResponse(error) => {
+            let ErrorResponse { error_code: code, error_message: text, .. } = *error;
+            Status::unknown(format!("the server's reflection failed ({code}): {text}")).into()
+        }
+        _ => Status::internal("the server answered another question").into(),
+    }
+}
+
+/// Their messages are the same.
+const VERSIONS: [&str; 2] = [
+    "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+];
+
+/// gRPC's number (`google/rpc/code.proto`).
+const NOT_FOUND: i32 = 5;
+
+/// How many files a server may give out.
+const FILES: usize = 10_000;

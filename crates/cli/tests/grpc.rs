@@ -1,0 +1,260 @@
+//! What gRPC adds to the command: servers that tell what they offer, and calls with several messages.
+
+mod running;
+
+use std::fs;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use polyrpc::codec::Raw;
+use polyrpc::introspection::grpc::reflection::v1alpha::server_reflection_request::MessageRequest;
+use polyrpc::introspection::grpc::reflection::v1alpha::server_reflection_response::MessageResponse;
+use polyrpc::introspection::grpc::reflection::v1alpha::{
+    ErrorResponse, FileDescriptorResponse, ListServiceResponse, ServerReflection, ServerReflectionRequest,
+    ServerReflectionResponse, ServerReflectionServer, ServiceResponse,
+};
+use polyrpc::service::ServiceBuilder;
+use polyrpc::{Context, Result, Streaming};
+use protox::prost::Message;
+use protox::prost_reflect::prost_types::FileDescriptorSet;
+use running::{Server, Talk, TempDir, polyrpc};
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+// --------------------------------------------------------------------------------------------- list
+
+#[test]
+fn a_server_is_asked_what_it_offers() {
+    let server = Server::serve([]);
+    let list = |more: &[&str]| {
+        let ran = polyrpc(["list", &server.url("grpc")].iter().chain(more));
+        assert_eq!((ran.stderr.as_str(), ran.code), ("", 0), "{more:?}");
+        ran.stdout
+    };
+    let services = list(&[]);
+    for lines in [
+        "Arith\n  Mul (ArithArgs) returns (ArithReply)\n",
+        "\nexample.EchoService\n  Echo (example.EchoRequest) returns (example.EchoResponse)\n",
+        "\n  Watch (grpc.health.v1.HealthCheckRequest) returns (stream grpc.health.v1.HealthCheckResponse)\n",
+        "\ngrpc.reflection.v1.ServerReflection\n",
+    ] {
+        assert!(services.contains(lines), "no {lines} in\n{services}");
+    }
+    assert_eq!(
+        list(&["helloworld.Greeter"]),
+        "// helloworld.Greeter in helloworld.proto\n\
+         service Greeter {\n  rpc SayHello (helloworld.HelloRequest) returns (helloworld.HelloReply);\n}\n"
+    );
+    let request =
+        "// helloworld.HelloRequest in helloworld.proto\nmessage HelloRequest {\n  string name = 1;\n}\n";
+    assert_eq!(list(&["helloworld.HelloRequest"]), request);
+    for method in ["helloworld.Greeter/SayHello", "helloworld.Greeter.SayHello"] {
+        let text = list(&[method]);
+        assert!(text.contains("\nrpc SayHello (") && text.contains(request), "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_listed_is_told_with_what_would_help() {
+    let server = Server::serve([]);
+    let fails = |arguments: &[&str], stderr: &[&str]| {
+        let ran = polyrpc(["list"].iter().chain(arguments));
+        assert!(
+            ran.code == 1 && stderr.iter().all(|text| ran.stderr.contains(text)),
+            "{arguments:?}: {ran:?}"
+        );
+    };
+    let said =
+        ["nothing that the server describes is called `a.B`", "its services are Arith, example.EchoService"];
+    fails(&[&server.url("grpc"), "a.B"], &said);
+    fails(&[&server.url("rpcx")], &["only gRPC has a way", "write grpc://", "--proto FILE"]);
+    fails(
+        &[&format!("grpc://{}", running::free_address())],
+        &["Connection refused", "polyrpc serve --listen"],
+    );
+    let (_runtime, silent) = serve(polyrpc::Server::new().register("echo", |text: String| async { text }));
+    fails(&[&silent], &["it has no reflection", "--proto FILE"]);
+    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
+    fails(&[&silent, "a.B", "--proto", proto], &["nothing in", "its services are example.EchoService"]);
+}
+
+#[test]
+fn a_proto_tells_what_a_server_does_not() {
+    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/example.proto");
+    let ran = polyrpc(["list", "rpcx://anywhere:1", "--proto", proto]);
+    let text = "example.EchoService\n  Echo (example.EchoRequest) returns (example.EchoResponse)\n";
+    assert_eq!((ran.stdout.as_str(), ran.code), (text, 0), "{ran:?}");
+    let ran = polyrpc(["list", "rpcx://anywhere:1", "example.EchoRequest", "--proto", proto]);
+    assert!(ran.stdout.contains("message EchoRequest {"), "{ran:?}");
+}
+
+// ---------------------------------------------------------------------------------------------- call
+
+#[test]
+fn a_method_that_nobody_knows_is_described_by_the_server() {
+    let server = Server::serve(["--vectors"]);
+    let url = server.url("grpc");
+    let ran = polyrpc(["call", &url, "grpc.testing.TestService/UnaryCall", r#"{"responseSize":3}"#]);
+    assert_eq!(ran.json(), json!({"payload": {"body": "AAAA"}}));
+    let ran = polyrpc(["call", &url, "grpc.testing.TestService/Nope"]);
+    let text = "error: there is no method `Nope` in grpc.testing.TestService\nhint: it has EmptyCall, ";
+    assert!(ran.stderr.starts_with(text), "{ran:?}");
+    let ran = polyrpc(["call", &url, "nope.Nope/Nope", "{}"]);
+    assert_eq!(ran.stderr, "error: unimplemented: unknown service nope.Nope\n");
+    let ran = polyrpc(["call", &url, "grpc.health.v1.Health/Check"]);
+    assert_eq!(ran.json(), json!({"status": "SERVING"}));
+}
+
+#[test]
+fn a_server_without_reflection_is_called_in_plain_json() {
+    let (_runtime, url) =
+        serve(polyrpc::Server::new().register("Text/Twice", |text: String| async move { text.repeat(2) }));
+    assert_eq!(polyrpc(["call", &url, "Text/Twice", r#""ha""#]).json(), json!("haha"));
+}
+
+#[test]
+fn older_servers_that_give_out_files_one_by_one_are_understood() {
+    let echo = ServiceBuilder::new("old.Service")
+        .method::<Raw, _, _, _, _>("Echo", |cx: Context, message: Bytes| async { (cx, Ok(message)) });
+    let old = ServerReflectionServer::new(Old(old_files()));
+    let (_runtime, url) = serve(polyrpc::Server::new().service(echo).service(old));
+    let ran = polyrpc(["list", &url]);
+    assert_eq!(
+        ran.stdout, "old.Service\n  Echo (old.Message) returns (old.Message)\nold.Unknown\n",
+        "{ran:?}"
+    );
+    let message = json!({"at": "2023-11-14T22:13:20Z", "part": {"name": "x"}});
+    let ran = polyrpc(["call", &url, "old.Service/Echo", &message.to_string()]);
+    assert_eq!(ran.json(), message);
+}
+
+#[test]
+fn messages_stream_in_either_direction_and_both() {
+    let server = Server::serve(["--vectors"]);
+    let call = |method: &str, argument: &str| {
+        let method = format!("grpc.testing.TestService/{method}");
+        polyrpc(["call", &server.url("grpc"), &method, argument])
+    };
+    let body = |bytes: &str| json!({"payload": {"body": bytes}});
+    let ran = call("StreamingInputCall", r#"{"payload":{"body":"AAAA"}} {"payload":{"body":"AAAAAAAA"}}"#);
+    assert_eq!(ran.json(), json!({"aggregatedPayloadSize": 9}));
+    assert_eq!(call("StreamingInputCall", "").json(), json!({}), "no message at all is well");
+    let ran = call("StreamingOutputCall", r#"{"responseParameters":[{"size":1},{"size":2}]}"#);
+    assert_eq!(ran.values(), [body("AA=="), body("AAA=")]);
+    let ran = call(
+        "FullDuplexCall",
+        r#"{"responseParameters":[{"size":1}]}{"responseParameters":[{"size":2},{"size":3}]}"#,
+    );
+    assert_eq!(ran.values(), [body("AA=="), body("AAA="), body("AAAA")]);
+}
+
+#[test]
+fn messages_from_standard_input_are_sent_as_they_come() {
+    let server = Server::serve(["--vectors"]);
+    let mut talk = Talk::start(["call", &server.url("grpc"), "grpc.testing.TestService/FullDuplexCall", "-"]);
+    for (size, body) in [(1, "AA=="), (2, "AAA=")] {
+        talk.say(&json!({"responseParameters": [{"size": size}]}).to_string());
+        assert_eq!(talk.hear(), json!({"payload": {"body": body}}));
+    }
+    let ran = talk.end();
+    assert_eq!((ran.stdout.trim(), ran.stderr.as_str(), ran.code), ("", "", 0));
+}
+
+#[test]
+fn a_stream_that_fails_says_why() {
+    let server = Server::serve(["--vectors"]);
+    let fails = |scheme: &str, target: &str, more: &[&str], stderr: &str| {
+        let ran = polyrpc(["call", &server.url(scheme), target].iter().chain(more));
+        assert_eq!((ran.stderr.as_str(), ran.code), (stderr, 1), "{more:?}");
+    };
+    let full = "grpc.testing.TestService/FullDuplexCall";
+    fails("grpc", full, &[r#"{"responseStatus":{"code":5,"message":"gone"}}"#], "error: not found: gone\n");
+    let text = "error: the argument is no JSON: expected value at line 1 column 4\n\
+                hint: a text is JSON too, in quotes: '\"hello\"'\n";
+    fails("grpc", full, &["{} oh"], text);
+    let text = format!("error: {full} streams: it has no attachment and always answers\n");
+    fails("grpc", full, &["{}", "--oneway"], &text);
+    let watch = "grpc.health.v1.Health/Watch";
+    fails("grpc", watch, &["--timeout", "200ms"], "error: deadline exceeded: no reply in time\n");
+    fails("rpcx", watch, &["--format", "json"], "error: unimplemented: this protocol has no streams\n");
+    let ran = polyrpc(["bench", &server.url("grpc"), watch]);
+    assert!(ran.stderr.contains("streams; only calls of one message each way are measured"), "{ran:?}");
+}
+
+/// A server in this process, and how it is called.
+fn serve(server: polyrpc::Server) -> (Runtime, String) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let bound = runtime.block_on(server.bind("127.0.0.1:0")).unwrap();
+    let url = format!("grpc://{}", bound.address());
+    runtime.spawn(bound.run());
+    (runtime, url)
+}
+
+/// Reflection as it was before v1, by a server that gives out each file alone, and none that everybody has.
+struct Old(FileDescriptorSet);
+
+impl ServerReflection for Old {
+    async fn server_reflection_info(
+        &self,
+        _: &mut Context,
+        requests: Streaming<ServerReflectionRequest>,
+    ) -> Result<Streaming<ServerReflectionResponse>> {
+        let old = Self(self.0.clone());
+        Ok(Streaming::from_stream(requests.map(move |request| {
+            let message_response = Some(old.answer(request?.message_request));
+            Ok(ServerReflectionResponse { message_response, ..ServerReflectionResponse::default() })
+        })))
+    }
+}
+
+impl Old {
+    fn answer(&self, question: Option<MessageRequest>) -> MessageResponse {
+        match question {
+            Some(MessageRequest::ListServices(_)) => {
+                let service =
+                    |name: &str| ServiceResponse { name: name.into(), ..ServiceResponse::default() };
+                let service = ["old.Unknown", "old.Service"].map(service).into();
+                ListServiceResponse { service, ..ListServiceResponse::default() }.into()
+            }
+            Some(MessageRequest::FileByFilename(name)) => self.file(&name),
+            Some(MessageRequest::FileContainingSymbol(name)) if name == "old.Service" => {
+                self.file("old.proto")
+            }
+            _ => self.file(""),
+        }
+    }
+
+    fn file(&self, name: &str) -> MessageResponse {
+        match self.0.file.iter().find(|file| file.name() == name && !name.starts_with("google/")) {
+            Some(file) => FileDescriptorResponse {
+                file_descriptor_proto: vec![file.encode_to_vec().into()],
+                ..FileDescriptorResponse::default()
+            }
+            .into(),
+            None => ErrorResponse { error_code: 5, ..ErrorResponse::default() }.into(),
+        }
+    }
+}
+
+fn old_files() -> FileDescriptorSet {
+    let dir = TempDir::new();
+    for (name, text) in OLD {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    protox::compile(["old.proto"], [dir.path()]).unwrap()
+}
+
+const OLD: [(&str, &str); 2] = [
+    ("part.proto", "syntax = \"proto3\"; package old; message Part { string name = 1; }"),
+    (
+        "old.proto",
+        r#"
+        syntax = "proto3";
+        package old;
+        import "google/protobuf/timestamp.proto";
+        import "part.proto";
+        message Message { google.protobuf.Timestamp at = 1; Part part = 2; }
+        service Service { rpc Echo(Message) returns (Message); }
+        "#,
+    ),
+];

@@ -1,0 +1,161 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polyrpc_wire::Status;
+use tokio::sync::watch;
+
+use super::grpc::health::v1;
+use super::grpc::health::v1::health_check_response::ServingStatus;
+use super::grpc::health::v1::{
+    HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse,
+};
+use crate::{Context, Result, Streaming};
+
+/// How a server and its services are, for those who ask by `grpc.health.v1.Health`: load balancers, Kubernetes,
+/// gRPC's own clients.
+///
+/// Clones speak of the same. Each server wants a `Health` of its own, since they say of all services that they
+/// stopped when the server stops.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// use polyrpc::Server;
+/// use polyrpc::introspection::{Health, Serving};
+///
+/// let health = Health::new();
+/// let server = Server::new()
+///     .register("Arith/Add", |a: i64, b: i64| async move { a + b })
+///     .health(&health)
+///     .bind("127.0.0.1:0")
+///     .await?
+///     .start();
+/// assert_eq!(health.of("Arith"), Some(Serving::Yes));
+///
+/// // The database is gone.
+/// health.set("Arith", Serving::No);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Health(Arc<watch::Sender<State>>);
+
+/// Whether a service takes calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Serving {
+    /// It does.
+    Yes,
+    /// It does not, for the time being.
+    No,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By name; the empty one is the server as a whole.
+    services: BTreeMap<String, Serving>,
+    stopped: bool,
+}
+
+impl Health {
+    /// Nothing is said of any service yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says of a service, by its full name, whether it takes calls; of the empty name, whether the server as a whole
+    /// does. Neither follows from the other. It need not be a service of the server.
+    pub fn set(&self, service: impl Into<String>, serving: Serving) {
+        self.0.send_if_modified(|state| state.services.insert(service.into(), serving) != Some(serving));
+    }
+
+    /// Forgets a service: whoever asks for it is told that there is none.
+    pub fn forget(&self, service: &str) {
+        self.0.send_if_modified(|state| state.services.remove(service).is_some());
+    }
+
+    /// What is told of a service; `None` if nothing is known of it.
+    pub fn of(&self, service: &str) -> Option<Serving> {
+        self.0.borrow().of(service)
+    }
+
+    /// Says from now on that no service takes calls, whatever is set. A server does this when it begins to shut down;
+    /// to do it earlier gives callers time to go elsewhere first.
+    pub fn stop(&self) {
+        self.0.send_if_modified(|state| !std::mem::replace(&mut state.stopped, true));
+    }
+
+    /// Takes services to be serving, and the server, unless it was said that they are not.
+    pub(super) fn offer(&self, services: impl IntoIterator<Item = String>) {
+        self.0.send_modify(|state| {
+            for service in services.into_iter().chain([String::new()]) {
+                state.services.entry(service).or_insert(Serving::Yes);
+            }
+        });
+    }
+}
+
+impl State {
+    fn of(&self, service: &str) -> Option<Serving> {
+        let serving = *self.services.get(service)?;
+        Some(if self.stopped { Serving::No } else { serving })
+    }
+}
+
+impl v1::Health for Health {
+    async fn check(&self, _: &mut Context, request: HealthCheckRequest) -> Result<HealthCheckResponse> {
+        match self.of(&request.service) {
+            Some(serving) => Ok(response(serving.into())),
+            None => Err(Status::not_found(format!("there is no service `{}`", request.service)).into()),
+        }
+    }
+
+    async fn list(&self, _: &mut Context, _: HealthListRequest) -> Result<HealthListResponse> {
+        let state = self.0.borrow();
+        let statuses = state.services.keys().filter_map(|service| {
+            let serving = state.of(service)?;
+            Some((service.clone(), response(serving.into())))
+        });
+        Ok(HealthListResponse { statuses: statuses.collect(), ..HealthListResponse::default() })
+    }
+
+    async fn watch(
+        &self,
+        _: &mut Context,
+        request: HealthCheckRequest,
+    ) -> Result<Streaming<HealthCheckResponse>> {
+        let mut states = self.0.subscribe();
+        Ok(Streaming::produce(move |sender| async move {
+            let mut told = None;
+            loop {
+                let (status, stopped) = {
+                    let state = states.borrow_and_update();
+                    let status =
+                        state.of(&request.service).map_or(ServingStatus::SERVICE_UNKNOWN, Into::into);
+                    (status, state.stopped)
+                };
+                if told != Some(status) {
+                    sender.send(response(status)).await?;
+                    told = Some(status);
+                }
+                if stopped {
+                    // A watch without an end would keep the server from its own.
+                    return Err(Status::unavailable("the server is stopping").into());
+                }
+                states.changed().await?;
+            }
+        }))
+    }
+}
+
+impl From<Serving> for ServingStatus {
+    fn from(serving: Serving) -> Self {
+        match serving {
+            Serving::Yes => Self::SERVING,
+            Serving::No => Self::NOT_SERVING,
+        }
+    }
+}
+
+fn response(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status.into(), ..HealthCheckResponse::default() }
+}

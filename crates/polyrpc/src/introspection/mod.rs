@@ -1,0 +1,34 @@
+//! What a server tells of itself, by gRPC's standard services: how it is ([`Health`]) and what it offers
+//! ([`Server::reflection`](crate::Server::reflection)).
+//!
+//! They are services like any other, so every protocol that can carry them does, and a listener's authenticator
+//! judges who asks.
+
+mod health;
+
+mod files;
+mod reflection;
+
+#[path = "proto/mod.rs"]
+mod generated;
+
+/// The messages, traits and stubs of the standard services, as `polyrpc-build` generates them.
+#[doc(inline)]
+pub use self::generated::grpc;
+pub use self::health::{Health, Serving};
+
+use self::files::Files;
+use crate::service::Router;
+
+/// Adds the standard services that a server is to have, once all others are there.
+pub(crate) fn add(router: &mut Router, health: Option<&Health>, reflection: bool) {
+    if let Some(health) = health {
+        router.standard(grpc::health::v1::HealthServer::new(health.clone()));
+    }
+    if reflection {
+        reflection::add(router);
+    }
+    if let Some(health) = health {
+        health.offer(router.list().into_iter().map(|(service, _)| service));
+    }
+}

@@ -1,0 +1,162 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use buffa::Message;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use polyrpc_wire::Status;
+
+use super::Files;
+use super::files::FileId;
+use super::grpc::reflection::v1::server_reflection_request::MessageRequest;
+use super::grpc::reflection::v1::server_reflection_response::MessageResponse;
+use super::grpc::reflection::v1::{
+    ErrorResponse, ExtensionNumberResponse, ExtensionRequest, FileDescriptorResponse, ListServiceResponse,
+    ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
+};
+use super::grpc::reflection::{v1, v1alpha};
+use crate::service::Router;
+use crate::{Context, Result, Streaming};
+
+/// Adds the service in both its versions, over every service that has descriptors.
+pub(super) fn add(router: &mut Router) {
+    let reflection = Reflection(Arc::new(Catalog::new(router)));
+    router.standard(v1::ServerReflectionServer::new(reflection.clone()));
+    router.standard(v1alpha::ServerReflectionServer::new(reflection));
+}
+
+/// Answers what a [`Catalog`] knows.
+#[derive(Debug, Clone)]
+pub(super) struct Reflection(Arc<Catalog>);
+
+/// What a server offers.
+#[derive(Debug)]
+struct Catalog {
+    /// The names of the services that a file describes, sorted.
+    services: Vec<String>,
+    files: Files,
+}
+
+impl v1::ServerReflection for Reflection {
+    async fn server_reflection_info(
+        &self,
+        _: &mut Context,
+        requests: Streaming<ServerReflectionRequest>,
+    ) -> Result<Streaming<ServerReflectionResponse>> {
+        let catalog = self.0.clone();
+        let mut sent = HashSet::new();
+        Ok(Streaming::from_stream(requests.map(move |request| catalog.answer(request?, &mut sent))))
+    }
+}
+
+impl v1alpha::ServerReflection for Reflection {
+    async fn server_reflection_info(
+        &self,
+        _: &mut Context,
+        requests: Streaming<v1alpha::ServerReflectionRequest>,
+    ) -> Result<Streaming<v1alpha::ServerReflectionResponse>> {
+        let catalog = self.0.clone();
+        let mut sent = HashSet::new();
+        Ok(Streaming::from_stream(
+            requests.map(move |request| same(&catalog.answer(same(&request?)?, &mut sent)?)),
+        ))
+    }
+}
+
+/// A message of one version as that of the other: they differ in nothing but their package.
+fn same<From: Message, To: Message>(message: &From) -> Result<To> {
+    Ok(To::decode(&mut Bytes::from(message.encode_to_vec()))?)
+}
+
+impl Catalog {
+    fn new(router: &Router) -> Self {
+        let mut files = Files::default();
+        let mut services = Vec::new();
+        for (service, schemas) in router.described() {
+            schemas.iter().for_each(|schema| files.add(schema.encoded()));
+            services.push(service);
+        }
+        files.add(v1::FILE_DESCRIPTOR_SET);
+        files.add(v1alpha::FILE_DESCRIPTOR_SET);
+        services.extend(OWN);
+        // An alias has the descriptors of another service, and none of its own.
+        services.retain(|service| files.has_service(service));
+        services.sort_unstable();
+        services.dedup();
+        let services = services.into_iter().map(str::to_owned).collect();
+        Self { services, files }
+    }
+
+    /// Answers a question; `sent` are the files that the caller has got before, in the same stream.
+    fn answer(
+        &self,
+        request: ServerReflectionRequest,
+        sent: &mut HashSet<FileId>,
+    ) -> Result<ServerReflectionResponse> {
+        let answer = match &request.message_request {
+            Some(MessageRequest::FileByFilename(name)) => {
+                self.file(self.files.named(name), sent, || format!("there is no file `{name}`"))
+            }
+            Some(MessageRequest::FileContainingSymbol(name)) => {
+                self.file(self.files.declaring(name), sent, || format!("nothing is called `{name}`"))
+            }
+            Some(MessageRequest::FileContainingExtension(extension)) => self.extension(extension, sent),
+            Some(MessageRequest::AllExtensionNumbersOfType(name)) => self.extensions(name),
+            Some(MessageRequest::ListServices(_)) => self.list(),
+            // As grpc-go has it (`reflection/internal/reflection.go`): this is no question at all.
+            None => return Err(Status::invalid_argument("the request asks for nothing that is known").into()),
+        };
+        Ok(ServerReflectionResponse {
+            valid_host: request.host.clone(),
+            original_request: request.into(),
+            message_response: Some(answer),
+            ..ServerReflectionResponse::default()
+        })
+    }
+
+    fn file(
+        &self,
+        file: Option<FileId>,
+        sent: &mut HashSet<FileId>,
+        missing: impl FnOnce() -> String,
+    ) -> MessageResponse {
+        let Some(file) = file else { return not_found(missing()) };
+        let files = self.files.with_imports(file, sent);
+        FileDescriptorResponse { file_descriptor_proto: files, ..FileDescriptorResponse::default() }.into()
+    }
+
+    fn extension(&self, extension: &ExtensionRequest, sent: &mut HashSet<FileId>) -> MessageResponse {
+        let ExtensionRequest { containing_type: message, extension_number: number, .. } = extension;
+        let file = self.files.extending(message, *number);
+        self.file(file, sent, || format!("`{message}` has no extension with the number {number}"))
+    }
+
+    fn extensions(&self, message: &str) -> MessageResponse {
+        if self.files.declaring(message).is_none() {
+            return not_found(format!("there is no message `{message}`"));
+        }
+        ExtensionNumberResponse {
+            base_type_name: message.to_owned(),
+            extension_number: self.files.extensions(message).collect(),
+            ..ExtensionNumberResponse::default()
+        }
+        .into()
+    }
+
+    fn list(&self) -> MessageResponse {
+        let service = |name: &String| ServiceResponse { name: name.clone(), ..ServiceResponse::default() };
+        let service = self.services.iter().map(service).collect();
+        ListServiceResponse { service, ..ListServiceResponse::default() }.into()
+    }
+}
+
+/// The caller may go on asking.
+fn not_found(error_message: String) -> MessageResponse {
+    ErrorResponse { error_code: NOT_FOUND, error_message, ..ErrorResponse::default() }.into()
+}
+
+/// gRPC's number (`google/rpc/code.proto`).
+const NOT_FOUND: i32 = 5;
+
+/// The services that this one describes beside all others.
+const OWN: [&str; 2] = ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];

@@ -1,0 +1,408 @@
+//! gRPC's standard services: how the server is, and what it offers.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use common::{ProbeServer, Prober, again, client, serve, soon};
+use polyrpc::codec::Raw;
+use polyrpc::introspection::grpc::health::v1::health_check_response::ServingStatus::{
+    self, NOT_SERVING, SERVICE_UNKNOWN, SERVING,
+};
+use polyrpc::introspection::grpc::health::v1::{
+    HealthCheckRequest, HealthCheckResponse, HealthClient, HealthListRequest,
+};
+use polyrpc::introspection::grpc::reflection::v1::server_reflection_request::MessageRequest;
+use polyrpc::introspection::grpc::reflection::v1::server_reflection_response::MessageResponse;
+use polyrpc::introspection::grpc::reflection::v1::{
+    ExtensionRequest, ServerReflectionClient, ServerReflectionRequest, ServerReflectionResponse,
+};
+use polyrpc::introspection::grpc::reflection::v1alpha;
+use polyrpc::introspection::{Health, Serving};
+use polyrpc::server::Running;
+use polyrpc::service::ServiceBuilder;
+use polyrpc::streaming::Sender;
+use polyrpc::{Code, Context, Protocol, Server, Streaming};
+use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
+
+// ------------------------------------------------------------------------------------------------ health
+
+async fn health() -> (Health, HealthClient, Running) {
+    let health = Health::new();
+    let server = Server::new().health(&health).service(ProbeServer::new(Prober::default()));
+    let server = serve(server).await;
+    (health, HealthClient::new(client(Protocol::Grpc, &server)), server)
+}
+
+fn of(service: &str) -> HealthCheckRequest {
+    HealthCheckRequest { service: service.into(), ..HealthCheckRequest::default() }
+}
+
+async fn next(watch: &mut Streaming<HealthCheckResponse>) -> Option<ServingStatus> {
+    soon(watch.message()).await.unwrap().and_then(|response| response.status.as_known())
+}
+
+#[tokio::test]
+async fn what_the_server_offers_is_serving_until_it_is_said_that_it_is_not() {
+    let (health, client, _server) = health().await;
+    let check = async |service: &str| soon(client.check(of(service))).await.map(|r| r.status.as_known());
+    for known in ["", "Probe", "grpc.health.v1.Health"] {
+        assert_eq!(check(known).await.unwrap(), Some(SERVING), "{known}");
+    }
+    assert_eq!(check("Nope").await.unwrap_err().code(), Code::NotFound);
+
+    health.set("Probe", Serving::No);
+    health.set("elsewhere.Thing", Serving::Yes);
+    assert_eq!(check("Probe").await.unwrap(), Some(NOT_SERVING));
+    assert_eq!(check("elsewhere.Thing").await.unwrap(), Some(SERVING));
+    assert_eq!(check("").await.unwrap(), Some(SERVING), "the server as a whole speaks for itself");
+    health.forget("elsewhere.Thing");
+    assert_eq!(check("elsewhere.Thing").await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn what_was_said_before_the_server_began_still_holds() {
+    let health = Health::new();
+    health.set("Probe", Serving::No);
+    let _server = serve(Prober::default().server().health(&health)).await;
+    assert_eq!((health.of("Probe"), health.of("")), (Some(Serving::No), Some(Serving::Yes)));
+}
+
+#[tokio::test]
+async fn a_list_has_every_service() {
+    let (health, client, _server) = health().await;
+    health.set("Probe", Serving::No);
+    let list = soon(client.list(HealthListRequest::default())).await.unwrap();
+    let status = |service: &str| list.statuses.get(service).and_then(|response| response.status.as_known());
+    assert_eq!(status(""), Some(SERVING));
+    assert_eq!(status("Probe"), Some(NOT_SERVING));
+    assert_eq!(status("grpc.health.v1.Health"), Some(SERVING));
+    assert_eq!(list.statuses.len(), 3);
+}
+
+#[tokio::test]
+async fn a_watch_tells_how_it_is_and_every_change() {
+    let (health, client, _server) = health().await;
+    let mut known = soon(client.watch(of("Probe"))).await.unwrap();
+    let mut unknown = soon(client.watch(of("later"))).await.unwrap();
+    assert_eq!(next(&mut known).await, Some(SERVING));
+    assert_eq!(next(&mut unknown).await, Some(SERVICE_UNKNOWN));
+
+    health.set("Probe", Serving::No);
+    assert_eq!(next(&mut known).await, Some(NOT_SERVING));
+    health.set("Probe", Serving::Yes);
+    assert_eq!(next(&mut known).await, Some(SERVING));
+    health.set("later", Serving::Yes);
+    assert_eq!(next(&mut unknown).await, Some(SERVING), "and nothing of the other's changes");
+    health.forget("later");
+    assert_eq!(next(&mut unknown).await, Some(SERVICE_UNKNOWN));
+}
+
+#[tokio::test]
+async fn watches_learn_that_the_server_stops_and_do_not_hold_it_up() {
+    let (health, client, server) = health().await;
+    let mut watches = Vec::new();
+    for service in ["", "Probe", "nope"] {
+        let mut watch = soon(client.watch(of(service))).await.unwrap();
+        next(&mut watch).await;
+        watches.push((service, watch));
+    }
+    soon(server.shutdown(common::PATIENCE * 2)).await;
+    for (service, mut watch) in watches {
+        if service != "nope" {
+            assert_eq!(next(&mut watch).await, Some(NOT_SERVING), "{service}");
+        }
+        assert_eq!(soon(watch.message()).await.unwrap_err().code(), Code::Unavailable, "{service}");
+    }
+    health.set("Probe", Serving::Yes);
+    assert_eq!(health.of("Probe"), Some(Serving::No), "it is over");
+}
+
+#[tokio::test]
+async fn other_protocols_ask_too_and_a_service_of_the_users_keeps_its_short_name() {
+    let mine = ServiceBuilder::new("my.Health")
+        .method::<Raw, _, _, _, _>("Check", |cx: Context, _: Bytes| async { (cx, Ok(Bytes::from("mine"))) });
+    let server = serve(Server::new().health(&Health::new()).service(mine).reflection()).await;
+
+    let standard = HealthClient::new(client(Protocol::BaiduStd, &server));
+    let answer = again(|| standard.check(of("my.Health"))).await;
+    assert_eq!(answer.status.as_known(), Some(SERVING));
+    let options = polyrpc::client::Options::default();
+    let raw = polyrpc::codec::Body::new(polyrpc::Format::Raw, "");
+    let answer = soon(client(Protocol::BaiduStd, &server).call_raw("Health/Check", raw, options)).await;
+    assert_eq!(answer.unwrap().message.bytes, "mine");
+}
+
+// -------------------------------------------------------------------------------------------- reflection
+
+#[tokio::test]
+async fn services_with_descriptors_are_listed_whenever_they_were_added() {
+    let server = Server::new()
+        .reflection()
+        .service(shop())
+        .alias("shop.Store", "shop.Shop")
+        .service(ProbeServer::new(Prober::default()))
+        .health(&Health::new());
+    let server = serve(server).await;
+    let listed = Asking::of(&server).await.ask(MessageRequest::ListServices(String::new())).await;
+    let Some(MessageResponse::ListServicesResponse(list)) = listed.message_response else {
+        panic!("{listed:?}")
+    };
+    let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
+            "grpc.reflection.v1alpha.ServerReflection",
+            "shop.Shop",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn every_name_leads_to_the_file_that_declares_it() {
+    let server = serve(Server::new().service(shop()).reflection()).await;
+    let cases = [
+        ("shop.Shop", "shop/shop.proto"),
+        ("shop.Shop.Buy", "shop/shop.proto"),
+        ("shop.Order", "shop/shop.proto"),
+        ("shop.Order.item", "shop/shop.proto"),
+        ("shop.Order.payment", "shop/shop.proto"),
+        ("shop.Order.Line", "shop/shop.proto"),
+        ("shop.Order.Line.count", "shop/shop.proto"),
+        ("shop.Order.Line.Unit", "shop/shop.proto"),
+        ("shop.Order.Line.KILO", "shop/shop.proto"),
+        ("shop.Item", "shop/item.proto"),
+        ("shop.Colour", "shop/item.proto"),
+        ("shop.RED", "shop/item.proto"),
+        ("shop.weight", "shop/weight.proto"),
+        ("shop.Heavy.height", "shop/weight.proto"),
+        ("google.protobuf.Timestamp", "google/protobuf/timestamp.proto"),
+        ("grpc.reflection.v1.ServerReflection", "grpc/reflection/v1/reflection.proto"),
+        ("grpc.reflection.v1alpha.ErrorResponse", "grpc/reflection/v1alpha/reflection.proto"),
+    ];
+    for (symbol, file) in cases {
+        let asked = MessageRequest::FileContainingSymbol(symbol.into());
+        let files = Asking::of(&server).await.files(asked).await;
+        assert_eq!(name(files.first().expect(symbol)), file, "{symbol}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_comes_as_it_is_with_its_imports_each_once_in_a_stream() {
+    let server = serve(Server::new().service(shop()).reflection()).await;
+    let mut asking = Asking::of(&server).await;
+    let by_name = |name: &str| MessageRequest::FileByFilename(name.into());
+    let files = asking.files(by_name("shop/weight.proto")).await;
+    assert_eq!(names(&files), ["shop/weight.proto", "shop/item.proto"]);
+    let files = asking.files(by_name("shop/shop.proto")).await;
+    assert_eq!(names(&files), ["shop/shop.proto", "google/protobuf/timestamp.proto"], "the others were sent");
+    let files = asking.files(by_name("shop/item.proto")).await;
+    assert_eq!(names(&files), ["shop/item.proto"], "what is asked for comes again");
+
+    let all = Asking::of(&server).await.files(by_name("shop/shop.proto")).await;
+    assert_eq!(all.len(), 4);
+    let set = descriptors();
+    for file in all {
+        assert!(set.windows(file.len()).any(|window| window == file), "{} as it was", name(&file));
+    }
+}
+
+#[tokio::test]
+async fn extensions_are_found_by_their_number_and_listed() {
+    let server = serve(Server::new().service(shop()).reflection()).await;
+    let mut asking = Asking::of(&server).await;
+    let of = |number| {
+        let containing_type = "shop.Item".into();
+        ExtensionRequest { containing_type, extension_number: number, ..ExtensionRequest::default() }
+    };
+    for number in [100, 150] {
+        let files = asking.files(of(number).into()).await;
+        assert_eq!(name(&files[0]), "shop/weight.proto");
+    }
+    assert_eq!(asking.error(of(101).into()).await, 5);
+
+    for (message, want) in [("shop.Item", &[100, 150][..]), ("shop.Order", &[])] {
+        let answer = asking.ask(MessageRequest::AllExtensionNumbersOfType(message.into())).await;
+        let Some(MessageResponse::AllExtensionNumbersResponse(numbers)) = answer.message_response else {
+            panic!("{answer:?}")
+        };
+        assert_eq!((numbers.base_type_name.as_str(), &numbers.extension_number[..]), (message, want));
+    }
+    assert_eq!(asking.error(MessageRequest::AllExtensionNumbersOfType("shop.Nope".into())).await, 5);
+}
+
+#[tokio::test]
+async fn a_question_without_an_answer_does_not_end_the_stream_but_none_at_all_does() {
+    let server = serve(Server::new().service(shop()).reflection()).await;
+    let mut asking = Asking::of(&server).await;
+    assert_eq!(asking.error(MessageRequest::FileByFilename("nope.proto".into())).await, 5);
+    for symbol in ["", "shop", "shop.Nope", "shop.Colour.RED", ".shop.Shop"] {
+        assert_eq!(asking.error(MessageRequest::FileContainingSymbol(symbol.into())).await, 5, "{symbol}");
+    }
+    let request = ServerReflectionRequest {
+        host: "example.org".into(),
+        message_request: Some(MessageRequest::FileContainingSymbol("shop.Shop".into())),
+        ..ServerReflectionRequest::default()
+    };
+    let answer = asking.send(request.clone()).await.unwrap();
+    assert_eq!(
+        (answer.valid_host.as_str(), answer.original_request.as_option()),
+        ("example.org", Some(&request))
+    );
+
+    let nothing = asking.send(ServerReflectionRequest::default()).await;
+    assert_eq!(nothing.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn callers_that_know_only_the_older_version_are_answered_alike() {
+    let server = serve(Server::new().service(shop()).reflection()).await;
+    let client = v1alpha::ServerReflectionClient::new(client(Protocol::Grpc, &server));
+    let file = v1alpha::server_reflection_request::MessageRequest::FileByFilename("shop/shop.proto".into());
+    let request = v1alpha::ServerReflectionRequest {
+        message_request: Some(file),
+        ..v1alpha::ServerReflectionRequest::default()
+    };
+    let mut answers =
+        soon(client.server_reflection_info(Streaming::from_iter([request.clone(), request.clone()])))
+            .await
+            .unwrap();
+    for count in [4, 1] {
+        let answer = soon(answers.message()).await.unwrap().unwrap();
+        assert_eq!(answer.original_request.as_option(), Some(&request));
+        let Some(v1alpha::server_reflection_response::MessageResponse::FileDescriptorResponse(files)) =
+            answer.message_response
+        else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(files.file_descriptor_proto.len(), count);
+    }
+    assert!(soon(answers.message()).await.unwrap().is_none());
+}
+
+/// A stream of questions.
+struct Asking {
+    sender: Sender<ServerReflectionRequest>,
+    answers: Option<Streaming<ServerReflectionResponse>>,
+    requests: Option<Streaming<ServerReflectionRequest>>,
+    client: ServerReflectionClient,
+}
+
+impl Asking {
+    async fn of(server: &Running) -> Self {
+        let (sender, requests) = Streaming::channel(1);
+        let client = ServerReflectionClient::new(client(Protocol::Grpc, server));
+        Self { sender, answers: None, requests: Some(requests), client }
+    }
+
+    async fn send(&mut self, request: ServerReflectionRequest) -> polyrpc::Result<ServerReflectionResponse> {
+        self.sender.send(request).await?;
+        if let Some(requests) = self.requests.take() {
+            self.answers = Some(soon(self.client.server_reflection_info(requests)).await?);
+        }
+        let answers = self.answers.as_mut().expect("the stream is open");
+        Ok(soon(answers.message()).await?.expect("an answer"))
+    }
+
+    async fn ask(&mut self, question: MessageRequest) -> ServerReflectionResponse {
+        let request =
+            ServerReflectionRequest { message_request: Some(question), ..ServerReflectionRequest::default() };
+        self.send(request).await.expect("an answer")
+    }
+
+    async fn files(&mut self, question: MessageRequest) -> Vec<Bytes> {
+        match self.ask(question).await.message_response {
+            Some(MessageResponse::FileDescriptorResponse(files)) => files.file_descriptor_proto,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn error(&mut self, question: MessageRequest) -> i32 {
+        match self.ask(question).await.message_response {
+            Some(MessageResponse::ErrorResponse(error)) => error.error_code,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The name of a file: the first field of its descriptor.
+fn name(file: &Bytes) -> String {
+    let length = usize::from(file[1]);
+    String::from_utf8(file[2..2 + length].to_vec()).unwrap()
+}
+
+fn names(files: &[Bytes]) -> Vec<String> {
+    let names: Vec<_> = files.iter().map(name).collect();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "none comes twice");
+    names
+}
+
+/// A service whose descriptors have something of everything.
+fn shop() -> ServiceBuilder {
+    ServiceBuilder::new("shop.Shop")
+        .schema(&descriptors())
+        .method::<Raw, _, _, _, _>("Buy", |cx: Context, order: Bytes| async { (cx, Ok(order)) })
+}
+
+fn descriptors() -> Vec<u8> {
+    let mut resolver = ChainFileResolver::new();
+    resolver.add(Sources);
+    resolver.add(GoogleFileResolver::new());
+    let mut compiler = protox::Compiler::with_file_resolver(resolver);
+    compiler.include_imports(true).open_file("shop/shop.proto").unwrap();
+    compiler.encode_file_descriptor_set()
+}
+
+struct Sources;
+
+impl FileResolver for Sources {
+    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        let source = SOURCES.iter().find(|(known, _)| *known == name);
+        source.map_or_else(
+            || Err(protox::Error::file_not_found(name)),
+            |(name, source)| File::from_source(name, source),
+        )
+    }
+}
+
+const SOURCES: [(&str, &str); 3] = [
+    (
+        "shop/item.proto",
+        r#"
+        syntax = "proto2";
+        package shop;
+        message Item { optional string name = 1; extensions 100 to 199; }
+        enum Colour { RED = 1; }
+        "#,
+    ),
+    (
+        "shop/weight.proto",
+        r#"
+        syntax = "proto2";
+        package shop;
+        import "shop/item.proto";
+        extend Item { optional int32 weight = 150; }
+        message Heavy { extend Item { optional Heavy height = 100; } }
+        "#,
+    ),
+    (
+        "shop/shop.proto",
+        r#"
+        syntax = "proto3";
+        package shop;
+        import "google/protobuf/timestamp.proto";
+        import "shop/item.proto";
+        import "shop/weight.proto";
+        message Order {
+          Item item = 1;
+          google.protobuf.Timestamp at = 2;
+          oneof payment { string card = 3; bytes coin = 4; }
+          message Line { int32 count = 1; enum Unit { PIECE = 0; KILO = 1; } }
+        }
+        service Shop { rpc Buy(Order) returns (Order); }
+        "#,
+    ),
+];

@@ -1,0 +1,63 @@
+//! What holds of a connection at any time, whatever the peer sent. Whoever fuzzes asserts it after every event.
+
+use super::connection::{Connection, Opening, Role};
+use super::hpack::Decoder;
+use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW};
+use super::stream::{State, Stream};
+
+impl<T> Connection<T> {
+    /// Asserts that what is kept is within the limits, and that all that is counted adds up.
+    pub(crate) fn assert_sound(&self) {
+        self.assert_bounded();
+        self.assert_counted();
+        self.assert_windows_add_up();
+    }
+
+    /// The streams that are open.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.streams.numbered().map(|(id, _)| id).collect()
+    }
+
+    fn assert_bounded(&self) {
+        let (config, streams) = (&self.config, self.streams.len());
+        assert!(self.role == Role::Client || streams <= config.streams as usize, "{streams} streams");
+        let block = self.block.as_ref().map_or(0, |block| block.bytes.len());
+        assert!(block <= DEFAULT_FRAME.max(config.header_list * 4), "{block} bytes of a header block");
+        let decoder = self.decoder.held();
+        let most = DEFAULT_TABLE + Decoder::most_recent(config.header_list);
+        assert!(decoder <= most, "{decoder} bytes in the decoder");
+        assert!(self.blocked.len() <= streams, "{} of {streams} streams blocked", self.blocked.len());
+        let most = 2 * self.whole_window();
+        assert!(self.unread as i64 <= most, "{} bytes wait to be taken", self.unread);
+    }
+
+    fn assert_counted(&self) {
+        let sum = |count: fn(&Stream<T>) -> usize| self.streams.iter().map(count).sum::<usize>();
+        assert_eq!(self.queued, sum(|stream| stream.queued), "bytes that wait to be sent");
+        assert_eq!(self.queued, sum(|stream| stream.queue.iter().map(|piece| piece.len()).sum()));
+        assert_eq!(self.unread, sum(|stream| stream.unread), "bytes that wait to be taken");
+    }
+
+    /// What the peer may send, what it will be told that it may, and what is held back are the whole window: nothing
+    /// of it is ever lost.
+    fn assert_windows_add_up(&self) {
+        if self.opening != Opening::Silent {
+            let window = self.receive_window + i64::from(self.credit) + self.withheld as i64;
+            assert_eq!(window, self.whole_window(), "the connection's window");
+        }
+        for stream in self.streams.iter().filter(|stream| self.is_read(stream)) {
+            let window = stream.receive_window + i64::from(stream.credit) + stream.unread as i64;
+            assert_eq!(window, i64::from(stream.window), "a stream's window");
+            assert!(stream.window <= self.config.most_window.max(self.config.window));
+        }
+    }
+
+    /// Who has answered a request throws the rest of it away and grants no more (`receive.rs`, `too_late`).
+    fn is_read(&self, stream: &Stream<T>) -> bool {
+        stream.receives() && (self.role == Role::Client || stream.state != State::LocalDone)
+    }
+
+    fn whole_window(&self) -> i64 {
+        self.config.connection_window.max(DEFAULT_WINDOW).into()
+    }
+}

@@ -1,0 +1,242 @@
+//! A request put together in canonical JSON of a body, a query and a path.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::routes::pairs;
+use crate::payload::schema::{Field, Kind, Message, Spelling, WellKnown};
+
+/// A message in the making: fields by their names in JSON. What nobody looked into is kept as it came.
+#[derive(Debug, Default)]
+pub(super) struct Object(BTreeMap<String, Node>);
+
+#[derive(Debug)]
+enum Node {
+    /// JSON.
+    Raw(String),
+    Object(Object),
+}
+
+/// Why a body, a query and a path make no request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    reason: String,
+}
+
+impl Object {
+    /// A body that is the message; no body is a message without fields.
+    pub(super) fn read(message: &Message, body: &[u8]) -> Result<Self, Unfit> {
+        if body.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
+        let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(body)
+            .map_err(|error| Unfit::new(format!("the body is no JSON object: {error}")))?;
+        let named = |name: String| match field(message, &name) {
+            Some(field) => field.json_name().to_owned(),
+            None => name,
+        };
+        Ok(Self(
+            fields.into_iter().map(|(name, raw)| (named(name), Node::Raw(raw.get().to_owned()))).collect(),
+        ))
+    }
+
+    /// A message with one field, which the body is.
+    pub(super) fn with(message: &Message, name: &str, body: &[u8]) -> Result<Self, Unfit> {
+        let mut object = Self::default();
+        if body.trim_ascii().is_empty() {
+            return Ok(object);
+        }
+        let raw: &RawValue = serde_json::from_slice(body)
+            .map_err(|error| Unfit::new(format!("the body is no JSON: {error}")))?;
+        let name = field(message, name).map_or(name, Field::json_name);
+        object.0.insert(name.to_owned(), Node::Raw(raw.get().to_owned()));
+        Ok(object)
+    }
+
+    /// Puts in what a query says.
+    pub(super) fn add_query(&mut self, message: &Message, query: &str) -> Result<(), Unfit> {
+        let pairs = pairs(query).ok_or_else(|| Unfit::new("the query is badly encoded"))?;
+        for (name, values) in pairs {
+            let path: Vec<_> = name.split('.').map(str::to_owned).collect();
+            if path.len() > DEPTH {
+                return Err(Unfit::new(format!("a name has more than {DEPTH} parts")));
+            }
+            if path.first().is_some_and(|name| field(message, name).is_some()) {
+                let values: Vec<_> = values.iter().collect();
+                self.set(message, &path, &values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts texts into the field at the end of a path.
+    pub(super) fn set(
+        &mut self,
+        message: &Message,
+        path: &[String],
+        values: &[&String],
+    ) -> Result<(), Unfit> {
+        let (name, rest) = path.split_first().ok_or_else(|| Unfit::new("a name is empty"))?;
+        let field = field(message, name).ok_or_else(|| {
+            Unfit::new(format!("{} has no field `{}`", message.full_name(), name.escape_debug()))
+        })?;
+        if rest.is_empty() {
+            self.0.insert(field.json_name().to_owned(), Node::Raw(json(message, field, values)?));
+            return Ok(());
+        }
+        let inner = field.kind().message().filter(|_| !field.is_repeated());
+        let inner = inner.map(|id| message.pool().message_at(id)).ok_or_else(|| {
+            Unfit::new(format!(
+                "`{}` is no message, and has no field `{}`",
+                field.name(),
+                rest[0].escape_debug()
+            ))
+        })?;
+        self.open(field, &inner)?.set(&inner, rest, values)
+    }
+
+    /// The object that a field holds.
+    fn open(&mut self, field: &Field, inner: &Message) -> Result<&mut Self, Unfit> {
+        let node =
+            self.0.entry(field.json_name().to_owned()).or_insert_with(|| Node::Object(Self::default()));
+        if let Node::Raw(raw) = node {
+            *node = Node::Object(Self::read(inner, raw.as_bytes())?);
+        }
+        match node {
+            Node::Object(object) => Ok(object),
+            Node::Raw(_) => Err(Unfit::new("a message is none")),
+        }
+    }
+
+    /// The message as JSON.
+    pub(super) fn write(&self) -> String {
+        let mut out = String::new();
+        self.append_to(&mut out);
+        out
+    }
+
+    fn append_to(&self, out: &mut String) {
+        out.push('{');
+        for (at, (name, node)) in self.0.iter().enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            out.push_str(&quoted(name));
+            out.push(':');
+            match node {
+                Node::Raw(raw) => out.push_str(raw),
+                Node::Object(object) => object.append_to(out),
+            }
+        }
+        out.push('}');
+    }
+}
+
+/// How deep a query may reach into messages.
+const DEPTH: usize = 32;
+
+/// A field by its name, as it is declared or as JSON has it.
+pub(super) fn field<'m>(message: &'m Message, name: &str) -> Option<&'m Field> {
+    message.fields().get(message.index_spelled(Spelling::Json, name, usize::MAX)? as usize)
+}
+
+/// Whether a text can be put into the field at the end of a path.
+pub(super) fn takes_text(message: &Message, path: &[String]) -> bool {
+    let Some((name, rest)) = path.split_first() else { return false };
+    let Some(field) = field(message, name) else { return false };
+    match (field.kind().message(), rest) {
+        (None, []) => !field.is_repeated(),
+        (Some(id), []) => !field.is_repeated() && message.pool().message_at(id).is_text(),
+        (Some(id), rest) => !field.is_repeated() && takes_text(&message.pool().message_at(id), rest),
+        (None, _) => false,
+    }
+}
+
+/// The value of a field in a message written as JSON; what is not set has none there.
+pub(super) fn value_of(json: &[u8], field: &Field) -> Option<Bytes> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(json).ok()?;
+    let value = fields.get(field.json_name()).map(|raw| Bytes::copy_from_slice(raw.get().as_bytes()));
+    Some(value.unwrap_or_else(|| Bytes::from_static(unset(field))))
+}
+
+fn unset(field: &Field) -> &'static [u8] {
+    match field.kind() {
+        _ if field.is_map() => b"{}",
+        _ if field.is_repeated() => b"[]",
+        Kind::Message(_) | Kind::Group(_) => b"null",
+        Kind::Bool => b"false",
+        Kind::String | Kind::Bytes => b"\"\"",
+        _ => b"0",
+    }
+}
+
+/// Texts as the JSON of a field.
+fn json(message: &Message, field: &Field, values: &[&String]) -> Result<String, Unfit> {
+    if field.is_map() {
+        return Err(Unfit::new(format!("`{}` is a map, which a text cannot say", field.name())));
+    }
+    let each: Result<Vec<_>, _> = values.iter().map(|value| scalar(message, field, value)).collect();
+    let mut each = each?;
+    match (field.is_repeated(), each.len()) {
+        (true, _) => Ok(format!("[{}]", each.join(","))),
+        (false, 1) => Ok(each.remove(0)),
+        (false, _) => Err(Unfit::new(format!("`{}` is said more than once", field.name()))),
+    }
+}
+
+/// A text as JSON. Canonical JSON takes numbers, bytes and times as texts, but not what is true or false, nor the
+/// number of an enum.
+fn scalar(message: &Message, field: &Field, text: &str) -> Result<String, Unfit> {
+    let wrapped = |id| message.pool().message_at(id);
+    match field.kind() {
+        Kind::Bool => truth(field, text),
+        Kind::Enum(_) if text.parse::<i32>().is_ok() => Ok(text.to_owned()),
+        Kind::Message(id) | Kind::Group(id) if wrapped(id).is_text() => {
+            match wrapped(id).field(1).map(Field::kind) {
+                Some(Kind::Bool) => truth(field, text),
+                _ => Ok(quoted(text)),
+            }
+        }
+        Kind::Message(_) | Kind::Group(_) => {
+            Err(Unfit::new(format!("`{}` is a message, which a text cannot say", field.name())))
+        }
+        _ => Ok(quoted(text)),
+    }
+}
+
+fn truth(field: &Field, text: &str) -> Result<String, Unfit> {
+    match text {
+        "true" | "false" => Ok(text.to_owned()),
+        _ => Err(Unfit::new(format!("`{}` is true or false, not `{}`", field.name(), text.escape_debug()))),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+impl Message {
+    /// Whether its JSON is a text, or may be.
+    fn is_text(&self) -> bool {
+        use WellKnown::{Duration, FieldMask, Timestamp, Wrapper};
+        matches!(self.well_known(), Some(Timestamp | Duration | FieldMask | Wrapper))
+    }
+}
+
+impl Unfit {
+    #[cold]
+    fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into() }
+    }
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Unfit {}

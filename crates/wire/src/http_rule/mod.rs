@@ -1,0 +1,17 @@
+//! Calls as plain HTTP by the `google.api.http` options of a `.proto` (`google/api/http.proto` of googleapis).
+//!
+//! [`Routes`] are made once of the rules that services declare. A request's verb and path find a [`Route`] in them
+//! and the values of its variables; [`Found::message`] puts them together with the query and the body to the
+//! method's request in canonical JSON, and [`Route::response`] takes what the rule wants out of the reply.
+
+mod message;
+mod routes;
+mod rule;
+mod template;
+
+pub use message::Unfit;
+pub use routes::{Found, Lookup, Route, Routes};
+pub use rule::Error;
+
+#[cfg(test)]
+mod tests;

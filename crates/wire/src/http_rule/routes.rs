@@ -1,0 +1,195 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::message::{self, Unfit};
+use super::rule::{Body, Error, Rule};
+use crate::payload::schema::{Message, Method};
+
+/// Which methods are called by which verbs and paths.
+#[derive(Debug, Clone, Default)]
+pub struct Routes {
+    /// By the number of words in their path, and those with the same number as they were added.
+    all: Vec<Arc<Route>>,
+}
+
+/// One way to call a method.
+#[derive(Clone)]
+pub struct Route {
+    rule: Rule,
+    service: Box<str>,
+    method: Box<str>,
+    input: Message,
+    output: Message,
+}
+
+/// A route and what the path says.
+#[derive(Debug)]
+pub struct Found<'r> {
+    route: &'r Arc<Route>,
+    values: Vec<String>,
+}
+
+/// What a verb and a path lead to.
+#[derive(Debug)]
+pub enum Lookup<'r> {
+    /// A method.
+    Found(Found<'r>),
+    /// Methods of other verbs: these.
+    OtherVerbs(Vec<&'r str>),
+    /// No rule has this path.
+    Nothing,
+}
+
+impl Routes {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Adds the ways to call a method that its rule declares, if it has one; it is offered as `service`. A method
+    /// that streams has none.
+    ///
+    /// # Errors
+    ///
+    /// When the rule is none, or names fields that the method's messages do not have.
+    pub fn add(&mut self, service: &str, method: Method<'_>) -> Result<(), Error> {
+        let Some(rule) =
+            method.http_rule().filter(|_| !method.client_streaming() && !method.server_streaming())
+        else {
+            return Ok(());
+        };
+        for rule in Rule::read_all(rule)? {
+            let (service, name) = (service.into(), method.name().into());
+            let (input, output) = (method.input(), method.output());
+            let route = Route { rule, service, method: name, input, output };
+            route.check()?;
+            self.all.push(Arc::new(route));
+        }
+        // Stable: of equal ones the first is meant.
+        self.all.sort_by_key(|route| std::cmp::Reverse(route.rule.path.weight()));
+        Ok(())
+    }
+
+    /// Forgets the routes of a service.
+    pub fn remove(&mut self, service: &str) {
+        self.all.retain(|route| &*route.service != service);
+    }
+
+    /// Whether a path leads anywhere, by whatever verb.
+    pub fn leads(&self, path: &str) -> bool {
+        self.all.iter().any(|route| route.rule.path.matches(path).is_some())
+    }
+
+    /// Looks for the method of a verb and a path without its query.
+    pub fn find(&self, verb: &str, path: &str) -> Lookup<'_> {
+        let mut others = Vec::new();
+        for route in &self.all {
+            let Some(values) = route.rule.path.matches(path) else { continue };
+            match &*route.rule.verb {
+                "*" => return Lookup::Found(Found { route, values }),
+                known if known == verb => return Lookup::Found(Found { route, values }),
+                other if others.contains(&other) => {}
+                other => others.push(other),
+            }
+        }
+        if others.is_empty() { Lookup::Nothing } else { Lookup::OtherVerbs(others) }
+    }
+}
+
+impl Route {
+    /// The service, as it is registered.
+    pub fn service(&self) -> &str {
+        &self.service
+    }
+
+    /// The method within it.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// What is answered of a reply in canonical JSON: all of it, or the field that the rule names.
+    pub fn response(&self, reply: Bytes) -> Bytes {
+        match self.rule.response.as_deref().and_then(|name| message::field(&self.output, name)) {
+            Some(field) => message::value_of(&reply, field).unwrap_or(reply),
+            None => reply,
+        }
+    }
+
+    /// Every field that the rule names must be there, and hold what can be put into it.
+    fn check(&self) -> Result<(), Error> {
+        let path = || format!("{} {}/{}", self.rule.verb, self.service, self.method);
+        for variable in self.rule.path.variables() {
+            if !message::takes_text(&self.input, &variable.field) {
+                return Err(Error::new(&path(), "a variable names no field that a text could be put into"));
+            }
+        }
+        if let Body::Field(name) = &self.rule.body
+            && message::field(&self.input, name).is_none()
+        {
+            return Err(Error::new(&path(), "the body names a field that the request does not have"));
+        }
+        match &self.rule.response {
+            Some(name) if message::field(&self.output, name).is_none() => {
+                Err(Error::new(&path(), "the response names a field that the reply does not have"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'r> Found<'r> {
+    /// The route.
+    pub fn route(&self) -> &'r Arc<Route> {
+        self.route
+    }
+
+    /// The method's request in canonical JSON, of what the path, the query and the body say.
+    ///
+    /// Parts of the query that name no field are passed over, as others do who read these rules: they are for
+    /// whoever stands between caller and server.
+    ///
+    /// # Errors
+    ///
+    /// Why they make no request.
+    pub fn message(&self, query: &str, body: &[u8]) -> Result<Bytes, Unfit> {
+        let Route { rule, input, .. } = &**self.route;
+        let mut request = match &rule.body {
+            Body::None => message::Object::default(),
+            Body::Whole => message::Object::read(input, body)?,
+            Body::Field(name) => message::Object::with(input, name, body)?,
+        };
+        if rule.body != Body::Whole {
+            request.add_query(input, query)?;
+        }
+        for (variable, value) in rule.path.variables().iter().zip(&self.values) {
+            request.set(input, &variable.field, &[value])?;
+        }
+        Ok(request.write().into())
+    }
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.rule.verb, self.service, self.method)
+    }
+}
+
+/// The query told apart: names and values out of percent-encoding, the values of a name together.
+pub(super) fn pairs(query: &str) -> Option<Vec<(String, Vec<String>)>> {
+    let mut all: Vec<(String, Vec<String>)> = Vec::new();
+    let mut places = HashMap::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let plain = |text: &str| super::template::decoded(&text.replace('+', " "), false);
+        let (name, value) = (plain(name)?, plain(value)?);
+        let place = *places.entry(name.clone()).or_insert_with(|| {
+            all.push((name, Vec::new()));
+            all.len() - 1
+        });
+        all[place].1.push(value);
+    }
+    Some(all)
+}

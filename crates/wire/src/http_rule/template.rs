@@ -1,0 +1,184 @@
+//! The path of a rule: `/v1/{name=shelves/*}/books:list`.
+
+use super::rule::Error;
+
+/// A path with variables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Template {
+    segments: Vec<Segment>,
+    /// What stands behind the last colon.
+    verb: Option<Box<str>>,
+    variables: Vec<Variable>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Segment {
+    Literal(Box<str>),
+    /// `*`: one segment, not empty.
+    One,
+    /// `**`: any number of segments, the last of a template.
+    Rest,
+}
+
+/// A field of the request, and which segments are its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Variable {
+    /// The field's path, told apart at its dots.
+    pub(super) field: Vec<String>,
+    from: usize,
+    /// One behind its last.
+    to: usize,
+}
+
+impl Template {
+    /// Reads a template.
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
+        let path =
+            text.strip_prefix('/').ok_or_else(|| Error::new(text, "it does not begin with a slash"))?;
+        let (path, verb) = match path.rsplit_once(':') {
+            // A colon within a variable begins no verb.
+            Some((path, verb)) if !verb.contains(['/', '}']) => (path, Some(verb)),
+            _ => (path, None),
+        };
+        let mut template = Self { segments: Vec::new(), verb: None, variables: Vec::new() };
+        let mut rest = path;
+        while !rest.is_empty() {
+            rest = template.part(text, rest)?;
+        }
+        if template.segments.is_empty() && !path.is_empty() || path.ends_with('/') {
+            return Err(Error::new(text, "a segment is empty"));
+        }
+        if verb == Some("") {
+            return Err(Error::new(text, "there is no verb behind the colon"));
+        }
+        template.verb = verb.map(Into::into);
+        Ok(template)
+    }
+
+    /// Reads a variable or a segment, and the slash behind it; gives what follows.
+    fn part<'t>(&mut self, text: &str, part: &'t str) -> Result<&'t str, Error> {
+        let behind = match part.strip_prefix('{') {
+            Some(inside) => {
+                let (inside, behind) =
+                    inside.split_once('}').ok_or_else(|| Error::new(text, "a brace is not closed"))?;
+                self.variable(text, inside)?;
+                behind
+            }
+            None => {
+                let end = part.find('/').unwrap_or(part.len());
+                self.segment(text, &part[..end])?;
+                &part[end..]
+            }
+        };
+        match behind.strip_prefix('/') {
+            Some(behind) => Ok(behind),
+            None if behind.is_empty() => Ok(behind),
+            None => Err(Error::new(text, "a variable is only a part of a segment")),
+        }
+    }
+
+    fn variable(&mut self, text: &str, inside: &str) -> Result<(), Error> {
+        let (field, pattern) = inside.split_once('=').unwrap_or((inside, "*"));
+        let field: Vec<_> = field.split('.').map(str::to_owned).collect();
+        if field.iter().any(String::is_empty) {
+            return Err(Error::new(text, "a variable has no field"));
+        }
+        if self.variables.iter().any(|known| known.field == field) {
+            return Err(Error::new(text, "a field is bound twice"));
+        }
+        let from = self.segments.len();
+        for segment in pattern.split('/') {
+            self.segment(text, segment)?;
+        }
+        self.variables.push(Variable { field, from, to: self.segments.len() });
+        Ok(())
+    }
+
+    fn segment(&mut self, text: &str, segment: &str) -> Result<(), Error> {
+        if self.segments.last() == Some(&Segment::Rest) {
+            return Err(Error::new(text, "something follows `**`"));
+        }
+        self.segments.push(match segment {
+            "" => return Err(Error::new(text, "a segment is empty")),
+            "*" => Segment::One,
+            "**" => Segment::Rest,
+            literal if literal.contains(['*', '{', '}', '=']) => {
+                return Err(Error::new(text, "a segment is neither a word nor a wildcard"));
+            }
+            literal => Segment::Literal(literal.into()),
+        });
+        Ok(())
+    }
+
+    /// The variables.
+    pub(super) fn variables(&self) -> &[Variable] {
+        &self.variables
+    }
+
+    /// How much of the template is words: of two that match, the one with more of them is meant.
+    pub(super) fn weight(&self) -> (usize, usize, bool) {
+        let literals = self.segments.iter().filter(|segment| matches!(segment, Segment::Literal(_))).count();
+        (literals, self.segments.len(), self.verb.is_some())
+    }
+
+    /// The values of the variables, in their order, if the path fits.
+    pub(super) fn matches(&self, path: &str) -> Option<Vec<String>> {
+        let path = path.strip_prefix('/')?;
+        let path = match &self.verb {
+            Some(verb) => path.strip_suffix(&**verb)?.strip_suffix(':')?,
+            None => path,
+        };
+        let parts: Vec<_> = if path.is_empty() { Vec::new() } else { path.split('/').collect() };
+        let rest = self.segments.last() == Some(&Segment::Rest);
+        let fixed = self.segments.len() - usize::from(rest);
+        let fits = if rest { parts.len() >= fixed } else { parts.len() == fixed };
+        let pairs = || self.segments.iter().zip(&parts);
+        if !fits || !pairs().all(|(segment, part)| segment.fits(part)) {
+            return None;
+        }
+        self.variables.iter().map(|variable| variable.value(&self.segments, &parts)).collect()
+    }
+}
+
+impl Segment {
+    fn fits(&self, part: &str) -> bool {
+        match self {
+            Self::Literal(word) => decoded(part, false).is_some_and(|part| part == **word),
+            Self::One => !part.is_empty(),
+            Self::Rest => true,
+        }
+    }
+}
+
+impl Variable {
+    fn value(&self, segments: &[Segment], parts: &[&str]) -> Option<String> {
+        let rest = segments.get(self.to - 1) == Some(&Segment::Rest);
+        let end = if rest { parts.len() } else { self.to };
+        // A value of several segments keeps its slashes apart from those that were escaped (http.proto).
+        let several = self.to - self.from > 1 || rest;
+        let parts: Option<Vec<_>> =
+            parts.get(self.from..end)?.iter().map(|part| decoded(part, several)).collect();
+        Some(parts?.join("/"))
+    }
+}
+
+/// A text out of percent-encoding; an escaped slash may be kept as it is. `None` if it is not well encoded.
+pub(super) fn decoded(text: &str, keep_slashes: bool) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        if first != b'%' {
+            bytes.push(first);
+            continue;
+        }
+        let (digits, behind) = rest.split_at_checked(2)?;
+        let byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        match byte {
+            b'/' if keep_slashes => bytes.extend([b'%', digits[0], digits[1]]),
+            _ => bytes.push(byte),
+        }
+        rest = behind;
+    }
+    String::from_utf8(bytes).ok()
+}
