@@ -19,10 +19,6 @@ use super::session::ServerConfig;
 use super::{gateway, mapping, routed, status};
 
 /// What a request asks for. The names of its call are not in the call.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is returned and taken apart; a box would cost every call an allocation"
-)]
 pub(crate) enum Asked {
     /// Nothing that a method would do.
     Answer(Answer),

@@ -83,7 +83,7 @@ enum Reads {
 
 /// What every response to a request has in common.
 #[derive(Debug, Clone)]
-pub(super) struct Responding {
+pub(in crate::grpc) struct Responding {
     config: Arc<ServerConfig>,
     /// The response has a head only.
     head_only: bool,
