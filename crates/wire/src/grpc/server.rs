@@ -436,11 +436,8 @@ impl Server {
     fn take(&mut self, stream: u32, out: &mut Outbox) -> Found {
         let Messages { messages, advanced } = match self.open.get_mut(&stream) {
             Some(Incoming::Messages(incoming)) => incoming,
-            Some(Incoming::Http(_)) => return self.http_next(stream, out),
-            None => {
-                self.taking = None;
-                return Found::Nothing;
-            }
+            Some(Incoming::Http(_)) => return self.http_upgraded(stream, out),
+            None => return self.http_entry(stream),
         };
         match messages.next(self.config.limits.message) {
             Ok(Next::Message(message)) => {

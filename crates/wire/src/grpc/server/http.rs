@@ -23,6 +23,8 @@ pub(super) struct Calls {
     names: Names,
     /// Batches that are not answered yet, by their streams.
     batches: Vec<(u32, json_rpc::Batch)>,
+    /// What is left of the batch that is being handed out.
+    entries: Option<(Entries, Responding)>,
 }
 
 impl Calls {
@@ -49,8 +51,6 @@ pub(in crate::grpc) enum Incoming {
     Body(Request, BytesMut),
     /// It came by HTTP/1 and asked for HTTP/2.
     Whole(Request, Bytes),
-    /// A JSON-RPC batch, handed out call by call.
-    Entries(Entries, Responding),
 }
 
 impl Incoming {
@@ -59,7 +59,6 @@ impl Incoming {
         match self {
             Self::Body(_, body) => body.len(),
             Self::Whole(_, body) => body.len(),
-            Self::Entries(..) => 0,
         }
     }
 }
@@ -83,7 +82,7 @@ enum Reads {
 
 /// What every response to a request has in common.
 #[derive(Debug, Clone)]
-pub(in crate::grpc) struct Responding {
+pub(super) struct Responding {
     config: Arc<ServerConfig>,
     /// The response has a head only.
     head_only: bool,
@@ -145,7 +144,7 @@ impl Server {
         match self.open.get_mut(&stream)? {
             super::Incoming::Http(incoming) => match &mut **incoming {
                 Incoming::Body(_, body) => Some(body),
-                Incoming::Whole(..) | Incoming::Entries(..) => None,
+                Incoming::Whole(..) => None,
             },
             super::Incoming::Messages(_) => None,
         }
@@ -187,31 +186,32 @@ impl Server {
                     }
                     None => self.http_calls.batches.push((stream, batch)),
                 }
-                let incoming = Incoming::Entries(entries, responding);
-                self.open.insert(stream, super::Incoming::Http(Box::new(incoming)));
+                self.http_calls.entries = Some((entries, responding));
                 self.taking = Some(stream);
                 Found::Nothing
             }
         }
     }
 
-    /// Hands out what is left of a request that is whole.
-    pub(super) fn http_next(&mut self, stream: u32, out: &mut Outbox) -> Found {
-        if let Some(super::Incoming::Http(incoming)) = self.open.get_mut(&stream)
-            && let Incoming::Entries(entries, responding) = &mut **incoming
-            && let Some((call, owed)) = entries.next(&mut self.http_calls.names)
+    /// Hands out the next call of a batch, if there is one.
+    pub(super) fn http_entry(&mut self, stream: u32) -> Found {
+        let Calls { names, entries, .. } = &mut self.http_calls;
+        if let Some((entries, responding)) = entries
+            && let Some((call, owed)) = entries.next(names)
         {
             return found(stream, call, owed.map_or(Reads::Nothing, Reads::Entry), responding.clone());
         }
+        *entries = None;
         self.taking = None;
-        match self.http_remove(stream) {
-            Some(Incoming::Whole(request, body)) => self.upgraded_from(stream, request, body, out),
-            _ => Found::Nothing,
-        }
+        Found::Nothing
     }
 
-    /// The request that asked for HTTP/2.
-    fn upgraded_from(&mut self, stream: u32, mut request: Request, body: Bytes, out: &mut Outbox) -> Found {
+    /// Takes up the request that asked for HTTP/2.
+    pub(super) fn http_upgraded(&mut self, stream: u32, out: &mut Outbox) -> Found {
+        self.taking = None;
+        let Some(Incoming::Whole(mut request, body)) = self.http_remove(stream) else {
+            return Found::Nothing;
+        };
         self.http.greet(out);
         match (request.grpc.take().map(|grpc| *grpc), self.config.gateway.clone()) {
             (Some(Ok(call)), _) => self.whole(stream, Arc::new(call), body),
