@@ -25,7 +25,7 @@ use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::{Call, CallId, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId};
+use crate::{Call, CallId, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId, http1};
 
 /// The server's side of a connection.
 pub trait Server {
@@ -232,6 +232,9 @@ pub enum Event<'s, T> {
     /// The peers allow one connection to change its protocol between messages
     /// (brpc `input_messenger.cpp`, rpcx's `CONNECT`).
     Foreign,
+    /// The connection goes on in HTTP/2, whose first request is here already. See
+    /// [`grpc::Server::upgraded`](crate::grpc::Server::upgraded).
+    Upgrade(Box<http1::Upgrade>),
 }
 
 /// What a call names that does not exist.

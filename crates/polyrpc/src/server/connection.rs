@@ -1,10 +1,11 @@
 use std::future::poll_fn;
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use polyrpc_wire::session::{Event, Server as Session};
-use polyrpc_wire::{Outbox, StreamId};
+use polyrpc_wire::{Outbox, StreamId, http1};
 
 use super::dispatch::{self, Dispatch, Started};
 use super::in_flight::{Ended, InFlight, Running};
@@ -30,6 +31,8 @@ pub(super) struct Connection<'a, S: Session> {
     in_flight: InFlight<S::Ticket>,
     streams: Streams,
     state: State,
+    /// How it ends, once it does.
+    end: End,
     /// It was told to take on nothing new.
     draining: bool,
     /// The session has taken all it can from the inbox.
@@ -45,19 +48,21 @@ enum State {
     /// It takes calls.
     Serving,
     /// It takes no calls any more, and ends when all it owes is written.
-    Finishing(End),
+    Finishing,
     /// All is written and the end was said. What the peer still sends is thrown away, since closing with
     /// unread bytes would destroy the last answer on its way.
     Lingering,
 }
 
 /// Why a session ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum End {
     /// The connection is over.
     Closed,
     /// The peer goes on in another protocol.
     Foreign,
+    /// The peer goes on in HTTP/2, with a request that is here already.
+    Upgrade(Box<http1::Upgrade>),
 }
 
 /// After how many calls their answers are written while more calls are at hand.
@@ -170,6 +175,7 @@ impl<'a, S: Session> Connection<'a, S> {
             in_flight: InFlight::new(port.server.in_flight.clone()),
             streams: Streams::default(),
             state: State::Serving,
+            end: End::Closed,
             draining: false,
             starved: false,
             round: Round::default(),
@@ -263,7 +269,8 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.streams.cancel(stream);
                     self.in_flight.cancel(stream);
                 }
-                Ok(Some(Event::Foreign)) => self.state = State::Finishing(End::Foreign),
+                Ok(Some(Event::Foreign)) => self.hand_over(End::Foreign),
+                Ok(Some(Event::Upgrade(upgrade))) => self.hand_over(End::Upgrade(upgrade)),
                 Ok(None) => {
                     self.starved = true;
                     self.round.end();
@@ -344,8 +351,8 @@ impl<'a, S: Session> Connection<'a, S> {
             State::Serving if !self.starved && !self.saturated() => Poll::Ready(Ok(None)),
             State::Serving if self.starved && !self.has_enough() => self.poll_fill(cx, written),
             State::Serving => Poll::Pending,
-            State::Finishing(end) if written && self.in_flight.len() == 0 => self.poll_finish(end, cx),
-            State::Finishing(_) => Poll::Pending,
+            State::Finishing if written && self.in_flight.len() == 0 => self.poll_finish(cx),
+            State::Finishing => Poll::Pending,
             State::Lingering => self.poll_linger(cx),
         }
     }
@@ -377,9 +384,9 @@ impl<'a, S: Session> Connection<'a, S> {
         Poll::Ready(Ok(None))
     }
 
-    fn poll_finish(&mut self, end: End, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
-        if end == End::Foreign {
-            return Poll::Ready(Ok(Some(End::Foreign)));
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
+        if !matches!(self.end, End::Closed) {
+            return Poll::Ready(Ok(Some(mem::replace(&mut self.end, End::Closed))));
         }
         ready!(self.stream.poll_shutdown(cx))?;
         self.state = State::Lingering;
@@ -394,11 +401,17 @@ impl<'a, S: Session> Connection<'a, S> {
         Poll::Ready(Ok((n == 0).then_some(End::Closed)))
     }
 
+    /// Leaves the connection to another session, once all that is owed is written.
+    fn hand_over(&mut self, end: End) {
+        self.state = State::Finishing;
+        self.end = end;
+    }
+
     /// Takes on nothing more; what is owed is still written, except for calls that go on only while the peer is
     /// heard.
     fn finish(&mut self) {
         if self.state == State::Serving {
-            self.state = State::Finishing(End::Closed);
+            self.state = State::Finishing;
             self.streams.cancel_all();
             self.in_flight.cancel_streams();
         }

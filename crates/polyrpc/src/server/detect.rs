@@ -16,10 +16,23 @@ use crate::service::{ConnectionFacts, Peer, PushQueue};
 /// connection to go on in another protocol between two messages, hence the loop.
 pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, registration: Registration) {
     let mut inbox = Inbox::default();
-    while let Some(protocol) = detect(&mut stream, &mut inbox, &port, &registration).await {
+    let mut end = End::Foreign;
+    loop {
+        let upgrade = match end {
+            End::Closed => return,
+            End::Foreign => None,
+            End::Upgrade(upgrade) => Some(upgrade),
+        };
+        let protocol = match &upgrade {
+            Some(_) => Protocol::Grpc,
+            None => match detect(&mut stream, &mut inbox, &port, &registration).await {
+                Some(protocol) => protocol,
+                None => return,
+            },
+        };
         let facts = facts(protocol, peer, &registration);
         let (stream, inbox, registration, port) = (&mut stream, &mut inbox, &registration, &*port);
-        let end = match protocol {
+        end = match protocol {
             Protocol::BaiduStd => {
                 let session = baidu_std::Server::new(port.baidu_std.clone());
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
@@ -29,7 +42,10 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
             Protocol::Grpc => {
-                let session = grpc::Server::new(port.grpc.clone());
+                let session = match upgrade {
+                    None => grpc::Server::new(port.grpc.clone()),
+                    Some(upgrade) => grpc::Server::upgraded(port.grpc.clone(), *upgrade),
+                };
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
             Protocol::Http => {
@@ -37,9 +53,6 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
         };
-        if end == End::Closed {
-            return;
-        }
     }
 }
 

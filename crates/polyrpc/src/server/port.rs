@@ -30,14 +30,18 @@ impl Port {
         let rpcx = rpcx::ServerConfig { limits: limits.clone() };
         let http2 = h2::Config { unsent_in_all: server.limits.unsent, ..h2::Config::default() };
         let cors = server.cors.clone();
-        let grpc = grpc::ServerConfig { limits: limits.clone(), http: Arc::new(http2), cors: cors.clone() };
+        let version = server.version.clone();
         let http = http1::ServerConfig {
-            limits,
+            limits: limits.clone(),
             address: address.to_string(),
-            version: server.version.clone(),
+            version,
             routes: server.router.routes().clone(),
-            cors,
+            cors: cors.clone(),
+            h2c: allowed.contains(&Protocol::Grpc),
         };
+        let http = Arc::new(http);
+        let gateway = allowed.contains(&Protocol::Http).then(|| http.clone());
+        let grpc = grpc::ServerConfig { limits, http: Arc::new(http2), cors, gateway };
         Self {
             server,
             address,
@@ -46,7 +50,7 @@ impl Port {
             baidu_std: Arc::new(baidu_std),
             rpcx: Arc::new(rpcx),
             grpc: Arc::new(grpc),
-            http: Arc::new(http),
+            http,
         }
     }
 }

@@ -10,7 +10,7 @@ impl Server {
         self.http.assert_sound();
         for (stream, incoming) in &self.open {
             assert!(self.http.knows(*stream), "stream {stream} is over, and its request is kept");
-            assert_within(incoming.messages.held(), self.config.limits.message, &self.config.http);
+            assert_within(incoming.held(), self.config.limits.message, &self.config.http);
         }
     }
 

@@ -1,5 +1,7 @@
-//! The server's side of a connection. What gRPC-Web answers differently is in [`web`].
+//! The server's side of a connection. What gRPC-Web answers differently is in [`web`], what is none of gRPC in
+//! [`http`].
 
+mod http;
 mod web;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -7,17 +9,21 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use self::http::{Calls, Owed};
 use self::web::Web;
 use super::frame::{self, Framed};
 use super::incoming::{self, Next, compressed_without_name};
-use super::request::{Accepts, Request, Unfit};
+use super::request::{Accepts, Request, Unfit, is_meant};
 use super::{block, coding};
 use crate::grpc_web::{Cors, Dialect};
 use crate::h2::hpack::Fields;
 use crate::h2::{self, Connection};
+use crate::http1::asked;
+use crate::http1::request::Request as HttpRequest;
 use crate::session::{self, Event, Missing, Server as _};
 use crate::{
     Call, Compression, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation,
+    http1,
 };
 
 /// What all connections of a server have in common.
@@ -29,6 +35,8 @@ pub struct ServerConfig {
     pub http: Arc<h2::Config>,
     /// Which pages of other origins may call by gRPC-Web.
     pub cors: Cors,
+    /// How requests are answered that are none of gRPC, if they are: as over HTTP/1.
+    pub gateway: Option<Arc<http1::ServerConfig>>,
 }
 
 /// The server's side of a connection.
@@ -47,6 +55,8 @@ pub struct Server {
     headed: VecDeque<(u32, Arc<Request>)>,
     /// Requests of which more may come.
     pub(super) open: BTreeMap<u32, Incoming>,
+    /// What requests that are none of gRPC have left.
+    http_calls: Calls,
     /// The stream whose messages are being taken out.
     taking: Option<u32>,
 }
@@ -55,7 +65,25 @@ const RECENT: usize = 4;
 
 /// A request of which more may come.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) enum Incoming {
+    Messages(Messages),
+    /// One that is none of gRPC.
+    Http(Box<http::Incoming>),
+}
+
+impl Incoming {
+    /// Bytes of it that were not given out.
+    pub(super) fn held(&self) -> usize {
+        match self {
+            Self::Messages(incoming) => incoming.messages.held(),
+            Self::Http(incoming) => incoming.held(),
+        }
+    }
+}
+
+/// The messages of a request.
+#[derive(Debug)]
+pub(super) struct Messages {
     pub(super) messages: incoming::Incoming,
     /// Bytes of a message that is not whole yet for which the peer was allowed to send others.
     advanced: usize,
@@ -65,6 +93,8 @@ pub(super) struct Incoming {
 #[derive(Debug)]
 pub struct Ticket {
     stream: u32,
+    /// It is none of gRPC.
+    http: Option<Box<Owed>>,
 }
 
 /// What an answer must carry, and how far it has come.
@@ -89,7 +119,20 @@ impl Server {
             current: None,
             headed: VecDeque::new(),
             open: BTreeMap::new(),
+            http_calls: Calls::default(),
             taking: None,
+        }
+    }
+
+    /// A connection that was one of HTTP/1, and goes on with the request that asked for HTTP/2.
+    pub fn upgraded(config: Arc<ServerConfig>, upgrade: http1::Upgrade) -> Self {
+        let http1::Upgrade { settings, request, body } = upgrade;
+        let incoming = http::Incoming::Whole(request, body);
+        Self {
+            http: Connection::upgraded(config.http.clone(), settings),
+            open: [(h2::UPGRADED, Incoming::Http(Box::new(incoming)))].into(),
+            taking: Some(h2::UPGRADED),
+            ..Self::new(config)
         }
     }
 
@@ -122,6 +165,7 @@ impl session::Server for Server {
             };
             match found {
                 Found::Nothing => {}
+                Found::Http(call) => return Ok(Some(self.http_call(*call))),
                 Found::Call(stream, request, body) => return Ok(Some(self.call(stream, request, body))),
                 Found::Open(stream, request) => return Ok(Some(self.opened(stream, request))),
                 Found::Message(id, message) => return Ok(Some(Event::Message(id, message))),
@@ -133,6 +177,9 @@ impl session::Server for Server {
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
+        if let Some(owed) = ticket.http {
+            return self.http_reply(ticket.stream, *owed, reply, out);
+        }
         let Reply { result, head, trailers, .. } = reply;
         match result {
             Ok(message) => {
@@ -156,13 +203,24 @@ impl session::Server for Server {
         })
     }
 
+    fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
+        match ticket.http {
+            None => Self::unknown(call, missing),
+            Some(_) => asked::unknown(call, missing),
+        }
+    }
+
     fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+        if let Some(owed) = ticket.http {
+            self.http_refuse(ticket.stream, *owed, status, out);
+            return false;
+        }
         self.finish(ticket, Err(status), Metadata::new(), out);
         false
     }
 
     fn stream(ticket: &Ticket) -> Option<StreamId> {
-        Some(StreamId(ticket.stream.into()))
+        ticket.http.is_none().then(|| id(ticket.stream))
     }
 
     fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
@@ -200,7 +258,7 @@ impl session::Server for Server {
     }
 
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
-        let Ticket { stream } = ticket;
+        let Ticket { stream, .. } = ticket;
         self.open.remove(&stream);
         let Some(Answering { format, begun, web, .. }) = self.http.data_of(stream) else { return };
         let (format, begun) = (*format, *begun);
@@ -249,6 +307,8 @@ impl session::Server for Server {
 enum Found {
     Nothing,
     Call(u32, Arc<Request>, Framed),
+    /// A call that is none of gRPC.
+    Http(Box<(Call<'static>, Ticket)>),
     Open(u32, Arc<Request>),
     Message(StreamId, Message),
     End(StreamId),
@@ -261,7 +321,7 @@ impl Server {
         match event {
             h2::Event::Whole { stream, fields, body } => match self.request(&fields) {
                 Ok(request) => self.whole(stream, request, body),
-                Err(unfit) => self.turn_away(stream, &fields, unfit, out),
+                Err(unfit) => self.other(stream, &fields, unfit, body, true, out),
             },
             h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
                 Ok(request) if end => self.begun(stream, request, Bytes::new(), true),
@@ -269,7 +329,7 @@ impl Server {
                     self.headed.push_back((stream, request));
                     Found::Nothing
                 }
-                Err(unfit) => self.turn_away(stream, &fields, unfit, out),
+                Err(unfit) => self.other(stream, &fields, unfit, Bytes::new(), end, out),
             },
             h2::Event::Data { stream, bytes, end } => match self.headed(stream) {
                 Some(request) => self.first(stream, request, bytes, end, out),
@@ -284,6 +344,7 @@ impl Server {
                 Some(_) => Found::Nothing,
                 None => {
                     self.open.remove(&stream);
+                    self.http_calls.forget(stream);
                     Found::Cancelled(id(stream))
                 }
             },
@@ -333,7 +394,7 @@ impl Server {
             false => self.begun(stream, request, body, false),
         };
         // What is kept counts as taken with its message.
-        let kept = self.open.get(&stream).map_or(0, |incoming| incoming.messages.held());
+        let kept = self.open.get(&stream).map_or(0, Incoming::held);
         self.http.consumed(stream, length.saturating_sub(kept), out);
         found
     }
@@ -345,16 +406,20 @@ impl Server {
         if ended {
             messages.end();
         }
-        self.open.insert(stream, Incoming { messages, advanced: 0 });
+        self.open.insert(stream, Incoming::Messages(Messages { messages, advanced: 0 }));
         self.taking = Some(stream);
         Found::Open(stream, request)
     }
 
     fn piece(&mut self, stream: u32, bytes: Bytes, end: bool, out: &mut Outbox) -> Found {
-        let Some(incoming) = self.open.get_mut(&stream) else {
-            // It was answered before its end.
-            self.http.consumed(stream, bytes.len(), out);
-            return Found::Nothing;
+        let incoming = match self.open.get_mut(&stream) {
+            Some(Incoming::Messages(incoming)) => incoming,
+            Some(Incoming::Http(_)) => return self.http_piece(stream, &bytes, end, out),
+            None => {
+                // It was answered before its end.
+                self.http.consumed(stream, bytes.len(), out);
+                return Found::Nothing;
+            }
         };
         let overhead = incoming.messages.push(bytes);
         if end {
@@ -369,9 +434,10 @@ impl Server {
 
     /// Takes what there is out of a request.
     fn take(&mut self, stream: u32, out: &mut Outbox) -> Found {
-        let Some(Incoming { messages, advanced }) = self.open.get_mut(&stream) else {
-            self.taking = None;
-            return Found::Nothing;
+        let Messages { messages, advanced } = match self.open.get_mut(&stream) {
+            Some(Incoming::Messages(incoming)) => incoming,
+            Some(Incoming::Http(_)) => return self.http_upgraded(stream, out),
+            None => return self.http_entry(stream),
         };
         match messages.next(self.config.limits.message) {
             Ok(Next::Message(message)) => {
@@ -398,11 +464,14 @@ impl Server {
 
     /// So many bytes were taken, for some of which the peer may have been allowed to send others already.
     fn credit(&mut self, stream: u32, bytes: usize, out: &mut Outbox) {
-        let advanced = self.open.get_mut(&stream).map_or(0, |incoming| {
-            let advanced = incoming.advanced.min(bytes);
-            incoming.advanced -= advanced;
-            advanced
-        });
+        let advanced = match self.open.get_mut(&stream) {
+            Some(Incoming::Messages(incoming)) => {
+                let advanced = incoming.advanced.min(bytes);
+                incoming.advanced -= advanced;
+                advanced
+            }
+            _ => 0,
+        };
         self.http.consumed(stream, bytes - advanced, out);
     }
 
@@ -412,14 +481,14 @@ impl Server {
         let request = &**self.current.insert(request);
         let spoiled = (framed.compressed && compression == Compression::None).then(compressed_without_name);
         let call = Call { spoiled, ..request.call(framed.body, compression) };
-        Event::Call(call, Ticket { stream })
+        Event::Call(call, Ticket { stream, http: None })
     }
 
     fn opened(&mut self, stream: u32, request: Arc<Request>) -> Event<'_, Ticket> {
         self.note(stream, &request);
         let request = &**self.current.insert(request);
         let call = request.call(Bytes::new(), request.compression);
-        Event::Open(call, Ticket { stream }, id(stream))
+        Event::Open(call, Ticket { stream, http: None }, id(stream))
     }
 
     /// Keeps with the stream what its answer will need.
@@ -437,16 +506,40 @@ impl Server {
     #[cold]
     fn fail(&mut self, stream: u32, status: &Status, out: &mut Outbox) -> Found {
         self.taking = None;
-        self.finish(Ticket { stream }, Err(status.clone()), Metadata::new(), out);
+        self.finish(Ticket { stream, http: None }, Err(status.clone()), Metadata::new(), out);
         Found::Cancelled(id(stream))
     }
 
-    /// Answers what is no call of gRPC in HTTP's words.
+    /// A request that is no call of gRPC, or none that can be understood.
     #[cold]
-    fn turn_away(&mut self, stream: u32, fields: &Fields, unfit: Unfit, out: &mut Outbox) -> Found {
+    fn other(
+        &mut self,
+        stream: u32,
+        fields: &Fields,
+        unfit: Unfit,
+        body: Bytes,
+        end: bool,
+        out: &mut Outbox,
+    ) -> Found {
         if self.web_preflight(stream, fields, out) {
             return Found::Nothing;
         }
+        let is_meant = fields.get(b"content-type").is_some_and(is_meant);
+        match self.config.gateway.clone() {
+            _ if is_meant => self.turn_away(stream, fields, unfit, out),
+            Some(gateway) => {
+                let request = HttpRequest::of_h2(fields, gateway.limits.message);
+                self.http_request(stream, &gateway, request, body, end, out)
+            }
+            None if fields.get(b":method") == Some(b"POST") => {
+                self.turn_away(stream, fields, Unfit::ContentType, out)
+            }
+            None => self.turn_away(stream, fields, Unfit::Method, out),
+        }
+    }
+
+    /// Answers what is no call of gRPC in HTTP's words.
+    fn turn_away(&mut self, stream: u32, fields: &Fields, unfit: Unfit, out: &mut Outbox) -> Found {
         match unfit {
             Unfit::Method => self.tell(stream, 405, (b"allow", b"POST"), "a method is called by POST\n", out),
             Unfit::ContentType => {

@@ -7,6 +7,8 @@ use crate::session::{Answer, Client as _, Event, Server as _};
 use crate::testing::{Pair, sole_reply};
 use crate::{Call, CallId, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
 
+mod browser;
+mod http;
 mod streams;
 mod unary;
 mod web;

@@ -48,13 +48,16 @@ impl Preflight {
 
     /// The fields that give leave, beside those of [`expose`].
     pub(crate) fn allow(&self, mut write: impl FnMut(&str, &[u8])) {
-        write("access-control-allow-methods", b"POST");
+        write("access-control-allow-methods", METHODS);
         if let Some(fields) = &self.fields {
             write("access-control-allow-headers", fields);
         }
         write("access-control-max-age", MAX_AGE);
     }
 }
+
+/// The methods that call: POST, and those that paths of their own may want.
+const METHODS: &[u8] = b"POST, GET, PUT, PATCH, DELETE";
 
 /// How many seconds a browser may remember the answer. Two hours are the most that Chromium takes.
 const MAX_AGE: &[u8] = b"7200";

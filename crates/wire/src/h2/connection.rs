@@ -6,8 +6,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use super::closed::{Closed, How};
 use super::frame::{self, Header};
 use super::hpack::{Decoder, Encoder, Fields};
-use super::settings::{self, DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, Peer};
+use super::settings::{self, DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, Peer, Settings};
 use super::status::{ErrorCode, Fault, connection};
+use super::stream::{State, Stream};
 use super::streams::Streams;
 use crate::{Outbox, Violation};
 
@@ -142,6 +143,9 @@ pub(super) struct Guard {
 /// Control frames in one go. An honest peer sends a few.
 const BURST: u32 = 200;
 
+/// The stream of the request that asked for HTTP/2 on a connection of HTTP/1.
+pub const UPGRADED: u32 = 1;
+
 /// What a connection finds in its inbox.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
@@ -208,6 +212,19 @@ impl<T: Default> Connection<T> {
     /// The server's side of a connection that has just been accepted.
     pub fn server(config: Arc<Config>) -> Self {
         Self::new(Role::Server, config)
+    }
+
+    /// The server's side of a connection that was one of HTTP/1 (RFC 7540, §3.2). The request that asked for HTTP/2 is
+    /// stream 1, of which nothing more comes; its answer must wait until the connection was
+    /// [greeted](Self::greet).
+    pub fn upgraded(config: Arc<Config>, settings: Settings) -> Self {
+        let mut connection = Self::server(config);
+        connection.peer = settings.0;
+        connection.encoder.resize(connection.peer.table);
+        let window = connection.config.window;
+        connection.streams.insert(UPGRADED, Stream::new(State::RemoteDone, connection.peer.window, window));
+        connection.last_theirs = UPGRADED;
+        connection
     }
 
     /// The client's side of a connection that has just been made.
@@ -304,8 +321,8 @@ impl<T: Default> Connection<T> {
         self.peer.streams
     }
 
-    /// Says our settings, once.
-    pub(super) fn greet(&mut self, out: &mut Outbox) {
+    /// Says our settings, once. Everything else that is sent or taken does it too, but for answers.
+    pub fn greet(&mut self, out: &mut Outbox) {
         if self.opening != Opening::Silent {
             return;
         }

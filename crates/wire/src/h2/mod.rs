@@ -21,7 +21,8 @@ mod status;
 mod stream;
 mod streams;
 
-pub use connection::{Config, Connection, Event};
+pub use connection::{Config, Connection, Event, UPGRADED};
+pub use settings::Settings;
 pub use status::ErrorCode;
 
 /// What a client sends first.

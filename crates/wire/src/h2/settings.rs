@@ -21,6 +21,19 @@ pub(super) const DEFAULT_FRAME: usize = 16_384;
 /// The size of the dynamic table when nothing was said.
 pub(super) const DEFAULT_TABLE: usize = 4096;
 
+/// What a client tells of itself before it speaks HTTP/2, in the field `HTTP2-Settings` (RFC 7540, §3.2.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings(pub(super) Peer);
+
+impl Settings {
+    /// Reads the payload of a SETTINGS frame; `None` if it is none.
+    pub fn read(payload: &[u8]) -> Option<Self> {
+        let mut peer = Peer::default();
+        peer.read(payload).ok()?;
+        Some(Self(peer))
+    }
+}
+
 /// What the peer has told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Peer {

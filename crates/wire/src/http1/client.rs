@@ -14,6 +14,7 @@ use crate::{Call, CallId, Head, Limits, Metadata, Outbox, Reply, Status, Violati
 
 use super::chunked::Chunked;
 use super::frame::{self, Framing, Lengths, Refusal};
+use super::head::WriteHead;
 use super::{gateway, mapping, query, request, status};
 
 /// How a client speaks to its peer.
@@ -155,7 +156,7 @@ impl Client {
         credential: Option<&Bytes>,
     ) {
         head.extend_from_slice(b" HTTP/1.1\r\n");
-        frame::lenient_field(head, "Host", self.config.authority.as_bytes());
+        head.lenient_field("Host", self.config.authority.as_bytes());
         head.extend_from_slice(b"Content-Length: ");
         frame::decimal(head, length as u64);
         head.extend_from_slice(b"\r\n");

@@ -7,16 +7,16 @@ use bytes::Bytes;
 
 use crate::{Metadata, Violation};
 
-use super::status;
+use super::head::WriteHead;
 
 /// Why a message cannot be read on: a server answers it with `status` and closes, a client gives up.
 ///
 /// Whatever leaves the end of a message in doubt is refused, never repaired: a proxy before us may have
 /// read it otherwise, and the rest of one request must not pass for another (RFC 9112 §11.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) status: u16,
-    pub(super) reason: &'static str,
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) reason: &'static str,
 }
 
 impl Refusal {
@@ -26,8 +26,13 @@ impl Refusal {
     }
 
     #[cold]
-    pub(super) fn too_large() -> Self {
+    pub(crate) fn too_large() -> Self {
         Self { status: 413, reason: "the message is larger than this side accepts" }
+    }
+
+    #[cold]
+    pub(super) fn no_proxy() -> Self {
+        Self { status: 405, reason: "this is no proxy" }
     }
 
     #[cold]
@@ -154,10 +159,14 @@ pub(super) fn is_metadata(name: &str) -> bool {
     !name.starts_with("content-") && !FRAMING_FIELDS.contains(&name)
 }
 
-/// Adds a field to `metadata`. A repeated field is one list (RFC 9110 §5.3).
+/// Adds a field to `metadata`. A repeated field is one list (RFC 9110 §5.3), of cookies as HTTP/2 may cut them up
+/// (RFC 9113 §8.2.3).
 pub(super) fn add_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
     let value = match metadata.bytes(name) {
-        Some(earlier) => [&earlier[..], &value[..]].join(&b", "[..]).into(),
+        Some(earlier) => {
+            let comma = if name == "cookie" { &b"; "[..] } else { b", " };
+            [&earlier[..], &value[..]].join(comma).into()
+        }
         None => value,
     };
     match USUAL_FIELDS.iter().find(|usual| **usual == name) {
@@ -183,17 +192,6 @@ const USUAL_FIELDS: [&str; 13] = [
     "baggage",
 ];
 
-/// Begins a response of `length` bytes. Its connection fields and the empty line are still to come.
-pub(super) fn begin_response(head: &mut Vec<u8>, status: u16, length: usize) {
-    head.extend_from_slice(b"HTTP/1.1 ");
-    decimal(head, u64::from(status));
-    head.push(b' ');
-    head.extend_from_slice(status::phrase(status).as_bytes());
-    head.extend_from_slice(b"\r\nContent-Length: ");
-    decimal(head, length as u64);
-    head.extend_from_slice(b"\r\n");
-}
-
 /// Writes a field whose name and value are known to be clean.
 pub(super) fn field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend_from_slice(name.as_bytes());
@@ -202,17 +200,8 @@ pub(super) fn field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// Writes a field whose value comes from elsewhere: what must not stand in a head becomes a blank, as Go's
-/// `net/http` does with line ends.
-pub(super) fn lenient_field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
-    head.extend_from_slice(name.as_bytes());
-    head.extend_from_slice(b": ");
-    head.extend(value.iter().map(|byte| if is_field_byte(byte) { *byte } else { b' ' }));
-    head.extend_from_slice(b"\r\n");
-}
-
 /// Writes metadata as fields. An entry that would break the head, or speak of the connection, is left out.
-pub(super) fn metadata_fields(head: &mut Vec<u8>, metadata: &Metadata) {
+pub(super) fn metadata_fields(head: &mut impl WriteHead, metadata: &Metadata) {
     for (name, value) in metadata.iter() {
         let mut buffer = [0; 32];
         let may_travel = match lower_case(name, &mut buffer) {
@@ -220,7 +209,7 @@ pub(super) fn metadata_fields(head: &mut Vec<u8>, metadata: &Metadata) {
             None => is_metadata(&name.to_ascii_lowercase()),
         };
         if may_travel && is_field_name(name) && is_field_value(value) {
-            field(head, name, value);
+            head.field(name, value);
         }
     }
 }
@@ -230,7 +219,8 @@ pub(super) fn is_field_value(value: &[u8]) -> bool {
     value.iter().all(is_field_byte)
 }
 
-fn is_field_byte(byte: &u8) -> bool {
+/// Whether a byte may stand in a value.
+pub(super) fn is_field_byte(byte: &u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
 }
 

@@ -8,11 +8,12 @@ use bytes::Bytes;
 use crate::payload::{Compression, Format, Json, compress};
 use crate::{Metadata, Reply};
 
-use super::{frame, mapping, query, request, status};
+use super::head::WriteHead;
+use super::{mapping, query, request, status};
 
 /// The `X-RPCX-*` fields of a request. Most go back with the response as they came.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(crate) struct Fields {
     version: Bytes,
     message_id: Bytes,
     service_path: Bytes,
@@ -103,7 +104,7 @@ impl Fields {
     }
 
     /// Writes the head of the response and returns its body.
-    pub(super) fn answer(&self, reply: Reply, head: &mut Vec<u8>) -> Bytes {
+    pub(super) fn answer(&self, reply: Reply, head: &mut impl WriteHead) -> Bytes {
         let body = match reply.result {
             // rpcx: a handler's failure and a failed lookup are told alike.
             Err(status) => return self.failure(500, status::text(&status), head),
@@ -116,44 +117,44 @@ impl Fields {
         let coding = zipped.is_some();
         let body = zipped.map_or(body, Bytes::from);
 
-        frame::begin_response(head, 200, body.len());
+        head.begin(200, Some(body.len()));
         let content_type = mapping::content_type(reply.head.format).unwrap_or(mapping::OCTETS);
-        frame::field(head, "Content-Type", content_type.as_bytes());
+        head.field("Content-Type", content_type.as_bytes());
         self.echo(head);
         meta_field(&reply.head.metadata, head);
         if coding {
-            frame::field(head, "X-RPCX-CompressType", b"1");
+            head.field("X-RPCX-CompressType", b"1");
         }
         body
     }
 
     /// Writes the head of a heartbeat's response and returns its body: the payload as it came.
-    pub(super) fn heartbeat(&self, payload: Bytes, head: &mut Vec<u8>) -> Bytes {
-        frame::begin_response(head, 200, payload.len());
-        frame::field(head, "Content-Type", mapping::OCTETS.as_bytes());
+    pub(super) fn heartbeat(&self, payload: Bytes, head: &mut impl WriteHead) -> Bytes {
+        head.begin(200, Some(payload.len()));
+        head.field("Content-Type", mapping::OCTETS.as_bytes());
         self.echo(head);
         if !self.compress_type.is_empty() {
-            frame::field(head, "X-RPCX-CompressType", &self.compress_type);
+            head.field("X-RPCX-CompressType", &self.compress_type);
         }
         payload
     }
 
     /// Writes the head of a failed call's response, whose body is empty.
     #[cold]
-    pub(super) fn failure(&self, http: u16, text: &str, head: &mut Vec<u8>) -> Bytes {
-        frame::begin_response(head, http, 0);
+    pub(super) fn failure(&self, http: u16, text: &str, head: &mut impl WriteHead) -> Bytes {
+        head.begin(http, Some(0));
         self.echo(head);
-        frame::field(head, "X-RPCX-MessageStatusType", b"Error");
-        frame::lenient_field(head, "X-RPCX-ErrorMessage", text.as_bytes());
+        head.field("X-RPCX-MessageStatusType", b"Error");
+        head.lenient_field("X-RPCX-ErrorMessage", text.as_bytes());
         Bytes::new()
     }
 
-    fn echo(&self, head: &mut Vec<u8>) {
-        frame::field(head, "X-RPCX-Version", &self.version);
-        frame::field(head, "X-RPCX-MessageID", &self.message_id);
-        frame::field(head, "X-RPCX-ServicePath", &self.service_path);
-        frame::field(head, "X-RPCX-ServiceMethod", &self.service_method);
-        frame::field(head, "X-RPCX-SerializeType", &self.serialize_type);
+    fn echo(&self, head: &mut impl WriteHead) {
+        head.field("X-RPCX-Version", &self.version);
+        head.field("X-RPCX-MessageID", &self.message_id);
+        head.field("X-RPCX-ServicePath", &self.service_path);
+        head.field("X-RPCX-ServiceMethod", &self.service_method);
+        head.field("X-RPCX-SerializeType", &self.serialize_type);
     }
 }
 
@@ -165,10 +166,10 @@ pub(super) struct Reserved {
 }
 
 /// Writes `X-RPCX-Meta`.
-pub(super) fn meta_field(metadata: &Metadata, head: &mut Vec<u8>) {
-    head.extend_from_slice(b"X-RPCX-Meta: ");
-    query::encode(metadata, head);
-    head.extend_from_slice(b"\r\n");
+pub(super) fn meta_field(metadata: &Metadata, head: &mut impl WriteHead) {
+    let mut text = Vec::new();
+    query::encode(metadata, &mut text);
+    head.field("X-RPCX-Meta", &text);
 }
 
 /// The metadata key of the credential.

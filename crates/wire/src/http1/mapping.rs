@@ -6,6 +6,7 @@ use crate::payload::{Compression, Format, Json, compress};
 use crate::session::Missing;
 use crate::{Call, Metadata, Reply, Status};
 
+use super::head::WriteHead;
 use super::request::Request;
 use super::{frame, status};
 
@@ -61,7 +62,7 @@ pub(super) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
 
 /// What answering a call takes.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     format: Format,
     /// The request's own `Content-Type`, which the response repeats.
     content_type: Option<Bytes>,
@@ -80,7 +81,7 @@ impl Ticket {
     }
 
     /// Writes the head of the response and returns its body.
-    pub(super) fn answer(self, mut reply: Reply, address: &str, head: &mut Vec<u8>) -> Bytes {
+    pub(super) fn answer(self, mut reply: Reply, address: &str, head: &mut impl WriteHead) -> Bytes {
         match reply.result {
             Err(status) => failure(&status, &reply.head.metadata, address, head),
             Ok(_) if !reply.attachment.is_empty() => {
@@ -113,18 +114,18 @@ impl Ticket {
         content_type: Option<&[u8]>,
         wanted: Compression,
         metadata: &Metadata,
-        head: &mut Vec<u8>,
+        head: &mut impl WriteHead,
     ) -> Bytes {
         let gzip = wanted == Compression::Gzip && self.accepts_gzip && body.len() >= GZIP_FROM;
         let zipped = if gzip { compress::compress(Compression::Gzip, &body).ok() } else { None };
         let coding = zipped.is_some();
         let body = zipped.map_or(body, Bytes::from);
-        frame::begin_response(head, 200, body.len());
+        head.begin(200, Some(body.len()));
         if let Some(content_type) = content_type {
-            frame::lenient_field(head, "Content-Type", content_type);
+            head.lenient_field("Content-Type", content_type);
         }
         if coding {
-            frame::field(head, "Content-Encoding", b"gzip");
+            head.field("Content-Encoding", b"gzip");
         }
         frame::metadata_fields(head, metadata);
         body
@@ -133,12 +134,17 @@ impl Ticket {
 
 /// Writes the head of a failed call's response and returns its body: `[address][E1002]text`.
 #[cold]
-pub(super) fn failure(status: &Status, metadata: &Metadata, address: &str, head: &mut Vec<u8>) -> Bytes {
+pub(super) fn failure(
+    status: &Status,
+    metadata: &Metadata,
+    address: &str,
+    head: &mut impl WriteHead,
+) -> Bytes {
     let (http, number) = status::write(status);
     let body = format!("[{address}][E{number}]{}", status.message());
-    frame::begin_response(head, http, body.len());
-    frame::field(head, "Content-Type", b"text/plain");
-    frame::field(head, ERROR_CODE, number.to_string().as_bytes());
+    head.begin(http, Some(body.len()));
+    head.field("Content-Type", b"text/plain");
+    head.field(ERROR_CODE, number.to_string().as_bytes());
     if !metadata.is_empty() {
         let mut metadata = metadata.clone();
         metadata.remove(ERROR_CODE);
@@ -151,13 +157,13 @@ pub(super) fn failure(status: &Status, metadata: &Metadata, address: &str, head:
 /// returns its body. brpc answers it with another status than a handler's `ERPCAUTH`, without the address
 /// and without a type.
 #[cold]
-pub(super) fn refuse(status: &Status, head: &mut Vec<u8>) -> Bytes {
+pub(super) fn refuse(status: &Status, head: &mut impl WriteHead) -> Bytes {
     const TEXT: &str = "Fail to authenticate";
     let body = match status.message() {
         "" | TEXT => format!("[{}]{TEXT}", status::ERPCAUTH),
         reason => format!("[{}]{TEXT}: {reason}", status::ERPCAUTH),
     };
-    frame::begin_response(head, 403, body.len());
+    head.begin(403, Some(body.len()));
     body.into()
 }
 

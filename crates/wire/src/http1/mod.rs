@@ -3,22 +3,27 @@
 
 mod session;
 
+pub(crate) mod asked;
+
 mod chunked;
 mod client;
-mod frame;
+pub(crate) mod frame;
 mod gateway;
+pub(crate) mod head;
 mod mapping;
 mod order;
 mod query;
-mod request;
+pub(crate) mod request;
 mod routed;
 mod status;
+mod upgrade;
 
 #[cfg(test)]
 mod tests;
 
 pub use client::{Client, ClientConfig};
 pub use session::{Server, ServerConfig, Ticket};
+pub use upgrade::Upgrade;
 
 use crate::sniff::{Guess, Protocol, by_magic};
 

@@ -7,15 +7,16 @@ use bytes::Bytes;
 
 use crate::grpc::request as grpc;
 use crate::grpc_web::{Dialect, Preflight};
-use crate::{Compression, Metadata};
+use crate::{Compression, Metadata, h2};
 
 use super::frame::{self, Framing, Lengths, Refusal};
+use super::upgrade::Wish;
 use super::{gateway, mapping};
 
 /// A request without its body. Values are slices of the head, shared with the bytes it arrived in.
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) method: Method,
+pub(crate) struct Request {
+    pub(crate) method: Method,
     /// The target's path, without authority and query.
     pub(super) path: Text,
     /// What stands behind the path's question mark.
@@ -24,9 +25,9 @@ pub(super) struct Request {
     /// Whether the connection outlives the exchange.
     pub(super) keep: bool,
     /// The peer waits for `100 Continue` before it sends the body.
-    pub(super) expects: bool,
+    pub(crate) expects: bool,
     pub(super) framing: Framing,
-    pub(super) content_type: Option<Bytes>,
+    pub(crate) content_type: Option<Bytes>,
     content_encoding: Option<Bytes>,
     pub(super) accepts_gzip: bool,
     pub(super) authorization: Option<Bytes>,
@@ -36,9 +37,11 @@ pub(super) struct Request {
     pub(super) json_rpc: bool,
     /// The `X-RPCX-*` fields, if there are any.
     pub(super) gateway: Option<Box<gateway::Fields>>,
-    pub(super) metadata: Metadata,
+    pub(crate) metadata: Metadata,
     /// The call of gRPC, if the content type says that it is one.
-    pub(super) grpc: Option<Box<Result<grpc::Request, grpc::Unfit>>>,
+    pub(crate) grpc: Option<Box<Result<grpc::Request, grpc::Unfit>>>,
+    /// The peer would go on in HTTP/2, where its settings are these.
+    pub(super) upgrade: Option<Box<h2::Settings>>,
 }
 
 impl Request {
@@ -65,20 +68,58 @@ impl Request {
         for header in parsed.headers.iter() {
             fields.take(header.name, head.slice_ref(header.value))?;
         }
-        for name in fields.hop_by_hop.drain(..) {
-            fields.metadata.remove(&name);
-        }
-        let is_grpc = fields.content_type.as_deref().is_some_and(grpc::is_meant);
         let room = limit.saturating_sub(head.len());
         let framing = fields.lengths.framing(http10, room)?.unwrap_or(Framing::Length(0));
+        let is_grpc = fields.content_type.as_deref().is_some_and(grpc::is_meant);
+        let path = Text(head.slice_ref(path_of(target).as_bytes()));
+        let query = Text(head.slice_ref(query_of(target).as_bytes()));
         Ok(Self {
-            method: Method::parse(method)?,
-            path: Text(head.slice_ref(path_of(target).as_bytes())),
-            query: Text(head.slice_ref(query_of(target).as_bytes())),
+            query,
             http10,
             keep: if http10 { fields.keep_alive && !fields.close } else { !fields.close },
             expects: fields.expects && !http10 && framing != Framing::Length(0),
             framing,
+            grpc: is_grpc.then(|| Box::new(read_grpc(method, target, parsed.headers))),
+            upgrade: fields.wish.granted(&fields.hop_by_hop).filter(|_| !http10),
+            ..Self::new(Method::parse(method)?, path, fields)
+        })
+    }
+
+    /// Reads the head of a request that came by HTTP/2; the message may have `limit` bytes.
+    pub(crate) fn of_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Self, Refusal> {
+        let text = |name: &[u8]| {
+            let value = list.get(name).unwrap_or_default();
+            std::str::from_utf8(value).map_err(|_| Refusal::malformed("the request is not UTF-8"))
+        };
+        let (method, target) = (Method::parse(text(b":method")?)?, text(b":path")?);
+        if method == Method::Connect {
+            return Err(Refusal::no_proxy());
+        }
+        let mut fields = Fields::default();
+        for (name, value) in list.iter().filter(|(name, _)| !name.starts_with(b":")) {
+            let name = std::str::from_utf8(name).unwrap_or_default();
+            fields.take(name, Bytes::copy_from_slice(value))?;
+        }
+        fields.lengths.framing(false, limit)?;
+        let expects = fields.expects;
+        let path = Text(Bytes::copy_from_slice(path_of(target).as_bytes()));
+        let query = Text(Bytes::copy_from_slice(query_of(target).as_bytes()));
+        Ok(Self { query, expects, ..Self::new(method, path, fields) })
+    }
+
+    /// A request without a body, on a connection that goes on.
+    fn new(method: Method, path: Text, mut fields: Fields) -> Self {
+        for name in fields.hop_by_hop.drain(..) {
+            fields.metadata.remove(&name);
+        }
+        Self {
+            method,
+            path,
+            query: Text(Bytes::new()),
+            http10: false,
+            keep: true,
+            expects: false,
+            framing: Framing::Length(0),
             content_type: fields.content_type,
             content_encoding: fields.content_encoding,
             accepts_gzip: fields.accepts_gzip,
@@ -87,12 +128,13 @@ impl Request {
             json_rpc: fields.json_rpc,
             gateway: fields.gateway,
             metadata: fields.metadata,
-            grpc: is_grpc.then(|| Box::new(read_grpc(method, target, parsed.headers))),
-        })
+            grpc: None,
+            upgrade: None,
+        }
     }
 
     /// Whether it is a call of gRPC-Web, readable or not.
-    pub(super) fn is_web(&self) -> bool {
+    pub(crate) fn is_web(&self) -> bool {
         let named =
             |content_type: &Bytes| content_type.trim_ascii_start().starts_with(b"application/grpc-web");
         self.grpc.is_some() && self.method == Method::Post && self.content_type.as_ref().is_some_and(named)
@@ -104,7 +146,7 @@ impl Request {
     }
 
     /// What a browser asks by it, if that is whether a page may call.
-    pub(super) fn preflight(&self) -> Option<Preflight> {
+    pub(crate) fn preflight(&self) -> Option<Preflight> {
         Preflight::read(&self.metadata).filter(|_| self.method == Method::Options)
     }
 
@@ -145,7 +187,7 @@ pub(super) fn coding_of(value: &[u8]) -> Option<Compression> {
 
 /// The methods that are recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Method {
+pub(crate) enum Method {
     Get,
     Post,
     Put,
@@ -241,6 +283,7 @@ struct Fields {
     metadata: Metadata,
     /// Fields that `Connection` names: they are for this hop only.
     hop_by_hop: Vec<String>,
+    wish: Wish,
 }
 
 impl Fields {
@@ -265,6 +308,8 @@ impl Fields {
             "connect-timeout-ms" => self.connect_timeout = milliseconds(&value),
             "grpc-timeout" => self.grpc_timeout = grpc_timeout(&value),
             "x-jsonrpc-2.0" => self.json_rpc = value.eq_ignore_ascii_case(b"true"),
+            "upgrade" => self.wish.upgrade(frame::list(&value)),
+            "http2-settings" => self.wish.settings(value),
             // Only this side may say what was left of the path.
             mapping::UNRESOLVED_PATH => {}
             other => match other.strip_prefix("x-rpcx-") {

@@ -8,20 +8,21 @@ use crate::http_rule::Route;
 use crate::payload::compress;
 use crate::{Code, Compression, Reply, Status};
 
+use super::head::WriteHead;
 use super::{frame, mapping};
 
 /// What answering a call takes.
 #[derive(Debug)]
-pub(super) struct Ticket(pub(super) Arc<Route>);
+pub(crate) struct Ticket(pub(super) Arc<Route>);
 
 impl Ticket {
     /// Writes the head of the response and returns its body.
-    pub(super) fn answer(self, reply: Reply, head: &mut Vec<u8>) -> Bytes {
+    pub(super) fn answer(self, reply: Reply, head: &mut impl WriteHead) -> Bytes {
         match reply.result {
             Ok(message) => {
                 let body = self.0.response(message);
-                frame::begin_response(head, 200, body.len());
-                frame::field(head, "Content-Type", mapping::JSON.as_bytes());
+                head.begin(200, Some(body.len()));
+                head.field("Content-Type", mapping::JSON.as_bytes());
                 frame::metadata_fields(head, &reply.head.metadata);
                 body
             }
@@ -49,11 +50,11 @@ pub(super) fn plain(compression: Compression, body: Bytes, limit: usize) -> Resu
 
 /// Writes the head of a failed call's response and returns its body: a `google.rpc.Status` as JSON.
 #[cold]
-pub(super) fn failure(status: &Status, head: &mut Vec<u8>) -> Bytes {
+pub(super) fn failure(status: &Status, head: &mut impl WriteHead) -> Bytes {
     let message = serde_json::Value::from(status.message());
     let body = format!(r#"{{"code":{},"message":{message},"details":[]}}"#, status.code() as u8);
-    frame::begin_response(head, http(status.code()), body.len());
-    frame::field(head, "Content-Type", mapping::JSON.as_bytes());
+    head.begin(http(status.code()), Some(body.len()));
+    head.field("Content-Type", mapping::JSON.as_bytes());
     body.into()
 }
 

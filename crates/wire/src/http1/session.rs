@@ -1,11 +1,9 @@
-//! The server's side of a connection: requests in, responses out. What a request asks for is in [`calls`], what is
-//! different about gRPC-Web in [`web`].
+//! The server's side of a connection: requests in, responses out. What a request asks for is in
+//! [`asked`](super::asked), what is different about gRPC-Web in [`web`].
 
-mod calls;
 mod web;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -14,14 +12,16 @@ use crate::grpc_web::Cors;
 use crate::http_rule::Routes;
 use crate::session::{self, Event, Missing};
 use crate::sniff::Guess;
-use crate::{Call, Credential, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
+use crate::{Call, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
 use crate::{grpc, json_rpc};
 
+use super::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
 use super::chunked::Chunked;
 use super::frame::{self, Framing, Refusal};
 use super::order::{Exchange, Order};
+use super::recognise;
 use super::request::{Method, Request};
-use super::{gateway, mapping, recognise, routed, status};
+use super::upgrade::{self, Upgrade};
 
 /// What the sessions of one listener share.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +36,8 @@ pub struct ServerConfig {
     pub routes: Routes,
     /// Which pages of other origins may call from a browser.
     pub cors: Cors,
+    /// Whether a client may go on in HTTP/2, which [`Event::Upgrade`] tells.
+    pub h2c: bool,
 }
 
 /// The server's side of a connection.
@@ -75,7 +77,7 @@ const MAX_UNANSWERED: u32 = 64;
 enum Reading {
     Head,
     Body(Box<Partial>),
-    Entries(Box<Entries>),
+    Entries(Box<(Exchange, Entries)>),
     Messages(Box<grpc::incoming::Incoming>),
 }
 
@@ -84,22 +86,6 @@ enum Reading {
 struct Partial {
     request: Request,
     chunked: Chunked,
-}
-
-/// Requests of a JSON-RPC batch that are not handed out yet.
-#[derive(Debug)]
-struct Entries {
-    requests: std::vec::IntoIter<json_rpc::Request>,
-    exchange: Exchange,
-    common: Common,
-}
-
-/// What every call of one JSON-RPC message has in common.
-#[derive(Debug, Clone)]
-struct Common {
-    metadata: Metadata,
-    timeout: Option<Duration>,
-    credential: Option<Bytes>,
 }
 
 /// What a step of reading led to.
@@ -115,6 +101,7 @@ enum Step {
     Message(StreamId, Message),
     End(StreamId),
     Cancelled(StreamId),
+    Upgrade(Box<Upgrade>),
     Foreign,
 }
 
@@ -127,13 +114,10 @@ pub struct Ticket {
 
 #[derive(Debug)]
 enum Form {
-    Mapped(mapping::Ticket),
-    Routed(routed::Ticket),
-    Gateway(Box<gateway::Fields>),
-    JsonRpc(json_rpc::Owed),
+    Http(asked::Form),
     /// One of several JSON-RPC responses that leave together.
-    JsonRpcEntry(json_rpc::Owed),
-    /// A JSON-RPC notification.
+    Entry(json_rpc::Owed),
+    /// What nobody reads.
     Nothing,
     Web,
 }
@@ -168,7 +152,7 @@ impl Server {
                 }
                 Reading::Head => self.read_head(inbox, out),
                 Reading::Body(_) => self.read_body(inbox, out),
-                Reading::Entries(_) => self.next_entry(),
+                Reading::Entries(..) => self.next_entry(),
             };
             if !matches!(step, Step::Next) {
                 return step;
@@ -275,7 +259,7 @@ impl Server {
             out.copy(b"HTTP/1.0 200 Connected to rpcx\n\n");
             return Step::Foreign;
         }
-        self.give_up(Refusal { status: 405, reason: "this is no proxy" }, out)
+        self.give_up(Refusal::no_proxy(), out)
     }
 
     /// Answers a request whose end is in doubt, after which nothing more can be read.
@@ -284,19 +268,78 @@ impl Server {
         let exchange = self.order.open(false, false, None);
         self.reading = Reading::Head;
         self.order.close();
-        self.order.respond(exchange, out, |head| plain(refusal.status, refusal.reason, head));
-        Step::Next
+        self.respond(exchange, Answer::Text(refusal.status, refusal.reason), out)
+    }
+
+    /// A request is whole: answers it here, or makes a call of it.
+    fn take_whole(&mut self, mut request: Request, body: Bytes, out: &mut Outbox) -> Step {
+        // What answers it is not HTTP/1 any more, so that everything before it must have left; it need not be granted.
+        if let Some(settings) = request.upgrade.take()
+            && self.config.h2c
+            && !self.draining
+            && self.order.owed() == 0
+        {
+            out.copy(upgrade::SWITCHING);
+            return Step::Upgrade(Box::new(Upgrade { settings: *settings, request, body }));
+        }
+        let origin = self.config.cors.origin(&request.metadata);
+        let is_foreign = origin.is_none();
+        let exchange = self.order.open(request.http10, request.method == Method::Head, origin);
+        if !request.keep || self.draining {
+            self.order.close();
+        }
+        if self.draining {
+            return self.respond(exchange, Answer::GoingAway, out);
+        }
+        if request.is_web() {
+            return self.begin_web(exchange, request, body, out);
+        }
+        match Asked::read(&self.config, request, body, &mut self.names) {
+            Asked::Answer(Answer::Options(Some(_))) if is_foreign => {
+                self.respond(exchange, Answer::Options(None), out)
+            }
+            Asked::Answer(answer) => self.respond(exchange, answer, out),
+            Asked::Call(call, form) => self.call(call, Ticket { exchange, form: Form::Http(form) }),
+            Asked::Notify(call, answer) => {
+                self.respond(exchange.clone(), answer, out);
+                self.call(call, Ticket { exchange, form: Form::Nothing })
+            }
+            Asked::Batch(entries, mut batch) => {
+                match batch.finish() {
+                    Some(response) => {
+                        self.respond(exchange.clone(), Answer::Json(response), out);
+                    }
+                    None => self.batches.push((exchange.number(), batch)),
+                }
+                self.reading = Reading::Entries(Box::new((exchange, entries)));
+                Step::Next
+            }
+        }
+    }
+
+    /// Hands out the next call of a batch.
+    fn next_entry(&mut self) -> Step {
+        let Reading::Entries(batch) = &mut self.reading else { return Step::Next };
+        let (exchange, entries) = &mut **batch;
+        let Some((call, owed)) = entries.next(&mut self.names) else {
+            self.reading = Reading::Head;
+            return Step::Next;
+        };
+        let ticket = Ticket { exchange: exchange.clone(), form: owed.map_or(Form::Nothing, Form::Entry) };
+        self.call(call, ticket)
+    }
+
+    fn call(&mut self, call: Call<'static>, ticket: Ticket) -> Step {
+        if !call.oneway {
+            self.unanswered += 1;
+        }
+        Step::Call(call, ticket)
     }
 
     /// Answers a request without a call.
-    fn respond(
-        &mut self,
-        exchange: Exchange,
-        out: &mut Outbox,
-        write: impl FnOnce(&ServerConfig, &mut Vec<u8>) -> Bytes,
-    ) -> Step {
+    fn respond(&mut self, exchange: Exchange, answer: Answer, out: &mut Outbox) -> Step {
         let config = &self.config;
-        self.order.respond(exchange, out, |head| write(config, head));
+        self.order.respond(exchange, out, |head| answer.write(config, head));
         Step::Next
     }
 
@@ -309,7 +352,7 @@ impl Server {
         batch.add(response);
         if let Some(whole) = batch.finish() {
             self.batches.swap_remove(at);
-            self.order.respond(exchange, out, |head| json(whole.into(), head));
+            self.respond(exchange, Answer::Json(whole), out);
         }
     }
 }
@@ -325,6 +368,7 @@ impl session::Server for Server {
         Ok(match self.advance(inbox, out) {
             Step::Wait | Step::Next => None,
             Step::Foreign => Some(Event::Foreign),
+            Step::Upgrade(upgrade) => Some(Event::Upgrade(upgrade)),
             Step::Call(call, ticket) => {
                 let (service, method) = self.names.parts();
                 Some(Event::Call(Call { service, method, ..call }, ticket))
@@ -342,48 +386,21 @@ impl session::Server for Server {
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
         let Ticket { exchange, form } = ticket;
+        let config = &self.config;
         match form {
             Form::Nothing => return,
-            Form::Web => return self.reply_web(Ticket { exchange, form }, reply, out),
-            _ => self.unanswered = self.unanswered.saturating_sub(1),
+            Form::Web => return self.reply_web(exchange, reply, out),
+            Form::Http(form) => {
+                self.order.respond(exchange, out, |head| form.answer(reply, config, head));
+            }
+            Form::Entry(owed) => self.answer_entry(exchange, &owed.answer(&reply), out),
         }
-        match form {
-            Form::Nothing | Form::Web => {}
-            Form::Mapped(ticket) => {
-                self.respond(exchange, out, |config, head| ticket.answer(reply, &config.address, head));
-            }
-            Form::Routed(ticket) => {
-                self.respond(exchange, out, |_, head| ticket.answer(reply, head));
-            }
-            Form::Gateway(fields) => {
-                self.respond(exchange, out, |_, head| fields.answer(reply, head));
-            }
-            Form::JsonRpc(owed) => {
-                self.respond(exchange, out, |_, head| {
-                    let body = json(owed.answer(&reply).into(), head);
-                    if !reply.head.metadata.is_empty() {
-                        gateway::meta_field(&reply.head.metadata, head);
-                    }
-                    body
-                });
-            }
-            Form::JsonRpcEntry(owed) => self.answer_entry(exchange, &owed.answer(&reply), out),
-        }
+        self.unanswered = self.unanswered.saturating_sub(1);
         self.invite_body(out);
     }
 
-    /// The mapping is told from the gateway and JSON-RPC by how long its credential holds: for the
-    /// connection in brpc, for the call in rpcx.
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {
-        match (&call.credential, missing) {
-            (Credential::Connection(_), _) => mapping::unknown(call, missing),
-            (Credential::Call(_), Missing::Service) => {
-                Status::unimplemented(format!("rpcx: can't find service {}", call.service))
-            }
-            (Credential::Call(_), Missing::Method) => {
-                Status::unimplemented(format!("rpcx: can't find method {}", call.method))
-            }
-        }
+        asked::unknown(call, missing)
     }
 
     fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
@@ -421,24 +438,22 @@ impl session::Server for Server {
 
     fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         let Ticket { exchange, form } = ticket;
-        match form {
-            Form::Mapped(_) => {
-                self.unanswered = self.unanswered.saturating_sub(1);
-                self.order.close();
-                self.respond(exchange, out, |_, head| mapping::refuse(&status, head));
-                true
-            }
-            Form::Gateway(fields) => {
-                self.unanswered = self.unanswered.saturating_sub(1);
-                self.respond(exchange, out, |_, head| fields.failure(401, status::text(&status), head));
-                self.invite_body(out);
-                false
-            }
-            form => {
-                self.reply(Ticket { exchange, form }, Reply::failure(status), out);
-                false
-            }
+        let Form::Http(form) = form else {
+            self.reply(Ticket { exchange, form }, Reply::failure(status), out);
+            return false;
+        };
+        self.unanswered = self.unanswered.saturating_sub(1);
+        // brpc hangs up.
+        let closes = matches!(form, asked::Form::Mapped(_));
+        if closes {
+            self.order.close();
         }
+        let config = &self.config;
+        self.order.respond(exchange, out, |head| form.refuse(status, config, head));
+        if !closes {
+            self.invite_body(out);
+        }
+        closes
     }
 
     fn wanted(&self) -> usize {
@@ -447,7 +462,7 @@ impl session::Server for Server {
                 Framing::Length(length) => length,
                 Framing::Chunked | Framing::UntilClose => 0,
             },
-            Reading::Head | Reading::Entries(_) | Reading::Messages(_) => 0,
+            Reading::Head | Reading::Entries(..) | Reading::Messages(_) => 0,
         }
     }
 
@@ -456,7 +471,7 @@ impl session::Server for Server {
             _ if self.held => false,
             Reading::Head => !inbox.is_empty() && !self.is_full() && !self.order.is_closing(),
             Reading::Body(_) => true,
-            Reading::Entries(_) | Reading::Messages(_) => false,
+            Reading::Entries(..) | Reading::Messages(_) => false,
         }
     }
 
@@ -474,33 +489,6 @@ impl session::Server for Server {
     }
 }
 
-/// The names of the call handed out last, in a buffer that is used again and again.
-#[derive(Debug, Default)]
-struct Names {
-    text: String,
-    /// Where the service ends and the method begins.
-    split: usize,
-}
-
-impl Names {
-    /// A buffer larger than this is not kept.
-    const KEEP: usize = 4 << 10;
-
-    fn set(&mut self, service: &str, method: &str) {
-        if self.text.capacity() > Self::KEEP {
-            self.text = String::new();
-        }
-        self.text.clear();
-        self.text.push_str(service);
-        self.text.push_str(method);
-        self.split = service.len();
-    }
-
-    fn parts(&self) -> (&str, &str) {
-        self.text.split_at_checked(self.split).unwrap_or_default()
-    }
-}
-
 /// Empty lines before a request are ignored (RFC 9112 §2.2): old clients end a body with one more line end.
 fn skip_blank_lines(inbox: &mut BytesMut) {
     loop {
@@ -511,20 +499,3 @@ fn skip_blank_lines(inbox: &mut BytesMut) {
         }
     }
 }
-
-fn plain(http: u16, text: &str, head: &mut Vec<u8>) -> Bytes {
-    frame::begin_response(head, http, text.len());
-    frame::field(head, "Content-Type", b"text/plain");
-    Bytes::copy_from_slice(text.as_bytes())
-}
-
-fn json(body: Bytes, head: &mut Vec<u8>) -> Bytes {
-    frame::begin_response(head, 200, body.len());
-    if !body.is_empty() {
-        frame::field(head, "Content-Type", mapping::JSON.as_bytes());
-    }
-    body
-}
-
-/// Where rpcx's clients connect to (rpcx `share/share.go`).
-const RPCX_PATH: &str = "/_rpcx_";

@@ -8,6 +8,7 @@ mod json_rpc;
 mod mapping;
 mod order;
 mod routed;
+mod upgrade;
 mod vectors;
 
 use std::sync::Arc;

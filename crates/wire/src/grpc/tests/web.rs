@@ -3,107 +3,21 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::browser::{Browser, Field};
 use super::*;
 use crate::grpc_web::Cors;
-use crate::h2::hpack::encode_stateless;
-use crate::h2::{self, Connection};
+use crate::h2;
 use crate::testing::{assert_any_split, assert_survives_damage};
-
-type Field<'a> = (&'a str, &'a str);
-
-/// A client that knows HTTP/2 only.
-struct Browser {
-    http: Connection,
-    server: Server,
-    up: Outbox,
-    down: Outbox,
-    inbox: BytesMut,
-    outbox: BytesMut,
-}
-
-/// The fields of an answer's head, its status first, and its data.
-type Answer = (Vec<String>, Vec<u8>);
-
-impl Browser {
-    fn new(cors: Cors) -> Self {
-        Self {
-            http: Connection::client(Default::default()),
-            server: Server::new(ServerConfig { cors, ..ServerConfig::default() }.into()),
-            up: Outbox::new(),
-            down: Outbox::new(),
-            inbox: BytesMut::new(),
-            outbox: BytesMut::new(),
-        }
-    }
-
-    fn ask(&mut self, method: &str, fields: &[Field<'_>], pieces: &[&[u8]]) {
-        let stream = self.http.open(&block(method, fields), pieces.is_empty(), &mut self.up);
-        for (at, piece) in pieces.iter().enumerate() {
-            let end = at + 1 == pieces.len();
-            self.http.data(stream, b"", Bytes::copy_from_slice(piece), end, &mut self.up);
-        }
-    }
-
-    /// Lets the server hear what was said; it does with each call what `handle` says once it is whole.
-    fn serve(&mut self, mut handle: impl FnMut(&mut Server, Ticket, Bytes, &mut Outbox)) -> Vec<String> {
-        self.inbox.extend_from_slice(&self.up.take());
-        let (mut heard, mut open, mut whole) = (Vec::new(), None, None);
-        while let Some(event) = self.server.next_event(&mut self.inbox, &mut self.down).unwrap() {
-            heard.push(crate::testing::tell_part(&event));
-            let done = match event {
-                Event::Call(call, ticket) => Some((ticket, call.body)),
-                Event::Open(_, ticket, _) => {
-                    open = Some(ticket);
-                    None
-                }
-                Event::Message(_, message) => {
-                    whole = Some(message.body);
-                    None
-                }
-                Event::End(_) => open.take().zip(whole.take()),
-                _ => None,
-            };
-            if let Some((ticket, body)) = done {
-                handle(&mut self.server, ticket, body, &mut self.down);
-            }
-        }
-        heard
-    }
-
-    fn answer(&mut self) -> Answer {
-        self.outbox.extend_from_slice(&self.down.take());
-        let (mut head, mut data) = (Vec::new(), Vec::new());
-        while let Some(event) = self.http.next_event(&mut self.outbox, &mut self.up).unwrap() {
-            match event {
-                h2::Event::Headers { fields, .. } => {
-                    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-                    head = fields.iter().map(|(name, value)| text(name) + ": " + &text(value)).collect();
-                }
-                h2::Event::Data { bytes, .. } => data.extend_from_slice(&bytes),
-                other => panic!("{other:?}"),
-            }
-        }
-        (head, data)
-    }
-}
-
-fn block(method: &str, fields: &[Field<'_>]) -> Vec<u8> {
-    let mut block = Vec::new();
-    let pseudo = [
-        (":method", method),
-        (":scheme", "http"),
-        (":path", "/example.EchoService/Echo"),
-        (":authority", "h"),
-    ];
-    let all = pseudo.iter().chain(fields).map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    encode_stateless(all, &mut block);
-    block
-}
 
 fn echo(server: &mut Server, ticket: Ticket, body: Bytes, out: &mut Outbox) {
     server.reply(ticket, Reply::message(Format::Protobuf, body), out);
 }
 
+fn allowing(cors: Cors) -> Browser {
+    Browser::new(ServerConfig { cors, ..ServerConfig::default() })
+}
+
+const ECHO: &str = "/example.EchoService/Echo";
 const WEB: Field<'_> = ("content-type", "application/grpc-web+proto");
 const TEXT: Field<'_> = ("content-type", "application/grpc-web-text");
 const HELLO: &[u8] = b"\0\0\0\0\x05hello";
@@ -111,8 +25,8 @@ const OK: &[u8] = b"\x80\0\0\0\x0fgrpc-status:0\r\n";
 
 #[test]
 fn a_call_is_answered_with_its_trailers_in_the_data() {
-    let mut browser = Browser::new(Cors::None);
-    browser.ask("POST", &[WEB], &[HELLO]);
+    let mut browser = allowing(Cors::None);
+    browser.ask("POST", ECHO, &[WEB], &[HELLO]);
     browser.serve(echo);
     let (head, data) = browser.answer();
     assert_eq!(head, [":status: 200", "content-type: application/grpc-web"]);
@@ -121,11 +35,11 @@ fn a_call_is_answered_with_its_trailers_in_the_data() {
 
 #[test]
 fn text_may_come_in_pieces_and_gives_back_all_of_the_window() {
-    let mut browser = Browser::new(Cors::None);
+    let mut browser = allowing(Cors::None);
     let message = vec![7; 300_000];
     let framed = [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat();
     let text = STANDARD.encode(&framed);
-    browser.ask("POST", &[TEXT], &text.as_bytes().chunks(1001).collect::<Vec<_>>());
+    browser.ask("POST", ECHO, &[TEXT], &text.as_bytes().chunks(1001).collect::<Vec<_>>());
     let mut body = Bytes::new();
     // The client's window is what the server gives, so that this takes several turns.
     let mut heard = Vec::new();
@@ -140,7 +54,7 @@ fn text_may_come_in_pieces_and_gives_back_all_of_the_window() {
         }
     }
     assert_eq!(heard.len(), 3, "opened, one message, ended");
-    browser.ask("POST", &[TEXT], &[STANDARD.encode(HELLO).as_bytes()]);
+    browser.ask("POST", ECHO, &[TEXT], &[STANDARD.encode(HELLO).as_bytes()]);
     browser.serve(|server, ticket, got, out| {
         body = got.clone();
         echo(server, ticket, got, out);
@@ -153,8 +67,8 @@ fn text_may_come_in_pieces_and_gives_back_all_of_the_window() {
 
 #[test]
 fn several_messages_and_a_failure_lie_in_the_data() {
-    let mut browser = Browser::new(Cors::None);
-    browser.ask("POST", &[WEB], &[HELLO]);
+    let mut browser = allowing(Cors::None);
+    browser.ask("POST", ECHO, &[WEB], &[HELLO]);
     browser.serve(|server, ticket, body, out| {
         let stream = Server::stream(&ticket).unwrap();
         server.message(stream, body.clone(), out);
@@ -176,8 +90,8 @@ fn what_cannot_be_read_fails_in_the_data_too() {
         (&[TEXT], b"no base64!", 13),
         (&[WEB], b"\0\0", 13),
     ] {
-        let mut browser = Browser::new(Cors::None);
-        browser.ask("POST", fields, &[body]);
+        let mut browser = allowing(Cors::None);
+        browser.ask("POST", ECHO, fields, &[body]);
         browser.serve(|_, _, _, _| panic!("no call is whole"));
         let (head, data) = browser.answer();
         assert_eq!(head[0], ":status: 200");
@@ -191,19 +105,19 @@ fn a_page_may_call_if_its_origin_is_allowed() {
     let page = ("origin", "https://page");
     let preflight =
         [page, ("access-control-request-method", "POST"), ("access-control-request-headers", "x-grpc-web")];
-    let mut browser = Browser::new(Cors::Origins(vec!["https://page".into()]));
-    browser.ask("OPTIONS", &preflight, &[]);
+    let mut browser = allowing(Cors::Origins(vec!["https://page".into()]));
+    browser.ask("OPTIONS", ECHO, &preflight, &[]);
     browser.serve(echo);
     let (head, _) = browser.answer();
     assert_eq!(head[0], ":status: 204");
     assert!(head.contains(&"access-control-allow-origin: https://page".to_owned()));
     assert!(head.contains(&"access-control-allow-headers: x-grpc-web".to_owned()));
-    browser.ask("POST", &[WEB, page], &[HELLO]);
+    browser.ask("POST", ECHO, &[WEB, page], &[HELLO]);
     browser.serve(echo);
     assert!(browser.answer().0.contains(&"access-control-allow-origin: https://page".to_owned()));
 
-    let mut browser = Browser::new(Cors::None);
-    browser.ask("OPTIONS", &preflight, &[]);
+    let mut browser = allowing(Cors::None);
+    browser.ask("OPTIONS", ECHO, &preflight, &[]);
     browser.serve(echo);
     assert!(!browser.answer().0.iter().any(|field| field.contains("access-control")));
 }
@@ -212,9 +126,9 @@ fn a_page_may_call_if_its_origin_is_allowed() {
 fn bytes_may_be_cut_anywhere_or_damaged() {
     let text = STANDARD.encode(HELLO);
     for (kind, body) in [(WEB, HELLO), (TEXT, text.as_bytes())] {
-        let mut browser = Browser::new(Cors::None);
+        let mut browser = allowing(Cors::None);
         // In two pieces: a request that is whole in one read is another event.
-        browser.ask("POST", &[kind], &[&body[..3], &body[3..]]);
+        browser.ask("POST", ECHO, &[kind], &[&body[..3], &body[3..]]);
         let bytes = browser.up.take();
         assert_any_split(server, &bytes);
         assert_survives_damage(server, &bytes, 1 << 20);

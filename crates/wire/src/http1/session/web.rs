@@ -6,13 +6,14 @@ use crate::grpc::frame as grpc_frame;
 use crate::grpc::incoming::{Incoming, Next, compressed_without_name, unknown_encoding};
 use crate::grpc::request::{Accepts, Request as GrpcRequest, Unfit};
 use crate::grpc_web::{self, Dialect};
+use crate::http1::asked::Answer;
 use crate::http1::order::Exchange;
 use crate::http1::request::Request;
 use crate::http1::{chunked, frame};
 use crate::session::Server as _;
 use crate::{Call, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
 
-use super::{Form, Reading, Server, Step, Ticket, plain};
+use super::{Form, Reading, Server, Step, Ticket};
 
 /// A call that is being answered.
 #[derive(Debug)]
@@ -44,11 +45,11 @@ impl Server {
                 return self.call_web(request, body, Ticket { exchange, form: Form::Web });
             }
             Err(Unfit::Method | Unfit::ContentType) => {
-                return self.respond(exchange, out, |_, head| {
-                    let body = plain(415, "want content-type: application/grpc-web\n", head);
-                    frame::field(head, "Accept", b"application/grpc-web, application/grpc-web-text");
-                    body
-                });
+                return self.respond(
+                    exchange,
+                    Answer::Text(415, "want content-type: application/grpc-web\n"),
+                    out,
+                );
             }
             Err(Unfit::Path) => Status::unimplemented("malformed method name"),
             Err(Unfit::Encoding) => unknown_encoding(),
@@ -102,12 +103,12 @@ impl Server {
         self.web.as_ref().is_some_and(|web| id(&web.exchange) == stream)
     }
 
-    pub(super) fn reply_web(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
+    pub(super) fn reply_web(&mut self, exchange: Exchange, reply: Reply, out: &mut Outbox) {
         let Reply { result, head, trailers, .. } = reply;
-        let id = id(&ticket.exchange);
+        let id = id(&exchange);
         self.begin(id, head, out);
         let result = result.map(|message| self.message(id, message, out));
-        self.finish(ticket, result, trailers, out);
+        self.finish(Ticket { exchange, form: Form::Web }, result, trailers, out);
     }
 
     /// Writes the head of the answer, once.

@@ -255,7 +255,7 @@ fn a_page_may_call_if_its_origin_is_allowed() {
         assert!(leave.starts_with("HTTP/1.1 204 "), "{leave}");
         for field in [
             "access-control-allow-origin: https://page",
-            "access-control-allow-methods: POST",
+            "access-control-allow-methods: POST, GET, PUT, PATCH, DELETE",
             "access-control-allow-headers: content-type,x-grpc-web",
             "access-control-max-age: 7200",
             "vary: origin",

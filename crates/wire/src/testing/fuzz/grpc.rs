@@ -14,6 +14,7 @@ use crate::session::{Answer, Client as _, Event, Server as _};
 use crate::testing::tell;
 use crate::{
     Call, CallId, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status, StreamId,
+    http1,
 };
 
 /// Bytes for [`Server`].
@@ -124,6 +125,7 @@ impl Serving {
             session: Server::new(Arc::new(ServerConfig {
                 limits: LIMITS,
                 http: h2::config(),
+                gateway: Some(Arc::new(http1::ServerConfig { limits: LIMITS, ..<_>::default() })),
                 ..<_>::default()
             })),
             manner,
@@ -177,6 +179,10 @@ impl Serving {
     fn handle(&mut self, found: Found) {
         match found {
             Found::Open(told, head, ticket) => self.open(told, head, ticket),
+            Found::Call(told, head, ticket, Ok(message)) if Server::stream(&ticket).is_none() => {
+                self.hear(told);
+                self.session.reply(ticket, Reply::new(Ok(message.body), head), &mut self.out);
+            }
             Found::Call(told, head, ticket, Ok(message)) => {
                 let Some(stream) = Server::stream(&ticket) else { return };
                 self.open(told, head, ticket);
@@ -332,7 +338,7 @@ impl Found {
             Event::End(stream) => Self::End(stream),
             Event::Room(stream) => Self::Room(stream),
             Event::Cancelled(stream) => Self::Cancelled(stream),
-            Event::Foreign => panic!("what begins as HTTP/2 stays it"),
+            Event::Foreign | Event::Upgrade(_) => panic!("what begins as HTTP/2 stays it"),
         }
     }
 }

@@ -10,7 +10,7 @@ const GRPC: [&str; 3] = ["grpc_ok", "grpc_failed_54321", "grpc_unknown_method"];
 
 /// For both sides of a connection.
 pub(super) fn frames() -> Seeds {
-    let servers = conversations(Side::Server).into_iter().chain(requests()).chain(floods());
+    let servers = conversations(Side::Server).into_iter().chain(requests()).chain(floods()).chain(others());
     let clients = conversations(Side::Client).into_iter().chain(responses());
     let servers = behind(&[0x00, 0x02, 0x10, 0x04, 0x28, 0x18], servers);
     let clients = behind(&[0x01, 0x11, 0x09, 0x03, 0x05, 0x19], clients);
@@ -20,7 +20,7 @@ pub(super) fn frames() -> Seeds {
 
 /// For a server of gRPC.
 pub(super) fn grpc_requests() -> Seeds {
-    behind_manners(conversations(Side::Server).into_iter().chain(requests()).chain(floods()))
+    behind_manners(conversations(Side::Server).into_iter().chain(requests()).chain(floods()).chain(others()))
 }
 
 /// For a client of gRPC.
@@ -128,6 +128,36 @@ fn requests() -> Seeds {
 }
 
 /// What a server may send to a client that has asked on the streams 1 to 7, and what it must not.
+/// Requests that are none of gRPC, or of its other dialects.
+fn others() -> Seeds {
+    let one = message(0, b"one");
+    [
+        ("web", [headers(1, false, &typed(b"application/grpc-web")), data(1, true, &one)].concat()),
+        (
+            "web_text",
+            [
+                headers(1, false, &typed(b"application/grpc-web-text")),
+                data(1, false, b"AAAA"),
+                data(1, true, b"AA==A29uZQ=="),
+            ]
+            .concat(),
+        ),
+        (
+            "http_json",
+            [
+                headers(1, false, &typed(b"application/json")),
+                data(1, false, b"{\"message\""),
+                data(1, true, b":\"hi\"}"),
+            ]
+            .concat(),
+        ),
+        ("http_get", headers(1, true, &request(b"GET", b"/health", &[]))),
+        ("http_batch", [headers(1, false, &typed(b"application/json-rpc")), data(1, true, BATCH)].concat()),
+    ]
+    .map(|(name, frames)| (name.to_owned(), greeted(&frames)))
+    .into()
+}
+
 fn responses() -> Seeds {
     let typed = (&b"content-type"[..], &b"application/grpc"[..]);
     let head = |stream| headers(stream, false, &fields(&[(b":status", b"200"), typed]));
@@ -234,6 +264,13 @@ fn greeted(frames: &[u8]) -> Vec<u8> {
 fn call(more: &[(&[u8], &[u8])]) -> Vec<u8> {
     let typed = [(&b"te"[..], &b"trailers"[..]), (b"content-type", b"application/grpc")];
     request(b"POST", b"/example.EchoService/Echo", &[&typed, more].concat())
+}
+
+const BATCH: &[u8] = br#"[{"jsonrpc":"2.0","method":"A.b","params":[1],"id":1},
+    {"jsonrpc":"2.0","method":"A.c"},{"jsonrpc":"2.0","method":"A.d","params":[2],"id":2},1]"#;
+
+fn typed(content_type: &[u8]) -> Vec<u8> {
+    request(b"POST", b"/example.EchoService/Echo", &[(b"content-type", content_type)])
 }
 
 fn json() -> Vec<u8> {

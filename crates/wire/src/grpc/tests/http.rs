@@ -1,0 +1,195 @@
+//! Requests that are none of gRPC, over HTTP/2.
+
+use std::sync::Arc;
+
+use super::browser::{Browser, Field};
+use super::*;
+use crate::grpc_web::Cors;
+use crate::http1;
+use crate::payload::Json;
+use crate::session::Missing;
+use crate::testing::{assert_any_split, assert_survives_damage};
+use crate::{Credential, Limits};
+
+fn config() -> ServerConfig {
+    let limits = Limits { message: 100_000, ..Limits::default() };
+    let gateway = http1::ServerConfig {
+        limits,
+        address: "127.0.0.1:1".into(),
+        version: "one".into(),
+        cors: Cors::Any,
+        ..Default::default()
+    };
+    ServerConfig { gateway: Some(Arc::new(gateway)), ..ServerConfig::default() }
+}
+
+fn browser() -> Browser {
+    Browser::new(config())
+}
+
+fn echo(server: &mut Server, ticket: Ticket, body: Bytes, out: &mut Outbox) {
+    server.reply(ticket, Reply::message(Format::Json(Json::Brpc), body), out);
+}
+
+/// What is answered to a request, by a method that repeats what it is told.
+fn echoed(method: &str, path: &str, fields: &[Field<'_>], pieces: &[&[u8]]) -> (Vec<String>, String) {
+    let mut browser = browser();
+    browser.ask(method, path, fields, pieces);
+    browser.serve(echo);
+    let (head, body) = browser.answer();
+    (head, String::from_utf8(body).unwrap())
+}
+
+const JSON: Field<'_> = ("content-type", "application/json");
+
+#[test]
+fn json_is_called_as_over_http_1() {
+    let mut browser = browser();
+    let fields = [JSON, ("x-key", "value"), ("authorization", "me"), ("cookie", "a=1"), ("cookie", "b=2")];
+    browser.ask("POST", "/EchoService/Echo/rest?x=1", &fields, &[b"{\"a\"", b":1}"]);
+    browser.inbox.extend_from_slice(&browser.up.take());
+    let Ok(Some(Event::Call(call, ticket))) =
+        browser.server.next_event(&mut browser.inbox, &mut browser.down)
+    else {
+        panic!("no call");
+    };
+    assert_eq!((call.service, call.method, &call.body[..]), ("EchoService", "Echo", &b"{\"a\":1}"[..]));
+    assert_eq!(call.head.format, Format::Json(Json::Brpc));
+    assert_eq!(call.head.metadata.get("x-key"), Some("value"));
+    assert_eq!(call.head.metadata.get("cookie"), Some("a=1; b=2"));
+    assert_eq!(call.head.metadata.get("x-bd-unresolved-path"), Some("rest"));
+    assert_eq!(call.credential, Credential::Connection(Some("me".into())));
+    let unknown = Server::unknown_to(&ticket, &call, Missing::Service);
+    assert_eq!(unknown.message(), "Fail to find method on `/EchoService/Echo/rest'");
+    drop(call);
+    let head = Head { metadata: [("Answer", "yes")].into_iter().collect(), ..Head::default() };
+    let head = Head { format: Format::Json(Json::Brpc), ..head };
+    browser.server.reply(ticket, Reply::new(Ok(Bytes::from_static(b"{}")), head), &mut browser.down);
+    let (head, body) = browser.answer();
+    let want = [":status: 200", "content-length: 2", "content-type: application/json", "answer: yes"];
+    assert_eq!((head, &body[..]), (want.map(str::to_owned).to_vec(), &b"{}"[..]));
+}
+
+#[test]
+fn a_failure_has_its_status_and_number() {
+    let mut browser = browser();
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
+    browser
+        .serve(|server, ticket, _, out| server.reply(ticket, Reply::failure(Status::not_found("no")), out));
+    let (head, body) = browser.answer();
+    assert_eq!(head[0], ":status: 404");
+    assert!(head.contains(&"x-bd-error-code: 3".to_owned()), "{head:?}");
+    assert_eq!(body, b"[127.0.0.1:1][E3]no");
+}
+
+#[test]
+fn what_the_server_tells_of_itself_is_told_here_too() {
+    for (path, want) in [("/health", "OK"), ("/version", "one")] {
+        assert_eq!(echoed("GET", path, &[], &[]).1, want);
+        let (head, body) = echoed("HEAD", path, &[], &[]);
+        assert_eq!((&head[0][..], &body[..]), (":status: 200", ""));
+    }
+    assert_eq!(echoed("PROPFIND", "/", &[], &[]).0[0], ":status: 400");
+    let (head, _) = echoed("OPTIONS", "/", &[], &[]);
+    assert_eq!(head[0], ":status: 204");
+}
+
+#[test]
+fn the_gateway_of_rpcx_is_there() {
+    let fields = [
+        ("x-rpcx-servicepath", "Arith"),
+        ("x-rpcx-servicemethod", "Mul"),
+        ("x-rpcx-serializetype", "1"),
+        ("x-rpcx-messageid", "7"),
+    ];
+    let (head, body) = echoed("POST", "/", &fields, &[b"{}"]);
+    assert_eq!(body, "{}");
+    assert!(head.contains(&"x-rpcx-messageid: 7".to_owned()), "{head:?}");
+}
+
+#[test]
+fn a_batch_of_json_rpc_is_answered_together_with_its_last() {
+    let mut browser = browser();
+    let batch = br#"[{"jsonrpc":"2.0","method":"A.b","params":[1],"id":1},{"jsonrpc":"2.0","method":"A.c"},
+        {"jsonrpc":"2.0","method":"A.d","params":[2],"id":2}]"#;
+    browser.ask("POST", "/jsonrpc", &[JSON], &[batch]);
+    let mut tickets = Vec::new();
+    browser.serve(|_, ticket, body, _| tickets.push((ticket, body)));
+    assert_eq!(tickets.len(), 3);
+    browser.answer();
+    for (ticket, body) in tickets.into_iter().rev() {
+        assert!(browser.down.is_empty());
+        browser.server.reply(ticket, Reply::message(Format::Json(Json::Go), body), &mut browser.down);
+    }
+    let (head, body) = browser.answer();
+    assert_eq!(head[0], ":status: 200");
+    let want = r#"[{"jsonrpc":"2.0","result":[2],"id":2},{"jsonrpc":"2.0","result":[1],"id":1}]"#;
+    assert_eq!(String::from_utf8(body).unwrap(), want);
+}
+
+#[test]
+fn a_body_over_the_limit_is_refused_and_the_connection_goes_on() {
+    let piece = [b'x'; 10_000];
+    let mut browser = browser();
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[&piece[..]; 11]);
+    let mut head = Vec::new();
+    while head.is_empty() {
+        assert!(browser.serve(echo).iter().all(|event| event.contains("cancelled")));
+        head = browser.answer().0;
+    }
+    assert_eq!(head[0], ":status: 413");
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
+    browser.serve(echo);
+    assert_eq!(browser.answer().1, b"{}");
+}
+
+#[test]
+fn a_page_may_read_what_it_is_allowed_to() {
+    let (head, _) = echoed("POST", "/EchoService/Echo", &[JSON, ("origin", "https://page")], &[b"{}"]);
+    assert!(head.contains(&"access-control-allow-origin: https://page".to_owned()), "{head:?}");
+    let fields = [("origin", "https://page"), ("access-control-request-method", "POST")];
+    let (head, _) = echoed("OPTIONS", "/EchoService/Echo", &fields, &[]);
+    assert!(
+        head.contains(&"access-control-allow-methods: POST, GET, PUT, PATCH, DELETE".to_owned()),
+        "{head:?}"
+    );
+}
+
+#[test]
+fn who_wants_only_grpc_is_told_so() {
+    let mut browser = Browser::new(ServerConfig::default());
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
+    browser.serve(echo);
+    assert_eq!(browser.answer().0[0], ":status: 415");
+    browser.ask("GET", "/", &[], &[]);
+    browser.serve(echo);
+    assert_eq!(browser.answer().0[0], ":status: 405");
+}
+
+#[test]
+fn a_batch_is_forgotten_with_its_stream() {
+    let mut browser = browser();
+    let batch = br#"[{"jsonrpc":"2.0","method":"A.b","params":[1],"id":1}]"#;
+    browser.ask("POST", "/jsonrpc", &[JSON], &[batch]);
+    let mut owed = None;
+    browser.serve(|_, ticket, _, _| owed = Some(ticket));
+    browser.http.reset(1, crate::h2::ErrorCode::CANCEL, &mut browser.up);
+    assert_eq!(browser.serve(echo), ["StreamId(1) cancelled"]);
+    browser.down.take();
+    browser.server.reply(
+        owed.unwrap(),
+        Reply::message(Format::Json(Json::Go), "1".into()),
+        &mut browser.down,
+    );
+    assert!(browser.down.is_empty());
+}
+
+#[test]
+fn bytes_may_be_cut_anywhere_or_damaged() {
+    let mut browser = browser();
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{\"a\"", b":1}"]);
+    let bytes = browser.up.take();
+    let server = || Server::new(config().into());
+    assert_any_split(server, &bytes);
+    assert_survives_damage(server, &bytes, 1 << 20);
+}

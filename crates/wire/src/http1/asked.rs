@@ -1,0 +1,397 @@
+//! What a whole request asks for: a call, several, or what is answered without one. It is the same whether the
+//! request came by HTTP/1 or HTTP/2.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::grpc_web::Preflight;
+use crate::http_rule::Lookup;
+use crate::json_rpc::{self, Incoming};
+use crate::payload::{Compression, Format, Json};
+use crate::session::Missing;
+use crate::{Call, Credential, Head, Metadata, Reply, Status};
+
+use super::head::WriteHead;
+use super::mapping::Path;
+use super::request::{Method, Request};
+use super::session::ServerConfig;
+use super::{gateway, mapping, routed, status};
+
+/// What a request asks for. The names of its call are not in the call.
+pub(crate) enum Asked {
+    /// Nothing that a method would do.
+    Answer(Answer),
+    /// A call.
+    Call(Call<'static>, Form),
+    /// A call whose answer nobody reads: the response is this.
+    Notify(Call<'static>, Answer),
+    /// Several calls, answered together.
+    Batch(Entries, json_rpc::Batch),
+}
+
+impl Asked {
+    /// Reads a whole request; where it asks for a call, `names` has its names then.
+    pub(crate) fn read(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Self {
+        match (request.method, request.path.as_str()) {
+            (Method::Options, _) => Self::Answer(Answer::Options(request.preflight())),
+            (_, RPCX_PATH) => Self::Answer(Answer::MustConnect),
+            _ if speaks_json_rpc(&request, &body) => json_rpc_calls(request, &body, names),
+            _ if speaks_gateway(&request) => gateway_call(request, body, names),
+            (_, path) if config.routes.leads(path) => routed_call(config, request, body, names),
+            (Method::Get | Method::Head, "/" | "") => Self::Answer(Answer::Text(200, INDEX)),
+            (Method::Get | Method::Head, "/health") => Self::Answer(Answer::Text(200, "OK")),
+            (Method::Get | Method::Head, "/version") => Self::Answer(Answer::Version),
+            _ => mapped_call(request, body, names),
+        }
+    }
+}
+
+/// brpc's mapping: the path names service and method.
+fn mapped_call(mut request: Request, body: Bytes, names: &mut Names) -> Asked {
+    let Some(compression) = request.compression() else {
+        return Asked::Answer(Answer::UnsupportedCoding);
+    };
+    let path = Path::parse(request.path.as_str());
+    names.set(path.service, path.method);
+    path.note_rest(&mut request.metadata);
+    let ticket = mapping::Ticket::new(&mut request);
+    let format = ticket.format();
+    let call = Call {
+        timeout: request.timeout,
+        credential: Credential::Connection(request.authorization),
+        head: Head { format, compression, metadata: request.metadata, ..Head::default() },
+        ..Call::new("", "", format, body)
+    };
+    Asked::Call(call, Form::Mapped(ticket))
+}
+
+/// The verb and the path are those that a `.proto` declares.
+fn routed_call(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Asked {
+    let found = match config.routes.find(request.method.as_str(), request.path.as_str()) {
+        Lookup::Found(found) => found,
+        Lookup::OtherVerbs(verbs) => return Asked::Answer(Answer::OtherVerb(verbs.join(", "))),
+        Lookup::Nothing => return mapped_call(request, body, names),
+    };
+    let Some(compression) = request.compression() else {
+        return Asked::Answer(Answer::UnsupportedCoding);
+    };
+    let message = routed::plain(compression, body, config.limits.decompressed).and_then(|body| {
+        let message = found.message(request.query.as_str(), &body);
+        message.map_err(|unfit| Status::invalid_argument(unfit.to_string()))
+    });
+    let message = match message {
+        Ok(message) => message,
+        Err(status) => return Asked::Answer(Answer::Unfit(status)),
+    };
+    let route = found.route();
+    names.set(route.service(), route.method());
+    let format = Format::Json(Json::Proto3);
+    let call = Call {
+        timeout: request.timeout,
+        credential: Credential::Call(request.authorization),
+        head: Head { format, metadata: request.metadata, ..Head::default() },
+        ..Call::new("", "", format, message)
+    };
+    Asked::Call(call, Form::Routed(routed::Ticket(route.clone())))
+}
+
+/// rpcx's gateway: fields name service and method.
+fn gateway_call(request: Request, body: Bytes, names: &mut Names) -> Asked {
+    let coding = request.compression();
+    let mut fields = request.gateway.unwrap_or_default();
+    let mut metadata = request.metadata;
+    if fields.heartbeat {
+        return Asked::Answer(Answer::Heartbeat(fields, body));
+    }
+    fields.default_service_path(&request.path);
+    let reserved = fields.read_meta(&mut metadata);
+    let (described, reserved) = match (fields.describe(), reserved) {
+        (Ok(described), Ok(reserved)) => (described, reserved),
+        (Err(wrong), _) | (_, Err(wrong)) => return Asked::Answer(Answer::Unreadable(fields, wrong)),
+    };
+    let compression = match (described.compression, coding) {
+        // rpcx-gateway takes `Content-Encoding: gzip` for the compress type.
+        (Compression::None, Some(coding)) => coding,
+        (Compression::None, None) => return Asked::Answer(Answer::UnsupportedCoding),
+        (told, _) => told,
+    };
+    names.set(described.service, described.method);
+    let call = Call {
+        timeout: reserved.timeout.or(request.timeout),
+        credential: Credential::Call(request.authorization.or(reserved.credential)),
+        head: Head { format: described.format, compression, metadata, ..Head::default() },
+        ..Call::new("", "", described.format, body)
+    };
+    Asked::Call(call, Form::Gateway(fields))
+}
+
+fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> Asked {
+    if request.compression() != Some(Compression::None) {
+        return Asked::Answer(Answer::UnsupportedCoding);
+    }
+    let mut metadata = request.metadata;
+    let reserved = request.gateway.map(|fields| fields.read_meta(&mut metadata)).transpose();
+    let Ok(reserved) = reserved.map(Option::unwrap_or_default) else {
+        return Asked::Answer(Answer::Text(400, "wrong X-RPCX-Meta"));
+    };
+    let common = Common {
+        metadata,
+        timeout: reserved.timeout.or(request.timeout),
+        credential: request.authorization.or(reserved.credential),
+    };
+    match json_rpc::read(body) {
+        Incoming::Refused(response) => Asked::Answer(Answer::Json(response)),
+        Incoming::One(request) => {
+            let owed = json_rpc::Owed::to(&request);
+            let call = common.call(request, names);
+            match owed {
+                Some(owed) => Asked::Call(call, Form::JsonRpc(owed)),
+                None => Asked::Notify(call, Answer::Json(Vec::new())),
+            }
+        }
+        Incoming::Many(requests, refused) => {
+            let missing = requests.iter().filter(|request| request.id.is_some()).count();
+            let batch = json_rpc::Batch::new(&refused, missing);
+            Asked::Batch(Entries { requests: requests.into_iter(), common }, batch)
+        }
+    }
+}
+
+/// The calls of a JSON-RPC batch that are not handed out yet.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    requests: std::vec::IntoIter<json_rpc::Request>,
+    common: Common,
+}
+
+impl Entries {
+    /// The next call, and what is owed to it unless it is a notification.
+    pub(crate) fn next(&mut self, names: &mut Names) -> Option<(Call<'static>, Option<json_rpc::Owed>)> {
+        let request = self.requests.next()?;
+        let owed = json_rpc::Owed::to(&request);
+        Some((self.common.clone().call(request, names), owed))
+    }
+}
+
+/// What every call of one JSON-RPC message has in common.
+#[derive(Debug, Clone)]
+struct Common {
+    metadata: Metadata,
+    timeout: Option<Duration>,
+    credential: Option<Bytes>,
+}
+
+impl Common {
+    fn call(self, request: json_rpc::Request, names: &mut Names) -> Call<'static> {
+        let (service, method) = request.names();
+        names.set(service, method);
+        let format = Format::Json(Json::Go);
+        Call {
+            timeout: self.timeout,
+            oneway: request.id.is_none(),
+            credential: Credential::Call(self.credential),
+            head: Head { format, positional: request.positional, metadata: self.metadata, ..Head::default() },
+            ..Call::new("", "", format, request.params)
+        }
+    }
+}
+
+/// The names of the call handed out last, in a buffer that is used again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    text: String,
+    /// Where the service ends and the method begins.
+    split: usize,
+}
+
+impl Names {
+    /// A buffer larger than this is not kept.
+    const KEEP: usize = 4 << 10;
+
+    pub(crate) fn set(&mut self, service: &str, method: &str) {
+        if self.text.capacity() > Self::KEEP {
+            self.text = String::new();
+        }
+        self.text.clear();
+        self.text.push_str(service);
+        self.text.push_str(method);
+        self.split = service.len();
+    }
+
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        self.text.split_at_checked(self.split).unwrap_or_default()
+    }
+}
+
+/// The form that the response to a call takes.
+#[derive(Debug)]
+pub(crate) enum Form {
+    Mapped(mapping::Ticket),
+    Routed(routed::Ticket),
+    Gateway(Box<gateway::Fields>),
+    JsonRpc(json_rpc::Owed),
+}
+
+impl Form {
+    /// Writes the head of the response and returns its body.
+    pub(crate) fn answer(self, reply: Reply, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+        match self {
+            Self::Mapped(ticket) => ticket.answer(reply, &config.address, head),
+            Self::Routed(ticket) => ticket.answer(reply, head),
+            Self::Gateway(fields) => fields.answer(reply, head),
+            Self::JsonRpc(owed) => {
+                let body = json(owed.answer(&reply).into(), head);
+                if !reply.head.metadata.is_empty() {
+                    gateway::meta_field(&reply.head.metadata, head);
+                }
+                body
+            }
+        }
+    }
+
+    /// The same for a call whose credential was refused.
+    pub(crate) fn refuse(self, status: Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+        match self {
+            Self::Mapped(_) => mapping::refuse(&status, head),
+            Self::Gateway(fields) => fields.failure(401, status::text(&status), head),
+            Self::Routed(_) | Self::JsonRpc(_) => self.answer(Reply::failure(status), config, head),
+        }
+    }
+}
+
+/// The failure of a call to what does not exist.
+///
+/// The mapping is told from the gateway and JSON-RPC by how long its credential holds: for the connection in brpc,
+/// for the call in rpcx.
+pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+    match (&call.credential, missing) {
+        (Credential::Connection(_), _) => mapping::unknown(call, missing),
+        (Credential::Call(_), Missing::Service) => {
+            Status::unimplemented(format!("rpcx: can't find service {}", call.service))
+        }
+        (Credential::Call(_), Missing::Method) => {
+            Status::unimplemented(format!("rpcx: can't find method {}", call.method))
+        }
+    }
+}
+
+/// What is answered without calling a method.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Text(u16, &'static str),
+    Version,
+    /// The methods of HTTP that are understood, or the leave that a browser asks for.
+    Options(Option<Preflight>),
+    MustConnect,
+    /// The path belongs to a method, which other methods of HTTP call.
+    OtherVerb(String),
+    /// The message that a rule makes of the request cannot be made.
+    Unfit(Status),
+    UnsupportedCoding,
+    /// The server is going away.
+    GoingAway,
+    Heartbeat(Box<gateway::Fields>, Bytes),
+    /// A request to the gateway that cannot be read.
+    Unreadable(Box<gateway::Fields>, &'static str),
+    /// What is owed for JSON-RPC that calls nothing, or nothing any more.
+    Json(Vec<u8>),
+}
+
+impl Answer {
+    /// Writes the head of the response and returns its body.
+    pub(crate) fn write(self, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+        match self {
+            Self::Text(http, text) => plain(http, text, head),
+            Self::Version => plain(200, &config.version, head),
+            Self::Options(preflight) => options(preflight, head),
+            Self::MustConnect => {
+                let body = plain(405, "405 must CONNECT\n", head);
+                head.field("Allow", b"CONNECT");
+                body
+            }
+            Self::OtherVerb(verbs) => {
+                let body = plain(405, "another method is wanted\n", head);
+                head.field("Allow", verbs.as_bytes());
+                body
+            }
+            Self::Unfit(status) => routed::failure(&status, head),
+            Self::UnsupportedCoding => unsupported_coding(config, head),
+            Self::GoingAway => mapping::failure(&going_away(), &Metadata::new(), &config.address, head),
+            Self::Heartbeat(fields, payload) => fields.heartbeat(payload, head),
+            // rpcx answers 200 to a request it cannot read: the failure is in the fields.
+            Self::Unreadable(fields, wrong) => fields.failure(200, wrong, head),
+            Self::Json(text) => json(text.into(), head),
+        }
+    }
+}
+
+/// Whether a request is JSON-RPC: it says so, or it is JSON sent where nothing else is called.
+fn speaks_json_rpc(request: &Request, body: &[u8]) -> bool {
+    if request.method != Method::Post {
+        return false;
+    }
+    let content_type = request.content_type.as_deref().unwrap_or_default();
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let is = |name: &str| essence.eq_ignore_ascii_case(name.as_bytes());
+    request.json_rpc
+        || is("application/json-rpc")
+        || is("application/jsonrequest")
+        || is(mapping::JSON) && matches!(request.path.as_str(), "/" | "/jsonrpc") && json_rpc::announces(body)
+}
+
+/// Whether a request is for rpcx's gateway.
+fn speaks_gateway(request: &Request) -> bool {
+    matches!(request.method, Method::Post | Method::Get | Method::Put)
+        && request.gateway.as_ref().is_some_and(|fields| fields.names_a_call())
+}
+
+/// A response of text.
+pub(crate) fn plain(http: u16, text: &str, head: &mut impl WriteHead) -> Bytes {
+    head.begin(http, Some(text.len()));
+    head.field("Content-Type", b"text/plain");
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// A response of JSON-RPC.
+pub(crate) fn json(body: Bytes, head: &mut impl WriteHead) -> Bytes {
+    head.begin(200, Some(body.len()));
+    if !body.is_empty() {
+        head.field("Content-Type", mapping::JSON.as_bytes());
+    }
+    body
+}
+
+fn options(preflight: Option<Preflight>, head: &mut impl WriteHead) -> Bytes {
+    head.begin(204, None);
+    match preflight {
+        Some(preflight) => preflight.allow(|name, value| head.field(name, value)),
+        None => head.field("Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+    }
+    Bytes::new()
+}
+
+#[cold]
+fn unsupported_coding(config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+    let text = format!("[{}][E{}]the content-encoding is not understood", config.address, status::EREQUEST);
+    let body = plain(415, &text, head);
+    head.field("Accept-Encoding", b"gzip, deflate");
+    head.field(mapping::ERROR_CODE, status::EREQUEST.to_string().as_bytes());
+    body
+}
+
+/// brpc's words for a call that comes too late.
+#[cold]
+fn going_away() -> Status {
+    Status::unavailable("Server is stopping").with_number(status::ELOGOFF)
+}
+
+/// Where rpcx's clients connect to (rpcx `share/share.go`).
+pub(super) const RPCX_PATH: &str = "/_rpcx_";
+
+const INDEX: &str = "\
+POST /Service/Method   calls a method; the body is JSON, or what Content-Type says
+POST /jsonrpc          calls by JSON-RPC 2.0
+GET  /health           whether the server runs
+GET  /version          which version runs
+";
