@@ -19,8 +19,6 @@ pub(super) struct Attack {
     /// Whether it reads what the server says.
     pub(super) reads: bool,
     pub(super) fate: Fate,
-    /// How much the server may grow.
-    pub(super) limit_kib: u64,
     /// How long it must go on for the server to do something about it.
     pub(super) least: Duration,
 }
@@ -58,9 +56,6 @@ pub(super) enum Fate {
 
 pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// What an attack may cost in memory.
-pub(super) const LIMIT_KIB: u64 = 10 << 10;
-
 impl Attack {
     pub(super) const fn flood(name: &'static str, turn: fn(&mut Frames, u32)) -> Self {
         Self {
@@ -71,7 +66,6 @@ impl Attack {
             pace: Pace::Flood,
             reads: true,
             fate: Fate::SentAway(ENHANCE_YOUR_CALM),
-            limit_kib: LIMIT_KIB,
             least: Duration::ZERO,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::attack::{Attack, Fate, LIMIT_KIB, Pace};
+use super::attack::{Attack, Fate, Pace};
 use super::frames::{DATA, ECHO, Frames, HEADERS, INITIAL_WINDOW_SIZE, message, stream};
 
 pub(super) const ATTACKS: [Attack; 4] = [
@@ -21,11 +21,8 @@ pub(super) const ATTACKS: [Attack; 4] = [
         frames.frame(DATA, 0, stream(turn), &message(2000)[..1000]);
     }),
     // CVE-2019-9517 and its kin: large answers for which there is no window.
-    Attack {
-        limit_kib: UNSENT_KIB + LIMIT_KIB,
-        ..Attack::flood("slow_read", |frames, turn| frames.large_call(stream(turn), 60_000))
-            .opened_by(|frames| frames.settings(&[(INITIAL_WINDOW_SIZE, 0)]))
-    },
+    Attack::flood("slow_read", |frames, turn| frames.large_call(stream(turn), 60_000))
+        .opened_by(|frames| frames.settings(&[(INITIAL_WINDOW_SIZE, 0)])),
     // Large answers for which there is a window, which are not read.
     Attack {
         reads: false,
@@ -34,6 +31,3 @@ pub(super) const ATTACKS: [Attack; 4] = [
             .bounded()
     },
 ];
-
-/// What may wait on a connection for the peer's windows: the setting `unsent_in_all` of HTTP/2.
-const UNSENT_KIB: u64 = 64 << 10;

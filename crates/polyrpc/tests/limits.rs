@@ -311,6 +311,21 @@ async fn whoever_does_not_show_his_protocol_is_sent_away() {
 }
 
 #[tokio::test]
+async fn a_head_that_does_not_end_is_not_waited_for() {
+    let server =
+        serve(limited(Limits { header_timeout: Duration::from_millis(250), ..Limits::default() })).await;
+    const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
+    // HEADERS of one field, without END_HEADERS: every frame is whole, the head is not.
+    const HEADERS: &[u8] = b"\0\0\x01\x01\0\0\0\0\x01\x83";
+    let preface = &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..];
+    for start in [preface.to_vec(), [preface, SETTINGS, HEADERS].concat()] {
+        let mut socket = Socket::connect(&server).await;
+        socket.send(&start).await;
+        socket.rest().await;
+    }
+}
+
+#[tokio::test]
 async fn a_large_message_may_take_longer_than_the_header() {
     let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
     let server = serve(limited(limits)).await;
