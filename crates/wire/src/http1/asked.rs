@@ -52,6 +52,9 @@ fn mapped_call(mut request: Request, body: Bytes, names: &mut Names) -> Asked {
     let Some(compression) = request.compression() else {
         return Asked::Answer(Answer::UnsupportedCoding);
     };
+    if request.content_type.as_deref().is_some_and(mapping::is_no_message) {
+        return Asked::Answer(Answer::Text(415, "a message is wanted\n"));
+    }
     let path = Path::parse(request.path.as_str());
     names.set(path.service, path.method);
     path.note_rest(&mut request.metadata);

@@ -167,6 +167,13 @@ pub(super) fn refuse(status: &Status, head: &mut impl WriteHead) -> Bytes {
     body.into()
 }
 
+/// Whether a body of this `Content-Type` cannot be a message, whatever brpc would make of it.
+pub(super) fn is_no_message(content_type: &[u8]) -> bool {
+    [&b"image/"[..], b"audio/", b"video/", b"font/"]
+        .iter()
+        .any(|kind| content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind)))
+}
+
 /// How a body of this `Content-Type` is written. brpc looks at `application/*` only, ignores parameters, and
 /// takes everything it does not know for JSON; MessagePack and plain bytes are ours.
 pub(super) fn format_of(content_type: &[u8]) -> Format {

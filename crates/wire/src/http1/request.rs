@@ -68,9 +68,9 @@ impl Request {
         for header in parsed.headers.iter() {
             fields.take(header.name, head.slice_ref(header.value))?;
         }
-        let room = limit.saturating_sub(head.len());
-        let framing = fields.lengths.framing(http10, room)?.unwrap_or(Framing::Length(0));
         let is_grpc = fields.content_type.as_deref().is_some_and(grpc::is_meant);
+        let room = if is_grpc { web_body(limit) } else { limit.saturating_sub(head.len()) };
+        let framing = fields.lengths.framing(http10, room)?.unwrap_or(Framing::Length(0));
         let path = Text(head.slice_ref(path_of(target).as_bytes()));
         let query = Text(head.slice_ref(query_of(target).as_bytes()));
         Ok(Self {
@@ -138,6 +138,11 @@ impl Request {
         let named =
             |content_type: &Bytes| content_type.trim_ascii_start().starts_with(b"application/grpc-web");
         self.grpc.is_some() && self.method == Method::Post && self.content_type.as_ref().is_some_and(named)
+    }
+
+    /// How long its body may be, of which each message may have `limit` bytes.
+    pub(super) fn most(&self, limit: usize) -> usize {
+        if self.is_web() { web_body(limit) } else { limit }
     }
 
     /// The dialect of gRPC that the content type tells.
@@ -253,6 +258,13 @@ fn path_of(target: &str) -> &str {
         _ => target,
     };
     path.find(['?', '#']).and_then(|end| path.get(..end)).unwrap_or(path)
+}
+
+/// How long a body of gRPC-Web may be whose messages may have `limit` bytes each: text in base64 is longer by a third,
+/// and frames and small messages stand beside a large one. What is too long then is told in gRPC's words.
+fn web_body(limit: usize) -> usize {
+    const BESIDE: usize = 4 << 10;
+    limit.saturating_add(limit / 3 + BESIDE)
 }
 
 /// The query of a request target. A part of `target`, or empty.

@@ -226,7 +226,10 @@ impl Server {
         let body = match partial.request.framing {
             Framing::Length(length) if inbox.len() >= length => Ok(Some(inbox.split_to(length).freeze())),
             Framing::Length(_) | Framing::UntilClose => Ok(None),
-            Framing::Chunked => partial.chunked.read(inbox, limits.message, limits.header),
+            Framing::Chunked => {
+                let most = partial.request.most(limits.message);
+                partial.chunked.read(inbox, most, limits.header)
+            }
         };
         match body {
             Ok(None) => Step::Wait,

@@ -306,3 +306,21 @@ impl Talk {
         parts
     }
 }
+
+/// The limit of the tests' server is 64 KiB a message.
+#[test]
+fn a_message_may_be_as_long_as_the_limit_however_it_is_framed() {
+    let longest = framed(0, &vec![b'm'; 64 << 10]);
+    for (content_type, body) in [(WEB, longest.clone()), (TEXT, STANDARD.encode(&longest).into_bytes())] {
+        let mut talk = Talk::new();
+        talk.say(request(content_type, "", &body));
+        let event = talk.server.next_event(&mut talk.inbox, &mut talk.out).unwrap();
+        assert!(matches!(event, Some(Event::Call(..) | Event::Open(..))), "{content_type}");
+    }
+    let mut talk = Talk::new();
+    talk.say(request(WEB, "", &framed(0, &vec![b'm'; (64 << 10) + 1])));
+    while talk.server.next_event(&mut talk.inbox, &mut talk.out).unwrap().is_some() {}
+    let (_, frames) = response(&talk.out.take());
+    let trailers = String::from_utf8(frames[0].1.clone()).unwrap();
+    assert!(trailers.contains("grpc-status:8\r\n"), "{trailers}");
+}

@@ -245,3 +245,12 @@ fn a_head_of_defaults_makes_a_plain_call() {
     let Head { compression, positional, .. } = call.head;
     assert_eq!((compression, positional), (Compression::None, false));
 }
+
+#[test]
+fn a_picture_is_no_message() {
+    for content_type in ["image/jpeg", "VIDEO/mp4; codecs=x"] {
+        let (response, finished) = refused(post("/S/M", content_type, "body"));
+        assert_eq!((response.status, finished), (415, false));
+    }
+    assert_eq!(called(&post("/S/M", "text/plain", "{}")).head.format, Format::Json(Json::Brpc));
+}
