@@ -23,6 +23,9 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("baidu_std_client", conversations("baidu_std", &BAIDU_STD, Side::Client)),
         ("rpcx_server", conversations("rpcx", &RPCX, Side::Server)),
         ("rpcx_client", conversations("rpcx", &RPCX, Side::Client)),
+        ("fb_rpc_server", fb_rpc("request")),
+        ("fb_rpc_client", fb_rpc("response")),
+        ("flatbuffers", flatbuffers()),
         ("grpc_server", http2::grpc_requests()),
         ("grpc_client", http2::grpc_responses()),
         ("h2_frames", http2::frames()),
@@ -41,6 +44,25 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("transcode_protobuf", messages(Format::Protobuf)),
         ("transcode_text", messages(Format::ProtoText)),
     ]
+}
+
+/// Frames of one direction, fed whole.
+fn fb_rpc(direction: &str) -> Seeds {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../vectors/fb_rpc/derived.json"].iter().collect();
+    let text = fs::read_to_string(path).expect("the vectors");
+    let vectors: Value = serde_json::from_str(&text).expect("JSON");
+    let vectors = vectors["vectors"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let named = vectors.iter().map(|vector| (text(&vector["name"]), hex(&text(&vector["hex"]))));
+    named
+        .filter(|(name, _)| name.contains(direction))
+        .map(|(name, frame)| (name, [&[0, 0], &frame[..]].concat()))
+        .collect()
+}
+
+fn flatbuffers() -> Seeds {
+    let whole = polyrpc_wire::testing::fuzz::whole_flatbuffers();
+    whole.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
 }
 
 const BAIDU_STD: [&str; 16] = [
@@ -218,10 +240,12 @@ fn behind(bits: &[u8], seeds: impl IntoIterator<Item = (String, Vec<u8>)>) -> Se
 }
 
 fn sniff() -> Seeds {
-    let starts: [(&str, &[u8]); 9] = [
+    let starts: [(&str, &[u8]); 11] = [
         ("call", b"PRPC\0\0\0\0"),
         ("stream", b"STRM\0\0\0\0"),
         ("rpcx", b"\x08\0\0\x30\0\0\0\0"),
+        ("fb_rpc", b"FRPC\0\0\0\x34"),
+        ("fb_rpc_first", b"BRPC\0\0\0\x34"),
         ("post", b"POST /a "),
         ("put", b"PUT /a/b"),
         ("options", b"OPTIONS *"),

@@ -4,6 +4,7 @@
 //! that its corpus is replayed by `cargo test` (`tests/corpus.rs`) with no need of a nightly compiler.
 
 mod client;
+mod flatbuffers;
 mod frames;
 mod grpc;
 mod h2;
@@ -12,11 +13,12 @@ mod server;
 mod sniff;
 mod transcode;
 
-pub use client::{baidu_std_client, http_client, rpcx_client};
+pub use client::{baidu_std_client, fb_rpc_client, http_client, rpcx_client};
+pub use flatbuffers::{flatbuffers, whole_flatbuffers};
 pub use grpc::{grpc_client, grpc_server};
 pub use h2::h2_frames;
 pub use payload::{compress, msgpack, schema};
-pub use server::{baidu_std_server, http_server, json_rpc, rpcx_server};
+pub use server::{baidu_std_server, fb_rpc_server, http_server, json_rpc, rpcx_server};
 pub use sniff::sniff;
 pub use transcode::{
     RICH, transcode_brpc, transcode_go, transcode_msgpack, transcode_proto3, transcode_protobuf,
@@ -29,10 +31,13 @@ use crate::Limits;
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 20] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
+    ("fb_rpc_client", fb_rpc_client),
+    ("fb_rpc_server", fb_rpc_server),
+    ("flatbuffers", flatbuffers),
     ("grpc_client", grpc_client),
     ("grpc_server", grpc_server),
     ("h2_frames", h2_frames),

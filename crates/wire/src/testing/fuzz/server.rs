@@ -8,7 +8,7 @@ use super::{LIMITS, Manner, assert_bounded, assert_modest};
 use crate::session::{Event, Server};
 use crate::sniff::{self, Guess, Protocol};
 use crate::testing::{Heard, tell, tell_part};
-use crate::{Call, Metadata, Outbox, Push, Reply, Status, baidu_std, grpc, http1, rpcx};
+use crate::{Call, Metadata, Outbox, Push, Reply, Status, baidu_std, fb_rpc, grpc, http1, rpcx};
 
 /// Bytes for [`baidu_std::Server`].
 pub fn baidu_std_server(input: &[u8]) {
@@ -18,6 +18,11 @@ pub fn baidu_std_server(input: &[u8]) {
 /// Bytes for [`rpcx::Server`].
 pub fn rpcx_server(input: &[u8]) {
     serve(rpcx, Some(Protocol::Rpcx), input);
+}
+
+/// Bytes for [`fb_rpc::Server`].
+pub fn fb_rpc_server(input: &[u8]) {
+    serve(fb_rpc, Some(Protocol::FbRpc), input);
 }
 
 /// Bytes for [`http1::Server`]. After a `CONNECT`, it leaves to another protocol what may well be HTTP.
@@ -41,6 +46,10 @@ pub(super) fn baidu_std() -> baidu_std::Server {
 
 pub(super) fn rpcx() -> rpcx::Server {
     rpcx::Server::new(Arc::new(rpcx::ServerConfig { limits: LIMITS }))
+}
+
+pub(super) fn fb_rpc() -> fb_rpc::Server {
+    fb_rpc::Server::new(Arc::new(fb_rpc::ServerConfig { limits: LIMITS, ..<_>::default() }))
 }
 
 pub(super) fn grpc() -> grpc::Server {
