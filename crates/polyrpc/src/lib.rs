@@ -21,6 +21,9 @@ mod runtime;
 
 pub mod streaming;
 
+/// FlatBuffers: what generated code reads and writes.
+pub use polyrpc_wire::payload::flatbuffers;
+
 pub use polyrpc_macros::service;
 pub use polyrpc_wire::{
     CallId, Checksum, Code, Compression, Fault, Format, Metadata, Protocol, Push, Retry, Scope, Status,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rpcx};
+use polyrpc_wire::{Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, rpcx};
 use rustix::buffer::spare_capacity;
 use rustix::net::RecvFlags;
 use serde::Serialize;
@@ -121,8 +121,9 @@ impl Client {
         C: Codec<Req> + Codec<Resp>,
     {
         let Request { message, options } = request.into();
-        let body = self.0.defaults.encode::<C, Req>(&message, signature.input.as_ref(), &options)?;
-        let response = self.0.exchange(signature.service, signature.method, body, options)?;
+        let body = self.0.defaults.encode::<C, Req>(message, signature.input.as_ref(), &options)?;
+        let method = signature.called(self.0.defaults.protocol);
+        let response = self.0.exchange(signature.service, method, body, options)?;
         Ok(response.decode::<C, Resp>(signature.output.as_ref())?)
     }
 }
@@ -188,6 +189,7 @@ impl Inner {
         Ok(match self.sessions.clone() {
             Sessions::BaiduStd(config) => Box::new(Connection::new(socket, baidu_std::Client::new(config))),
             Sessions::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
+            Sessions::FbRpc(config) => Box::new(Connection::new(socket, fb_rpc::Client::new(config))),
             Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
             Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
             #[cfg(test)]

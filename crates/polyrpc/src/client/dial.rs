@@ -3,7 +3,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, grpc, http1, rpcx};
+use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, rpcx};
 
 use super::connection::{Connection, PushHandler};
 use super::link::Link;
@@ -132,6 +132,7 @@ fn spread(wait: Duration) -> Duration {
 pub(super) enum Sessions {
     BaiduStd(baidu_std::ClientConfig),
     Rpcx(rpcx::ClientConfig),
+    FbRpc(fb_rpc::ClientConfig),
     Grpc(grpc::ClientConfig),
     Http(http1::ClientConfig),
     /// A protocol made up for tests.
@@ -146,6 +147,7 @@ impl Sessions {
                 Self::BaiduStd(baidu_std::ClientConfig { limits, credential, deliver_timeout: true })
             }
             Protocol::Rpcx => Self::Rpcx(rpcx::ClientConfig { limits, credential }),
+            Protocol::FbRpc => Self::FbRpc(fb_rpc::ClientConfig { limits, dialect: url.fb_rpc, credential }),
             Protocol::Grpc => Self::Grpc(grpc::ClientConfig {
                 limits,
                 http: Default::default(),
@@ -171,6 +173,7 @@ impl Sessions {
                 Connection::start(stream, baidu_std::Client::new(config), keepalive, on_push)
             }
             Self::Rpcx(config) => Connection::start(stream, rpcx::Client::new(config), keepalive, on_push),
+            Self::FbRpc(config) => Connection::start(stream, fb_rpc::Client::new(config), keepalive, on_push),
             Self::Grpc(config) => Connection::start(stream, grpc::Client::new(config), keepalive, on_push),
             Self::Http(config) => Connection::start(stream, http1::Client::new(config), keepalive, on_push),
             #[cfg(test)]

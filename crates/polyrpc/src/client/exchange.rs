@@ -28,7 +28,7 @@ pub(super) struct Defaults {
 pub(super) fn refuses(protocol: Protocol) -> bool {
     match protocol {
         Protocol::Grpc => true,
-        Protocol::BaiduStd | Protocol::Rpcx | Protocol::Http => false,
+        Protocol::BaiduStd | Protocol::Rpcx | Protocol::FbRpc | Protocol::Http => false,
     }
 }
 
@@ -36,12 +36,12 @@ impl Defaults {
     /// Writes a message as the call, the client, or codec and protocol want it.
     pub(super) fn encode<C: Codec<T>, T>(
         &self,
-        message: &T,
+        message: T,
         schema: Option<&schema::Message>,
         options: &Options,
     ) -> Result<Body, Status> {
         let format = self.format(C::PREFERRED, options);
-        Ok(Body::new(format, C::encode(message, format, schema)?))
+        Ok(Body::new(format, C::encode_owned(message, format, schema)?))
     }
 
     /// Writes plain arguments, which need not be readable.
@@ -121,6 +121,8 @@ impl Defaults {
             // brpc's content types know no MessagePack, and its HTTP speaks its own JSON.
             (Protocol::BaiduStd, Format::MessagePack) => Format::Json(Json::Brpc),
             (Protocol::Http, Format::MessagePack | Format::Protobuf) => Format::Json(Json::Brpc),
+            // rpcx has no number for it, nor brpc's baidu_std.
+            (Protocol::Rpcx, Format::FlatBuffers) => Format::Raw,
             (_, codec) => codec,
         }
     }

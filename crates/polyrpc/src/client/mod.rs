@@ -123,7 +123,12 @@ impl Client {
     /// A client over a connected socket.
     pub(crate) fn over(stream: Stream, protocol: Protocol) -> Self {
         let builder = Builder::new("");
-        let url = Url { protocol, address: crate::net::Address::Unix("in-process".into()), json_rpc: false };
+        let url = Url {
+            protocol,
+            address: crate::net::Address::Unix("in-process".into()),
+            json_rpc: false,
+            fb_rpc: Default::default(),
+        };
         let link = builder.sessions(&url).start(stream, None, None);
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
@@ -191,8 +196,9 @@ impl Client {
         C: Codec<Req> + Codec<Resp>,
     {
         let Request { message, options } = request.into();
-        let body = self.defaults.encode::<C, Req>(&message, signature.input.as_ref(), &options)?;
-        let response = self.exchange(signature.service, signature.method, body, options).await?;
+        let body = self.defaults.encode::<C, Req>(message, signature.input.as_ref(), &options)?;
+        let response =
+            self.exchange(signature.service, signature.called(self.defaults.protocol), body, options).await?;
         Ok(response.decode::<C, Resp>(signature.output.as_ref())?)
     }
 

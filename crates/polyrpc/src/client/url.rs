@@ -1,3 +1,4 @@
+use polyrpc_wire::fb_rpc::Dialect;
 use polyrpc_wire::{Protocol, Status};
 
 use crate::net::Address;
@@ -10,6 +11,8 @@ pub(crate) struct Url {
     pub(crate) address: Address,
     /// HTTP carries JSON-RPC 2.0 objects instead of the method in the path.
     pub(crate) json_rpc: bool,
+    /// Which fb_rpc is spoken: `fb-rpc+pr3197://` is the older.
+    pub(crate) fb_rpc: Dialect,
 }
 
 impl Url {
@@ -20,17 +23,21 @@ impl Url {
         let protocol = match words.next().unwrap_or_default() {
             "baidu-std" | "baidu_std" => Protocol::BaiduStd,
             "rpcx" => Protocol::Rpcx,
+            "fb-rpc" | "fb_rpc" => Protocol::FbRpc,
             "grpc" => Protocol::Grpc,
             "http" => Protocol::Http,
             other => {
-                return Err(wrong(&format!("the protocol `{other}` is none of baidu-std, rpcx, grpc, http")));
+                return Err(wrong(&format!(
+                    "the protocol `{other}` is none of baidu-std, rpcx, fb-rpc, grpc, http"
+                )));
             }
         };
-        let (mut unix, mut json_rpc) = (false, false);
+        let (mut unix, mut json_rpc, mut fb_rpc) = (false, false, Dialect::default());
         for word in words {
             match word {
                 "unix" => unix = true,
                 "json-rpc" if protocol == Protocol::Http => json_rpc = true,
+                "pr3197" if protocol == Protocol::FbRpc => fb_rpc = Dialect::Pr3197,
                 other => return Err(wrong(&format!("`+{other}` is unknown here"))),
             }
         }
@@ -44,7 +51,7 @@ impl Url {
                 (Err(_), _) => return Err(wrong("want host:port behind ://")),
             }
         };
-        Ok(Self { protocol, address, json_rpc })
+        Ok(Self { protocol, address, json_rpc, fb_rpc })
     }
 
     /// The server's name, as HTTP asks for it. A Unix socket has none.
@@ -69,16 +76,23 @@ mod tests {
     fn urls_name_protocol_and_address() {
         assert_eq!(parsed("baidu-std://h:1"), (Protocol::BaiduStd, "h:1".into(), false));
         assert_eq!(parsed("rpcx://[::1]:2"), (Protocol::Rpcx, "[::1]:2".into(), false));
+        assert_eq!(parsed("fb-rpc://h:1"), (Protocol::FbRpc, "h:1".into(), false));
         assert_eq!(parsed("http://h/ignored"), (Protocol::Http, "h:80".into(), false));
         assert_eq!(parsed("http+json-rpc://h:3/"), (Protocol::Http, "h:3".into(), true));
         assert_eq!(parsed("rpcx+unix:///run/x"), (Protocol::Rpcx, "unix:/run/x".into(), false));
     }
 
     #[test]
+    fn a_word_behind_fb_rpc_chooses_its_dialect() {
+        assert_eq!(Url::parse("fb-rpc://h:1").unwrap().fb_rpc, Dialect::Pr3559);
+        assert_eq!(Url::parse("fb-rpc+pr3197://h:1").unwrap().fb_rpc, Dialect::Pr3197);
+    }
+
+    #[test]
     fn a_wrong_url_says_what_is_wrong_with_it() {
         for (text, why) in [
             ("127.0.0.1:80", "want protocol://host:port"),
-            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, grpc, http"),
+            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, http"),
             ("rpcx+json-rpc://h:1", "`+json-rpc` is unknown here"),
             ("rpcx://h", "want host:port"),
         ] {

@@ -18,7 +18,7 @@ where
     const PREFERRED: Format = Format::Protobuf;
 
     fn carries(format: Format) -> bool {
-        !matches!(format, Format::Other(_))
+        !matches!(format, Format::FlatBuffers | Format::Other(_))
     }
 
     fn describe(pool: &schema::Pool) -> Option<schema::Message> {
@@ -39,7 +39,7 @@ where
 pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str) -> Result<Bytes, Status> {
     let binary = match (body.format, schema) {
         (Format::Protobuf, _) => body.bytes,
-        (format @ (Format::Other(_) | Format::Raw), _) | (format, None) => {
+        (format @ (Format::FlatBuffers | Format::Other(_) | Format::Raw), _) | (format, None) => {
             return Err(unsupported(name, format));
         }
         // A request without a body is the default message (brpc `policy/http_rpc_protocol.cpp`).

@@ -2,7 +2,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use polyrpc_wire::{Guess, Protocol, baidu_std, grpc, http1, rpcx, sniff};
+use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, rpcx, sniff};
 
 use super::connection::{Connection, End};
 use super::open::{Order, Phase, Registration};
@@ -39,6 +39,10 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
             }
             Protocol::Rpcx => {
                 let session = rpcx::Server::new(port.rpcx.clone());
+                Connection::new(stream, inbox, registration, port, facts, session).run().await
+            }
+            Protocol::FbRpc => {
+                let session = fb_rpc::Server::new(port.fb_rpc.clone());
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
             Protocol::Grpc => {

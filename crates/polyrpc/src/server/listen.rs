@@ -3,6 +3,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polyrpc_wire::fb_rpc::Dialect;
 use polyrpc_wire::{Protocol, Status};
 
 use super::Shared;
@@ -28,6 +29,7 @@ use crate::service::Peer;
 pub struct Listen {
     pub(super) address: String,
     allowed: Vec<Protocol>,
+    fb_rpc: Option<Dialect>,
     authenticator: Option<Authenticator>,
 }
 
@@ -35,13 +37,22 @@ impl Listen {
     /// Listens here, speaking every protocol: `127.0.0.1:8000`, `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes
     /// a free one.
     pub fn on(address: impl Into<String>) -> Self {
-        Self { address: address.into(), allowed: Protocol::ALL.to_vec(), authenticator: None }
+        Self { address: address.into(), allowed: Protocol::ALL.to_vec(), fb_rpc: None, authenticator: None }
     }
 
     /// Speaks only these protocols.
     #[must_use]
     pub fn only(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
         self.allowed = protocols.into_iter().collect();
+        self
+    }
+
+    /// Speaks only fb_rpc, and of that only this dialect. Other listeners tell the dialects by their frames, and
+    /// answer each in its own.
+    #[must_use]
+    pub fn fb_rpc(mut self, dialect: Dialect) -> Self {
+        self.allowed = vec![Protocol::FbRpc];
+        self.fb_rpc = Some(dialect);
         self
     }
 
@@ -66,7 +77,7 @@ impl Listen {
         })?;
         let listener = Listener::bind(&address).await?;
         let address = listener.address()?;
-        let port = Port::new(server, self.allowed, self.authenticator, address);
+        let port = Port::new(server, self.allowed, self.fb_rpc, self.authenticator, address);
         Ok((listener, Arc::new(port)))
     }
 }

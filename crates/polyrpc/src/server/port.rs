@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use polyrpc_wire::{Protocol, Status, baidu_std, grpc, h2, http1, rpcx};
+use polyrpc_wire::{Protocol, Status, baidu_std, fb_rpc, grpc, h2, http1, rpcx};
 
 use super::Shared;
 use crate::net::Address;
@@ -14,6 +14,7 @@ pub(super) struct Port {
     pub(super) authenticator: Option<Authenticator>,
     pub(super) baidu_std: Arc<baidu_std::ServerConfig>,
     pub(super) rpcx: Arc<rpcx::ServerConfig>,
+    pub(super) fb_rpc: Arc<fb_rpc::ServerConfig>,
     pub(super) grpc: Arc<grpc::ServerConfig>,
     pub(super) http: Arc<http1::ServerConfig>,
 }
@@ -22,12 +23,15 @@ impl Port {
     pub(super) fn new(
         server: Arc<Shared>,
         allowed: Vec<Protocol>,
+        dialect: Option<fb_rpc::Dialect>,
         authenticator: Option<Authenticator>,
         address: Address,
     ) -> Self {
         let limits = server.limits.wire();
         let baidu_std = baidu_std::ServerConfig { limits: limits.clone(), address: address.to_string() };
         let rpcx = rpcx::ServerConfig { limits: limits.clone() };
+        let directory = Arc::new(server.router.directory().clone());
+        let fb_rpc = fb_rpc::ServerConfig { limits: limits.clone(), directory, only: dialect };
         let http2 = h2::Config { unsent_in_all: server.limits.unsent, ..h2::Config::default() };
         let cors = server.cors.clone();
         let version = server.version.clone();
@@ -49,6 +53,7 @@ impl Port {
             authenticator,
             baidu_std: Arc::new(baidu_std),
             rpcx: Arc::new(rpcx),
+            fb_rpc: Arc::new(fb_rpc),
             grpc: Arc::new(grpc),
             http,
         }

@@ -49,7 +49,7 @@ impl Place {
 
     pub(super) fn url(&self) -> Url {
         let address = Address::Tcp(self.listener.local_addr().unwrap().to_string());
-        Url { protocol: Protocol::Rpcx, address, json_rpc: false }
+        Url { protocol: Protocol::Rpcx, address, json_rpc: false, fb_rpc: Default::default() }
     }
 
     /// The next connection.
