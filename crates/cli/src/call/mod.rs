@@ -23,7 +23,7 @@ use crate::terminal;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The server: baidu-std://, rpcx://, grpc:// or http:// with host:port; also rpcx+unix:///path and
+    /// The server: baidu-std://, rpcx://, fb-rpc://, grpc:// or http:// with host:port; also rpcx+unix:///path and
     /// http+json-rpc://host:port
     url: String,
     /// The method, `Service/Method`, or a function's name
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     /// Do not wait for a reply
     #[arg(long)]
     oneway: bool,
-    /// Send the bytes of this file beside the message (baidu_std)
+    /// Send the bytes of this file beside the message (baidu_std, fb_rpc)
     #[arg(long, value_name = "FILE")]
     attachment: Option<PathBuf>,
     /// Show on standard error what comes beside the reply
@@ -129,7 +129,7 @@ async fn call(client: &Client, options: &Options) -> Result<(), Failure> {
         return stream::call(client, options, &translator).await;
     }
     let request = translator.request(&argument(options.argument.as_deref())?)?;
-    let response = client.call_raw(&options.target, request, options.beside_message()?).await;
+    let response = client.call_raw(translator.target(&options.target), request, options.beside_message()?).await;
     let response = response.map_err(|error| Failure::of_call(error.status(), &options.url))?;
     if options.verbose {
         tell_beside(&response);

@@ -3,6 +3,7 @@
 //! A [`Translator`] knows how one method's messages travel. A [`schema`] says what binary formats leave out;
 //! where there is none, JSON and MessagePack carry plain values.
 
+mod flatbuffers;
 mod json;
 mod msgpack;
 mod raw;
@@ -40,7 +41,10 @@ pub(crate) struct Files {
     /// A .proto file that describes what the server offers; may be repeated
     #[arg(long, value_name = "FILE")]
     proto: Vec<PathBuf>,
-    /// Where the .proto files, and what they import, are looked for
+    /// A .fbs file that describes the method, whose messages then travel as FlatBuffers; may be repeated
+    #[arg(long, value_name = "FILE", conflicts_with = "proto")]
+    schema: Vec<PathBuf>,
+    /// Where the .proto or .fbs files, and what they import, are looked for
     #[arg(short = 'I', long = "include", value_name = "DIR")]
     include: Vec<PathBuf>,
 }
@@ -58,6 +62,8 @@ pub(crate) enum Wire {
     Raw,
     /// Protobuf's text format
     Text,
+    /// FlatBuffers, as a .fbs describes them
+    Flatbuffers,
 }
 
 impl Options {
@@ -87,11 +93,17 @@ pub(crate) struct Translator {
     described: bool,
     /// The method belongs to no service.
     function: bool,
+    /// The method is of a `.fbs`.
+    fbs: Option<flatbuffers::Method>,
 }
 
 impl Translator {
     /// How `target` is called by this protocol.
     pub(crate) fn new(protocol: Protocol, target: &str, options: &Options) -> Result<Self, Failure> {
+        let wanted = options.format == Some(Wire::Flatbuffers) || options.format.is_none() && protocol == Protocol::FbRpc;
+        if let Some(method) = flatbuffers::Method::find(&options.files, wanted, protocol, target)? {
+            return Ok(Self::flatbuffers(method));
+        }
         match options.files.described()? {
             Some(described) => Ok(Self::described(protocol, target, options, described.types(target)?)),
             None => Ok(Self::of(protocol, target, options, schema::built_in(target), false)),
@@ -101,6 +113,15 @@ impl Translator {
     /// How `target` is called by this protocol, as its messages were described for this call.
     pub(crate) fn described(protocol: Protocol, target: &str, options: &Options, types: Types) -> Self {
         Self::of(protocol, target, options, Some(types), true)
+    }
+
+    fn flatbuffers(method: flatbuffers::Method) -> Self {
+        Self { wire: Format::FlatBuffers, types: None, described: true, function: false, fbs: Some(method) }
+    }
+
+    /// What the method is called on the wire, where users call it so.
+    pub(crate) fn target<'t>(&'t self, target: &'t str) -> &'t str {
+        self.fbs.as_ref().map_or(target, flatbuffers::Method::numbered)
     }
 
     fn of(
@@ -117,14 +138,16 @@ impl Translator {
             (None, Protocol::Rpcx) if described => Wire::Protobuf,
             (None, Protocol::BaiduStd | Protocol::Grpc) => Wire::Json,
             (None, Protocol::Rpcx) => Wire::Msgpack,
+            // Without a .fbs nobody can say more of it.
+            (None, Protocol::FbRpc) => Wire::Raw,
         };
         let wire = format(wire, protocol);
-        Self { wire, types, described, function: !target.contains('/') }
+        Self { wire, types, described, function: !target.contains('/'), fbs: None }
     }
 
     /// Whether anything is known of the method.
     pub(crate) fn knows_the_method(&self) -> bool {
-        self.types.is_some()
+        self.types.is_some() || self.fbs.is_some()
     }
 
     /// In which directions the method has several messages; one each way if nothing is known of it.
@@ -155,6 +178,9 @@ impl Translator {
             b"" => b"{}",
             argument => argument,
         };
+        if let Some(method) = &self.fbs {
+            return Ok(Body::new(self.wire, method.request(argument)?));
+        }
         let bytes = match (self.types(self.wire), self.wire) {
             (_, Format::Raw) => argument.to_vec(),
             (Some(types), wire) => types.input(wire, argument)?,
@@ -169,6 +195,9 @@ impl Translator {
     /// Reads a reply: a text for people, as a rule JSON.
     pub(crate) fn reply(&self, body: &Body) -> Result<String, Failure> {
         let bytes = &body.bytes;
+        if let Some(method) = &self.fbs {
+            return method.reply(bytes).map(|text| json::pretty(&text));
+        }
         match (self.types(body.format), body.format) {
             (_, Format::Raw | Format::Other(_)) => Ok(readable(bytes)),
             (Some(types), format) => types.output(format, bytes).and_then(|text| pretty(&text)),
@@ -177,7 +206,7 @@ impl Translator {
                 let text = msgpack::to_json(bytes).map_err(|error| unreadable(&error))?;
                 Ok(json::pretty(&text))
             }
-            (None, Format::Protobuf | Format::ProtoText) => Ok(readable(bytes)),
+            (None, Format::Protobuf | Format::ProtoText | Format::FlatBuffers) => Ok(readable(bytes)),
         }
     }
 }
@@ -192,6 +221,7 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
         Wire::Msgpack => Format::MessagePack,
         Wire::Raw => Format::Raw,
         Wire::Text => Format::ProtoText,
+        Wire::Flatbuffers => Format::FlatBuffers,
     }
 }
 
