@@ -29,6 +29,8 @@ pub(super) struct Session {
     /// The caller's buffer begins with a part of a message of the handshake. Until the rest is here, rustls goes by
     /// places in that buffer and must not be asked without it.
     fragment: bool,
+    /// Something of TLS's own was put into `outgoing`, and rustls was not told yet that it counts as sent.
+    unsettled: bool,
     /// The peer has said that it sends no more.
     peer_closed: bool,
 }
@@ -61,7 +63,14 @@ impl Session {
     }
 
     fn new(end: End) -> Self {
-        Self { end, outgoing: Outgoing::default(), covered: 0, fragment: false, peer_closed: false }
+        Self {
+            end,
+            outgoing: Outgoing::default(),
+            covered: 0,
+            fragment: false,
+            unsettled: false,
+            peer_closed: false,
+        }
     }
 
     /// Decrypts records until there is no whole one any more, or `room` bytes were appended to `plain`, give or take
@@ -79,14 +88,11 @@ impl Session {
         let mut opened = Opened { discard: 0, plain: 0 };
         self.fragment = false;
         while opened.plain < room.max(1) && !self.peer_closed {
-            let rest = &mut incoming[opened.discard..];
-            let step = match &mut self.end {
-                End::Client(end) => step(end.process_tls_records(rest), &mut self.outgoing, plain),
-                End::Server(end) => step(end.process_tls_records(rest), &mut self.outgoing, plain),
-            };
+            let step = self.step(&mut incoming[opened.discard..], plain);
             opened.discard += step.discard;
             match step.did {
-                Ok(Did::Work { plain }) => opened.plain += plain,
+                Ok(Did::Read(bytes)) => opened.plain += bytes,
+                Ok(Did::Encoded | Did::Sent) => {}
                 Ok(Did::Nothing) => {
                     // A whole record that is kept for later can only be of a message that goes on in the next.
                     let kept = &incoming[opened.discard..];
@@ -108,6 +114,7 @@ impl Session {
     /// When nothing more may be sent.
     pub(super) fn seal(&mut self, out: &Outbox) -> io::Result<bool> {
         if self.outgoing.is_empty() && !out.is_empty() && !self.fragment {
+            self.settle();
             let mut slices = [IoSlice::new(&[]); PIECES];
             let filled = out.slices(&mut slices);
             self.covered = match &mut self.end {
@@ -127,6 +134,7 @@ impl Session {
         if self.fragment {
             return;
         }
+        self.settle();
         match &mut self.end {
             End::Client(end) => say_good_bye(end.process_tls_records(&mut []), &mut self.outgoing),
             End::Server(end) => say_good_bye(end.process_tls_records(&mut []), &mut self.outgoing),
@@ -189,24 +197,32 @@ impl Session {
         }
     }
 
+    /// Tells rustls that what it had to say itself counts as sent, without which it does not encrypt.
+    fn settle(&mut self) {
+        while self.unsettled
+            && matches!(self.step(&mut [], &mut Vec::new()).did, Ok(Did::Encoded | Did::Sent))
+        {}
+    }
+
     /// Puts the alert that tells the peer what was wrong into `outgoing`.
     #[cold]
     fn fail(&mut self, error: &Error) -> io::Error {
         // More than to encode what rustls has in store must not be asked of it now.
-        while self.state().wants_write() {
-            let step = match &mut self.end {
-                End::Client(end) => {
-                    step(end.process_tls_records(&mut []), &mut self.outgoing, &mut Vec::new())
-                }
-                End::Server(end) => {
-                    step(end.process_tls_records(&mut []), &mut self.outgoing, &mut Vec::new())
-                }
-            };
-            if step.did.is_err() {
-                break;
-            }
-        }
+        while self.state().wants_write() && self.step(&mut [], &mut Vec::new()).did.is_ok() {}
         failure::explain(error, self.is_handshaking(), matches!(self.end, End::Client(_)))
+    }
+
+    fn step(&mut self, incoming: &mut [u8], plain: &mut impl BufMut) -> Step {
+        let step = match &mut self.end {
+            End::Client(end) => step(end.process_tls_records(incoming), &mut self.outgoing, plain),
+            End::Server(end) => step(end.process_tls_records(incoming), &mut self.outgoing, plain),
+        };
+        match step.did {
+            Ok(Did::Encoded) => self.unsettled = true,
+            Ok(Did::Sent) => self.unsettled = false,
+            _ => {}
+        }
+        step
     }
 }
 
@@ -223,8 +239,12 @@ struct Step {
 }
 
 enum Did {
-    /// There may be more to do, whether there was plaintext or not.
-    Work { plain: usize },
+    /// So many bytes of plaintext were appended.
+    Read(usize),
+    /// Something of TLS's own was put into `outgoing`.
+    Encoded,
+    /// That counts as sent.
+    Sent,
     /// More bytes are needed.
     Nothing,
     /// The peer sends no more.
@@ -233,26 +253,30 @@ enum Did {
 
 fn step<D>(status: UnbufferedStatus<'_, '_, D>, outgoing: &mut Outgoing, plain: &mut impl BufMut) -> Step {
     let mut discard = status.discard;
-    let did = status.state.and_then(|state| {
-        let mut appended = 0;
-        match state {
-            ConnectionState::ReadTraffic(mut traffic) => {
-                while let Some(record) = traffic.next_record() {
-                    let record = record?;
-                    plain.put_slice(record.payload);
-                    discard += record.discard;
-                    appended += record.payload.len();
-                }
+    let did = status.state.and_then(|state| match state {
+        ConnectionState::ReadTraffic(mut traffic) => {
+            let mut bytes = 0;
+            while let Some(record) = traffic.next_record() {
+                let record = record?;
+                plain.put_slice(record.payload);
+                discard += record.discard;
+                bytes += record.payload.len();
             }
-            ConnectionState::EncodeTlsData(data) => encode(data, outgoing),
-            // What is in `outgoing` leaves in order, so that it is as good as sent.
-            ConnectionState::TransmitTlsData(data) => data.done(),
-            ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_) => return Ok(Did::Nothing),
-            ConnectionState::PeerClosed | ConnectionState::Closed => return Ok(Did::End),
-            // Early data is offered by neither end.
-            _ => return Err(Error::HandshakeNotComplete),
+            Ok(Did::Read(bytes))
         }
-        Ok(Did::Work { plain: appended })
+        ConnectionState::EncodeTlsData(data) => {
+            encode(data, outgoing);
+            Ok(Did::Encoded)
+        }
+        // What is in `outgoing` leaves in order, so that it is as good as sent.
+        ConnectionState::TransmitTlsData(data) => {
+            data.done();
+            Ok(Did::Sent)
+        }
+        ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_) => Ok(Did::Nothing),
+        ConnectionState::PeerClosed | ConnectionState::Closed => Ok(Did::End),
+        // Early data is offered by neither end.
+        _ => Err(Error::HandshakeNotComplete),
     });
     Step { discard, did }
 }

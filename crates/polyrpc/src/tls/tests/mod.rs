@@ -123,6 +123,27 @@ fn what_is_sent_arrives_both_ways_however_it_lies_in_the_outbox() {
 }
 
 #[test]
+fn what_comes_right_behind_the_handshake_may_be_answered_at_once() {
+    let mut pair = Pair::new(None);
+    pair.client.hear(b"").unwrap();
+    let hello = pair.client.say();
+    pair.server.hear(&hello).unwrap();
+    let flight = pair.server.say();
+    pair.client.hear(&flight).unwrap();
+    pair.client.out.copy(b"question");
+    let finished_and_question = pair.client.say();
+    // As a server that looks no further than to the first plaintext.
+    pair.server.incoming = finished_and_question;
+    let opened = pair.server.session.open(&mut pair.server.incoming, &mut pair.server.plain, 1).unwrap();
+    assert_eq!((opened.plain, &pair.server.plain[..]), (8, &b"question"[..]));
+    pair.server.incoming.drain(..opened.discard);
+    pair.server.out.copy(b"answer");
+    let said = pair.server.say();
+    pair.client.hear(&said).unwrap();
+    assert_eq!(pair.client.plain, b"answer");
+}
+
+#[test]
 fn what_has_not_left_stays_in_the_outbox() {
     let mut pair = Pair::shaken();
     pair.client.out.copy(b"hello");
