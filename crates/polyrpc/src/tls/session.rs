@@ -168,6 +168,10 @@ impl Session {
         self.state().is_handshaking()
     }
 
+    pub(super) fn is_server(&self) -> bool {
+        matches!(self.end, End::Server(_))
+    }
+
     pub(super) fn peer_closed(&self) -> bool {
         self.peer_closed
     }
@@ -209,7 +213,7 @@ impl Session {
     fn fail(&mut self, error: &Error) -> io::Error {
         // More than to encode what rustls has in store must not be asked of it now.
         while self.state().wants_write() && self.step(&mut [], &mut Vec::new()).did.is_ok() {}
-        failure::explain(error, self.is_handshaking(), matches!(self.end, End::Client(_)))
+        failure::explain(error, self.is_handshaking(), !self.is_server())
     }
 
     fn step(&mut self, incoming: &mut [u8], plain: &mut impl BufMut) -> Step {

@@ -160,7 +160,16 @@ impl Source for Stream {
             // Nothing waits for it: what does not leave now leaves with what is written next.
             let _ = self.poll_write_own(cx);
         }
-        read
+        match read {
+            // Every request tells itself where it ends, so what came before a cut is whole and is answered. A client
+            // must know: a reply of HTTP/1.0 may go on to the end of the connection.
+            Poll::Ready(Err(error))
+                if error.kind() == io::ErrorKind::UnexpectedEof && self.session.is_server() =>
+            {
+                Poll::Ready(Ok(0))
+            }
+            read => read,
+        }
     }
 }
 

@@ -460,6 +460,22 @@ async fn what_is_asked_before_the_peer_says_good_bye_is_answered() {
 }
 
 #[tokio::test]
+async fn what_was_asked_before_the_connection_was_cut_is_answered() {
+    let place = Place::new().await;
+    let (address, ca) = (place.server.address().to_string(), place.authority.pem());
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut stream = raw::connect(&address, &ca, &[]);
+        stream.write_all(HTTP).unwrap();
+        stream.flush().unwrap();
+        stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    assert!(soon(answer).await.unwrap().ends_with("\"http\""));
+}
+
+#[tokio::test]
 async fn who_asks_for_a_protocol_in_the_handshake_must_keep_to_it() {
     let place = Place::new().await;
     let (address, ca) = (place.server.address().to_string(), place.authority.pem());
