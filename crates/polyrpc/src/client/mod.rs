@@ -56,8 +56,9 @@ use self::pool::{Bounds, Pool};
 use self::url::Url;
 use crate::Result;
 use crate::codec::{Body, Codec};
-use crate::net::Stream;
+use crate::net::{Address, Stream};
 use crate::runtime::Cores;
+use crate::tls;
 
 /// Calls a server, by whatever protocol its URL names.
 ///
@@ -87,7 +88,8 @@ enum Transport {
 
 impl Client {
     /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
-    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0.
+    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0; with TLS
+    /// `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
     ///
     /// # Errors
     ///
@@ -125,7 +127,8 @@ impl Client {
     /// A client over a connected socket.
     pub(crate) fn over(stream: Stream, protocol: Protocol) -> Self {
         let builder = Builder::new("");
-        let url = Url { protocol, address: crate::net::Address::Unix("in-process".into()), json_rpc: false };
+        let address = Address::Unix("in-process".into());
+        let url = Url { protocol, address, tls: false, json_rpc: false };
         let link = builder.sessions(&url).start(stream, None, None);
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
@@ -258,6 +261,7 @@ pub struct Builder {
     cores: Option<Cores>,
     keepalive: Option<Duration>,
     on_push: Option<PushHandler>,
+    tls: Option<tls::Client>,
 }
 
 impl Builder {
@@ -276,6 +280,7 @@ impl Builder {
             cores: None,
             keepalive: None,
             on_push: None,
+            tls: None,
         }
     }
 
@@ -364,16 +369,24 @@ impl Builder {
         self
     }
 
+    /// How to check the server's certificate, and what to show it, where the URL asks for TLS.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: tls::Client) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Makes the client. Nothing is connected yet.
     ///
     /// # Errors
     ///
-    /// When the URL is none.
+    /// When the URL is none, or what TLS needs cannot be read.
     pub fn build(self) -> Result<Client> {
         let url = Url::parse(&self.url)?;
         let defaults = Arc::new(self.defaults(url.protocol));
         let dialer = Dialer {
             sessions: self.sessions(&url),
+            tls: self.connector(&url)?,
             url,
             connect_timeout: self.connect_timeout,
             backoff: self.backoff,
@@ -390,7 +403,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// When the URL is none.
+    /// As [`build`](Self::build).
     pub fn build_blocking(self) -> Result<blocking::Client> {
         blocking::Client::from_builder(self)
     }
@@ -403,6 +416,19 @@ impl Builder {
             compression: self.compression,
             decompressed: self.limits.decompressed,
             keep: exchange::refuses(protocol),
+        }
+    }
+
+    /// What TLS is made with, if the URL asks for it.
+    fn connector(&self, url: &Url) -> Result<Option<tls::Connector>, Status> {
+        match (&self.tls, url.tls) {
+            (settings, true) => tls::connector(settings.as_ref(), url.protocol, url.host()).map(Some),
+            (None, false) => Ok(None),
+            // What was meant to be secret must not go out in clear text.
+            (Some(_), false) => Err(Status::invalid_argument(format!(
+                "`{}` is for clear text, but TLS was set up: write +tls behind the protocol",
+                self.url
+            ))),
         }
     }
 
