@@ -19,6 +19,7 @@ mod connection;
 mod link;
 mod pending;
 
+mod beside;
 mod opened;
 mod raw;
 mod streamed;
