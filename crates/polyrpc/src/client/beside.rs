@@ -111,8 +111,8 @@ impl Client {
             let (call, deadline) = (&mut attempt.call, attempt.deadline);
             match exchange(&lease, call, deadline, beside).await {
                 Ok((reply, opened)) => {
-                    if let Err(status) = reply.result {
-                        return Err(status);
+                    if let Err(status) = &reply.result {
+                        return Err(status.clone());
                     }
                     let limit = self.defaults.decompressed;
                     let halves = opened.into_iter().map(|opened| opened.halves(format, limit));

@@ -79,8 +79,10 @@ impl Streams {
     ) -> bool {
         match self.open.get(&stream) {
             Some(open) if !open.feed.is_abandoned() => {
+                let bytes = message.body.len();
                 let taken = open.feed.give(message);
                 if !taken {
+                    session.consumed(stream, bytes, out);
                     open.feed.abort(Status::resource_exhausted("too many messages wait to be taken"));
                     session.reset(stream, out);
                 }

@@ -118,11 +118,11 @@ impl Feed {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// A message has come. `false`: too many wait already.
+    /// A message has come. `false`: too many wait already, or none was expected any more.
     pub(crate) fn give(&self, message: Message) -> bool {
         let mut taken = false;
         self.change(|state| {
-            taken = state.messages.len() < MOST_WAITING;
+            taken = state.end.is_none() && state.messages.len() < MOST_WAITING;
             if taken {
                 state.messages.push_back(message);
             }
@@ -179,7 +179,9 @@ impl Drop for Feed {
     /// Parts of a handler may live on in other tasks when the connection is dropped: they must not wait for ever.
     fn drop(&mut self) {
         self.change(|state| {
-            state.end.get_or_insert_with(|| Err(Status::unavailable("the call has failed, or its connection has ended")));
+            state.end.get_or_insert_with(|| {
+                Err(Status::unavailable("the call has failed, or its connection has ended"))
+            });
         });
     }
 }

@@ -197,16 +197,12 @@ impl session::Server for Server {
 
     /// brpc has no word for why a stream ends: one that failed ends by `RST`, any other by `CLOSE`.
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
-        let stream = match &ticket.0 {
-            Owed::Stream(id) => Some(*id),
-            Owed::Response { offering, .. } => offering.as_ref().map(|offering| offering.first),
-        };
-        match (stream, result) {
+        match (<Self as session::Server>::stream(&ticket), result) {
             (Some(stream), Ok(())) => {
-                self.begin(StreamId(stream), Head::default(), out);
-                self.end_stream(stream, true, out);
+                self.begin(stream, Head::default(), out);
+                self.end_stream(stream.0, true, out);
             }
-            (Some(stream), Err(_)) if self.has_begun(stream) => self.end_stream(stream, false, out),
+            (Some(stream), Err(_)) if self.has_begun(stream.0) => self.end_stream(stream.0, false, out),
             (_, result) => {
                 let reply = Reply::new(result.map(|()| Bytes::new()), Head::default());
                 self.reply(ticket, Reply { trailers, ..reply }, out);
