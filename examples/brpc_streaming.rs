@@ -2,8 +2,8 @@
 
 use polyrpc::client::Request;
 use polyrpc::codec::{Raw, Serde};
-use polyrpc::streaming::StreamOptions;
-use polyrpc::{Client, Context, Result, Server};
+use polyrpc::streaming::{Sender, StreamOptions};
+use polyrpc::{Client, Context, Result, Server, Streaming};
 
 #[polyrpc::service]
 trait Echo {
@@ -15,16 +15,19 @@ struct Echoing;
 
 impl Echo for Echoing {
     async fn open(&self, cx: &mut Context, greeting: String) -> Result<String> {
-        let (mut incoming, sender) = cx.accept_stream::<Raw, String>(StreamOptions::default())?;
-        // The stream begins with the answer and outlives it. When both ends are dropped, it is closed.
-        tokio::spawn(async move {
-            while let Some(message) = incoming.message().await? {
-                sender.send(format!("you said {message}")).await?;
-            }
-            Result::Ok(())
-        });
+        let (incoming, sender) = cx.accept_stream::<Raw, String>(StreamOptions::default())?;
+        // The stream begins with the answer and outlives it.
+        tokio::spawn(echo(incoming, sender));
         Ok(format!("{greeting} to you"))
     }
+}
+
+/// When it has dropped both ends, the stream is closed.
+async fn echo(mut incoming: Streaming<String>, sender: Sender<String>) -> Result<()> {
+    while let Some(message) = incoming.message().await? {
+        sender.send(format!("you said {message}")).await?;
+    }
+    Ok(())
 }
 
 #[tokio::main]

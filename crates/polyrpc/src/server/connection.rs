@@ -376,6 +376,7 @@ impl<'a, S: Session> Connection<'a, S> {
         };
         self.session.reply(ticket, reply, &mut self.out);
         for (ticket, accepted) in tickets.into_iter().zip(accepted.streams) {
+            self.calls.started += 1;
             let (stream, sending) = self.streams.adopt(accepted);
             self.in_flight.push(Running::new(sending, ticket, None, Some(stream), Way::Streamed));
         }

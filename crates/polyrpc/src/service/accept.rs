@@ -35,18 +35,20 @@ impl Context {
     /// ```
     /// use bytes::Bytes;
     /// use polyrpc::codec::Raw;
-    /// use polyrpc::streaming::StreamOptions;
-    /// use polyrpc::{Context, Result};
+    /// use polyrpc::streaming::{Sender, StreamOptions};
+    /// use polyrpc::{Context, Result, Streaming};
     ///
-    /// async fn echo(cx: &mut Context, greeting: String) -> Result<String> {
-    ///     let (mut incoming, sender) = cx.accept_stream::<Raw, Bytes>(StreamOptions::default())?;
-    ///     tokio::spawn(async move {
-    ///         while let Some(message) = incoming.message().await? {
-    ///             sender.send(message).await?;
-    ///         }
-    ///         Result::Ok(())
-    ///     });
+    /// async fn open(cx: &mut Context, greeting: String) -> Result<String> {
+    ///     let (incoming, sender) = cx.accept_stream::<Raw, Bytes>(StreamOptions::default())?;
+    ///     tokio::spawn(echo(incoming, sender));
     ///     Ok(greeting)
+    /// }
+    ///
+    /// async fn echo(mut incoming: Streaming<Bytes>, sender: Sender<Bytes>) -> Result<()> {
+    ///     while let Some(message) = incoming.message().await? {
+    ///         sender.send(message).await?;
+    ///     }
+    ///     Ok(())
     /// }
     /// ```
     ///

@@ -95,6 +95,7 @@ impl Ending {
     pub(crate) fn succeeded(&self) -> bool {
         match self {
             Self::Reply(reply) => reply.result.is_ok(),
+            Self::Accept(reply, _) => reply.result.is_ok(),
             Self::Finish { result, .. } => result.is_ok(),
             Self::CloseConnection => false,
         }
