@@ -47,6 +47,12 @@ fn grpc_streaming() {
     assert_eq!(output, want);
 }
 
+#[test]
+fn brpc_streaming() {
+    let output = run(env!("CARGO_BIN_EXE_brpc_streaming"), &[]);
+    assert_eq!(output, "hello to you\nyou said one\nyou said two\n");
+}
+
 /// The heavy calls would take minutes each.
 #[test]
 fn greeter() {

@@ -14,6 +14,7 @@ use polyrpc_wire::session::{Answer, Client as Session};
 use polyrpc_wire::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
 use tokio::time::{Sleep, sleep_until};
 
+use super::beside::Beside;
 use super::keepalive::{Heartbeat, Keepalive};
 use super::link::{Link, Over, Standing};
 use super::pending::{Arrived, Pending, note};
@@ -124,6 +125,36 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         Ok((!oneway).then_some(id))
     }
 
+    fn submit_beside(
+        &self,
+        call: &mut Option<Call<'_>>,
+        deadline: Option<Instant>,
+        beside: &Beside,
+        waker: &Waker,
+    ) -> Result<(CallId, Vec<CallId>), Status> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        let call = shared.admit(call)?;
+        let alarmed = shared.pending.earliest();
+        let id = shared.pending.insert(waker.clone(), deadline).ok_or_else(too_many)?;
+        // The deadline is that of the call; the streams go on without one.
+        let streams: Vec<_> = (0..beside.streams).map_while(|_| shared.pending.open(None)).collect();
+        let sent = match streams.len() == beside.streams {
+            true => shared.session.send_beside(id, call, &streams, &beside.options, &mut shared.out),
+            false => Err(too_many()),
+        };
+        if let Err(status) = sent {
+            for id in streams.into_iter().chain([id]) {
+                shared.pending.forget(id);
+            }
+            return Err(status);
+        }
+        if !self.send(shared) || is_earlier(deadline, alarmed) {
+            self.reader.wake();
+        }
+        Ok((id, streams))
+    }
+
     fn poll_reply(&self, id: CallId, cx: &mut Context<'_>) -> Poll<Result<Reply, Status>> {
         match self.lock().pending.take(id, cx.waker()) {
             Some(result) => Poll::Ready(result),
@@ -156,7 +187,7 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
     ) -> Poll<Result<(), Over>> {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        if shared.pending.opened(id).is_none() {
+        if shared.pending.opened(id).is_none() || !shared.session.writable(id) {
             return Poll::Ready(Err(Over));
         }
         let mut roomy = shared.is_roomy(id);
@@ -325,7 +356,13 @@ impl<S: Session> Shared<S> {
     /// do not wait for its room.
     fn give(&mut self, id: CallId, message: Message, wakers: &mut Vec<Waker>) {
         match self.pending.opened(id) {
-            Some(opened) => opened.give(message, wakers),
+            Some(opened) => {
+                if !opened.give(message, wakers) {
+                    let status = Status::resource_exhausted("too many messages wait to be taken");
+                    self.pending.end(id, Err(status), wakers);
+                    self.session.cancel(id, &mut self.out);
+                }
+            }
             None if message.body.is_empty() => {}
             None => self.session.consumed(id, message.body.len(), &mut self.out),
         }

@@ -155,7 +155,13 @@ impl Sessions {
     pub(super) fn new(url: &Url, limits: polyrpc_wire::Limits, credential: Option<bytes::Bytes>) -> Self {
         match url.protocol {
             Protocol::BaiduStd => {
-                Self::BaiduStd(baidu_std::ClientConfig { limits, credential, deliver_timeout: true })
+                let deliver_timeout = true;
+                Self::BaiduStd(baidu_std::ClientConfig {
+                    limits,
+                    credential,
+                    deliver_timeout,
+                    streams: Default::default(),
+                })
             }
             Protocol::Rpcx => Self::Rpcx(rpcx::ClientConfig { limits, credential }),
             Protocol::Grpc => Self::Grpc(grpc::ClientConfig {

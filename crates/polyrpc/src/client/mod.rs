@@ -20,6 +20,7 @@ mod keepalive;
 mod link;
 mod pending;
 
+mod beside;
 mod opened;
 mod raw;
 mod streamed;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use polyrpc_wire::session::{Event, Server as Session};
-use polyrpc_wire::{Outbox, StreamId, http1};
+use polyrpc_wire::{Outbox, Reply, StreamId, http1};
 
 use super::dispatch::{self, Dispatch, Started};
-use super::in_flight::{Ended, InFlight, Running};
+use super::in_flight::{Ended, InFlight, Running, Way};
 use super::open::{Entry, Order, Phase, Registration};
 use super::port::Port;
 use super::streams::Streams;
 use crate::introspection::Calls;
 use crate::net::{Inbox, Stream, scratch};
-use crate::service::{ConnectionFacts, Ending};
+use crate::service::{Accepted, ConnectionFacts, Ending};
 
 /// Drives one session over one socket.
 ///
@@ -294,7 +294,9 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
                 Ok(Some(Event::Message(stream, message))) => {
                     self.pace.took = true;
-                    self.streams.give(stream, message, &mut self.session, &mut self.out);
+                    if !self.streams.give(stream, message, &mut self.session, &mut self.out) {
+                        self.in_flight.cancel(stream);
+                    }
                 }
                 Ok(Some(Event::End(stream))) => self.streams.end(stream),
                 Ok(Some(Event::Room(stream))) => self.streams.room(stream),
@@ -357,10 +359,26 @@ impl<'a, S: Session> Connection<'a, S> {
         self.calls.ended(ending.succeeded());
         match ending {
             Ending::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
+            Ending::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
             Ending::Finish { result, trailers } => {
                 self.session.finish(ticket, result, trailers, &mut self.out);
             }
             Ending::CloseConnection => self.finish(),
+        }
+    }
+
+    /// Answers a call whose handler accepted streams. Each goes on as a call of its own, unless the peer is not heard any
+    /// more.
+    fn accept(&mut self, mut ticket: S::Ticket, reply: Reply, accepted: Accepted) {
+        let tickets = match self.state {
+            State::Serving => self.session.accept(&mut ticket, &accepted.options),
+            State::Finishing | State::Lingering => Vec::new(),
+        };
+        self.session.reply(ticket, reply, &mut self.out);
+        for (ticket, accepted) in tickets.into_iter().zip(accepted.streams) {
+            self.calls.started += 1;
+            let (stream, sending) = self.streams.adopt(accepted);
+            self.in_flight.push(Running::new(sending, ticket, None, Some(stream), Way::Streamed));
         }
     }
 

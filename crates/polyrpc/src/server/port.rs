@@ -31,7 +31,11 @@ impl Port {
         address: Address,
     ) -> Self {
         let limits = server.limits.wire();
-        let baidu_std = baidu_std::ServerConfig { limits: limits.clone(), address: address.to_string() };
+        let baidu_std = baidu_std::ServerConfig {
+            limits: limits.clone(),
+            address: address.to_string(),
+            streams: Default::default(),
+        };
         let rpcx = rpcx::ServerConfig { limits: limits.clone() };
         let http2 = h2::Config { unsent_in_all: server.limits.unsent, ..h2::Config::default() };
         let cors = server.cors.clone();

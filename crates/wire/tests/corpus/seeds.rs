@@ -15,14 +15,21 @@ use serde_json::{Value, json};
 
 mod hpack;
 mod http2;
+mod streams;
 
 type Seeds = Vec<(String, Vec<u8>)>;
 
 /// The seeds of every target.
 pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
     vec![
-        ("baidu_std_server", conversations("baidu_std", &BAIDU_STD, Side::Server)),
-        ("baidu_std_client", conversations("baidu_std", &BAIDU_STD, Side::Client)),
+        (
+            "baidu_std_server",
+            [conversations("baidu_std", &BAIDU_STD, Side::Server), streams::served()].concat(),
+        ),
+        (
+            "baidu_std_client",
+            [conversations("baidu_std", &BAIDU_STD, Side::Client), streams::asked()].concat(),
+        ),
         ("rpcx_server", conversations("rpcx", &RPCX, Side::Server)),
         ("rpcx_client", conversations("rpcx", &RPCX, Side::Client)),
         ("grpc_server", http2::grpc_requests()),

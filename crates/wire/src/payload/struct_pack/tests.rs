@@ -40,7 +40,7 @@ struct Plain {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Node {
     value: i32,
-    next: Option<Box<Node>>,
+    next: Option<Box<Self>>,
 }
 
 impl Node {
@@ -52,8 +52,8 @@ impl Node {
 /// An enum that contains itself before it ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Tree {
-    Fork(Box<Tree>, Box<Tree>),
-    Named { name: String, below: Vec<Tree> },
+    Fork(Box<Self>, Box<Self>),
+    Named { name: String, below: Vec<Self> },
     Leaf(i32),
     Nothing,
 }

@@ -25,7 +25,7 @@ pub use transcode::{
     transcode_text,
 };
 
-use crate::Limits;
+use crate::{Limits, baidu_std};
 
 /// A fuzzed function.
 pub type Target = fn(&[u8]);
@@ -58,6 +58,10 @@ pub const TARGETS: [(&str, Target); 22] = [
 
 /// What a fuzzed connection accepts: so little that the inputs of a fuzzer reach it.
 const LIMITS: Limits = Limits { message: 2048, decompressed: 4096, header: 512 };
+
+/// What the streams of a fuzzed connection may take up.
+const STREAMS: baidu_std::StreamLimits =
+    baidu_std::StreamLimits { streams: 8, unread: 512, unread_in_all: 1024, unconsumed_in_all: Some(256) };
 
 /// The most a session may let lie in its inbox while it waits: a message with what frames it. The longest
 /// line of a chunked HTTP body (4 KiB) is the one limit that cannot be set.

@@ -264,13 +264,13 @@ fn types_without_a_form_are_refused_with_the_reason() {
     struct Empty {}
     #[derive(Debug, Deserialize)]
     struct Endless {
-        _next: Box<Endless>,
+        _next: Box<Self>,
     }
     #[derive(Debug, Deserialize)]
     #[expect(dead_code, reason = "there is no value of it")]
     enum Deeper {
-        A(Box<Deeper>),
-        B(Box<Deeper>, i32),
+        A(Box<Self>),
+        B(Box<Self>, i32),
     }
     refuses::<serde_json::Value>("what it is depends on the value");
     refuses::<Vec<serde_json::Value>>("what it is depends on the value");
