@@ -40,19 +40,20 @@ impl BenchmarkService for Echo {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let server =
-        Server::new().service(BenchmarkServiceServer::new(Echo)).bind("127.0.0.1:0").await?.start();
+    let server = Server::new().service(BenchmarkServiceServer::new(Echo)).bind("127.0.0.1:0").await?.start();
     let request = BenchmarkRequestArgs { request_id: 4, message: Some("hello"), ..Default::default() };
 
     for scheme in ["fb-rpc", "fb-rpc+pr3197", "grpc"] {
-        let benchmark = BenchmarkServiceClient::new(Client::new(&format!("{scheme}://{}", server.address()))?);
+        let benchmark =
+            BenchmarkServiceClient::new(Client::new(&format!("{scheme}://{}", server.address()))?);
         let reply = benchmark.test(request.into()).await?;
         println!("{scheme}: {}: {}", reply.root().request_id(), reply.root().message().unwrap_or_default());
     }
 
     let benchmark = BenchmarkServiceClient::new(Client::new(&format!("fb-rpc://{}", server.address()))?);
     let request = BenchmarkRequestArgs { echo_attachment: 1, ..request };
-    let response = benchmark.test_with(Request::new(request.into()).with_attachment("bytes beside it")).await?;
+    let response =
+        benchmark.test_with(Request::new(request.into()).with_attachment("bytes beside it")).await?;
     println!("attachment: {}", String::from_utf8_lossy(&response.attachment));
     Ok(())
 }

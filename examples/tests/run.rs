@@ -37,7 +37,10 @@ fn echo_proto() {
 #[test]
 fn flatbuffers() {
     let output = run(env!("CARGO_BIN_EXE_flatbuffers"), &[]);
-    assert_eq!(output, "fb-rpc: 4: hello\nfb-rpc+pr3197: 4: hello\ngrpc: 4: hello\nattachment: bytes beside it\n");
+    assert_eq!(
+        output,
+        "fb-rpc: 4: hello\nfb-rpc+pr3197: 4: hello\ngrpc: 4: hello\nattachment: bytes beside it\n"
+    );
 }
 
 #[test]
@@ -51,6 +54,12 @@ fn grpc_streaming() {
     let output = run(env!("CARGO_BIN_EXE_grpc_streaming"), &[]);
     let want = "counted 1\ncounted 2\ncounted 3\nsum 5050\nsquare Some(9)\nsquare Some(16)\n";
     assert_eq!(output, want);
+}
+
+#[test]
+fn brpc_streaming() {
+    let output = run(env!("CARGO_BIN_EXE_brpc_streaming"), &[]);
+    assert_eq!(output, "hello to you\nyou said one\nyou said two\n");
 }
 
 /// The heavy calls would take minutes each.
@@ -96,6 +105,15 @@ fn http_annotations() {
 fn rpcx_push() {
     let output = run(env!("CARGO_BIN_EXE_rpcx_push"), &[]);
     assert_eq!(output, "News/weather 1: news 1\nNews/weather 2: news 2\nNews/weather 3: news 3\n");
+}
+
+#[test]
+fn tls() {
+    let output = run(env!("CARGO_BIN_EXE_tls"), &[]);
+    let known = ["baidu-std+tls", "rpcx+tls", "grpcs", "https"];
+    let mut want: Vec<_> = known.map(|url| format!("{url}: the door knows ann.example\n")).into();
+    want.push("rpcx: the door knows a stranger\n".to_owned());
+    assert_eq!(output, want.concat());
 }
 
 #[test]

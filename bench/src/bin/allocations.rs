@@ -27,7 +27,10 @@ async fn main() -> polyrpc::Result<()> {
         let protobuf = protobuf(&text).await?;
         let flatbuffers = flatbuffers(&text).await?;
         for (messages, (a_call, reading)) in [("protobuf", protobuf), ("flatbuffers", flatbuffers)] {
-            println!("{}", json!({ "messages": messages, "size": size, "a_call": a_call, "reading": reading }));
+            println!(
+                "{}",
+                json!({ "messages": messages, "size": size, "a_call": a_call, "reading": reading })
+            );
         }
     }
     Ok(())
@@ -38,7 +41,9 @@ async fn protobuf(text: &str) -> polyrpc::Result<(f64, f64)> {
     let stub = pb::BenchmarkServiceClient::new(connect(&server, Protocol::BaiduStd)?);
     let call = async || stub.test(pb::request(text)).await.map(|reply| assert!(pb::is_right(&reply, text)));
     let encoded = Protobuf::encode(&pb::request(text), Format::Protobuf, None)?;
-    let read = || <Protobuf as Codec<pb::BenchmarkRequest>>::decode(Body::new(Format::Protobuf, encoded.clone()), None);
+    let read = || {
+        <Protobuf as Codec<pb::BenchmarkRequest>>::decode(Body::new(Format::Protobuf, encoded.clone()), None)
+    };
     Ok((a_call(call).await?, a_reading(read)?))
 }
 

@@ -128,8 +128,9 @@ impl Case {
     fn measure(options: &Options, callers: usize, size: usize) -> Self {
         eprintln!("measuring {}", name(callers, size));
         let window = Duration::from_secs_f64(options.seconds.clamp(0.01, 3600.0));
-        let series =
-            rounds::interleave(options.rounds, &Messages::ALL, |messages| load(messages, callers, size, window));
+        let series = rounds::interleave(options.rounds, &Messages::ALL, |messages| {
+            load(messages, callers, size, window)
+        });
         Self { callers, size, series }
     }
 
@@ -154,9 +155,15 @@ impl Case {
 
 /// Reading a request that is a FlatBuffer allocates nothing.
 fn reading_bar(allocations: &[Allocations]) -> Option<Bar> {
-    let reading = allocations.iter().filter(|row| row.messages == Messages::Flatbuffers).map(|row| row.reading);
+    let reading =
+        allocations.iter().filter(|row| row.messages == Messages::Flatbuffers).map(|row| row.reading);
     let most = reading.reduce(f64::max)?;
-    Some(Bar { name: "fb_reading".into(), value: Some(most), limit: Limit::AllocationsAtMost(0.0), clean: true })
+    Some(Bar {
+        name: "fb_reading".into(),
+        value: Some(most),
+        limit: Limit::AllocationsAtMost(0.0),
+        clean: true,
+    })
 }
 
 /// Calls for a while, server and client as processes of their own.

@@ -19,7 +19,9 @@ pub(super) fn print(callers: usize, cases: &[&Case]) {
         };
         row(&format!("calls/s, {}", messages.as_str()), cases, figure);
     }
-    row("more calls/s with flatbuffers", cases, |case| percent(case, |outcome| outcome.calls_per_second, 1.0));
+    row("more calls/s with flatbuffers", cases, |case| {
+        percent(case, |outcome| outcome.calls_per_second, 1.0)
+    });
     for messages in Messages::ALL {
         let figure = |case: &Case| {
             median(case, messages, Outcome::cpu_us).map_or_else(dash, |cpu| format!("{cpu:.2}"))

@@ -246,11 +246,57 @@ async fn more_calls_than_a_connection_takes_have_another_one() {
 #[tokio::test]
 async fn a_protocol_without_streams_says_so() {
     let server = serve(Server::new().service(NumbersServer::new(Counting::default()))).await;
-    for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Http] {
+    for protocol in [Protocol::Rpcx, Protocol::Http] {
         let client: Client = common::client(protocol, &server);
         let client = NumbersClient::new(client);
         let error = soon(client.count(3)).await.unwrap_err();
         assert_eq!(error.code(), Code::Unimplemented, "{protocol:?}");
         assert_eq!(soon(client.plain(3)).await.unwrap(), 3, "{protocol:?}");
     }
+}
+
+/// The call carries the first message, the stream beside it the others.
+#[tokio::test]
+async fn over_baidu_std_a_method_that_streams_has_its_messages_beside_the_call() {
+    let counting = Counting::default();
+    let server = serve(Server::new().service(NumbersServer::new(counting.clone()))).await;
+    let client = NumbersClient::new(common::client(Protocol::BaiduStd, &server));
+    let response = soon(client.count_with(Request::new(3))).await.unwrap();
+    assert_eq!(response.metadata.get("counts"), Some("up"));
+    assert_eq!(all(response.message).await.unwrap(), [0, 1, 2]);
+    assert_eq!(all(soon(client.count(0)).await.unwrap()).await.unwrap(), [0; 0]);
+    assert_eq!(all(soon(client.pair(7, 8)).await.unwrap()).await.unwrap(), [7, 8]);
+    let (sender, requests) = Streaming::channel(1);
+    let mut answers = soon(client.double(requests)).await.unwrap();
+    for n in 0..100 {
+        sender.send(n).await.unwrap();
+        assert_eq!(soon(answers.message()).await.unwrap(), Some(2 * n));
+    }
+    drop(answers);
+    until(|| counting.alive.load(Ordering::SeqCst) == 0).await;
+    // All of them at hand: the first travels with the call.
+    let mut answers = soon(client.double(Streaming::from_iter(1..=3))).await.unwrap();
+    for n in 1..=3 {
+        assert_eq!(soon(answers.message()).await.unwrap(), Some(2 * n));
+    }
+}
+
+#[tokio::test]
+async fn over_baidu_std_an_early_failure_is_that_of_the_call_and_a_late_one_a_reset() {
+    let (counting, server) = (Counting::default(), Server::new());
+    let server = serve(server.service(NumbersServer::new(counting.clone()))).await;
+    let client = NumbersClient::new(common::client(Protocol::BaiduStd, &server));
+    let error = soon(client.count(5000)).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
+    let mut messages = soon(client.count(666)).await.unwrap();
+    for n in 0..666 {
+        assert_eq!(soon(messages.message()).await.unwrap(), Some(n));
+    }
+    assert_eq!(soon(messages.message()).await.unwrap_err().code(), Code::Unavailable);
+    let messages = soon(client.count(999)).await.unwrap();
+    drop(messages);
+    until(|| counting.alive.load(Ordering::SeqCst) == 0).await;
+    let error = soon(client.sum(Streaming::from_iter(1..=3))).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented);
+    assert_eq!(soon(client.plain(3)).await.unwrap(), 3);
 }

@@ -20,11 +20,15 @@
 //! ```
 //!
 //! Both halves go on independently, and either side may end the whole call early.
+//!
+//! A unary call may also bring streams beside it (brpc): the server [accepts](Server::accept) them with its reply, and
+//! each of them goes on by itself, [`Message`](Event::Message) by message, until a side ends it.
 
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::baidu_std::StreamOptions;
 use crate::{Call, CallId, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId, http1};
 
 /// The server's side of a connection.
@@ -72,6 +76,17 @@ pub trait Server {
         None
     }
 
+    /// The streams that the caller offers beside the call.
+    fn offered(_ticket: &Self::Ticket) -> Option<Offered> {
+        None
+    }
+
+    /// Accepts what the caller offers, with a reply that must follow at once. Each stream has a ticket of its own, by
+    /// which it is [finished](Self::finish).
+    fn accept(&mut self, _ticket: &mut Self::Ticket, _options: &StreamOptions) -> Vec<Self::Ticket> {
+        Vec::new()
+    }
+
     /// Begins an answer of several messages: what travels before the first, and how each is written and
     /// compressed. Without it the first message begins the answer with an empty head.
     fn begin(&mut self, _stream: StreamId, _head: Head, _out: &mut Outbox) {}
@@ -98,6 +113,9 @@ pub trait Server {
 
     /// The handler has taken so many bytes of messages: the peer may send as many again.
     fn consumed(&mut self, _stream: StreamId, _bytes: usize, _out: &mut Outbox) {}
+
+    /// This side gives a stream up, in whatever state it is.
+    fn reset(&mut self, _stream: StreamId, _out: &mut Outbox) {}
 
     /// Whether answers that were given to the session still wait here for room: a connection that is to be closed
     /// goes on reading until there is some.
@@ -160,6 +178,23 @@ pub trait Client {
         Err(Status::unimplemented("this protocol has no streams"))
     }
 
+    /// Appends a whole call with streams beside it, each named like an opened call of its own. They go on when the call
+    /// was answered, and have ended by then if they were not accepted.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    fn send_beside(
+        &mut self,
+        _id: CallId,
+        _call: Call<'_>,
+        _streams: &[CallId],
+        _options: &StreamOptions,
+        _out: &mut Outbox,
+    ) -> Result<(), Status> {
+        Err(Status::unimplemented("this protocol has no streams beside a call"))
+    }
+
     /// Sends one message of an opened call, encoded and not compressed yet.
     ///
     /// It is taken whatever [`room`](Self::room) says; what the peer does not take yet waits in the session.
@@ -170,6 +205,11 @@ pub trait Client {
 
     /// Whether the peer takes more of this call now. If not, [`Answer::Room`] says when it does.
     fn room(&self, _id: CallId) -> bool {
+        true
+    }
+
+    /// Whether the peer takes messages of this call at all.
+    fn writable(&self, _id: CallId) -> bool {
         true
     }
 
@@ -206,7 +246,7 @@ pub trait Client {
     }
 
     /// Appends the protocol's own "are you there?"; its answer comes as [`Answer::Alive`].
-    /// Returns `false` where the protocol has none.
+    /// Returns `false` where the protocol has none, or the peer would not bear it now.
     fn heartbeat(&mut self, _out: &mut Outbox) -> bool {
         false
     }
@@ -237,6 +277,17 @@ pub enum Event<'s, T> {
     Upgrade(Box<http1::Upgrade>),
 }
 
+/// Streams that a caller offers beside a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered {
+    /// The name that the first will have; those of the others follow it.
+    pub first: StreamId,
+    /// How many there are; none if the connection has no place for them.
+    pub streams: usize,
+    /// The caller takes messages.
+    pub writable: bool,
+}
+
 /// What a call names that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
@@ -261,6 +312,8 @@ pub enum Answer {
     Push(Push),
     /// The peer answered a heartbeat.
     Alive,
+    /// The peer wants fewer heartbeats, and goes away for that.
+    TooManyHeartbeats,
     /// The peer is going away: send it nothing more, wait for what is owed.
     GoAway,
 }

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,18 +20,24 @@ import (
 	"github.com/smallnest/rpcx/server"
 
 	"github.com/polyrpc/polyrpc/interop/go/arith"
+	"github.com/polyrpc/polyrpc/interop/go/secure"
 )
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	auth := flag.Bool("auth", false, "ask every call for the token")
+	files := secure.Flags()
 	flag.Parse()
+	secured, err := files.Server()
+	if err != nil {
+		log.Fatal(err)
+	}
 
 	// Panics and refused tokens are part of the tests; their stacks would drown the results.
 	rpcxlog.SetDummyLogger()
 
-	plain := serve("tcp", *listen, *auth)
-	connect := serve("http", "127.0.0.1:0", *auth)
+	plain := serve("tcp", *listen, *auth, secured)
+	connect := serve("http", "127.0.0.1:0", *auth, secured)
 	fmt.Println("listening", plain)
 	fmt.Println("listening-http", connect)
 
@@ -38,10 +45,13 @@ func main() {
 }
 
 // serve starts a server with every handler and returns the address it listens on.
-func serve(network, address string, auth bool) net.Addr {
+func serve(network, address string, auth bool, secured *tls.Config) net.Addr {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		log.Fatal(err)
+	}
+	if secured != nil {
+		listener = tls.NewListener(listener, secured)
 	}
 	s := server.NewServer()
 	if auth {

@@ -34,10 +34,8 @@ pub(super) fn load(files: &[PathBuf], includes: &[PathBuf]) -> Result<Vec<Loaded
 
 /// The same for a file that is at hand, and includes nothing.
 pub(super) fn load_text(name: &str, text: &str) -> Result<Vec<Loaded>, Error> {
-    let declared = parse::parse(text).map_err(|wrong| Kind::Schema {
-        at: Place::new(name, wrong.at),
-        reason: wrong.reason,
-    })?;
+    let declared = parse::parse(text)
+        .map_err(|wrong| Kind::Schema { at: Place::new(name, wrong.at), reason: wrong.reason })?;
     Ok(vec![Loaded { name: name.to_owned(), path: PathBuf::from(name), named: true, declared }])
 }
 

@@ -22,14 +22,21 @@ fn a_union_takes_two_ids() {
 
 #[test]
 fn names_are_looked_for_in_the_namespaces_around() {
-    let schema = read("namespace a; table T {} namespace a.b; table U { t: T; o: .a; }".replace(".a;", "a.T;").as_str());
-    assert_eq!(schema.tables[1].fields.iter().map(|field| &field.ty).collect::<Vec<_>>(), [&Type::Table(0); 2]);
+    let schema = read(
+        "namespace a; table T {} namespace a.b; table U { t: T; o: .a; }".replace(".a;", "a.T;").as_str(),
+    );
+    assert_eq!(
+        schema.tables[1].fields.iter().map(|field| &field.ty).collect::<Vec<_>>(),
+        [&Type::Table(0); 2]
+    );
     assert_eq!(schema.tables[1].full_name(), "a.b.U");
 }
 
 #[test]
 fn enums_count_on_and_flags_are_bits() {
-    let schema = read("enum E : byte { A = -2, B, C } enum F : ubyte (bit_flags) { A, B, C = 7 } table T { f: F = \"A C\"; e: E = B; }");
+    let schema = read(
+        "enum E : byte { A = -2, B, C } enum F : ubyte (bit_flags) { A, B, C = 7 } table T { f: F = \"A C\"; e: E = B; }",
+    );
     let values = |n: usize| schema.enums[n].values.iter().map(|value| value.value).collect::<Vec<_>>();
     assert_eq!((values(0), values(1)), (vec![-2, -1, 0], vec![1, 2, 128]));
     assert_eq!(schema.tables[0].fields[0].default, Default::Integer(129));
@@ -42,7 +49,8 @@ fn numbers_are_written_in_every_way() {
         "table T { a: ulong = 0xFFFFFFFFFFFFFFFF; b: float = -.5e1; c: double = nan; d: double = -inf; e: bool = true; \
          f: double = 0x1.8p1; g: int = null; h: string = \"\\u00e9\\n\"; i: [int] = []; j: int8 = +7; }",
     );
-    let defaults: Vec<String> = schema.tables[0].fields.iter().map(|field| format!("{:?}", field.default)).collect();
+    let defaults: Vec<String> =
+        schema.tables[0].fields.iter().map(|field| format!("{:?}", field.default)).collect();
     let want = [
         "Integer(18446744073709551615)",
         "Float(-5.0)",
@@ -79,21 +87,45 @@ fn mistakes_are_told_with_their_place() {
         ("table T { a: [[int]]; }", "t.fbs:1:15: a vector of vectors needs a table between them"),
         ("table T { a: [int:3]; }", "t.fbs:1:14: only structs have arrays; a table has vectors"),
         ("table T { a: byte = 128; }", "t.fbs:1:21: the type has no such number"),
-        ("table T { a: int (required); }", "t.fbs:1:19: what is required is neither a scalar nor has a default"),
-        ("table T { a: int (nope); }", "t.fbs:1:19: there is no attribute `nope`; declare yours: `attribute \"nope\";`"),
-        ("table T { a: int (id: 1); }", "t.fbs:1:7: the ids have no 0, or have it twice; a union's type has the id before it"),
-        ("table T { a: int (id: 0); b: int; }", "t.fbs:1:27: either every field of a table has an id, or none"),
-        ("enum E : byte { A = 1 } table T { e: E; }", "t.fbs:1:35: `E` has no value 0: say which is the default"),
+        (
+            "table T { a: int (required); }",
+            "t.fbs:1:19: what is required is neither a scalar nor has a default",
+        ),
+        (
+            "table T { a: int (nope); }",
+            "t.fbs:1:19: there is no attribute `nope`; declare yours: `attribute \"nope\";`",
+        ),
+        (
+            "table T { a: int (id: 1); }",
+            "t.fbs:1:7: the ids have no 0, or have it twice; a union's type has the id before it",
+        ),
+        (
+            "table T { a: int (id: 0); b: int; }",
+            "t.fbs:1:27: either every field of a table has an id, or none",
+        ),
+        (
+            "enum E : byte { A = 1 } table T { e: E; }",
+            "t.fbs:1:35: `E` has no value 0: say which is the default",
+        ),
         ("enum E : byte { A, B = 0 }", "t.fbs:1:20: `A` and `B` are the same number"),
         ("enum E : byte { A = 200 }", "t.fbs:1:17: 200 is no value of the type"),
         ("enum E { A }", "t.fbs:1:6: want the type of `E`: `enum E : byte`"),
         ("union U { int }", "t.fbs:1:11: a union holds tables, structs and strings"),
         ("table T {} rpc_service S { M(T): Nope; }", "t.fbs:1:34: there is no `Nope`"),
-        ("table T {} rpc_service S { A(T): T (id: 1); B(T): T; }", "t.fbs:1:45: either every method of a service has an id, or none"),
-        ("table T {} rpc_service S { A(T): T (id: 1); B(T): T (id: 1); }", "t.fbs:1:45: `A` and `B` have the same id"),
+        (
+            "table T {} rpc_service S { A(T): T (id: 1); B(T): T; }",
+            "t.fbs:1:45: either every method of a service has an id, or none",
+        ),
+        (
+            "table T {} rpc_service S { A(T): T (id: 1); B(T): T (id: 1); }",
+            "t.fbs:1:45: `A` and `B` have the same id",
+        ),
         ("table T {} rpc_service S { A(T): T (id: -1); }", "t.fbs:1:37: want an id from 0 to 2147483647"),
         ("root_type T;", "t.fbs:1:11: there is no table `T`"),
-        ("table T {} root_type T; file_identifier \"LONGER\";", "t.fbs:1:41: a file's identifier has four letters"),
+        (
+            "table T {} root_type T; file_identifier \"LONGER\";",
+            "t.fbs:1:41: a file's identifier has four letters",
+        ),
         ("include \"gone.fbs\"; message M {}", "t.fbs:1:21: `message` is of a .proto, and this is a .fbs"),
         ("table T { a: string = \"", "t.fbs:1:23: the string has no end"),
         ("/* open", "t.fbs:1:1: the comment has no end"),

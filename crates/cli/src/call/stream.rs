@@ -2,8 +2,9 @@
 
 use std::future::pending;
 
-use polyrpc::Client;
 use polyrpc::client::{self, RawReceiver, RawSender};
+use polyrpc::streaming::StreamOptions;
+use polyrpc::{Client, Protocol};
 
 use super::input::Input;
 use super::{Options, argument, tell};
@@ -20,8 +21,16 @@ pub(super) async fn call(client: &Client, options: &Options, translator: &Transl
         )));
     }
     let beside = client::Options { timeout: options.beside.timeout, ..options.beside_message()? };
+    let failed = |error: polyrpc::Error| Failure::of_call(error.status(), &options.url);
+    if client.protocol() == Protocol::BaiduStd && !translator.shape().client_streams {
+        // The one message travels with the call, which is answered before the stream goes on.
+        let message = translator.request(&argument(options.argument.as_deref())?)?;
+        let opened = client.open_stream_raw(&options.target, message, beside, StreamOptions::default()).await;
+        let (_, receiver) = opened.map_err(failed)?.1.split();
+        return receive(receiver, options, translator).await;
+    }
     let call = client.open_raw(&options.target, beside, translator.format()).await;
-    let (sender, receiver) = call.map_err(|error| Failure::of_call(error.status(), &options.url))?.split();
+    let (sender, receiver) = call.map_err(failed)?.split();
     tokio::select! {
         received = receive(receiver, options, translator) => received,
         failure = send(sender, options, translator) => Err(failure),

@@ -30,7 +30,8 @@ impl Method {
         target: &str,
     ) -> Result<Option<Self>, Failure> {
         if !files.schema.is_empty() {
-            let schema = fbs::read(&files.schema, &files.include).map_err(|error| Failure::new(error.to_string()))?;
+            let schema =
+                fbs::read(&files.schema, &files.include).map_err(|error| Failure::new(error.to_string()))?;
             return Self::of(schema, protocol, target).map(Some);
         }
         if !wanted {
@@ -42,19 +43,25 @@ impl Method {
 
     fn of(schema: Schema, protocol: Protocol, target: &str) -> Result<Self, Failure> {
         let (service_name, method_name) = target.rsplit_once('/').ok_or_else(|| {
-            Failure::new(format!("`{target}` names no method that a .fbs could describe: want Service/Method"))
+            Failure::new(format!(
+                "`{target}` names no method that a .fbs could describe: want Service/Method"
+            ))
         })?;
         let named = |full: &str| full == service_name || full.rsplit('.').next() == Some(service_name);
-        let service = schema.services.iter().find(|service| named(&service.full_name())).ok_or_else(|| {
-            let names: Vec<_> = schema.services.iter().map(fbs::Service::full_name).collect();
-            Failure::new(format!("the schema has no service `{service_name}`"))
-                .with_hint(format!("it has {}", if names.is_empty() { "none".into() } else { names.join(", ") }))
-        })?;
-        let place = service.methods.iter().position(|method| method.name == method_name).ok_or_else(|| {
-            let names: Vec<_> = service.methods.iter().map(|method| method.name.as_str()).collect();
-            Failure::new(format!("there is no method `{method_name}` in {}", service.full_name()))
-                .with_hint(format!("it has {}", names.join(", ")))
-        })?;
+        let service =
+            schema.services.iter().find(|service| named(&service.full_name())).ok_or_else(|| {
+                let names: Vec<_> = schema.services.iter().map(fbs::Service::full_name).collect();
+                Failure::new(format!("the schema has no service `{service_name}`")).with_hint(format!(
+                    "it has {}",
+                    if names.is_empty() { "none".into() } else { names.join(", ") }
+                ))
+            })?;
+        let place =
+            service.methods.iter().position(|method| method.name == method_name).ok_or_else(|| {
+                let names: Vec<_> = service.methods.iter().map(|method| method.name.as_str()).collect();
+                Failure::new(format!("there is no method `{method_name}` in {}", service.full_name()))
+                    .with_hint(format!("it has {}", names.join(", ")))
+            })?;
         let method = &service.methods[place];
         let id = method.id.map_or(place, |id| id as usize);
         let numbered = match protocol {
@@ -101,7 +108,8 @@ mod tests {
         let schema = rich();
         let json: serde_json::Value =
             serde_json::from_slice(include_bytes!("../../../../vectors/flatbuffers/rich.json")).unwrap();
-        let theirs = Message::<Opaque>::read(&include_bytes!("../../../../vectors/flatbuffers/rich.bin")[..]).unwrap();
+        let theirs =
+            Message::<Opaque>::read(&include_bytes!("../../../../vectors/flatbuffers/rich.bin")[..]).unwrap();
         let table = schema.tables.iter().position(|table| table.name == "Monster").unwrap();
         let read = read::message(&schema, table, theirs.root()).unwrap();
         let read: serde_json::Value = serde_json::from_str(&read).unwrap();
@@ -109,7 +117,9 @@ mod tests {
         let ours = Message::<Opaque>::read(ours).unwrap();
         let again = read::message(&schema, table, ours.root()).unwrap();
         assert_eq!(serde_json::from_str::<serde_json::Value>(&again).unwrap(), read);
-        for member in ["name", "color", "mood", "weapons", "equipped", "equipped_type", "any_of_several_type", "names"] {
+        for member in
+            ["name", "color", "mood", "weapons", "equipped", "equipped_type", "any_of_several_type", "names"]
+        {
             assert_eq!(read[member], json[member], "{member}");
         }
         assert_eq!(read["pos"]["mood"], "Angry");
@@ -136,7 +146,9 @@ mod tests {
 
     #[test]
     fn the_programs_own_method_is_known() {
-        let method = Method::find(&Files::default(), true, Protocol::FbRpc, "test.BenchmarkService/Test").unwrap().unwrap();
+        let method = Method::find(&Files::default(), true, Protocol::FbRpc, "test.BenchmarkService/Test")
+            .unwrap()
+            .unwrap();
         assert_eq!(method.numbered(), "test.BenchmarkService/Test#0,0");
         assert!(Method::find(&Files::default(), true, Protocol::FbRpc, "Other/Test").unwrap().is_none());
     }

@@ -8,6 +8,7 @@ mod json;
 mod msgpack;
 mod raw;
 mod schema;
+mod struct_pack;
 
 use std::path::PathBuf;
 
@@ -23,6 +24,8 @@ use crate::failure::Failure;
 pub(crate) use raw::readable;
 pub(crate) use schema::{Described, Types};
 
+use struct_pack::Signature;
+
 #[derive(Debug, Clone, Default, Args)]
 #[group(id = "message")]
 pub(crate) struct Options {
@@ -32,6 +35,9 @@ pub(crate) struct Options {
     /// prefers]
     #[arg(long, value_enum)]
     format: Option<Wire>,
+    /// What a function takes and gives, in types of C++, for struct_pack: 'int, string -> vector<int>'
+    #[arg(long, value_name = "TYPES", allow_hyphen_values = true)]
+    types: Option<Signature>,
 }
 
 /// The `.proto` files that the user names.
@@ -58,6 +64,8 @@ pub(crate) enum Wire {
     Json,
     /// MessagePack
     Msgpack,
+    /// struct_pack, by the types that --types names
+    StructPack,
     /// The bytes of the argument as they are
     Raw,
     /// Protobuf's text format
@@ -88,6 +96,8 @@ impl Files {
 pub(crate) struct Translator {
     wire: Format,
     types: Option<Types>,
+    /// What the user says of the method's arguments and its answer.
+    signature: Option<Signature>,
     /// The method was described for this call, by a `.proto` or by the server: every format is read and written by
     /// that.
     described: bool,
@@ -100,7 +110,8 @@ pub(crate) struct Translator {
 impl Translator {
     /// How `target` is called by this protocol.
     pub(crate) fn new(protocol: Protocol, target: &str, options: &Options) -> Result<Self, Failure> {
-        let wanted = options.format == Some(Wire::Flatbuffers) || options.format.is_none() && protocol == Protocol::FbRpc;
+        let wanted = options.format == Some(Wire::Flatbuffers)
+            || options.format.is_none() && protocol == Protocol::FbRpc;
         if let Some(method) = flatbuffers::Method::find(&options.files, wanted, protocol, target)? {
             return Ok(Self::flatbuffers(method));
         }
@@ -116,7 +127,14 @@ impl Translator {
     }
 
     fn flatbuffers(method: flatbuffers::Method) -> Self {
-        Self { wire: Format::FlatBuffers, types: None, described: true, function: false, fbs: Some(method) }
+        Self {
+            wire: Format::FlatBuffers,
+            types: None,
+            signature: None,
+            described: true,
+            function: false,
+            fbs: Some(method),
+        }
     }
 
     /// What the method is called on the wire, where users call it so.
@@ -142,7 +160,8 @@ impl Translator {
             (None, Protocol::FbRpc) => Wire::Raw,
         };
         let wire = format(wire, protocol);
-        Self { wire, types, described, function: !target.contains('/'), fbs: None }
+        let function = !target.contains('/');
+        Self { wire, types, signature: options.types.clone(), described, function, fbs: None }
     }
 
     /// Whether anything is known of the method.
@@ -186,6 +205,7 @@ impl Translator {
             (Some(types), wire) => types.input(wire, argument)?,
             (None, Format::Json(_)) => json::checked(argument).map_err(no_json)?.to_owned().into_bytes(),
             (None, Format::MessagePack) => plain_msgpack(argument)?.into(),
+            (None, Format::StructPack) => self.packed(argument)?,
             (None, _) if argument == b"{}" => Vec::new(),
             (None, wire) => return Err(undescribed(wire)),
         };
@@ -206,8 +226,26 @@ impl Translator {
                 let text = msgpack::to_json(bytes).map_err(|error| unreadable(&error))?;
                 Ok(json::pretty(&text))
             }
+            (None, Format::StructPack) => {
+                let value = struct_pack::read(self.signature.as_ref(), bytes);
+                let value = value.map_err(|error| unreadable(&error))?;
+                value.map_or_else(|| Ok(readable(bytes)), |value| pretty(value.to_string().as_bytes()))
+            }
             (None, Format::Protobuf | Format::ProtoText | Format::FlatBuffers) => Ok(readable(bytes)),
         }
+    }
+}
+
+impl Translator {
+    fn packed(&self, argument: &[u8]) -> Result<Vec<u8>, Failure> {
+        let value = serde_json::from_slice(argument).map_err(no_json)?;
+        let signature = self.signature.as_ref().ok_or_else(|| {
+            Failure::new("nothing says of what types the arguments are")
+                .with_hint("name them with --types, as in --types 'int, string'")
+        })?;
+        signature
+            .write(&value)
+            .map_err(|error| Failure::new(format!("the argument is not what --types says: {error}")))
     }
 }
 
@@ -219,6 +257,7 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
         Wire::Json if protocol == Protocol::Grpc => Format::Json(Json::Proto3),
         Wire::Json => Format::Json(Json::Brpc),
         Wire::Msgpack => Format::MessagePack,
+        Wire::StructPack => Format::StructPack,
         Wire::Raw => Format::Raw,
         Wire::Text => Format::ProtoText,
         Wire::Flatbuffers => Format::FlatBuffers,

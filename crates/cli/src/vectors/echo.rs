@@ -1,3 +1,6 @@
+use bytes::Bytes;
+use polyrpc::codec::Raw;
+use polyrpc::streaming::{Sender, StreamOptions, Streaming};
 use polyrpc::{Checksum, Compression, Context, Result, Status};
 
 use crate::proto::example::{EchoRequest, EchoResponse, EchoService};
@@ -15,10 +18,23 @@ impl EchoService for Echo {
             "close" => cx.reply().close_connection = true,
             _ => {}
         }
+        if message.starts_with("stream") && cx.offered_streams() > 0 {
+            for (incoming, sender) in cx.accept_streams::<Raw, Bytes>(StreamOptions::default())? {
+                tokio::spawn(talk(incoming, sender));
+            }
+        }
         cx.reply().attachment = cx.attachment().clone();
         adorn(cx, &message);
         Ok(EchoResponse { message, ..EchoResponse::default() })
     }
+}
+
+/// Answers each message of a stream, until it ends.
+async fn talk(mut incoming: Streaming<Bytes>, sender: Sender<Bytes>) -> Result<()> {
+    while let Some(message) = incoming.message().await? {
+        sender.send([b"S:", &message[..]].concat().into()).await?;
+    }
+    Ok(())
 }
 
 /// The message begins with what its answer shall carry.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
@@ -14,6 +14,8 @@ use polyrpc_wire::session::{Answer, Client as Session};
 use polyrpc_wire::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
 use tokio::time::{Sleep, sleep_until};
 
+use super::beside::Beside;
+use super::keepalive::{Heartbeat, Keepalive};
 use super::link::{Link, Over, Standing};
 use super::pending::{Arrived, Pending, note};
 use crate::net::{Inbox, ReadHalf, Stream, WriteHalf};
@@ -59,7 +61,7 @@ impl<S: Session + Send + 'static> Connection<S> {
     pub(super) fn start(
         stream: Stream,
         session: S,
-        keepalive: Option<Duration>,
+        keepalive: Option<Keepalive>,
         on_push: Option<PushHandler>,
     ) -> Arc<Self> {
         let (source, socket) = stream.split();
@@ -83,7 +85,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             wanted: 0,
             wakers: Vec::new(),
             alarm: None,
-            keepalive: keepalive.map(Keepalive::new),
+            heartbeat: keepalive.map(Heartbeat::new),
         };
         tokio::spawn(reader.run());
         connection
@@ -123,6 +125,36 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         Ok((!oneway).then_some(id))
     }
 
+    fn submit_beside(
+        &self,
+        call: &mut Option<Call<'_>>,
+        deadline: Option<Instant>,
+        beside: &Beside,
+        waker: &Waker,
+    ) -> Result<(CallId, Vec<CallId>), Status> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        let call = shared.admit(call)?;
+        let alarmed = shared.pending.earliest();
+        let id = shared.pending.insert(waker.clone(), deadline).ok_or_else(too_many)?;
+        // The deadline is that of the call; the streams go on without one.
+        let streams: Vec<_> = (0..beside.streams).map_while(|_| shared.pending.open(None)).collect();
+        let sent = match streams.len() == beside.streams {
+            true => shared.session.send_beside(id, call, &streams, &beside.options, &mut shared.out),
+            false => Err(too_many()),
+        };
+        if let Err(status) = sent {
+            for id in streams.into_iter().chain([id]) {
+                shared.pending.forget(id);
+            }
+            return Err(status);
+        }
+        if !self.send(shared) || is_earlier(deadline, alarmed) {
+            self.reader.wake();
+        }
+        Ok((id, streams))
+    }
+
     fn poll_reply(&self, id: CallId, cx: &mut Context<'_>) -> Poll<Result<Reply, Status>> {
         match self.lock().pending.take(id, cx.waker()) {
             Some(result) => Poll::Ready(result),
@@ -155,7 +187,7 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
     ) -> Poll<Result<(), Over>> {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        if shared.pending.opened(id).is_none() {
+        if shared.pending.opened(id).is_none() || !shared.session.writable(id) {
             return Poll::Ready(Err(Over));
         }
         let mut roomy = shared.is_roomy(id);
@@ -324,7 +356,13 @@ impl<S: Session> Shared<S> {
     /// do not wait for its room.
     fn give(&mut self, id: CallId, message: Message, wakers: &mut Vec<Waker>) {
         match self.pending.opened(id) {
-            Some(opened) => opened.give(message, wakers),
+            Some(opened) => {
+                if !opened.give(message, wakers) {
+                    let status = Status::resource_exhausted("too many messages wait to be taken");
+                    self.pending.end(id, Err(status), wakers);
+                    self.session.cancel(id, &mut self.out);
+                }
+            }
             None if message.body.is_empty() => {}
             None => self.session.consumed(id, message.body.len(), &mut self.out),
         }
@@ -344,7 +382,7 @@ struct Reader<S> {
     wakers: Vec<Waker>,
     /// Rings when a call may have waited too long.
     alarm: Option<Pin<Box<Sleep>>>,
-    keepalive: Option<Keepalive>,
+    heartbeat: Option<Heartbeat>,
 }
 
 impl<S: Session + Send + 'static> Reader<S> {
@@ -358,7 +396,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         self.connection.reader.register(cx.waker());
         loop {
             self.poll_alarm(cx);
-            self.poll_keepalive(cx)?;
+            self.poll_heartbeat(cx)?;
             if self.poll_write(cx)?.is_ready() {
                 return Poll::Ready(Ok(()));
             }
@@ -438,6 +476,11 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
                 Ok(Some(Answer::Push(push))) => pushes.push(push),
                 Ok(Some(Answer::Alive)) => {}
+                Ok(Some(Answer::TooManyHeartbeats)) => {
+                    if let Some(heartbeat) = &self.heartbeat {
+                        heartbeat.keepalive.halve();
+                    }
+                }
                 Ok(Some(Answer::GoAway)) => shared.retiring = true,
                 Ok(None) => break Ok(()),
                 Err(violation) => break Err(broken_protocol(&violation)),
@@ -483,16 +526,16 @@ impl<S: Session + Send + 'static> Reader<S> {
     }
 
     /// Asks a silent server whether it is there.
-    fn poll_keepalive(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
-        let Some(keepalive) = &mut self.keepalive else { return Ok(()) };
-        while keepalive.poll_due(cx) {
+    fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
+        let Some(heartbeat) = &mut self.heartbeat else { return Ok(()) };
+        while heartbeat.poll_due(cx) {
             let mut shared = self.connection.lock();
             if std::mem::replace(&mut shared.listening, true) {
                 return Err(gone("the server does not answer heartbeats"));
             }
             let shared = &mut *shared;
             if !shared.session.heartbeat(&mut shared.out) {
-                // The protocol has no word for it.
+                // The protocol has no word for it, or not now.
                 shared.listening = false;
             }
         }
@@ -524,26 +567,6 @@ impl<S> Drop for Reader<S> {
     /// The runtime may end before the connection does: without its task no call would ever end.
     fn drop(&mut self) {
         self.end(gone("the runtime of the connection has ended"));
-    }
-}
-
-/// When to ask a server whether it is there.
-struct Keepalive {
-    every: Duration,
-    next: Pin<Box<Sleep>>,
-}
-
-impl Keepalive {
-    fn new(every: Duration) -> Self {
-        Self { every, next: Box::pin(tokio::time::sleep(every)) }
-    }
-
-    fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
-        let due = self.next.as_mut().poll(cx).is_ready();
-        if due {
-            self.next.as_mut().reset(tokio::time::Instant::now() + self.every);
-        }
-        due
     }
 }
 

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, rpcx};
 
 use super::connection::{Connection, PushHandler};
+use super::keepalive::Keepalive;
 use super::link::Link;
 use super::url::Url;
-use crate::net::Stream;
+use crate::net::{Address, Stream};
 use crate::runtime::{Cores, Owned};
+use crate::tls;
 
 /// Makes connections to one server.
 ///
@@ -17,11 +19,12 @@ use crate::runtime::{Cores, Owned};
 /// a storm; calls in between fail at once with the reason of the last failure.
 pub(super) struct Dialer {
     pub(super) url: Url,
+    pub(super) tls: Option<tls::Connector>,
     pub(super) sessions: Sessions,
     pub(super) connect_timeout: Duration,
     pub(super) backoff: Backoff,
     pub(super) cores: Option<Cores>,
-    pub(super) keepalive: Option<Duration>,
+    pub(super) keepalive: Option<Keepalive>,
     pub(super) on_push: Option<PushHandler>,
     pub(super) failing: Mutex<Option<Failing>>,
 }
@@ -68,14 +71,14 @@ impl Dialer {
 
     async fn connect(&self) -> io::Result<Arc<dyn Link>> {
         let Some(cores) = &self.cores else {
-            let stream = Stream::connect(&self.url.address).await?;
-            return Ok(self.sessions.start(stream, self.keepalive, self.on_push.clone()));
+            let stream = connect(&self.url.address, self.tls.as_ref()).await?;
+            return Ok(self.sessions.start(stream, self.keepalive.clone(), self.on_push.clone()));
         };
         // The socket must be watched by the runtime that is to read from it.
-        let (address, sessions) = (self.url.address.clone(), self.sessions.clone());
-        let (keepalive, on_push) = (self.keepalive, self.on_push.clone());
+        let (address, tls, sessions) = (self.url.address.clone(), self.tls.clone(), self.sessions.clone());
+        let (keepalive, on_push) = (self.keepalive.clone(), self.on_push.clone());
         let connecting = cores.next().spawn(async move {
-            let stream = Stream::connect(&address).await?;
+            let stream = connect(&address, tls.as_ref()).await?;
             Ok(sessions.start(stream, keepalive, on_push))
         });
         Owned::from(connecting).await.map_err(io::Error::other)?
@@ -120,6 +123,15 @@ impl Dialer {
     }
 }
 
+/// Connects, and does the handshake of TLS if there is one to be done.
+async fn connect(address: &Address, tls: Option<&tls::Connector>) -> io::Result<Stream> {
+    let stream = Stream::connect(address).await?;
+    match tls {
+        None => Ok(stream),
+        Some(connector) => Ok(Stream::Tls(Box::new(tls::Stream::connect(stream, connector).await?))),
+    }
+}
+
 /// A fifth more or less, so that clients that failed together do not come back together.
 fn spread(wait: Duration) -> Duration {
     // Each state of the standard hasher begins with keys of its own: chance enough for this.
@@ -144,7 +156,13 @@ impl Sessions {
     pub(super) fn new(url: &Url, limits: polyrpc_wire::Limits, credential: Option<bytes::Bytes>) -> Self {
         match url.protocol {
             Protocol::BaiduStd => {
-                Self::BaiduStd(baidu_std::ClientConfig { limits, credential, deliver_timeout: true })
+                let deliver_timeout = true;
+                Self::BaiduStd(baidu_std::ClientConfig {
+                    limits,
+                    credential,
+                    deliver_timeout,
+                    streams: Default::default(),
+                })
             }
             Protocol::Rpcx => Self::Rpcx(rpcx::ClientConfig { limits, credential }),
             Protocol::FbRpc => Self::FbRpc(fb_rpc::ClientConfig { limits, dialect: url.fb_rpc, credential }),
@@ -152,7 +170,7 @@ impl Sessions {
                 limits,
                 http: Default::default(),
                 authority: url.authority(),
-                tls: false,
+                tls: url.tls,
                 credential,
             }),
             Protocol::Http => {
@@ -165,7 +183,7 @@ impl Sessions {
     pub(super) fn start(
         &self,
         stream: Stream,
-        keepalive: Option<Duration>,
+        keepalive: Option<Keepalive>,
         on_push: Option<PushHandler>,
     ) -> Arc<dyn Link> {
         match self.clone() {

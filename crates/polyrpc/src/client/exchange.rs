@@ -33,6 +33,11 @@ pub(super) fn refuses(protocol: Protocol) -> bool {
 }
 
 impl Defaults {
+    /// Whether the protocol has streams only beside a call, which is answered before they go on (brpc).
+    pub(super) fn streams_are_beside(&self) -> bool {
+        self.protocol == Protocol::BaiduStd
+    }
+
     /// Writes a message as the call, the client, or codec and protocol want it.
     pub(super) fn encode<C: Codec<T>, T>(
         &self,
@@ -140,7 +145,7 @@ impl Response<Body> {
     }
 
     /// Reads the message as a plain type.
-    pub(super) fn decode_plain<T: DeserializeOwned>(self) -> Result<T, Status> {
+    pub(super) fn decode_plain<T: DeserializeOwned + 'static>(self) -> Result<T, Status> {
         decode_plain(&self.message).map_err(|status| unreadable(&status))
     }
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use polyrpc_wire::{Call, CallId, Reply, Status};
 
+use super::beside::Beside;
 use super::pending::Arrived;
 
 /// A live connection with its protocol forgotten: what endpoints and pools hold.
@@ -21,6 +22,16 @@ pub(super) trait Link: Send + Sync {
         deadline: Option<Instant>,
         waker: &Waker,
     ) -> Result<Option<CallId>, Status>;
+
+    /// Sends a call with streams beside it; they are opened calls, each with an id of its own. Otherwise as
+    /// [`submit`](Self::submit).
+    fn submit_beside(
+        &self,
+        call: &mut Option<Call<'_>>,
+        deadline: Option<Instant>,
+        beside: &Beside,
+        waker: &Waker,
+    ) -> Result<(CallId, Vec<CallId>), Status>;
 
     /// The call's result, once it has one.
     fn poll_reply(&self, id: CallId, cx: &mut Context<'_>) -> Poll<Result<Reply, Status>>;

@@ -16,9 +16,11 @@ mod pool;
 mod dial;
 
 mod connection;
+mod keepalive;
 mod link;
 mod pending;
 
+mod beside;
 mod opened;
 mod raw;
 mod streamed;
@@ -49,13 +51,15 @@ use self::attempt::Attempt;
 use self::connection::PushHandler;
 use self::dial::{Dialer, Sessions};
 use self::exchange::Defaults;
+use self::keepalive::Keepalive;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
 use self::url::Url;
 use crate::Result;
 use crate::codec::{Body, Codec};
-use crate::net::Stream;
+use crate::net::{Address, Stream};
 use crate::runtime::Cores;
+use crate::tls;
 
 /// Calls a server, by whatever protocol its URL names.
 ///
@@ -85,7 +89,8 @@ enum Transport {
 
 impl Client {
     /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
-    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0.
+    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0; with TLS
+    /// `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
     ///
     /// # Errors
     ///
@@ -123,12 +128,8 @@ impl Client {
     /// A client over a connected socket.
     pub(crate) fn over(stream: Stream, protocol: Protocol) -> Self {
         let builder = Builder::new("");
-        let url = Url {
-            protocol,
-            address: crate::net::Address::Unix("in-process".into()),
-            json_rpc: false,
-            fb_rpc: Default::default(),
-        };
+        let address = Address::Unix("in-process".into());
+        let url = Url { protocol, address, tls: false, json_rpc: false, fb_rpc: Default::default() };
         let link = builder.sessions(&url).start(stream, None, None);
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
@@ -152,7 +153,7 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropping the future cancels the call; the server may have begun it.
-    pub async fn call<Resp: DeserializeOwned>(
+    pub async fn call<Resp: DeserializeOwned + 'static>(
         &self,
         target: &str,
         arguments: &(impl Serialize + ?Sized),
@@ -262,6 +263,7 @@ pub struct Builder {
     cores: Option<Cores>,
     keepalive: Option<Duration>,
     on_push: Option<PushHandler>,
+    tls: Option<tls::Client>,
 }
 
 impl Builder {
@@ -280,6 +282,7 @@ impl Builder {
             cores: None,
             keepalive: None,
             on_push: None,
+            tls: None,
         }
     }
 
@@ -351,8 +354,11 @@ impl Builder {
         self
     }
 
-    /// Asks the server this often whether it is there, where the protocol can (rpcx, HTTP/2); a connection whose
+    /// Asks the server this often whether it is there, where the protocol can (rpcx, gRPC); a connection whose
     /// heartbeat stays without an answer until the next is closed. Default: never.
+    ///
+    /// gRPC's servers bear it only while they have calls to answer, and not often (grpc-go: every five minutes, unless
+    /// it is told otherwise): it is done only then, and half as often once a server closed a connection for it.
     pub fn keepalive(mut self, every: Duration) -> Self {
         self.keepalive = Some(every);
         self
@@ -365,21 +371,29 @@ impl Builder {
         self
     }
 
+    /// How to check the server's certificate, and what to show it, where the URL asks for TLS.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: tls::Client) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Makes the client. Nothing is connected yet.
     ///
     /// # Errors
     ///
-    /// When the URL is none.
+    /// When the URL is none, or what TLS needs cannot be read.
     pub fn build(self) -> Result<Client> {
         let url = Url::parse(&self.url)?;
         let defaults = Arc::new(self.defaults(url.protocol));
         let dialer = Dialer {
             sessions: self.sessions(&url),
+            tls: self.connector(&url)?,
             url,
             connect_timeout: self.connect_timeout,
             backoff: self.backoff,
             cores: self.cores,
-            keepalive: self.keepalive,
+            keepalive: self.keepalive.map(Keepalive::every),
             on_push: self.on_push,
             failing: Default::default(),
         };
@@ -391,7 +405,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// When the URL is none.
+    /// As [`build`](Self::build).
     pub fn build_blocking(self) -> Result<blocking::Client> {
         blocking::Client::from_builder(self)
     }
@@ -404,6 +418,19 @@ impl Builder {
             compression: self.compression,
             decompressed: self.limits.decompressed,
             keep: exchange::refuses(protocol),
+        }
+    }
+
+    /// What TLS is made with, if the URL asks for it.
+    fn connector(&self, url: &Url) -> Result<Option<tls::Connector>, Status> {
+        match (&self.tls, url.tls) {
+            (settings, true) => tls::connector(settings.as_ref(), url.protocol, url.host()).map(Some),
+            (None, false) => Ok(None),
+            // What was meant to be secret must not go out in clear text.
+            (Some(_), false) => Err(Status::invalid_argument(format!(
+                "`{}` is for clear text, but TLS was set up: write +tls behind the protocol",
+                self.url
+            ))),
         }
     }
 

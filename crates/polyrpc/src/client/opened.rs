@@ -15,15 +15,21 @@ use crate::codec::{Body, uncompressed};
 
 /// A call on its connection. When the last half of it is dropped before it has ended, it is cancelled.
 pub(super) struct Opened {
-    lease: Lease,
+    /// Shared by the streams of one call.
+    lease: Arc<Lease>,
     id: CallId,
 }
 
 impl Opened {
-    /// The halves of a call that was opened under this id, its messages written as `format`; those of the answer
-    /// may have `limit` bytes once their compression is undone.
-    pub(super) fn halves(lease: Lease, id: CallId, format: Format, limit: usize) -> (Sending, Receiving) {
-        let call = Arc::new(Self { lease, id });
+    /// A call that was opened under this id.
+    pub(super) fn new(lease: Arc<Lease>, id: CallId) -> Self {
+        Self { lease, id }
+    }
+
+    /// Its halves, its messages written as `format`; those of the answer may have `limit` bytes once their compression
+    /// is undone.
+    pub(super) fn halves(self, format: Format, limit: usize) -> (Sending, Receiving) {
+        let call = Arc::new(self);
         (Sending::new(call.clone()), Receiving::new(call, format, limit))
     }
 }
@@ -161,6 +167,11 @@ impl Receiving {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// The answer has begun: its messages are written as its head says.
+    pub(super) fn begin(&mut self, head: Head) {
+        self.head = Some(head);
     }
 
     /// What travelled before the messages; `None` as long as it is not known.

@@ -60,6 +60,10 @@ pub(super) struct Arrived {
     pub(super) end: Option<Reply>,
 }
 
+/// Messages of a call that may wait to be taken, however small they are. Bytes meet the limits of the protocol much
+/// earlier.
+const MOST_WAITING: usize = 1 << 20;
+
 /// Places a connection has for calls: the id's low bits. One more call is refused.
 const PLACES: u32 = 20;
 
@@ -255,10 +259,14 @@ impl Opened {
         wakers.extend(self.taker.take());
     }
 
-    /// A message has come.
-    pub(super) fn give(&mut self, message: Message, wakers: &mut Vec<Waker>) {
-        self.arrived.messages.push_back(message);
-        wakers.extend(self.taker.take());
+    /// A message has come. `false`: too many wait already.
+    pub(super) fn give(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
+        let taken = self.arrived.messages.len() < MOST_WAITING;
+        if taken {
+            self.arrived.messages.push_back(message);
+            wakers.extend(self.taker.take());
+        }
+        taken
     }
 
     fn end(&mut self, result: Result<Reply, Status>, wakers: &mut Vec<Waker>) {

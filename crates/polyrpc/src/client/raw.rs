@@ -69,6 +69,10 @@ impl RawCall {
         self.receiver.trailers()
     }
 
+    pub(super) fn into_halves(self) -> (Sending, Receiving) {
+        (self.sender.0, self.receiver.0)
+    }
+
     /// The halves of the call, for two tasks. When both are dropped before the end, the call is cancelled.
     pub fn split(self) -> (RawSender, RawReceiver) {
         (self.sender, self.receiver)

@@ -4,11 +4,13 @@ use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use polyrpc_wire::payload::schema;
 use polyrpc_wire::{Call, Fault, Format, Head, Metadata, Status};
 
 use super::attempt::Attempt;
+use super::beside::Beside;
 use super::exchange::unreadable;
 use super::opened::{Opened, Receiving, Sending};
 use super::pool::Pool;
@@ -17,6 +19,7 @@ use super::request::{Options, Request, Response, Signature};
 use super::talk::{Requests, Script, Talk};
 use super::{Client, Transport, split};
 use crate::codec::{Body, Codec};
+use crate::streaming::StreamOptions;
 use crate::{Error, Result, Streaming};
 
 impl Client {
@@ -70,6 +73,12 @@ impl Client {
         C: Codec<Req> + Codec<Resp>,
         Req: Send + 'static,
     {
+        if self.defaults.streams_are_beside() {
+            // Their two directions end together: there could be no answer behind the last request.
+            return Err(
+                Status::unimplemented("a stream of baidu_std cannot end in one direction only").into()
+            );
+        }
         let (head, mut talk) = self.talk::<C, Req>(signature, request.into()).await?;
         let body = sole(&mut talk).await?;
         let message = C::decode(body, signature.output.as_ref()).map_err(|status| unreadable(&status))?;
@@ -78,6 +87,9 @@ impl Client {
     }
 
     /// Opens a call whose encoded messages are sent and received one by one; those sent are written as `format`.
+    ///
+    /// Over baidu_std the call itself carries no message then, and this returns when it was answered: a method that
+    /// takes one message wants it with the call, which is [`open_stream_raw`](Self::open_stream_raw).
     ///
     /// This returns when the call is on its way. The options' own format does not count here.
     ///
@@ -91,6 +103,10 @@ impl Client {
     pub async fn open_raw(&self, target: &str, options: Options, format: Format) -> Result<RawCall> {
         let (service, method) = split(target);
         let mut attempt = self.attempt(service, method, format, options, false)?;
+        if self.defaults.streams_are_beside() {
+            let (sending, receiving, _) = self.open_accepted(&mut attempt, format).await?;
+            return Ok(RawCall::new(sending, receiving));
+        }
         let (mut sending, receiving) = self.open(&mut attempt, format).await?;
         // The call leaves, whatever room there is for messages.
         poll_fn(|cx| {
@@ -114,8 +130,14 @@ impl Client {
         let Request { message, options } = request;
         let format = self.defaults.format(C::PREFERRED, &options);
         let keep = self.defaults.keep;
-        let requests = requests::<C, Req>(message, format, signature.input.clone());
+        let mut requests = requests::<C, Req>(message, format, signature.input.clone());
         let mut attempt = self.attempt(signature.service, signature.method, format, options, keep)?;
+        if self.defaults.streams_are_beside() {
+            let left = send_first(&mut requests, &mut attempt).await?;
+            let (sending, receiving, head) = self.open_accepted(&mut attempt, format).await?;
+            let requests = Box::pin(stream::iter(left.map(Ok)).chain(requests));
+            return Ok((head, Talk::new(Script::new(requests, false), (sending, receiving))));
+        }
         let mut script = Script::new(requests, keep);
         loop {
             let mut talk = Talk::new(script, self.open(&mut attempt, format).await?);
@@ -142,13 +164,32 @@ impl Client {
         options: Options,
         keep: bool,
     ) -> Result<Attempt<'a>, Status> {
-        let pool: &Arc<Pool> = match &self.transport {
-            Transport::Network(pool) => pool,
-            Transport::Mock(_) => return Err(Status::unimplemented("a mocked client has no streams")),
-        };
+        let pool = self.pool()?;
         let wait_for_ready = options.wait_for_ready;
         let call: Call<'a> = self.defaults.opening(service, method, format, options);
         Ok(Attempt::new(pool, call, wait_for_ready, keep))
+    }
+
+    pub(super) fn pool(&self) -> Result<&Arc<Pool>, Status> {
+        match &self.transport {
+            Transport::Network(pool) => Ok(pool),
+            Transport::Mock(_) => Err(Status::unimplemented("a mocked client has no streams")),
+        }
+    }
+
+    /// Makes a call of a method that streams where streams are beside calls: its answer travels on the stream that the
+    /// reply accepts.
+    async fn open_accepted(
+        &self,
+        attempt: &mut Attempt<'_>,
+        format: Format,
+    ) -> Result<(Sending, Receiving, Head), Status> {
+        let beside = Beside { options: StreamOptions::default(), streams: 1 };
+        let (reply, mut halves) = self.open_beside(attempt, format, &beside).await?;
+        let (sending, mut receiving) =
+            halves.pop().ok_or_else(|| Status::internal("the stream is not there"))?;
+        receiving.begin(reply.head.clone());
+        Ok((sending, receiving, reply.head))
     }
 
     /// Begins a call on a connection that takes it.
@@ -156,11 +197,49 @@ impl Client {
         loop {
             let lease = attempt.lease().await?;
             match lease.link.open(&mut attempt.call, attempt.deadline) {
-                Ok(id) => return Ok(Opened::halves(lease, id, format, self.defaults.decompressed)),
+                Ok(id) => {
+                    return Ok(Opened::new(Arc::new(lease), id).halves(format, self.defaults.decompressed));
+                }
                 Err(status) if attempt.again(&status, &lease.link) => {}
                 Err(status) => return Err(status),
             }
         }
+    }
+}
+
+impl RawCall {
+    /// The call as values that `C` carries: what is sent, and what comes.
+    ///
+    /// Nothing runs beside the caller: what there is to send leaves while he awaits what comes. Dropping what is returned
+    /// ends the call.
+    pub fn into_streaming<C, Out, In>(self, outgoing: Streaming<Out>) -> Streaming<In>
+    where
+        C: Codec<Out> + Codec<In>,
+        Out: Send + 'static,
+        In: Send + 'static,
+    {
+        let format = <C as Codec<Out>>::PREFERRED;
+        let (sending, mut receiving) = self.into_halves();
+        receiving.begin(Head { format, ..Head::default() });
+        let script = Script::new(requests::<C, Out>(outgoing, format, None), false);
+        answer::<C, In>(Talk::new(script, (sending, receiving)), None)
+    }
+}
+
+/// Has the first request travel with the call, if it is at hand: a method that takes one message finds it there. An empty
+/// one follows on the stream, since an empty call says nothing but that it opens one.
+async fn send_first(requests: &mut Requests, attempt: &mut Attempt<'_>) -> Result<Option<Bytes>, Status> {
+    let at_hand = poll_fn(|cx| match requests.as_mut().poll_next(cx) {
+        Poll::Ready(first) => Poll::Ready(first),
+        Poll::Pending => Poll::Ready(None),
+    });
+    let first = at_hand.await.transpose()?;
+    match (first, &mut attempt.call) {
+        (Some(first), Some(call)) if !first.is_empty() => {
+            call.body = first;
+            Ok(None)
+        }
+        (first, _) => Ok(first),
     }
 }
 

@@ -9,12 +9,14 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 use super::Address;
+use crate::tls;
 
-/// A connected socket.
+/// A connected socket, or what goes over one.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<tls::Stream>),
 }
 
 impl Stream {
@@ -41,6 +43,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.into_std().map(Parked::Tcp),
             Self::Unix(stream) => stream.into_std().map(Parked::Unix),
+            // It changes hands as it was accepted, before it is known what it speaks.
+            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -55,11 +59,15 @@ impl Stream {
                 let (read, write) = stream.into_split();
                 (ReadHalf::Unix(read), WriteHalf::Unix(write))
             }
+            Self::Tls(stream) => stream.split(),
         }
     }
 
     /// Writes until `out` is empty or the socket takes no more.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Outbox) -> Poll<io::Result<()>> {
+        if let Self::Tls(stream) = self {
+            return stream.poll_flush(cx, out);
+        }
         while !out.is_empty() {
             let written = match out.single() {
                 Some(bytes) => ready!(self.poll_write(cx, bytes))?,
@@ -82,13 +90,16 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => stream.poll_shutdown(cx),
         }
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    /// Writes once.
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 
@@ -100,6 +111,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 }
@@ -109,6 +121,7 @@ impl Source for Stream {
         match self {
             Self::Tcp(stream) => pin!(stream.read_buf(inbox)).poll(cx),
             Self::Unix(stream) => pin!(stream.read_buf(inbox)).poll(cx),
+            Self::Tls(stream) => stream.poll_read(cx, inbox),
         }
     }
 }
@@ -141,6 +154,7 @@ impl Parked {
 pub(crate) enum ReadHalf {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
+    Tls(Box<tls::ReadHalf>),
 }
 
 impl Source for ReadHalf {
@@ -148,6 +162,7 @@ impl Source for ReadHalf {
         match self {
             Self::Tcp(stream) => pin!(stream.read_buf(inbox)).poll(cx),
             Self::Unix(stream) => pin!(stream.read_buf(inbox)).poll(cx),
+            Self::Tls(stream) => stream.poll_read(cx, inbox),
         }
     }
 }
@@ -157,11 +172,15 @@ impl Source for ReadHalf {
 pub(crate) enum WriteHalf {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
+    Tls(Box<tls::WriteHalf>),
 }
 
 impl WriteHalf {
     /// Writes what the socket takes without waiting; what it does not take stays in `out`.
     pub(crate) fn try_flush(&self, out: &mut Outbox) -> io::Result<()> {
+        if let Self::Tls(half) = self {
+            return half.try_flush(out);
+        }
         while !out.is_empty() {
             let written = match out.single() {
                 Some(bytes) => self.try_write(bytes),
@@ -181,10 +200,12 @@ impl WriteHalf {
         Ok(())
     }
 
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    /// Writes once, if that can be done without waiting.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),
+            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -192,6 +213,7 @@ impl WriteHalf {
         match self {
             Self::Tcp(stream) => stream.try_write_vectored(slices),
             Self::Unix(stream) => stream.try_write_vectored(slices),
+            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -201,6 +223,7 @@ impl WriteHalf {
         let _ = match self {
             Self::Tcp(stream) => rustix::net::shutdown(stream.as_ref(), Shutdown::Both),
             Self::Unix(stream) => rustix::net::shutdown(stream.as_ref(), Shutdown::Both),
+            Self::Tls(half) => return half.close(),
         };
     }
 
@@ -209,6 +232,7 @@ impl WriteHalf {
         match self {
             Self::Tcp(stream) => stream.as_ref().poll_write_ready(cx),
             Self::Unix(stream) => stream.as_ref().poll_write_ready(cx),
+            Self::Tls(half) => half.poll_writable(cx),
         }
     }
 }

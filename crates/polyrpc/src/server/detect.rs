@@ -1,4 +1,5 @@
 use std::future::poll_fn;
+use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -7,15 +8,23 @@ use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, rpcx, sniff}
 use super::connection::{Connection, End};
 use super::open::{Order, Phase, Registration};
 use super::port::Port;
+use super::secure::{self, Opening};
 use crate::net::{Inbox, Stream};
 use crate::service::{ConnectionFacts, Peer, PushQueue};
 
 /// Serves one connection from its first byte to its last.
 ///
-/// The first bytes pick the protocol; from there on everything is generic over it. The peers allow a
-/// connection to go on in another protocol between two messages, hence the loop.
-pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, registration: Registration) {
+/// The first bytes pick the protocol, unless TLS's handshake has; from there on everything is generic over it. The
+/// peers allow a connection to go on in another protocol between two messages, hence the loop.
+pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registration: Registration) {
     let mut inbox = Inbox::default();
+    let opening = match &port.tls {
+        None => Some(Opening { stream, peer, speaks: None }),
+        Some(acceptor) => secure::open(stream, &mut inbox, peer, acceptor, &registration).await,
+    };
+    let Some(Opening { mut stream, peer, speaks }) = opening else { return };
+    let allowed = speaks.as_ref().map_or(&port.allowed[..], slice::from_ref);
+    let mut settled = speaks;
     let mut end = End::Foreign;
     loop {
         let upgrade = match end {
@@ -23,14 +32,15 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
             End::Foreign => None,
             End::Upgrade(upgrade) => Some(upgrade),
         };
-        let protocol = match &upgrade {
-            Some(_) => Protocol::Grpc,
-            None => match detect(&mut stream, &mut inbox, &port, &registration).await {
+        let protocol = match (&upgrade, settled.take()) {
+            (Some(_), _) => Protocol::Grpc,
+            (None, Some(protocol)) => protocol,
+            (None, None) => match detect(&mut stream, &mut inbox, allowed, &registration).await {
                 Some(protocol) => protocol,
                 None => return,
             },
         };
-        let facts = facts(protocol, peer, &registration);
+        let facts = facts(protocol, peer.clone(), &registration);
         let (stream, inbox, registration, port) = (&mut stream, &mut inbox, &registration, &*port);
         end = match protocol {
             Protocol::BaiduStd => {
@@ -53,7 +63,8 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
             Protocol::Http => {
-                let session = http1::Server::new(port.http.clone());
+                let config = if peer.secured().is_some() { &port.https } else { &port.http };
+                let session = http1::Server::new(config.clone());
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
         };
@@ -65,17 +76,17 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
 async fn detect(
     stream: &mut Stream,
     inbox: &mut Inbox,
-    port: &Port,
+    allowed: &[Protocol],
     registration: &Registration,
 ) -> Option<Protocol> {
     let mut started = false;
-    poll_fn(|cx| poll_detect(stream, inbox, port, registration, &mut started, cx)).await
+    poll_fn(|cx| poll_detect(stream, inbox, allowed, registration, &mut started, cx)).await
 }
 
 fn poll_detect(
     stream: &mut Stream,
     inbox: &mut Inbox,
-    port: &Port,
+    allowed: &[Protocol],
     registration: &Registration,
     started: &mut bool,
     cx: &mut Context<'_>,
@@ -85,7 +96,7 @@ fn poll_detect(
         if registration.entry.ordered() != Order::Serve {
             return Poll::Ready(None);
         }
-        match sniff::sniff(&inbox.bytes, &port.allowed) {
+        match sniff::sniff(&inbox.bytes, allowed) {
             Guess::Is(protocol) => return Poll::Ready(Some(protocol)),
             Guess::Unknown => return Poll::Ready(None),
             Guess::NeedMore => {}
@@ -107,6 +118,7 @@ fn poll_detect(
 
 fn facts(protocol: Protocol, peer: Peer, registration: &Registration) -> Arc<ConnectionFacts> {
     let entry = registration.entry.clone();
+    entry.speaks(protocol);
     let queue: Option<PushQueue> =
         (protocol == Protocol::Rpcx).then(|| Box::new(move |push| entry.push(push)) as PushQueue);
     Arc::new(ConnectionFacts::new(protocol, peer, queue))

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
-use polyrpc_wire::session::Server as Session;
+use polyrpc_wire::session::{Offered, Server as Session};
 use polyrpc_wire::{Call, Credential, Message, Reply, Status, StreamId};
 
 use super::in_flight::{Way, panicked, poll_guarded};
@@ -12,7 +12,7 @@ use super::port::{Authenticator, Port};
 use super::streams::Streams;
 use crate::codec::{Body, uncompressed};
 use crate::runtime::{Owned, wait};
-use crate::service::{ConnectionFacts, Context, Ending, Handling, Method, Peer};
+use crate::service::{ConnectionFacts, Context, Ending, Handling, Method, Offer, Peer, Shape};
 use crate::streaming::{Incoming, Outgoing};
 
 /// How far a call came when it was first looked at.
@@ -65,9 +65,11 @@ impl<'a> Dispatch<'a> {
         if !method.shape().is_unary()
             && let Some(stream) = S::stream(ticket)
         {
-            return self.start_stream::<S>(call, method, stream, streams, arrived);
+            let offered = S::offered(ticket);
+            return self.start_stream::<S>(call, method, stream, offered, streams, arrived);
         }
-        match begin::<S>(call, method, self.port, &self.connection, arrived) {
+        let offer = S::offered(ticket).map(|offered| streams.offer(offered));
+        match begin::<S>(call, method, self.port, &self.connection, offer, arrived) {
             Err(status) => failed(status),
             Ok((mut handling, deadline)) => match poll_guarded(&mut handling, cx) {
                 Poll::Ready(ending) => Started::Ended(ending),
@@ -82,6 +84,7 @@ impl<'a> Dispatch<'a> {
         call: Call<'_>,
         method: &Arc<dyn Method>,
         stream: StreamId,
+        offered: Option<Offered>,
         streams: &mut Streams,
         arrived: &mut Option<Instant>,
     ) -> Started {
@@ -92,10 +95,15 @@ impl<'a> Dispatch<'a> {
         };
         let deadline = deadline(&call, arrived);
         let cx = context::<S>(call, &self.connection, deadline);
-        let (_, outgoing) = streams.open(stream, limit);
+        let goes_on = offered.is_some() && method.shape() == Shape::BIDI;
+        let (incoming, outgoing) = match goes_on {
+            true => streams.open_with(stream, body, limit),
+            false => (Incoming::once(body), streams.open(stream, limit).1),
+        };
         Started::Waiting {
-            handling: opened(&**method, cx, Incoming::once(body), outgoing),
-            deadline,
+            handling: opened(&**method, cx, incoming, outgoing),
+            // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
+            deadline: deadline.filter(|_| offered.is_none()),
             way: Way::Streamed,
         }
     }
@@ -188,13 +196,14 @@ fn begin<S: Session>(
     method: &Arc<dyn Method>,
     port: &Port,
     connection: &Arc<ConnectionFacts>,
+    offer: Option<Offer>,
     arrived: &mut Option<Instant>,
 ) -> Result<(Handling, Option<Instant>), Status> {
     let body = std::mem::take(&mut call.body);
     let bytes = uncompressed(call.head.compression, body, port.server.limits.decompressed)?;
     let deadline = deadline(&call, arrived);
     let body = Body { format: call.head.format, positional: call.head.positional, bytes };
-    let cx = context::<S>(call, connection, deadline);
+    let cx = context::<S>(call, connection, deadline).with_offer(offer);
     Ok((started(method, cx, body)?, deadline))
 }
 

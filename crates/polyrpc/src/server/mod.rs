@@ -1,8 +1,10 @@
-//! The server, in the order in which a connection meets it: [`listen`](Listen) accepts it, `detect` tells its
-//! protocol, `connection` drives it, `dispatch` brings each call to its method, `in_flight` keeps those that
-//! wait, `streams` carries the messages of those that have several.
+//! The server, in the order in which a connection meets it: [`listen`](Listen) accepts it, `secure` does the handshake
+//! of TLS where there is one, `detect` tells its protocol, `connection` drives it, `dispatch` brings each call to its
+//! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several.
 
 mod listen;
+
+mod secure;
 
 mod detect;
 
@@ -38,7 +40,7 @@ pub use self::listen::Listen;
 use self::open::{Open, Order};
 use self::port::Port;
 use crate::client::Client;
-use crate::introspection::{self, Health};
+use crate::introspection::{self, Facts, Health};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::{Function, Peer, Router, Service};
@@ -246,11 +248,14 @@ impl Bound {
         let inside = self.listeners[0].1.clone();
         let addresses = self.listeners.iter().map(|(_, port)| port.address.clone()).collect();
         let mut tasks = JoinSet::new();
+        let mut watch = JoinSet::new();
         for (listener, port) in self.listeners {
+            if let Some(acceptor) = &port.tls {
+                watch.spawn(acceptor.watch());
+            }
             tasks.spawn(listen::accept(listener, port));
         }
         let watched = self.shared.clone();
-        let mut watch = JoinSet::new();
         watch.spawn(async move { watched.open.watch(&watched.limits).await });
         Running { shared: self.shared, inside, addresses, accepting: tasks, _watch: watch }
     }
@@ -268,7 +273,8 @@ pub struct Running {
     inside: Arc<Port>,
     addresses: Vec<Address>,
     accepting: JoinSet<()>,
-    /// Ends slow connections; it goes on while the server shuts down, so that none holds up the end.
+    /// Ends slow connections, and reads certificates anew; it goes on while the server shuts down, so that none holds
+    /// up the end.
     _watch: JoinSet<()>,
 }
 
@@ -297,6 +303,11 @@ impl Running {
     /// How many connections are open.
     pub fn connections(&self) -> usize {
         self.shared.open.len()
+    }
+
+    /// What it has done and is doing.
+    pub fn facts(&self) -> Facts {
+        self.shared.open.facts()
     }
 
     /// Stops: accepts no more connections, refuses new calls in each protocol's own words, finishes every call

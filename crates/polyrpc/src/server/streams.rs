@@ -1,11 +1,13 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use bytes::Bytes;
 use foldhash::HashMap;
-use polyrpc_wire::session::Server as Session;
-use polyrpc_wire::{Message, Metadata, Outbox, Reply, Status, StreamId};
+use polyrpc_wire::session::{Offered, Server as Session};
+use polyrpc_wire::{Compression, Message, Metadata, Outbox, Reply, Status, StreamId};
+use tokio::sync::oneshot;
 
-use crate::service::Ending;
+use crate::service::{AcceptedStream, Ending, Handling, Offer};
 use crate::streaming::{Bell, Drain, Feed, Incoming, Outgoing};
 
 /// The calls of one connection whose messages come, or leave, one by one.
@@ -28,6 +30,8 @@ struct Open {
     drain: Drain,
     /// The answer has begun: its end must be that of a stream.
     begun: bool,
+    /// Tells who sends that nobody takes it any more; for a stream beside a call, whose two directions end together.
+    over: Option<oneshot::Sender<()>>,
 }
 
 impl Streams {
@@ -39,43 +43,78 @@ impl Streams {
     pub(super) fn open(&mut self, stream: StreamId, limit: usize) -> (Incoming, Outgoing) {
         let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), limit);
         let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
-        self.open.insert(stream, Open { feed, drain, begun: false });
+        self.open.insert(stream, Open { feed, drain, begun: false, over: None });
         (incoming, outgoing)
     }
 
+    /// Opens both ways of a call, whose first message came with it if it is not empty: an empty one only opens.
+    pub(super) fn open_with(&mut self, stream: StreamId, first: Bytes, limit: usize) -> (Incoming, Outgoing) {
+        let ways = self.open(stream, limit);
+        if let Some(open) = self.open.get(&stream).filter(|_| !first.is_empty()) {
+            open.feed.preface(Message { body: first, compression: Compression::None });
+        }
+        ways
+    }
+
+    /// What a handler needs to accept the streams that its caller offers.
+    pub(super) fn offer(&self, offered: Offered) -> Offer {
+        Offer::new(offered, self.bell.clone())
+    }
+
+    /// Takes over a stream that was accepted; returns what sends on it.
+    pub(super) fn adopt(&mut self, accepted: AcceptedStream) -> (StreamId, Handling) {
+        let AcceptedStream { stream, feed, drain, sending, over } = accepted;
+        self.open.insert(stream, Open { feed, drain, begun: true, over: Some(over) });
+        (stream, sending)
+    }
+
     /// Hands a message to its call. One that nobody will take counts as taken, so that the peer's other streams
-    /// do not wait for its room.
+    /// do not wait for its room. `false`: too many wait already, and the stream is given up.
     pub(super) fn give(
         &mut self,
         stream: StreamId,
         message: Message,
         session: &mut impl Session,
         out: &mut Outbox,
-    ) {
+    ) -> bool {
         match self.open.get(&stream) {
-            Some(open) if !open.feed.is_abandoned() => open.feed.give(message),
+            Some(open) if !open.feed.is_abandoned() => {
+                let bytes = message.body.len();
+                let taken = open.feed.give(message);
+                if !taken {
+                    session.consumed(stream, bytes, out);
+                    open.feed.abort(Status::resource_exhausted("too many messages wait to be taken"));
+                    session.reset(stream, out);
+                }
+                return taken;
+            }
             _ if message.body.is_empty() => {}
             _ => session.consumed(stream, message.body.len(), out),
         }
+        true
     }
 
     /// The caller has sent all.
-    pub(super) fn end(&self, stream: StreamId) {
-        if let Some(open) = self.open.get(&stream) {
-            open.feed.end(Ok(()), Metadata::new());
+    pub(super) fn end(&mut self, stream: StreamId) {
+        let Some(open) = self.open.get_mut(&stream) else { return };
+        open.feed.end(Ok(()), Metadata::new());
+        if let Some(over) = open.over.take() {
+            // Who sends may have ended by himself.
+            let _ = over.send(());
         }
     }
 
     /// The caller is gone: a part of the handler that lives on elsewhere learns it by its requests.
     pub(super) fn cancel(&self, stream: StreamId) {
         if let Some(open) = self.open.get(&stream) {
-            open.feed.end(Err(Status::cancelled("the caller went away")), Metadata::new());
+            open.feed.abort(Status::cancelled("the caller went away"));
         }
     }
 
     /// The connection ends: nothing more comes.
     pub(super) fn cancel_all(&self) {
-        self.open.keys().for_each(|&stream| self.cancel(stream));
+        let cancelled = || Err(Status::cancelled("the caller went away"));
+        self.open.values().for_each(|open| open.feed.end(cancelled(), Metadata::new()));
     }
 
     /// The peer takes more of an answer.
@@ -126,6 +165,7 @@ impl Streams {
                 session.finish(ticket, result, trailers, out);
             }
             Ending::Reply(reply) => session.reply(ticket, reply, out),
+            Ending::Accept(reply, _) => session.reply(ticket, *reply, out),
             Ending::CloseConnection => {}
         }
     }

@@ -1,12 +1,13 @@
 use std::borrow::Cow;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use polyrpc_wire::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
+
+use super::{Accepted, Offer, Peer};
 
 /// What a handler knows of the call it serves, and what it may say beside its answer.
 ///
@@ -26,6 +27,8 @@ struct Facts {
     /// How the protocol wants the answer written when nobody chooses.
     usual_format: Format,
     reply: ReplyOptions,
+    /// The streams that the caller offers beside the call.
+    offer: Option<Box<Offer>>,
     late: Option<Trailers>,
     /// Set when nobody waits for the answer any more; a handler in the connection's task needs none, since it is
     /// dropped then.
@@ -61,8 +64,37 @@ impl Context {
         usual_format: Format,
     ) -> Self {
         let reply = ReplyOptions::default();
-        let (late, abandoned) = (None, None);
-        Self(Box::new(Facts { connection, deadline, head, attachment, usual_format, reply, late, abandoned }))
+        let (offer, late, abandoned) = (None, None, None);
+        Self(Box::new(Facts {
+            connection,
+            deadline,
+            head,
+            attachment,
+            usual_format,
+            reply,
+            offer,
+            late,
+            abandoned,
+        }))
+    }
+
+    /// The caller offers streams beside the call.
+    pub(crate) fn with_offer(mut self, offer: Option<Offer>) -> Self {
+        self.0.offer = offer.map(Box::new);
+        self
+    }
+
+    pub(super) fn offer(&self) -> Option<&Offer> {
+        self.0.offer.as_deref()
+    }
+
+    pub(super) fn offer_mut(&mut self) -> Option<&mut Offer> {
+        self.0.offer.as_deref_mut()
+    }
+
+    /// Takes out the streams that were accepted.
+    pub(super) fn accepted(&mut self) -> Option<Accepted> {
+        self.0.offer.take().and_then(|offer| offer.into_accepted())
     }
 
     /// A context outside of any connection, for tests of handlers.
@@ -212,27 +244,6 @@ pub(crate) struct Abandon(Arc<AtomicBool>);
 impl Drop for Abandon {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Who called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
-    /// Over TCP, from this address.
-    Tcp(SocketAddr),
-    /// Over a Unix socket.
-    Unix,
-    /// From this process.
-    InProcess,
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix => f.write_str("unix"),
-            Self::InProcess => f.write_str("in-process"),
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polyrpc_wire::payload::schema;
 use polyrpc_wire::{Format, Head, Metadata, Reply, Status};
 
-use super::Context;
+use super::{Accepted, Context};
 use crate::Error;
 use crate::codec::{Body, Codec};
 use crate::streaming::{Incoming, Outgoing};
@@ -60,6 +60,8 @@ pub struct Shape {
 impl Shape {
     /// One message each way.
     pub const UNARY: Self = Self { client_streams: false, server_streams: false };
+    /// Any number of messages each way.
+    pub const BIDI: Self = Self { client_streams: true, server_streams: true };
 
     /// Whether it is one message each way.
     pub fn is_unary(self) -> bool {
@@ -75,6 +77,8 @@ pub type Handling = Pin<Box<dyn Future<Output = Ending> + Send>>;
 pub enum Ending {
     /// With an answer.
     Reply(Reply),
+    /// With an answer, and with streams that go on beside it.
+    Accept(Box<Reply>, Accepted),
     /// With the end of an answer of several messages.
     Finish {
         /// Whether it is complete, or why not.
@@ -84,6 +88,18 @@ pub enum Ending {
     },
     /// With the wish that the connection be closed instead.
     CloseConnection,
+}
+
+impl Ending {
+    /// Whether the caller gets what it asked for.
+    pub(crate) fn succeeded(&self) -> bool {
+        match self {
+            Self::Reply(reply) => reply.result.is_ok(),
+            Self::Accept(reply, _) => reply.result.is_ok(),
+            Self::Finish { result, .. } => result.is_ok(),
+            Self::CloseConnection => false,
+        }
+    }
 }
 
 /// A method whose request and reply are `Req` and `Resp`, carried by the codec `C`.
@@ -148,7 +164,8 @@ pub(super) fn finish<C: Codec<Resp>, Resp>(
 
 impl Context {
     /// Ends the call with a message written in `format`, or with a failure.
-    pub(crate) fn end(self, format: Format, result: Result<bytes::Bytes, Status>) -> Ending {
+    pub(crate) fn end(mut self, format: Format, result: Result<bytes::Bytes, Status>) -> Ending {
+        let accepted = self.accepted();
         let reply = self.into_reply();
         if reply.close_connection {
             return Ending::CloseConnection;
@@ -161,6 +178,10 @@ impl Context {
             positional: false,
             metadata: reply.metadata,
         };
-        Ending::Reply(Reply { attachment, trailers, ..Reply::new(result, head) })
+        let reply = Reply { attachment, trailers, ..Reply::new(result, head) };
+        match accepted {
+            Some(accepted) if reply.result.is_ok() => Ending::Accept(Box::new(reply), accepted),
+            _ => Ending::Reply(reply),
+        }
     }
 }

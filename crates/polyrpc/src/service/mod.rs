@@ -1,14 +1,19 @@
 //! What answers a call: services of methods, plain functions, and the [`Router`] that finds them.
 
+mod accept;
 mod context;
 mod function;
 mod method;
+mod peer;
 mod router;
 mod streamed;
 
-pub use context::{Context, Peer, Pusher, ReplyOptions, Trailers};
+pub use accept::Accepted;
+pub use context::{Context, Pusher, ReplyOptions, Trailers};
 pub use function::{Function, Outcome};
 pub use method::{Ending, Handling, Method, Shape};
+pub use peer::{Peer, Secured};
 pub use router::{Router, Service, ServiceBuilder};
 
+pub(crate) use accept::{AcceptedStream, Offer};
 pub(crate) use context::{ConnectionFacts, PushQueue};

@@ -180,7 +180,7 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
 }
 
 /// Makes a message only when there is room for it.
-async fn send<C: Codec<Resp>, Resp>(
+pub(super) async fn send<C: Codec<Resp>, Resp>(
     mut messages: Streaming<Resp>,
     outgoing: &Outgoing,
     format: Format,

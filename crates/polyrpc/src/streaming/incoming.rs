@@ -35,6 +35,8 @@ struct State {
     messages: VecDeque<Message>,
     /// Bytes of messages taken that the peer was not told of.
     consumed: usize,
+    /// Bytes of messages that were not sent on the stream: their taking is nothing to tell.
+    uncounted: usize,
     /// No more messages come, or why.
     end: Option<Result<(), Status>>,
     trailers: Metadata,
@@ -79,8 +81,7 @@ impl Incoming {
                 }
             };
         };
-        let first = state.consumed == 0 && !message.body.is_empty();
-        state.consumed += message.body.len();
+        let first = state.take(message.body.len());
         drop(state);
         if first {
             self.0.ring();
@@ -103,8 +104,7 @@ impl Drop for Incoming {
         }
         let mut state = self.0.lock();
         let left: usize = state.messages.drain(..).map(|message| message.body.len()).sum();
-        let first = state.consumed == 0 && left > 0;
-        state.consumed += left;
+        let first = state.take(left);
         drop(state);
         if first {
             self.0.ring();
@@ -118,9 +118,34 @@ impl Feed {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// A message has come.
-    pub(crate) fn give(&self, message: Message) {
-        self.change(|state| state.messages.push_back(message));
+    /// A message has come. `false`: too many wait already, or none was expected any more.
+    pub(crate) fn give(&self, message: Message) -> bool {
+        let mut taken = false;
+        self.change(|state| {
+            taken = state.end.is_none() && state.messages.len() < MOST_WAITING;
+            if taken {
+                state.messages.push_back(message);
+            }
+        });
+        taken
+    }
+
+    /// A message is there that did not come on the stream.
+    pub(crate) fn preface(&self, message: Message) {
+        self.change(|state| {
+            state.uncounted += message.body.len();
+            state.messages.push_back(message);
+        });
+    }
+
+    /// No more messages come, and those that wait are given up.
+    pub(crate) fn abort(&self, status: Status) {
+        self.change(|state| {
+            if state.end.is_none() {
+                state.messages.clear();
+                state.end = Some(Err(status));
+            }
+        });
     }
 
     /// No more messages come. Those that wait may still be taken.
@@ -147,6 +172,31 @@ impl Feed {
         if let Some(taker) = taker {
             taker.wake();
         }
+    }
+}
+
+impl Drop for Feed {
+    /// Parts of a handler may live on in other tasks when the connection is dropped: they must not wait for ever.
+    fn drop(&mut self) {
+        self.change(|state| {
+            state.end.get_or_insert_with(|| {
+                Err(Status::unavailable("the call has failed, or its connection has ended"))
+            });
+        });
+    }
+}
+
+/// Messages that may wait to be taken, however small they are. Bytes meet the limits of the protocol much earlier.
+const MOST_WAITING: usize = 1 << 20;
+
+impl State {
+    /// Counts what was taken. Returns whether it is the first that there is to tell of.
+    fn take(&mut self, bytes: usize) -> bool {
+        let uncounted = bytes.min(self.uncounted);
+        self.uncounted -= uncounted;
+        let first = self.consumed == 0 && bytes > uncounted;
+        self.consumed += bytes - uncounted;
+        first
     }
 }
 

@@ -16,6 +16,8 @@ use tokio::sync::mpsc;
 
 use crate::{Error, Result};
 
+pub use polyrpc_wire::baidu_std::StreamOptions;
+
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 

@@ -15,7 +15,6 @@ pub(super) struct Meta<'a> {
     pub(super) correlation_id: i64,
     pub(super) attachment_size: Option<i32>,
     pub(super) authentication_data: Option<&'a [u8]>,
-    /// Read, never written: streams are not created yet.
     pub(super) stream_settings: Option<StreamSettings>,
     pub(super) user_fields: Vec<(&'a [u8], &'a [u8])>,
     pub(super) content_type: Option<i32>,
@@ -91,6 +90,10 @@ impl<'a> Meta<'a> {
         put_int64(buffer, 4, Some(self.correlation_id));
         put_int32(buffer, 5, self.attachment_size);
         put_bytes(buffer, 7, self.authentication_data);
+        if let Some(settings) = &self.stream_settings {
+            put_length(buffer, 8, settings.size());
+            settings.write(buffer);
+        }
         for (key, value) in &self.user_fields {
             put_length(buffer, 9, bytes_size(Some(key)) + bytes_size(Some(value)));
             put_bytes(buffer, 1, Some(key));
@@ -195,27 +198,78 @@ impl<'a> Response<'a> {
     }
 }
 
-/// `StreamSettings`, as far as a side that accepts no stream must know them.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// `StreamSettings`: how one side of a stream, or of several, was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamSettings {
+    /// The first stream's id at the sender of these settings.
     pub(super) stream_id: Option<i64>,
+    /// The sender limits what it sends ahead, and wants to be told what was taken.
+    pub(super) need_feedback: bool,
+    /// The sender takes messages.
+    pub(super) writable: bool,
+    /// The ids of further streams of the same call.
+    pub(super) extra_stream_ids: Vec<i64>,
 }
 
 impl StreamSettings {
     fn merge(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         let mut fields = Fields::of(bytes);
         while let Some(field) = fields.next()? {
-            if let (1, Value::Varint(value)) = field {
-                self.stream_id = Some(value.cast_signed());
+            match field {
+                (1, Value::Varint(value)) => self.stream_id = Some(value.cast_signed()),
+                (2, Value::Varint(value)) => self.need_feedback = value != 0,
+                (3, Value::Varint(value)) => self.writable = value != 0,
+                (4, Value::Varint(value)) => self.add_extra(value)?,
+                (4, Value::Bytes(packed)) => self.add_packed(packed)?,
+                _ => {}
             }
         }
+        Ok(())
+    }
+
+    /// A reader of protobuf takes a repeated number packed too, whatever the schema says.
+    fn add_packed(&mut self, packed: &[u8]) -> Result<(), Malformed> {
+        let mut values = Fields::of(packed);
+        while !values.rest.is_empty() {
+            let value = values.varint()?;
+            self.add_extra(value)?;
+        }
+        Ok(())
+    }
+
+    fn add_extra(&mut self, value: u64) -> Result<(), Malformed> {
+        if self.extra_stream_ids.len() == MAX_EXTRA_STREAMS {
+            return Err(Malformed);
+        }
+        self.extra_stream_ids.push(value.cast_signed());
         Ok(())
     }
 
     fn is_complete(&self) -> bool {
         self.stream_id.is_some()
     }
+
+    /// Every id, in the order in which both sides pair them.
+    pub(super) fn ids(&self) -> impl Iterator<Item = i64> {
+        self.stream_id.into_iter().chain(self.extra_stream_ids.iter().copied())
+    }
+
+    fn size(&self) -> usize {
+        let extra = self.extra_stream_ids.iter().map(|id| int_size(Some(*id)));
+        int_size(self.stream_id) + 2 * int_size(Some(1)) + extra.sum::<usize>()
+    }
+
+    /// brpc sets both flags whatever they are (`stream.cpp`, `FillSettings`).
+    fn write(&self, buffer: &mut Vec<u8>) {
+        put_int64(buffer, 1, self.stream_id);
+        put_int32(buffer, 2, Some(self.need_feedback.into()));
+        put_int32(buffer, 3, Some(self.writable.into()));
+        self.extra_stream_ids.iter().for_each(|id| put_int64(buffer, 4, Some(*id)));
+    }
 }
+
+/// More streams than anybody makes with one call.
+pub(super) const MAX_EXTRA_STREAMS: usize = 1023;
 
 /// `ChunkInfo`: nobody uses it, but a frame whose one is incomplete is malformed all the same.
 #[derive(Default)]
@@ -250,7 +304,10 @@ pub(super) struct StreamMeta {
     /// Its id at the sender.
     pub(super) source_stream_id: Option<i64>,
     pub(super) frame_type: FrameType,
+    /// More of the same message follows in another frame.
     pub(super) has_continuation: Option<bool>,
+    /// How many bytes of the stream's messages were taken so far.
+    pub(super) consumed_size: Option<i64>,
 }
 
 /// What a stream's frame is for.
@@ -281,7 +338,7 @@ impl StreamMeta {
                     meta.frame_type = known.copied().unwrap_or(meta.frame_type);
                 }
                 (4, Value::Varint(value)) => meta.has_continuation = Some(value != 0),
-                (5, Value::Bytes(feedback)) => Fields::of(feedback).check()?,
+                (5, Value::Bytes(feedback)) => meta.merge_feedback(feedback)?,
                 _ => {}
             }
         }
@@ -289,11 +346,25 @@ impl StreamMeta {
         Ok(meta)
     }
 
+    fn merge_feedback(&mut self, feedback: &[u8]) -> Result<(), Malformed> {
+        let mut fields = Fields::of(feedback);
+        while let Some(field) = fields.next()? {
+            if let (1, Value::Varint(value)) = field {
+                self.consumed_size = Some(value.cast_signed());
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn write(&self, buffer: &mut Vec<u8>) {
         put_int64(buffer, 1, Some(self.stream_id));
         put_int64(buffer, 2, self.source_stream_id);
         put_int32(buffer, 3, Some(self.frame_type as i32));
         put_int32(buffer, 4, self.has_continuation.map(i32::from));
+        if self.consumed_size.is_some() {
+            put_length(buffer, 5, int_size(self.consumed_size));
+            put_int64(buffer, 1, self.consumed_size);
+        }
     }
 }
 
@@ -335,12 +406,6 @@ impl<'a> Fields<'a> {
             }
         };
         Ok(Some((number, value)))
-    }
-
-    /// Reads all fields for nothing but their shape.
-    fn check(mut self) -> Result<(), Malformed> {
-        while self.next()?.is_some() {}
-        Ok(())
     }
 
     #[inline(always)]

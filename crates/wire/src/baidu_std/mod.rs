@@ -12,6 +12,7 @@ mod stream;
 mod tests;
 
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
+pub use stream::{StreamLimits, StreamOptions};
 
 use crate::sniff::{Guess, Protocol, by_magic};
 

@@ -1,6 +1,7 @@
 //! Both sides of a connection.
 
 use std::borrow::Cow;
+use std::num::NonZeroUsize;
 use std::str;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +10,14 @@ use bytes::{Bytes, BytesMut};
 
 use super::body::{self, Body, Unsendable, Unusable};
 use super::frame::{self, Cut, Frame, Kind};
-use super::meta::{Malformed, Meta, Request, Response};
+use super::meta::{Malformed, Meta, Request, Response, StreamSettings};
+use super::metadata;
 use super::status::{self, EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
-use super::{metadata, stream};
-use crate::session::{self, Answer, Event, Missing};
+use super::stream::{self, Asked, Found, Handled, Offering, Served, StreamLimits, StreamOptions};
+use crate::session::{self, Answer, Event, Missing, Offered};
 use crate::{
-    Call, CallId, Credential, Fault, Format, Head, Limits, Metadata, Outbox, Reply, Status, Violation,
+    Call, CallId, Compression, Credential, Fault, Format, Head, Limits, Message, Metadata, Outbox, Reply,
+    Status, StreamId, Violation,
 };
 
 /// What all connections of a server have in common.
@@ -25,6 +28,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// `ip:port` of the server, told in brackets before the text of every failure; empty leaves it out.
     pub address: String,
+    /// What the streams of a connection may take up.
+    pub streams: StreamLimits,
 }
 
 /// The server's side of a connection.
@@ -35,8 +40,7 @@ pub struct ServerConfig {
 ///   credential
 /// ```
 ///
-/// Streams are not accepted: a request that brings one is answered the way brpc answers it when the handler
-/// does not accept, and a stream's frame is answered like one of an unknown stream.
+/// A request may offer streams, which are accepted before it is answered; from then on they have a life of their own.
 #[derive(Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
@@ -46,27 +50,36 @@ pub struct Server {
     wanted: usize,
     expects_credential: bool,
     draining: bool,
+    /// Made when the first is offered: most connections never need it.
+    streams: Option<Box<Served>>,
 }
 
-/// What an answer must carry.
+/// What an answer must carry, or which stream it ends.
 #[derive(Debug)]
-pub struct Ticket {
-    correlation_id: i64,
-    /// The client's id of the stream the request brought: the answer travels inside of it.
-    stream: Option<i64>,
-}
+pub struct Ticket(Owed);
 
-impl Ticket {
-    fn of(meta: &Meta<'_>) -> Self {
-        let stream = meta.stream_settings.as_ref().and_then(|settings| settings.stream_id);
-        Self { correlation_id: meta.correlation_id, stream }
-    }
+#[derive(Debug)]
+enum Owed {
+    Response {
+        correlation_id: i64,
+        /// The streams that the request brought: the answer travels inside of the first.
+        offering: Option<Box<Offering>>,
+    },
+    /// A stream that was accepted beside a call.
+    Stream(u64),
 }
 
 impl Server {
     /// A connection that has just been accepted.
     pub fn new(config: Arc<ServerConfig>) -> Self {
-        Self { config, meta: Bytes::new(), wanted: 0, expects_credential: true, draining: false }
+        Self {
+            config,
+            meta: Bytes::new(),
+            wanted: 0,
+            expects_credential: true,
+            draining: false,
+            streams: None,
+        }
     }
 }
 
@@ -81,11 +94,14 @@ impl session::Server for Server {
         self.meta = Bytes::new();
         self.wanted = 0;
         loop {
+            if let Some(found) = self.streams.as_mut().and_then(|streams| streams.next()) {
+                return Ok(Some(event(found)));
+            }
             match frame::cut(inbox, self.config.limits.message)? {
                 Cut::Whole(frame) => match frame.kind {
                     Kind::Rpc if self.draining => self.turn_away(&frame, out)?,
                     Kind::Rpc => return self.call(frame).map(Some),
-                    Kind::Stream => stream::answer_unknown(&frame, out),
+                    Kind::Stream => self.take_stream(frame, out),
                 },
                 Cut::Partial(wanted) => {
                     self.wanted = wanted;
@@ -97,18 +113,12 @@ impl session::Server for Server {
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
-        let Reply { result, head, attachment, .. } = reply;
-        let body =
-            result.and_then(|message| Body::encode(message, attachment, &head).map_err(unserializable));
-        match body {
-            Ok(body) => {
-                let response = Some(Response { error_code: 0, error_text: None });
-                let meta =
-                    Meta { response, user_fields: metadata::user_fields(&head.metadata), ..body.meta() };
-                write_response(&ticket, meta, body.len(), out);
-                body.append(out);
+        match ticket.0 {
+            Owed::Response { correlation_id, offering } => {
+                let offering = offering.map(|offering| self.settled(*offering));
+                self.respond(correlation_id, offering.as_ref(), reply, out);
             }
-            Err(status) => self.fail(&ticket, &status, &head.metadata, out),
+            Owed::Stream(id) => self.end_stream(id, reply.result.is_ok(), out),
         }
     }
 
@@ -134,9 +144,84 @@ impl session::Server for Server {
     fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         let text = if status.message().is_empty() { "Fail to authenticate" } else { status.message() };
         let response = Some(Response { error_code: ERPCAUTH, error_text: Some(text.as_bytes()) });
-        let meta = Meta { response, correlation_id: ticket.correlation_id, ..Meta::default() };
+        let correlation_id = match ticket.0 {
+            Owed::Response { correlation_id, .. } => correlation_id,
+            Owed::Stream(_) => return true,
+        };
+        let meta = Meta { response, correlation_id, ..Meta::default() };
         write_frame(&meta, 0, out.buffer());
         true
+    }
+
+    fn stream(ticket: &Ticket) -> Option<StreamId> {
+        match &ticket.0 {
+            Owed::Response { offering, .. } => {
+                let offering = offering.as_ref().filter(|offering| offering.count.is_some())?;
+                Some(StreamId(offering.first))
+            }
+            Owed::Stream(id) => Some(StreamId(*id)),
+        }
+    }
+
+    fn offered(ticket: &Ticket) -> Option<Offered> {
+        let Owed::Response { offering: Some(offering), .. } = &ticket.0 else { return None };
+        let streams = offering.count.map_or(0, NonZeroUsize::get);
+        Some(Offered { first: StreamId(offering.first), streams, writable: offering.writable })
+    }
+
+    fn accept(&mut self, ticket: &mut Ticket, options: &StreamOptions) -> Vec<Ticket> {
+        let (Owed::Response { offering: Some(offering), .. }, Some(streams)) =
+            (&mut ticket.0, &mut self.streams)
+        else {
+            return Vec::new();
+        };
+        streams.accept(offering, options).into_iter().map(|id| Ticket(Owed::Stream(id))).collect()
+    }
+
+    /// The response of a method that streams is empty: it says that the stream is accepted, and how the messages on it
+    /// are written.
+    fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
+        let begun = self.streams.as_mut().and_then(|streams| streams.begin(stream.0));
+        if let Some((correlation_id, offering)) = begun {
+            let head = Head { compression: Compression::None, ..head };
+            self.respond(correlation_id, Some(&offering), Reply::new(Ok(Bytes::new()), head), out);
+        }
+    }
+
+    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
+        self.begin(stream, Head::default(), out);
+        if let Some(streams) = &mut self.streams {
+            streams.streams.send(stream.0, message, out);
+        }
+    }
+
+    /// brpc has no word for why a stream ends: one that failed ends by `RST`, any other by `CLOSE`.
+    fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
+        match (<Self as session::Server>::stream(&ticket), result) {
+            (Some(stream), Ok(())) => {
+                self.begin(stream, Head::default(), out);
+                self.end_stream(stream.0, true, out);
+            }
+            (Some(stream), Err(_)) if self.has_begun(stream.0) => self.end_stream(stream.0, false, out),
+            (_, result) => {
+                let reply = Reply::new(result.map(|()| Bytes::new()), Head::default());
+                self.reply(ticket, Reply { trailers, ..reply }, out);
+            }
+        }
+    }
+
+    fn room(&self, stream: StreamId) -> bool {
+        self.streams.as_ref().is_none_or(|streams| streams.has_room(stream.0))
+    }
+
+    fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
+        if let Some(streams) = &mut self.streams {
+            streams.streams.consumed(stream.0, bytes, out);
+        }
+    }
+
+    fn reset(&mut self, stream: StreamId, out: &mut Outbox) {
+        self.end_stream(stream.0, false, out);
     }
 
     fn wanted(&self) -> usize {
@@ -161,27 +246,93 @@ impl Server {
         let credential = meta.authentication_data.filter(|data| self.expects_credential && !data.is_empty());
         let credential = Credential::Connection(credential.map(|data| self.meta.slice_ref(data)));
         self.expects_credential = false;
-        let (timeout, ticket) = (timeout(&meta), Ticket::of(&meta));
+        let (timeout, correlation_id) = (timeout(&meta), meta.correlation_id);
+        let offering = meta.stream_settings.map(|settings| {
+            let streams = self.streams.get_or_insert_with(|| streams(&self.config));
+            Box::new(streams.offer(correlation_id, settings))
+        });
+        let ticket = Ticket(Owed::Response { correlation_id, offering });
         let call =
             Call { service, method, body, attachment, head, timeout, oneway: false, credential, spoiled };
         Ok(Event::Call(call, ticket))
+    }
+
+    fn take_stream(&mut self, frame: Frame, out: &mut Outbox) {
+        let handled = match &mut self.streams {
+            Some(streams) => streams.streams.handle(frame, out),
+            None => Handled::without_streams(frame),
+        };
+        handled.answer(out);
+    }
+
+    /// What is known of a call's streams when it is answered: those that were not accepted are declined.
+    fn settled(&mut self, offering: Offering) -> Offering {
+        if let (None, Some(streams)) = (&offering.settings, &mut self.streams) {
+            streams.decline(&offering);
+        }
+        offering
+    }
+
+    fn has_begun(&self, stream: u64) -> bool {
+        self.streams.as_ref().is_some_and(|streams| streams.has_begun(stream))
+    }
+
+    fn end_stream(&mut self, stream: u64, well: bool, out: &mut Outbox) {
+        if let Some(streams) = &mut self.streams {
+            streams.finish(stream, well, out);
+        }
+    }
+
+    /// Answers a call; if it brought streams, the response travels inside of the first.
+    fn respond(&mut self, correlation_id: i64, offering: Option<&Offering>, reply: Reply, out: &mut Outbox) {
+        let Reply { result, head, attachment, .. } = reply;
+        let body =
+            result.and_then(|message| Body::encode(message, attachment, &head).map_err(unserializable));
+        match body {
+            Ok(body) => {
+                let meta = Meta {
+                    response: Some(Response { error_code: 0, error_text: None }),
+                    correlation_id,
+                    stream_settings: offering.and_then(|offering| offering.settings.clone()),
+                    user_fields: metadata::user_fields(&head.metadata),
+                    ..body.meta()
+                };
+                write_response(offering, &meta, body.len(), out);
+                body.append(out);
+            }
+            Err(status) => {
+                if let (Some(offering), Some(streams)) = (offering, &mut self.streams) {
+                    streams.revoke(offering);
+                }
+                self.fail(correlation_id, offering, &status, &head.metadata, out);
+            }
+        }
     }
 
     #[cold]
     fn turn_away(&self, frame: &Frame, out: &mut Outbox) -> Result<(), Violation> {
         let meta = Meta::read(&frame.meta).map_err(garbage)?;
         let stopping = status::status(ELOGOFF, "Server is stopping");
-        self.fail(&Ticket::of(&meta), &stopping, &Metadata::new(), out);
+        let offering = meta.stream_settings.as_ref().and_then(Offering::none_of);
+        self.fail(meta.correlation_id, offering.as_ref(), &stopping, &Metadata::new(), out);
         Ok(())
     }
 
     #[cold]
-    fn fail(&self, ticket: &Ticket, status: &Status, metadata: &Metadata, out: &mut Outbox) {
+    fn fail(
+        &self,
+        correlation_id: i64,
+        offering: Option<&Offering>,
+        status: &Status,
+        metadata: &Metadata,
+        out: &mut Outbox,
+    ) {
         let text = self.error_text(status);
-        let response = Response { error_code: status::number(status), error_text: Some(text.as_bytes()) };
+        let response =
+            Some(Response { error_code: status::number(status), error_text: Some(text.as_bytes()) });
         let user_fields = metadata::user_fields(metadata);
-        let meta = Meta { response: Some(response), user_fields, ..body::empty_meta() };
-        write_response(ticket, meta, 0, out);
+        let meta = Meta { response, correlation_id, user_fields, ..body::empty_meta() };
+        write_response(offering.map(Offering::declined).as_ref(), &meta, 0, out);
     }
 
     /// `[ip:port][E1003]text`; the code is left out where the failure says no more than that it failed
@@ -209,6 +360,8 @@ pub struct ClientConfig {
     /// Whether the server is told how long the caller waits. brpc's own clients do not tell unless the flag
     /// `baidu_std_protocol_deliver_timeout_ms` says so.
     pub deliver_timeout: bool,
+    /// What the streams of the connection may take up.
+    pub streams: StreamLimits,
 }
 
 /// The client's side of a connection.
@@ -221,42 +374,80 @@ pub struct Client {
     wanted: usize,
     /// The server said that it is stopping.
     logged_off: bool,
+    stream_limits: StreamLimits,
+    /// Made when the first is asked for: most connections never need it.
+    streams: Option<Box<Asked>>,
 }
 
 impl Client {
     /// A connection that has just been made.
     pub fn new(config: ClientConfig) -> Self {
-        let ClientConfig { limits, credential, deliver_timeout } = config;
-        Self { limits, credential, deliver_timeout, wanted: 0, logged_off: false }
+        let ClientConfig { limits, credential, deliver_timeout, streams: stream_limits } = config;
+        Self {
+            limits,
+            credential,
+            deliver_timeout,
+            wanted: 0,
+            logged_off: false,
+            stream_limits,
+            streams: None,
+        }
     }
 }
 
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        let body = Body::encode(call.body, call.attachment, &call.head).map_err(inexpressible)?;
-        let mut request = Request {
-            service_name: Some(call.service.as_bytes()),
-            method_name: Some(call.method.as_bytes()),
-            timeout_ms: call.timeout.filter(|_| self.deliver_timeout).map(timeout_ms),
-            ..Request::default()
-        };
-        let user_fields = metadata::write(&call.head.metadata, &mut request);
-        let meta = Meta {
-            request: Some(request),
-            correlation_id: id.0.cast_signed(),
-            authentication_data: self.credential.as_deref(),
-            user_fields,
-            ..body.meta()
-        };
-        write_frame(&meta, body.len(), out.buffer());
-        body.append(out);
-        self.credential = None;
-        Ok(())
+        self.request(id, call, out, |_| None)
+    }
+
+    fn send_beside(
+        &mut self,
+        id: CallId,
+        call: Call<'_>,
+        streams: &[CallId],
+        options: &StreamOptions,
+        out: &mut Outbox,
+    ) -> Result<(), Status> {
+        let (limits, message) = (&self.stream_limits, self.limits.message);
+        let asked = self.streams.get_or_insert_with(|| Box::new(Asked::new(limits.clone(), message)));
+        if !asked.has_place_for(streams.len()) {
+            return Err(Status::resource_exhausted("too many streams are open on this connection"));
+        }
+        self.request(id, call, out, |client| Some(client.streams.as_mut()?.ask(id, streams, options)))
+    }
+
+    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        if let Some(asked) = &mut self.streams {
+            asked.streams.send(id.0, message, out);
+        }
+    }
+
+    fn room(&self, id: CallId) -> bool {
+        self.streams.as_ref().is_none_or(|asked| asked.streams.has_room(id.0))
+    }
+
+    fn writable(&self, id: CallId) -> bool {
+        self.streams.as_ref().is_some_and(|asked| asked.streams.is_writable(id.0))
+    }
+
+    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+        if let Some(asked) = &mut self.streams {
+            asked.streams.consumed(id.0, bytes, out);
+        }
+    }
+
+    fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+        if let Some(asked) = &mut self.streams {
+            asked.cancel(id, out);
+        }
     }
 
     fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Answer>, Violation> {
         self.wanted = 0;
         loop {
+            if let Some(answer) = self.streams.as_mut().and_then(|asked| asked.next()) {
+                return Ok(Some(answer));
+            }
             match frame::cut(inbox, self.limits.message)? {
                 Cut::Whole(frame) => {
                     if let Some(answer) = self.answer(frame, out) {
@@ -284,19 +475,75 @@ impl session::Client for Client {
 }
 
 impl Client {
+    /// Appends a request; `streams` makes those that it asks for, once nothing can go wrong.
+    fn request(
+        &mut self,
+        id: CallId,
+        call: Call<'_>,
+        out: &mut Outbox,
+        streams: impl FnOnce(&mut Self) -> Option<StreamSettings>,
+    ) -> Result<(), Status> {
+        let body = Body::encode(call.body, call.attachment, &call.head).map_err(inexpressible)?;
+        let mut request = Request {
+            service_name: Some(call.service.as_bytes()),
+            method_name: Some(call.method.as_bytes()),
+            timeout_ms: call.timeout.filter(|_| self.deliver_timeout).map(timeout_ms),
+            ..Request::default()
+        };
+        let user_fields = metadata::write(&call.head.metadata, &mut request);
+        let stream_settings = streams(self);
+        let meta = Meta {
+            request: Some(request),
+            correlation_id: id.0.cast_signed(),
+            authentication_data: self.credential.as_deref(),
+            stream_settings,
+            user_fields,
+            ..body.meta()
+        };
+        write_frame(&meta, body.len(), out.buffer());
+        body.append(out);
+        self.credential = None;
+        Ok(())
+    }
+
     /// What a frame says; `None` if it is nothing a caller waits for.
     fn answer(&mut self, frame: Frame, out: &mut Outbox) -> Option<Answer> {
-        let Frame { meta: bytes, payload, .. } = response(frame, out)?;
+        let Frame { meta: bytes, payload, .. } = self.response(frame, out)?;
         // brpc drops what it cannot parse: the call ends by its timeout (`ProcessRpcResponse`).
         let meta = Meta::read(&bytes).ok()?;
-        // No stream was asked for, so a stream of the server's has no other end.
-        if let Some(stream) = Ticket::of(&meta).stream {
-            stream::reset(stream, out);
-        }
         let (result, attachment) = self.outcome(payload, &meta);
-        let head = Head { metadata: metadata::read(&meta, &bytes), ..body::head(&meta) };
         let id = CallId(meta.correlation_id.cast_unsigned());
+        let result = self.settle(id, meta.stream_settings.as_ref(), result, out);
+        let head = Head { metadata: metadata::read(&meta, &bytes), ..body::head(&meta) };
         Some(Answer::Reply(id, Reply { result, head, attachment, trailers: Metadata::new() }))
+    }
+
+    /// The response in a frame, which may be the data of a stream's frame; `None` if there is none.
+    fn response(&mut self, frame: Frame, out: &mut Outbox) -> Option<Frame> {
+        if frame.kind == Kind::Rpc {
+            return Some(frame);
+        }
+        let handled = match &mut self.streams {
+            Some(asked) => asked.streams.handle(frame, out),
+            None => Handled::without_streams(frame),
+        };
+        handled.response(out)
+    }
+
+    fn settle(
+        &mut self,
+        id: CallId,
+        settings: Option<&StreamSettings>,
+        result: Result<Bytes, Status>,
+        out: &mut Outbox,
+    ) -> Result<Bytes, Status> {
+        if let Some(asked) = &mut self.streams {
+            return asked.settle(id.0, settings, result, out);
+        }
+        if let Some(settings) = settings {
+            stream::reset_all(settings, out);
+        }
+        result
     }
 
     fn outcome(&mut self, payload: Bytes, meta: &Meta<'_>) -> (Result<Bytes, Status>, Bytes) {
@@ -313,16 +560,19 @@ impl Client {
     }
 }
 
-/// The response in a frame, which may be the data of a stream's frame; `None` if there is none.
-fn response(frame: Frame, out: &mut Outbox) -> Option<Frame> {
-    if frame.kind == Kind::Rpc {
-        return Some(frame);
+fn streams(config: &ServerConfig) -> Box<Served> {
+    Box::new(Served::new(config.streams.clone(), config.limits.message))
+}
+
+fn event(found: Found) -> Event<'static, Ticket> {
+    match found {
+        Found::Message(id, body) => {
+            Event::Message(StreamId(id), Message { body, compression: Compression::None })
+        }
+        Found::End(id) => Event::End(StreamId(id)),
+        Found::Gone(id) => Event::Cancelled(StreamId(id)),
+        Found::Room(id) => Event::Room(StreamId(id)),
     }
-    let response = stream::unwrap_response(&frame);
-    if response.is_none() {
-        stream::answer_unknown(&frame, out);
-    }
-    response
 }
 
 /// Appends the header and the meta; the payload, of which only the length is needed, follows.
@@ -333,13 +583,15 @@ fn write_frame(meta: &Meta<'_>, payload: usize, buffer: &mut Vec<u8>) {
     frame::finish(buffer, start, size, payload);
 }
 
-/// Appends a response up to its payload. If the request brought a stream, the response travels inside of it.
-fn write_response(ticket: &Ticket, meta: Meta<'_>, payload: usize, out: &mut Outbox) {
-    let meta = Meta { correlation_id: ticket.correlation_id, ..meta };
-    let write = |buffer: &mut Vec<u8>| write_frame(&meta, payload, buffer);
-    match ticket.stream {
+/// Appends a response up to its payload. If the request brought streams, it travels inside of the first.
+fn write_response(offering: Option<&Offering>, meta: &Meta<'_>, payload: usize, out: &mut Outbox) {
+    let write = |buffer: &mut Vec<u8>| write_frame(meta, payload, buffer);
+    match offering {
         None => write(out.buffer()),
-        Some(id) => stream::wrap_response(id, payload, out.buffer(), write),
+        Some(offering) => {
+            let from = offering.settings.as_ref().and_then(|settings| settings.stream_id);
+            stream::wrap_response(offering.client, from, payload, out.buffer(), write);
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use super::request::{Accepts, Request, Unfit, is_meant};
 use super::{block, coding};
 use crate::grpc_web::{Cors, Dialect};
 use crate::h2::hpack::Fields;
-use crate::h2::{self, Connection};
+use crate::h2::{self, Connection, ErrorCode};
 use crate::http1::asked;
 use crate::http1::request::Request as HttpRequest;
 use crate::session::{self, Event, Missing, Server as _};
@@ -284,6 +284,12 @@ impl session::Server for Server {
 
     fn consumed(&mut self, stream: StreamId, bytes: usize, out: &mut Outbox) {
         self.credit(stream.0 as u32, bytes, out);
+    }
+
+    fn reset(&mut self, stream: StreamId, out: &mut Outbox) {
+        let stream = stream.0 as u32;
+        self.open.remove(&stream);
+        self.http.reset(stream, ErrorCode::CANCEL, out);
     }
 
     fn wanted(&self) -> usize {

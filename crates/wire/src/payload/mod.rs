@@ -6,6 +6,7 @@ pub mod flatbuffers;
 pub mod msgpack;
 pub(crate) mod protobuf;
 pub mod schema;
+pub mod struct_pack;
 pub mod transcode;
 
 /// How a message is written.
@@ -20,6 +21,8 @@ pub enum Format {
     ProtoText,
     /// MessagePack; a struct is a map keyed by field names.
     MessagePack,
+    /// struct_pack, of rest_rpc and yalantinglibs: the bytes of C++ types.
+    StructPack,
     /// FlatBuffers, read where they lie.
     FlatBuffers,
     /// Bytes that mean nothing to the framework.
@@ -37,6 +40,7 @@ impl Format {
             Self::Json(_) => "json",
             Self::ProtoText => "proto-text",
             Self::MessagePack => "msgpack",
+            Self::StructPack => "struct_pack",
             Self::FlatBuffers => "flatbuffers",
             Self::Raw => "raw",
             Self::Other(_) => "other",

@@ -50,7 +50,13 @@ impl Reader<'_> {
 
     /// Writes a field's value; nothing if it is absent. `named` is where its name begins, before which a union's type
     /// is put.
-    fn field(&mut self, field: &Field, fields: Fields<'_>, named: usize, depth: usize) -> Result<(), &'static str> {
+    fn field(
+        &mut self,
+        field: &Field,
+        fields: Fields<'_>,
+        named: usize,
+        depth: usize,
+    ) -> Result<(), &'static str> {
         let id = field.id;
         match &field.ty {
             Type::Text => {
@@ -65,7 +71,9 @@ impl Reader<'_> {
             }
             Type::Union(union) => {
                 let kind = fields.get::<u8>(id - 1).unwrap_or_default();
-                let Some(member) = self.schema.unions[*union].members.iter().find(|member| member.number == kind) else {
+                let Some(member) =
+                    self.schema.unions[*union].members.iter().find(|member| member.number == kind)
+                else {
                     return Ok(());
                 };
                 self.out.truncate(named);
@@ -148,11 +156,14 @@ impl Reader<'_> {
         named: usize,
         depth: usize,
     ) -> Result<(), &'static str> {
-        let (Some(kinds), Some(values)) = (fields.get::<[u8]>(field.id - 1), fields.get::<[u32]>(field.id)) else {
+        let (Some(kinds), Some(values)) = (fields.get::<[u8]>(field.id - 1), fields.get::<[u32]>(field.id))
+        else {
             return Ok(());
         };
-        let member = |kind| self.schema.unions[union].members.iter().find(move |member| member.number == kind);
-        let names: Vec<&str> = kinds.iter().map(|kind| member(kind).map_or("NONE", |member| &member.name)).collect();
+        let member =
+            |kind| self.schema.unions[union].members.iter().find(move |member| member.number == kind);
+        let names: Vec<&str> =
+            kinds.iter().map(|kind| member(kind).map_or("NONE", |member| &member.name)).collect();
         let members: Vec<_> = kinds.iter().map(|kind| member(kind).cloned()).collect();
         self.out.truncate(named);
         self.name(&format!("{}_type", field.name));
@@ -281,7 +292,8 @@ fn names(declared: &Enum, number: i128) -> Option<String> {
         return Some(value.name.clone());
     }
     let set: Vec<_> = declared.values.iter().filter(|value| number & value.value == value.value).collect();
-    let whole = declared.bit_flags && number != 0 && set.iter().map(|value| value.value).sum::<i128>() == number;
+    let whole =
+        declared.bit_flags && number != 0 && set.iter().map(|value| value.value).sum::<i128>() == number;
     whole.then(|| set.iter().map(|value| value.name.as_str()).collect::<Vec<_>>().join(" "))
 }
 

@@ -39,7 +39,8 @@ impl Writer<'_> {
         for field in &declared.fields {
             match object.get(&field.name) {
                 Some(value) if !value.is_null() => {
-                    self.field(field, value, object, &mut places).map_err(|error| under(&field.name, error))?;
+                    self.field(field, value, object, &mut places)
+                        .map_err(|error| under(&field.name, error))?;
                 }
                 _ if field.required => return Err(format!("`{}` is required", field.name)),
                 _ => {}
@@ -112,9 +113,12 @@ impl Writer<'_> {
                     Default::Float(number) => serde_json::Number::from_f64(*number).map(Value::Number),
                     _ => None,
                 };
-                let is_default = default
-                    .is_some_and(|default| self.inline(ty, &default, None, &mut usual).is_ok() && usual == bytes);
-                if is_default && !matches!(&field.default, Default::Integer(number) if i64::try_from(*number).is_err()) {
+                let is_default = default.is_some_and(|default| {
+                    self.inline(ty, &default, None, &mut usual).is_ok() && usual == bytes
+                });
+                if is_default
+                    && !matches!(&field.default, Default::Integer(number) if i64::try_from(*number).is_err())
+                {
                     return Ok(());
                 }
                 Placed::Inline(bytes, align)
@@ -162,7 +166,8 @@ impl Writer<'_> {
                 let (size, align) = self.schema.inline(element);
                 let mut bytes = vec![0; size * values.len()];
                 for (n, (value, place)) in values.iter().zip(bytes.chunks_exact_mut(size)).enumerate() {
-                    self.inline(element, value, hash, place).map_err(|error| under(&format!("[{n}]"), error))?;
+                    self.inline(element, value, hash, place)
+                        .map_err(|error| under(&format!("[{n}]"), error))?;
                 }
                 Ok(self.builder.vector_bytes(values.len(), &bytes, align))
             }
@@ -195,11 +200,14 @@ impl Writer<'_> {
             Type::Struct(at) => {
                 let object = value.as_object().ok_or("want an object")?;
                 let declared = &self.schema.structs[*at];
-                if let Some(name) = object.keys().find(|name| declared.fields.iter().all(|field| field.name != **name)) {
+                if let Some(name) =
+                    object.keys().find(|name| declared.fields.iter().all(|field| field.name != **name))
+                {
                     return Err(format!("there is no field `{name}`"));
                 }
                 for field in &declared.fields {
-                    let value = object.get(&field.name).ok_or_else(|| format!("`{}` is missing", field.name))?;
+                    let value =
+                        object.get(&field.name).ok_or_else(|| format!("`{}` is missing", field.name))?;
                     let (size, _) = self.schema.inline(&field.ty);
                     let place = &mut place[field.offset..field.offset + size];
                     self.inline(&field.ty, value, None, place).map_err(|error| under(&field.name, error))?;
@@ -214,7 +222,9 @@ impl Writer<'_> {
                     self.inline(element, value, None, place)?;
                 }
             }
-            Type::Table(_) | Type::Union(_) | Type::Text | Type::Vector(_) => return Err("want a scalar".into()),
+            Type::Table(_) | Type::Union(_) | Type::Text | Type::Vector(_) => {
+                return Err("want a scalar".into());
+            }
         }
         Ok(())
     }
@@ -289,7 +299,8 @@ fn fnv(hash: Hash, name: &str) -> u64 {
 
 /// An error, told with one more step of the way to it.
 fn under(name: &str, error: String) -> String {
-    let begins_with_a_place = error.starts_with('[') || error.split_once(": ").is_some_and(|(way, _)| !way.contains(' '));
+    let begins_with_a_place =
+        error.starts_with('[') || error.split_once(": ").is_some_and(|(way, _)| !way.contains(' '));
     match (begins_with_a_place, error.starts_with('[')) {
         (true, true) => format!("{name}{error}"),
         (true, false) => format!("{name}.{error}"),

@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::Client;
 use crate::client::dial::{Dialer, Sessions};
+use crate::client::keepalive::Keepalive;
 use crate::client::pool::Pool;
 use crate::client::url::Url;
 use crate::client::{Builder, Kind, Transport};
@@ -35,11 +36,12 @@ impl Place {
         defaults.keep = true;
         let dialer = Dialer {
             url: self.url(),
+            tls: None,
             sessions: Sessions::Lines,
             connect_timeout: builder.connect_timeout,
             backoff: builder.backoff,
             cores: None,
-            keepalive: builder.keepalive,
+            keepalive: builder.keepalive.map(Keepalive::every),
             on_push: None,
             failing: Default::default(),
         };
@@ -49,7 +51,7 @@ impl Place {
 
     pub(super) fn url(&self) -> Url {
         let address = Address::Tcp(self.listener.local_addr().unwrap().to_string());
-        Url { protocol: Protocol::Rpcx, address, json_rpc: false, fb_rpc: Default::default() }
+        Url { protocol: Protocol::Rpcx, address, tls: false, json_rpc: false, fb_rpc: Default::default() }
     }
 
     /// The next connection.

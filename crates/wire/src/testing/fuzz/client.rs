@@ -4,16 +4,21 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{LIMITS, Manner, assert_bounded, assert_modest};
+use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
 use crate::payload::Json;
 use crate::session::{Answer, Client};
 use crate::{
-    Call, CallId, Compression, Credential, Format, Outbox, Violation, baidu_std, fb_rpc, http1, rpcx,
+    Call, CallId, Compression, Credential, Format, Message, Outbox, Violation, baidu_std, fb_rpc, http1, rpcx,
 };
 
 /// Bytes for [`baidu_std::Client`].
 pub fn baidu_std_client(input: &[u8]) {
-    let config = || baidu_std::ClientConfig { limits: LIMITS, deliver_timeout: true, ..<_>::default() };
+    let config = || baidu_std::ClientConfig {
+        limits: LIMITS,
+        deliver_timeout: true,
+        streams: STREAMS,
+        ..<_>::default()
+    };
     ask(|_| baidu_std::Client::new(config()), input);
 }
 
@@ -45,6 +50,9 @@ const ADORNS: u8 = 1 << 2;
 const ONEWAY: u8 = 1 << 3;
 /// Calls are given up as soon as they are made.
 const CANCELS: u8 = 1 << 4;
+
+/// Calls bring two streams each, on which what comes is sent back.
+const OPENS: u8 = 1 << 5;
 
 /// Asserts that a client makes the same of the bytes of `input` whole and cut.
 fn ask<C: Client>(new: impl Fn(Manner) -> C, input: &[u8]) {
@@ -107,14 +115,23 @@ impl<C: Client> Connection<C> {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
                 Ok(Some(answer)) => {
                     self.hear(&answer);
-                    if matches!(answer, Answer::Reply(..)) && self.session.reusable() {
-                        self.call();
+                    match answer {
+                        Answer::Reply(..) if self.session.reusable() => self.call(),
+                        Answer::Message(id, message) => self.echo(id, message),
+                        _ => {}
                     }
                 }
                 Ok(None) => return assert_modest(self.session.wanted(), self.inbox.len()),
                 Err(violation) => return self.heard.violation = Some(violation),
             }
             assert_bounded(self.out.len(), self.fed);
+        }
+    }
+
+    fn echo(&mut self, id: CallId, message: Message) {
+        self.session.consumed(id, message.body.len(), &mut self.out);
+        if self.session.room(id) && self.session.writable(id) {
+            self.session.message(id, message.body, &mut self.out);
         }
     }
 
@@ -141,7 +158,13 @@ impl<C: Client> Connection<C> {
             call.timeout = Some(Duration::from_millis(500));
         }
         // JSON-RPC has no compression, and says so.
-        let sent = self.session.send(id, call, &mut self.out);
+        let sent = match self.manner.has(OPENS) {
+            true => {
+                let streams = [CallId(id.0 + 100), CallId(id.0 + 200)];
+                self.session.send_beside(id, call, &streams, &Default::default(), &mut self.out)
+            }
+            false => self.session.send(id, call, &mut self.out),
+        };
         if sent.is_ok() && self.manner.has(CANCELS) {
             self.session.cancel(id, &mut self.out);
         }

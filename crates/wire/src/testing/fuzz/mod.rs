@@ -11,6 +11,7 @@ mod h2;
 mod payload;
 mod server;
 mod sniff;
+mod struct_pack;
 mod transcode;
 
 pub use client::{baidu_std_client, fb_rpc_client, http_client, rpcx_client};
@@ -20,18 +21,19 @@ pub use h2::h2_frames;
 pub use payload::{compress, msgpack, schema};
 pub use server::{baidu_std_server, fb_rpc_server, http_server, json_rpc, rpcx_server};
 pub use sniff::sniff;
+pub use struct_pack::{struct_pack, struct_pack_types};
 pub use transcode::{
     RICH, transcode_brpc, transcode_go, transcode_msgpack, transcode_proto3, transcode_protobuf,
     transcode_text,
 };
 
-use crate::Limits;
+use crate::{Limits, baidu_std};
 
 /// A fuzzed function.
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 23] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
@@ -49,6 +51,8 @@ pub const TARGETS: [(&str, Target); 23] = [
     ("rpcx_server", rpcx_server),
     ("schema", schema),
     ("sniff", sniff),
+    ("struct_pack", struct_pack),
+    ("struct_pack_types", struct_pack_types),
     ("transcode_brpc", transcode_brpc),
     ("transcode_go", transcode_go),
     ("transcode_msgpack", transcode_msgpack),
@@ -59,6 +63,10 @@ pub const TARGETS: [(&str, Target); 23] = [
 
 /// What a fuzzed connection accepts: so little that the inputs of a fuzzer reach it.
 const LIMITS: Limits = Limits { message: 2048, decompressed: 4096, header: 512 };
+
+/// What the streams of a fuzzed connection may take up.
+const STREAMS: baidu_std::StreamLimits =
+    baidu_std::StreamLimits { streams: 8, unread: 512, unread_in_all: 1024, unconsumed_in_all: Some(256) };
 
 /// The most a session may let lie in its inbox while it waits: a message with what frames it. The longest
 /// line of a chunked HTTP body (4 KiB) is the one limit that cannot be set.

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use super::{LIMITS, Manner, assert_bounded, assert_modest};
+use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
 use crate::session::{Event, Server};
 use crate::sniff::{self, Guess, Protocol};
 use crate::testing::{Heard, tell, tell_part};
-use crate::{Call, Metadata, Outbox, Push, Reply, Status, baidu_std, fb_rpc, grpc, http1, rpcx};
+use crate::{
+    Call, Message, Metadata, Outbox, Push, Reply, Status, StreamId, baidu_std, fb_rpc, grpc, http1, rpcx,
+};
 
 /// Bytes for [`baidu_std::Server`].
 pub fn baidu_std_server(input: &[u8]) {
@@ -41,7 +43,11 @@ pub fn json_rpc(input: &[u8]) {
 }
 
 pub(super) fn baidu_std() -> baidu_std::Server {
-    baidu_std::Server::new(Arc::new(baidu_std::ServerConfig { limits: LIMITS, ..<_>::default() }))
+    baidu_std::Server::new(Arc::new(baidu_std::ServerConfig {
+        limits: LIMITS,
+        streams: STREAMS,
+        ..<_>::default()
+    }))
 }
 
 pub(super) fn rpcx() -> rpcx::Server {
@@ -68,6 +74,8 @@ const REFUSES: u8 = 1 << 1;
 const DRAINS: u8 = 1 << 2;
 /// A message is pushed at every fourth call.
 const PUSHES: u8 = 1 << 3;
+/// What calls offer beside them is accepted, and what comes on it is sent back.
+const ACCEPTS: u8 = 1 << 7;
 /// How many calls stay unanswered before the newest is answered first.
 const HOLDS: u8 = 7 << 4;
 
@@ -92,6 +100,8 @@ struct Connection<S: Server> {
     inbox: BytesMut,
     out: Outbox,
     owed: Vec<(S::Ticket, Reply)>,
+    /// Streams that were accepted.
+    streams: Vec<S::Ticket>,
     heard: Heard,
     fed: usize,
     /// The server closes the connection.
@@ -106,6 +116,7 @@ impl<S: Server> Connection<S> {
             inbox: BytesMut::new(),
             out: Outbox::new(),
             owed: Vec::new(),
+            streams: Vec::new(),
             heard: Heard::default(),
             fed: 0,
             refused: false,
@@ -139,7 +150,14 @@ impl<S: Server> Connection<S> {
                     self.handle(ticket, reply);
                 }
                 Ok(Some(Event::Foreign | Event::Upgrade(_))) => self.heard.foreign = true,
-                Ok(Some(event)) => self.heard.calls.push(tell_part(&event)),
+                Ok(Some(event)) => {
+                    self.heard.calls.push(tell_part(&event));
+                    match event {
+                        Event::Message(stream, message) => self.echo(stream, message),
+                        Event::End(stream) => self.end(stream),
+                        _ => {}
+                    }
+                }
                 Err(violation) => self.heard.violation = Some(violation),
                 Ok(None) => {
                     // Who holds answers back may hold the session back too.
@@ -158,6 +176,8 @@ impl<S: Server> Connection<S> {
         let number = self.heard.calls.len();
         if number == 1 && self.manner.has(REFUSES) {
             self.refused = self.session.refuse(ticket, Status::unauthenticated("not you"), &mut self.out);
+        } else if self.manner.has(ACCEPTS) && S::offered(&ticket).is_some() {
+            self.accept(ticket, reply);
         } else {
             self.owed.push((ticket, reply));
         }
@@ -169,6 +189,26 @@ impl<S: Server> Connection<S> {
             let _ = self.session.push(push(), &mut self.out);
         }
         self.answer_down_to(usize::from((self.manner.bits & HOLDS) >> 4));
+    }
+
+    fn accept(&mut self, mut ticket: S::Ticket, reply: Reply) {
+        self.streams.extend(self.session.accept(&mut ticket, &Default::default()));
+        self.session.reply(ticket, reply, &mut self.out);
+    }
+
+    fn echo(&mut self, stream: StreamId, message: Message) {
+        self.session.consumed(stream, message.body.len(), &mut self.out);
+        if self.session.room(stream) {
+            self.session.message(stream, message.body, &mut self.out);
+        }
+    }
+
+    fn end(&mut self, stream: StreamId) {
+        let Some(at) = self.streams.iter().position(|ticket| S::stream(ticket) == Some(stream)) else {
+            return;
+        };
+        let ticket = self.streams.swap_remove(at);
+        self.session.finish(ticket, Ok(()), Metadata::new(), &mut self.out);
     }
 
     fn answer_down_to(&mut self, held: usize) {

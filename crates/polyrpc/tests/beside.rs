@@ -1,0 +1,287 @@
+//! Streams beside a call, over baidu_std.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{client, serve, soon, until};
+use polyrpc::client::{RawCall, Request, Response};
+use polyrpc::codec::{Raw, Serde};
+use polyrpc::server::Running;
+use polyrpc::streaming::StreamOptions;
+use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status, Streaming};
+
+#[polyrpc::service]
+trait Talk {
+    /// Accepts a stream and does with it what it is told.
+    async fn talk(&self, cx: &mut Context, what: String) -> Result<String>;
+    async fn plain(&self, n: u64) -> Result<u64>;
+}
+
+#[derive(Default, Clone)]
+struct Talker {
+    /// Messages that were sent.
+    sent: Arc<AtomicUsize>,
+    /// Messages that were taken.
+    taken: Arc<AtomicUsize>,
+    /// Streams that have ended, by whatever their ends said.
+    ended: Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+impl Talker {
+    fn ended(&self) -> Vec<String> {
+        self.ended.lock().unwrap().clone()
+    }
+}
+
+impl Talk for Talker {
+    async fn talk(&self, cx: &mut Context, what: String) -> Result<String> {
+        if what == "refuse" {
+            return Ok("no stream".into());
+        }
+        let me = self.clone();
+        for (mut incoming, sender) in cx.accept_streams::<Raw, Bytes>(StreamOptions::default())? {
+            let (me, what) = (me.clone(), what.clone());
+            tokio::spawn(async move {
+                let result: Result<()> = async {
+                    match what.as_str() {
+                        "echo" => {
+                            while let Some(message) = incoming.message().await? {
+                                me.taken.fetch_add(1, Ordering::SeqCst);
+                                sender.send(message).await?;
+                            }
+                        }
+                        "count" => {
+                            drop(incoming);
+                            for n in 0..3 {
+                                sender.send(n.to_string().into()).await?;
+                            }
+                        }
+                        "flood" => loop {
+                            sender.send(Bytes::from(vec![0; 10_000])).await?;
+                            me.sent.fetch_add(1, Ordering::SeqCst);
+                        },
+                        "listen" => {
+                            drop(sender);
+                            while incoming.message().await?.is_some() {
+                                me.taken.fetch_add(1, Ordering::SeqCst);
+                            }
+                        }
+                        "ignore" => {
+                            drop(incoming);
+                            sender.closed().await;
+                        }
+                        "boom" => {
+                            sender.closed().await;
+                            incoming.message().await?;
+                        }
+                        "hold" => {
+                            sender.closed().await;
+                            drop(incoming);
+                        }
+                        _ => sender.fail(Status::internal("as asked")).await,
+                    }
+                    Ok(())
+                }
+                .await;
+                let said = result.map_or_else(|error| format!("{:?}", error.code()), |()| "well".into());
+                me.ended.lock().unwrap().push(said);
+            });
+        }
+        match what.as_str() {
+            "boom" => Err(Status::internal("boom").into()),
+            _ => Ok(format!("{what} it is")),
+        }
+    }
+
+    async fn plain(&self, n: u64) -> Result<u64> {
+        Ok(n)
+    }
+}
+
+async fn talker() -> (Client, Talker, Running) {
+    let talker = Talker::default();
+    let server = serve(Server::new().service(TalkServer::new(talker.clone()))).await;
+    (client(Protocol::BaiduStd, &server), talker, server)
+}
+
+async fn open(client: &Client, what: &str) -> Result<(Response<String>, RawCall)> {
+    let request = Request::new(what.to_owned());
+    soon(client.open_stream::<Serde, String, String>("Talk/Talk", request, StreamOptions::default())).await
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_beside_its_call_both_ways() {
+    let (client, talker, _server) = talker().await;
+    let (response, mut stream) = open(&client, "echo").await.unwrap();
+    assert_eq!(response.message, "echo it is");
+    for n in 0..100 {
+        soon(stream.send(format!("message {n}"))).await.unwrap();
+        assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, format!("message {n}"));
+    }
+    drop(stream);
+    until(|| talker.ended() == ["well"]).await;
+}
+
+#[tokio::test]
+async fn it_can_be_used_as_values() {
+    let (client, _talker, _server) = talker().await;
+    let (_, stream) = open(&client, "echo").await.unwrap();
+    let (sender, outgoing) = Streaming::<u64>::channel(1);
+    let mut incoming = stream.into_streaming::<Serde, u64, u64>(outgoing);
+    for n in 0..10 {
+        sender.send(n).await.unwrap();
+        assert_eq!(soon(incoming.message()).await.unwrap(), Some(n));
+    }
+}
+
+#[tokio::test]
+async fn the_stream_ends_when_the_handler_has_let_go_of_both_ends() {
+    let (client, _talker, _server) = talker().await;
+    let (_, mut stream) = open(&client, "count").await.unwrap();
+    for n in 0..3 {
+        assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, n.to_string());
+    }
+    assert!(soon(stream.next()).await.unwrap().is_none());
+    assert_eq!(soon(stream.send("late")).await.unwrap_err().code(), Code::Cancelled);
+}
+
+#[tokio::test]
+async fn a_handler_that_fails_its_stream_resets_it() {
+    let (client, _talker, _server) = talker().await;
+    let (_, mut stream) = open(&client, "fail").await.unwrap();
+    assert_eq!(soon(stream.next()).await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_call_that_fails_or_does_not_accept_has_no_stream() {
+    let (client, talker, _server) = talker().await;
+    let error = open(&client, "refuse").await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.message()),
+        (Code::InvalidArgument, "The server didn't accept the stream")
+    );
+    assert!(open(&client, "boom").await.unwrap_err().message().ends_with("boom"));
+    until(|| talker.ended() == ["Unavailable"]).await;
+    let error = soon(client.call::<u64>("Talk/Talk", &"echo")).await.unwrap_err();
+    assert!(error.message().contains("the caller offers no stream"), "{error}");
+}
+
+#[tokio::test]
+async fn several_streams_of_one_call_are_each_their_own() {
+    let (client, _talker, _server) = talker().await;
+    let body = polyrpc::codec::Body::new(polyrpc::Format::Json(polyrpc::payload::Json::Brpc), "\"echo\"");
+    let opened = client.open_streams_raw("Talk/Talk", body, Default::default(), StreamOptions::default(), 3);
+    let (_, mut streams) = soon(opened).await.unwrap();
+    for (n, stream) in streams.iter_mut().enumerate() {
+        soon(stream.send(format!("to {n}"))).await.unwrap();
+    }
+    for (n, stream) in streams.iter_mut().enumerate().rev() {
+        assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, format!("to {n}"));
+    }
+}
+
+#[tokio::test]
+async fn a_slow_reader_holds_the_sender_back_and_nobody_else() {
+    let (client, talker, _server) = talker().await;
+    let (_, mut stream) = open(&client, "flood").await.unwrap();
+    let plain = TalkClient::new(client.clone());
+    assert!(soon(stream.next()).await.unwrap().is_some());
+    let sent = loop {
+        let before = talker.sent.load(Ordering::SeqCst);
+        for n in 0..50 {
+            assert_eq!(soon(plain.plain(n)).await.unwrap(), n);
+        }
+        if talker.sent.load(Ordering::SeqCst) == before {
+            break before;
+        }
+    };
+    // The window, and what waits before it.
+    assert!(sent * 10_000 < (2 << 20) + (256 << 10), "{sent} were sent");
+    for _ in 0..1000 {
+        assert!(soon(stream.next()).await.unwrap().is_some());
+    }
+    drop(stream);
+    until(|| talker.ended() == ["Cancelled"]).await;
+}
+
+#[tokio::test]
+async fn a_slow_handler_holds_the_client_back() {
+    let (client, _talker, _server) = talker().await;
+    let (_, stream) = open(&client, "hold").await.unwrap();
+    let (mut sender, _receiver) = stream.split();
+    let mut sent = 0;
+    while tokio::time::timeout(Duration::from_millis(200), sender.send(vec![0; 10_000])).await.is_ok() {
+        sent += 1;
+    }
+    assert!((200..240).contains(&sent), "{sent} were sent");
+}
+
+#[tokio::test]
+async fn what_nobody_takes_does_not_hold_the_sender_back() {
+    let (client, talker, _server) = talker().await;
+    let (_, mut stream) = open(&client, "ignore").await.unwrap();
+    for _ in 0..1000 {
+        soon(stream.send(vec![0; 10_000])).await.unwrap();
+    }
+    drop(stream);
+    until(|| talker.ended() == ["well"]).await;
+}
+
+#[tokio::test]
+async fn the_deadline_bounds_the_call_and_not_the_stream() {
+    let (client, _talker, _server) = talker().await;
+    let request = Request::new("echo".to_owned()).with_timeout(Duration::from_millis(300));
+    let opened = client.open_stream::<Serde, String, String>("Talk/Talk", request, StreamOptions::default());
+    let (_, mut stream) = soon(opened).await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(500), stream.next()).await.is_err());
+    soon(stream.send("still there")).await.unwrap();
+    assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, "still there");
+}
+
+#[tokio::test]
+async fn the_end_of_the_connection_is_the_end_of_its_streams() {
+    let (client, talker, server) = talker().await;
+    let (_, mut stream) = open(&client, "listen").await.unwrap();
+    soon(stream.send("one")).await.unwrap();
+    until(|| talker.taken.load(Ordering::SeqCst) == 1).await;
+    soon(server.shutdown(Duration::ZERO)).await;
+    assert_eq!(soon(stream.next()).await.unwrap_err().code(), Code::Unavailable);
+    until(|| talker.ended() == ["Unavailable"] || talker.ended() == ["Cancelled"]).await;
+}
+
+#[tokio::test]
+async fn a_handler_is_told_when_the_client_is_gone() {
+    let (client, talker, _server) = talker().await;
+    let (_, stream) = open(&client, "hold").await.unwrap();
+    drop((stream, client));
+    until(|| talker.ended() == ["well"]).await;
+}
+
+#[tokio::test]
+async fn a_thousand_streams_share_a_connection() {
+    let (client, _talker, server) = talker().await;
+    let mut streams = Vec::new();
+    for _ in 0..1000 {
+        streams.push(open(&client, "echo").await.unwrap().1);
+    }
+    for (n, stream) in streams.iter_mut().enumerate() {
+        soon(stream.send(n.to_string())).await.unwrap();
+    }
+    for (n, stream) in streams.iter_mut().enumerate() {
+        assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, n.to_string());
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn other_protocols_have_no_streams_beside_a_call() {
+    let (_, _talker, server) = talker().await;
+    for protocol in [Protocol::Rpcx, Protocol::Http, Protocol::Grpc] {
+        let error = open(&client(protocol, &server), "echo").await.unwrap_err();
+        assert_eq!(error.code(), Code::Unimplemented, "{protocol:?}");
+    }
+}

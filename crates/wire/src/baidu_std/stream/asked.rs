@@ -1,0 +1,143 @@
+//! What streams are to the client: it asks for them with a call.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::end::Remote;
+use super::{News, StreamLimits, StreamOptions, Streams, Why, reset_all};
+use crate::baidu_std::meta::StreamSettings;
+use crate::baidu_std::status::{self, ECONNRESET, EREQUEST};
+use crate::session::Answer;
+use crate::{CallId, Compression, Fault, Message, Outbox, Reply, Status};
+
+/// The streams of a client's connection.
+#[derive(Debug)]
+pub(in crate::baidu_std) struct Asked {
+    pub(in crate::baidu_std) streams: Streams,
+    /// The calls with streams that are not answered, by their correlation ids.
+    calls: BTreeMap<u64, Vec<u64>>,
+}
+
+impl Asked {
+    pub(in crate::baidu_std) fn new(limits: StreamLimits, message: usize) -> Self {
+        Self { streams: Streams::new(limits, message), calls: BTreeMap::new() }
+    }
+
+    /// Whether so many more streams may be made.
+    pub(in crate::baidu_std) fn has_place_for(&self, streams: usize) -> bool {
+        self.streams.len() + streams <= self.streams.limits.streams
+    }
+
+    /// Makes this side's ends of a call's streams.
+    pub(in crate::baidu_std) fn ask(
+        &mut self,
+        call: CallId,
+        streams: &[CallId],
+        options: &StreamOptions,
+    ) -> StreamSettings {
+        for (n, stream) in streams.iter().enumerate() {
+            self.streams.open(stream.0, options, call.0, n == 0);
+        }
+        self.calls.insert(call.0, streams.iter().map(|stream| stream.0).collect());
+        let mut ids = streams.iter().map(|stream| stream.0.cast_signed());
+        options.settings(ids.next(), ids.collect())
+    }
+
+    /// A call was answered, and its streams were accepted if there are settings: then they go on. A call that was
+    /// answered without them has failed (brpc `controller.cpp`, `HandleStreamConnection`).
+    pub(in crate::baidu_std) fn settle(
+        &mut self,
+        call: u64,
+        settings: Option<&StreamSettings>,
+        result: Result<Bytes, Status>,
+        out: &mut Outbox,
+    ) -> Result<Bytes, Status> {
+        let Some(streams) = self.calls.remove(&call) else {
+            settings.into_iter().for_each(|settings| reset_all(settings, out));
+            return result;
+        };
+        match (settings, result) {
+            (Some(settings), Ok(message)) => {
+                self.connect(&streams, settings, out);
+                Ok(message)
+            }
+            (settings, result) => {
+                settings.into_iter().for_each(|settings| reset_all(settings, out));
+                streams.iter().for_each(|stream| self.streams.fail(*stream, Why::NotAccepted));
+                Err(result.err().unwrap_or_else(not_accepted))
+            }
+        }
+    }
+
+    /// Pairs both sides' ends. One that is left over has no other.
+    fn connect(&mut self, streams: &[u64], settings: &StreamSettings, out: &mut Outbox) {
+        let mut remotes = Remote::all(settings);
+        for stream in streams {
+            match remotes.next() {
+                Some(remote) if self.streams.connect(*stream, remote, out) => {}
+                Some(remote) => super::frame::reset(remote.id, out),
+                None => self.streams.fail(*stream, Why::NotAccepted),
+            }
+        }
+        remotes.for_each(|remote| super::frame::reset(remote.id, out));
+    }
+
+    /// Nobody waits for this call, or takes from this stream, any more.
+    pub(in crate::baidu_std) fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+        match self.calls.remove(&id.0) {
+            Some(streams) => streams.iter().for_each(|stream| self.streams.finish(*stream, true, out)),
+            None => self.streams.finish(id.0, true, out),
+        }
+    }
+
+    /// What happened next, as an answer to whom it concerns.
+    pub(in crate::baidu_std) fn next(&mut self) -> Option<Answer> {
+        Some(match self.streams.next()? {
+            News::Message(id, body) => {
+                Answer::Message(CallId(id), Message { body, compression: Compression::None })
+            }
+            News::Closed(id) => {
+                self.streams.forget(id);
+                Answer::Reply(CallId(id), Reply::new(Ok(Bytes::new()), <_>::default()))
+            }
+            News::Reset(id, why) => Answer::Reply(CallId(id), Reply::failure(failure(why))),
+            News::Room(id) => Answer::Room(CallId(id)),
+            News::Unanswered(call, why) => {
+                let streams = self.calls.remove(&call).unwrap_or_default();
+                streams.iter().for_each(|stream| self.streams.fail(*stream, why));
+                Answer::Reply(CallId(call), Reply::failure(failure(why)))
+            }
+        })
+    }
+}
+
+impl StreamOptions {
+    /// What the peer must know of the streams of one side.
+    pub(super) fn settings(&self, first: Option<i64>, extra: Vec<i64>) -> StreamSettings {
+        StreamSettings {
+            stream_id: first,
+            need_feedback: self.max_buf_size > 0,
+            writable: self.receives,
+            extra_stream_ids: extra,
+        }
+    }
+}
+
+#[cold]
+fn failure(why: Why) -> Status {
+    match why {
+        Why::Reset => status::status(ECONNRESET, "the server reset the stream"),
+        Why::TooMuch => Status::resource_exhausted("more came on the stream than may wait to be taken"),
+        Why::NotAccepted => not_accepted(),
+        Why::NoResponse => {
+            status::status(EREQUEST, "Fail to parse response in the stream").with_fault(Fault::Peer)
+        }
+    }
+}
+
+/// brpc's own number and words.
+#[cold]
+fn not_accepted() -> Status {
+    status::status(EREQUEST, "The server didn't accept the stream").with_fault(Fault::Peer)
+}

@@ -1,0 +1,178 @@
+//! What streams are to the server: a call offers them, and its handler may accept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+
+use bytes::Bytes;
+
+use super::end::Remote;
+use super::{News, StreamLimits, StreamOptions, Streams, Why};
+use crate::Outbox;
+use crate::baidu_std::meta::StreamSettings;
+
+/// The streams of a server's connection.
+#[derive(Debug)]
+pub(in crate::baidu_std) struct Served {
+    pub(in crate::baidu_std) streams: Streams,
+    /// What the calls that are not answered yet offer, by the id that the first stream of each will have here.
+    offers: BTreeMap<u64, Offer>,
+    /// Places that are kept for offered streams.
+    offered: usize,
+    /// Streams that are the answer of a method rather than beside it: when the peer is gone, so is their call.
+    answers: BTreeSet<u64>,
+    /// The id of the next stream.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Offer {
+    correlation_id: i64,
+    settings: StreamSettings,
+}
+
+/// What an unanswered call must remember of the streams it brought.
+#[derive(Clone, Debug)]
+pub(in crate::baidu_std) struct Offering {
+    /// The client's first stream: the response travels inside of it.
+    pub(in crate::baidu_std) client: i64,
+    /// The first stream here; the others follow it.
+    pub(in crate::baidu_std) first: u64,
+    /// How many there are; none if there is no place for them.
+    pub(in crate::baidu_std) count: Option<NonZeroUsize>,
+    /// The client takes messages.
+    pub(in crate::baidu_std) writable: bool,
+    /// What the client is told of the streams here, once they were accepted.
+    pub(in crate::baidu_std) settings: Option<StreamSettings>,
+}
+
+impl Offering {
+    /// What is remembered of streams that are turned away unseen.
+    pub(in crate::baidu_std) fn none_of(settings: &StreamSettings) -> Option<Self> {
+        let (client, writable) = (settings.stream_id?, settings.writable);
+        Some(Self { client, first: 0, count: None, writable, settings: None })
+    }
+
+    /// The same with nothing accepted.
+    pub(in crate::baidu_std) fn declined(&self) -> Self {
+        Self { settings: None, ..self.clone() }
+    }
+}
+
+impl Served {
+    pub(in crate::baidu_std) fn new(limits: StreamLimits, message: usize) -> Self {
+        let streams = Streams::new(limits, message);
+        Self { streams, offers: BTreeMap::new(), offered: 0, answers: BTreeSet::new(), next: 0 }
+    }
+
+    /// Takes note of what a call offers.
+    pub(in crate::baidu_std) fn offer(&mut self, correlation_id: i64, settings: StreamSettings) -> Offering {
+        let client = settings.stream_id.unwrap_or_default();
+        let (first, count, writable) = (self.next, 1 + settings.extra_stream_ids.len(), settings.writable);
+        let taken = self.streams.len() + self.offered;
+        let fits = taken + count <= self.streams.limits.streams;
+        if fits {
+            self.next += count as u64;
+            self.offered += count;
+            self.offers.insert(first, Offer { correlation_id, settings });
+        }
+        let count = NonZeroUsize::new(count).filter(|_| fits);
+        Offering { client, first, count, writable, settings: None }
+    }
+
+    /// Accepts everything that a call offers, whose response is about to be sent.
+    pub(in crate::baidu_std) fn accept(
+        &mut self,
+        offering: &mut Offering,
+        options: &StreamOptions,
+    ) -> Vec<u64> {
+        let Some(offer) = self.withdraw(offering) else { return Vec::new() };
+        let ids: Vec<u64> = (offering.first..).take(1 + offer.settings.extra_stream_ids.len()).collect();
+        for (id, remote) in ids.iter().zip(Remote::all(&offer.settings)) {
+            self.streams.connected(*id, options, remote);
+        }
+        let mut signed = ids.iter().map(|id| id.cast_signed());
+        offering.settings = Some(options.settings(signed.next(), signed.collect()));
+        ids
+    }
+
+    /// The response could not be sent as one that accepts.
+    #[cold]
+    pub(in crate::baidu_std) fn revoke(&mut self, offering: &Offering) {
+        let settings = offering.settings.as_ref();
+        for id in settings.into_iter().flat_map(StreamSettings::ids) {
+            self.streams.fail(id.cast_unsigned(), Why::NotAccepted);
+        }
+    }
+
+    /// Begins the answer of a method that streams, on the first of what its call offers. Returns the correlation id and
+    /// what is accepted; `None` if it has begun.
+    pub(in crate::baidu_std) fn begin(&mut self, first: u64) -> Option<(i64, Offering)> {
+        let offer = self.offers.remove(&first)?;
+        self.offered -= 1 + offer.settings.extra_stream_ids.len();
+        let (client, options) = (offer.settings.stream_id?, StreamOptions::default());
+        let remote = Remote::all(&offer.settings).next()?;
+        self.streams.connected(first, &options, remote);
+        self.answers.insert(first);
+        let settings = Some(options.settings(Some(first.cast_signed()), Vec::new()));
+        let offering =
+            Offering { client, first, count: NonZeroUsize::new(1), writable: remote.writable, settings };
+        Some((offer.correlation_id, offering))
+    }
+
+    /// Whether there is room for another message. What has not begun has.
+    pub(in crate::baidu_std) fn has_room(&self, id: u64) -> bool {
+        self.offers.contains_key(&id) || self.streams.has_room(id)
+    }
+
+    /// Whether the answer of a method that streams has begun.
+    pub(in crate::baidu_std) fn has_begun(&self, id: u64) -> bool {
+        !self.offers.contains_key(&id)
+    }
+
+    /// A call is answered without its streams.
+    pub(in crate::baidu_std) fn decline(&mut self, offering: &Offering) {
+        self.withdraw(offering);
+    }
+
+    fn withdraw(&mut self, offering: &Offering) -> Option<Offer> {
+        let offer = offering.count.and_then(|_| self.offers.remove(&offering.first))?;
+        self.offered -= 1 + offer.settings.extra_stream_ids.len();
+        Some(offer)
+    }
+
+    /// Ends a stream of this side.
+    pub(in crate::baidu_std) fn finish(&mut self, id: u64, well: bool, out: &mut Outbox) {
+        self.answers.remove(&id);
+        self.streams.finish(id, well, out);
+    }
+
+    /// What happened next.
+    pub(in crate::baidu_std) fn next(&mut self) -> Option<Found> {
+        Some(match self.streams.next()? {
+            News::Message(id, message) => Found::Message(id, message),
+            News::Closed(id) if self.answers.remove(&id) => {
+                self.streams.forget(id);
+                Found::Gone(id)
+            }
+            News::Closed(id) => Found::End(id),
+            News::Reset(id, _) => {
+                self.answers.remove(&id);
+                Found::Gone(id)
+            }
+            News::Room(id) => Found::Room(id),
+            // Only a client waits for responses.
+            News::Unanswered(id, _) => Found::Gone(id),
+        })
+    }
+}
+
+/// What happened to a stream, as far as it concerns a server.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::baidu_std) enum Found {
+    Message(u64, Bytes),
+    /// Nothing more comes, and nobody takes what is sent; what came may still be taken.
+    End(u64),
+    /// It is no more.
+    Gone(u64),
+    Room(u64),
+}

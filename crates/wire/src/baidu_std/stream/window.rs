@@ -1,0 +1,153 @@
+//! How much may be sent ahead of what the peer has taken (brpc `stream.cpp`, `AppendIfNotFull` and
+//! `SetRemoteConsumed`).
+
+/// How this side makes its streams. The names are those of brpc's `StreamOptions`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// Bytes of messages that may be sent and not taken yet; the message that goes beyond is the last. 0: any number,
+    /// and the peer need not tell what it takes. 2 MiB.
+    pub max_buf_size: usize,
+    /// The same at the beginning, and while the streams of the connection have too much under way, where
+    /// [`StreamLimits::unconsumed_in_all`](super::StreamLimits::unconsumed_in_all) is set; 0: none. 1 MiB.
+    pub min_buf_size: usize,
+    /// Whether this side takes messages. If not, the peer is told to send none.
+    pub receives: bool,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self { max_buf_size: 2 << 20, min_buf_size: 1 << 20, receives: true }
+    }
+}
+
+/// What was sent on a stream, and what the peer has taken of it.
+///
+/// 0 <= consumed <= produced: a peer cannot have taken what was not sent, whatever it says.
+#[derive(Debug)]
+pub(super) struct Window {
+    produced: u64,
+    consumed: u64,
+    /// How far ahead `produced` may be; `None`: any far.
+    size: Option<u64>,
+    least: u64,
+    most: u64,
+}
+
+impl Window {
+    /// `varies`: the window depends on what all streams of the connection have under way.
+    pub(super) fn new(options: &StreamOptions, varies: bool) -> Self {
+        let (least, most) = (options.min_buf_size as u64, options.max_buf_size as u64);
+        let size = match most {
+            0 => None,
+            most if varies && least > 0 => Some(least.min(most)),
+            most => Some(most),
+        };
+        Self { produced: 0, consumed: 0, size, least, most }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.size.is_none_or(|size| self.unconsumed() < size)
+    }
+
+    pub(super) fn produce(&mut self, bytes: usize) {
+        self.produced += bytes as u64;
+    }
+
+    /// What was sent and not taken, as far as is known. Without a window nobody tells.
+    pub(super) fn unconsumed(&self) -> u64 {
+        if self.size.is_some() { self.produced - self.consumed } else { 0 }
+    }
+
+    /// The peer says how much it has taken in all. Returns how much more that is; what is no more is not looked at.
+    pub(super) fn feedback(&mut self, consumed: i64) -> u64 {
+        let consumed = u64::try_from(consumed).unwrap_or_default().min(self.produced);
+        let more = consumed.saturating_sub(self.consumed);
+        self.consumed += more;
+        more
+    }
+
+    /// Fits the window to what is under way: less if over all streams it is too much, more if all of it is used.
+    pub(super) fn adapt(&mut self, crowded: bool) {
+        let Some(size) = self.size else { return };
+        self.size = Some(match crowded {
+            true if self.least > 0 => self.least.min(self.most),
+            true => (size / 2).max(1),
+            false if !self.has_room() => size.saturating_mul(2).min(self.most),
+            false => size,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(max_buf_size: usize, min_buf_size: usize, varies: bool) -> Window {
+        Window::new(&StreamOptions { max_buf_size, min_buf_size, receives: true }, varies)
+    }
+
+    #[test]
+    fn the_message_that_goes_beyond_the_window_is_the_last() {
+        let mut window = window(10, 0, false);
+        window.produce(9);
+        assert!(window.has_room());
+        window.produce(100);
+        assert!(!window.has_room());
+        assert_eq!(window.feedback(99), 99);
+        assert!(!window.has_room());
+        assert_eq!(window.feedback(100), 1);
+        assert!(window.has_room());
+    }
+
+    #[test]
+    fn feedback_that_says_nothing_new_or_lies_changes_nothing() {
+        let mut window = window(10, 0, false);
+        window.produce(10);
+        for lie in [0, -1, i64::MIN] {
+            assert_eq!(window.feedback(lie), 0);
+        }
+        assert!(!window.has_room());
+        assert_eq!(window.feedback(i64::MAX), 10, "no more was sent");
+        assert_eq!(window.feedback(5), 0, "it said more before");
+        window.produce(10);
+        assert!(!window.has_room());
+    }
+
+    #[test]
+    fn without_a_window_there_is_always_room() {
+        let mut window = window(0, 0, true);
+        window.produce(usize::MAX);
+        assert!(window.has_room());
+        assert_eq!(window.unconsumed(), 0);
+        window.adapt(true);
+        assert!(window.has_room());
+    }
+
+    #[test]
+    fn a_window_that_varies_grows_while_it_is_used_up_and_falls_back_when_there_is_too_much() {
+        let mut varying = window(100, 20, true);
+        varying.produce(20);
+        assert!(!varying.has_room());
+        varying.adapt(false);
+        assert!(varying.has_room());
+        varying.produce(20);
+        varying.adapt(false);
+        varying.produce(40);
+        varying.adapt(false);
+        varying.produce(20);
+        assert!(!varying.has_room(), "no further than the most");
+        varying.adapt(true);
+        varying.feedback(79);
+        assert!(!varying.has_room());
+        varying.feedback(81);
+        assert!(varying.has_room());
+
+        let mut halved = window(100, 0, true);
+        for _ in 0..9 {
+            halved.adapt(true);
+        }
+        assert!(halved.has_room());
+        halved.produce(1);
+        assert!(!halved.has_room());
+    }
+}

@@ -1,0 +1,832 @@
+//! Streams beside a call, both sides.
+
+use super::*;
+use crate::baidu_std::meta::FrameType;
+use crate::baidu_std::status::ECONNRESET;
+use crate::baidu_std::{StreamLimits, StreamOptions};
+use crate::{Message, StreamId};
+
+mod vectors {
+    use super::*;
+
+    /// The captured conversation, with this side's id in place of the recorded one.
+    #[test]
+    fn our_server_says_what_brpcs_server_said_byte_for_byte() {
+        let scenario = scenario("stream");
+        let mut ends = Ends::new();
+        let mut said = Vec::new();
+        for (_, bytes) in scenario.frames.iter().filter(|(way, _)| *way == ToServer) {
+            ends.to_server.extend_from_slice(&renamed(bytes, 146, 0));
+            for heard in ends.server_hears() {
+                match heard {
+                    Heard::Call(ticket) => {
+                        drop(ends.accept(ticket, b"\n\x06stream", &StreamOptions::default()))
+                    }
+                    Heard::Message(stream, message) => {
+                        let answer = [b"S:", &message[..]].concat();
+                        ends.server.message(stream, answer.into(), &mut ends.server_out);
+                        ends.server.consumed(stream, message.len(), &mut ends.server_out);
+                    }
+                    Heard::End(_) => {}
+                    other => panic!("unexpected: {other:?}"),
+                }
+            }
+            said.extend_from_slice(&ends.server_out.take());
+        }
+        let said: Vec<u8> = frames(&said).iter().flat_map(|frame| renamed(frame, 0, 146)).collect();
+        assert_bytes(said, scenario.received());
+    }
+
+    #[test]
+    fn our_client_says_what_brpcs_client_said_byte_for_byte() {
+        let scenario = scenario("stream");
+        let (mut client, mut out, mut inbox) = (super::client(), Outbox::new(), BytesMut::new());
+        let (id, stream) = (CallId(171_798_691_842), CallId(0));
+        let call = super::call(b"\n\x06stream");
+        client.send_beside(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
+        let mut said = out.take();
+        let mut sent = 0;
+        for (_, bytes) in scenario.frames.iter().filter(|(way, _)| *way == ToClient) {
+            inbox.extend_from_slice(bytes);
+            while let Some(answer) = client.next_event(&mut inbox, &mut out).expect("no violation") {
+                match answer {
+                    Answer::Reply(told, reply) if told == id => {
+                        assert_eq!(reply.result, Ok(Bytes::from_static(b"\n\x06stream")));
+                        client.message(stream, Bytes::from_static(b"data0"), &mut out);
+                    }
+                    Answer::Message(_, message) => {
+                        assert_eq!(message.body, format!("S:data{sent}"));
+                        client.consumed(stream, message.body.len(), &mut out);
+                        sent += 1;
+                        match sent {
+                            1 => client.message(stream, Bytes::from_static(b"data1"), &mut out),
+                            _ => client.cancel(stream, &mut out),
+                        }
+                    }
+                    other => panic!("unexpected: {other:?}"),
+                }
+            }
+            said.extend_from_slice(&out.take());
+        }
+        assert_bytes(said, scenario.sent());
+    }
+
+    #[test]
+    fn a_stream_that_brpcs_server_did_not_accept_fails_its_call() {
+        let scenario = scenario("stream_not_accepted");
+        let (mut client, mut out) = (super::client(), Outbox::new());
+        let (id, stream) = (CallId(176_093_659_142), CallId(1));
+        let call = super::call(b"\n\x08nostream");
+        client.send_beside(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
+        assert_bytes(out.take(), scenario.sent());
+        let mut inbox = BytesMut::from(&scenario.received()[..]);
+        let status = failure(client.next_event(&mut inbox, &mut out), id);
+        assert_eq!(
+            (status.number(), status.message()),
+            (Some(EREQUEST), "The server didn't accept the stream")
+        );
+        assert_eq!(failure(client.next_event(&mut inbox, &mut out), stream).number(), Some(EREQUEST));
+        assert!(out.is_empty());
+    }
+
+    /// The server's first stream is 0 here and was 146 there.
+    fn renamed(frame: &[u8], from: i64, to: i64) -> Vec<u8> {
+        let frame = Frame::exactly(Bytes::copy_from_slice(frame)).expect("a whole frame");
+        let mut meta = Vec::new();
+        if frame.kind == Kind::Rpc {
+            let mut rpc = Meta::read(&frame.meta).expect("an RpcMeta");
+            if let (Some(settings), true) = (&mut rpc.stream_settings, rpc.response.is_some()) {
+                assert_eq!(settings.stream_id, Some(from));
+                settings.stream_id = Some(to);
+            }
+            rpc.write(&mut meta);
+            return framed(Kind::Rpc, &meta, &frame.payload);
+        }
+        let mut stream = StreamMeta::read(&frame.meta).expect("a StreamFrameMeta");
+        match stream.source_stream_id {
+            // What the server sent: its own is the source.
+            Some(_) if is_from_server(&stream, &frame.payload, from) => stream.source_stream_id = Some(to),
+            _ => stream.stream_id = to,
+        }
+        stream.write(&mut meta);
+        let inner = Frame::exactly(frame.payload.clone()).map(|_| renamed(&frame.payload, from, to));
+        framed(Kind::Stream, &meta, &inner.unwrap_or_else(|| frame.payload.to_vec()))
+    }
+
+    /// In the captured conversation the client's stream is 0, as the server's is here: which of the two is meant shows
+    /// by what is renamed.
+    fn is_from_server(meta: &StreamMeta, _data: &[u8], from: i64) -> bool {
+        from == 0 || meta.stream_id != from
+    }
+
+    fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
+        let (mut inbox, mut frames) = (BytesMut::from(bytes), Vec::new());
+        while !inbox.is_empty() {
+            let size = inbox[4..8].iter().fold(0, |size, byte| size << 8 | usize::from(*byte));
+            frames.push(inbox.split_to(frame::HEADER + size).to_vec());
+        }
+        frames
+    }
+}
+
+mod setup {
+    use super::*;
+
+    #[test]
+    fn a_stream_goes_both_ways_and_its_close_ends_both() {
+        let mut ends = Ends::connected();
+        ends.client.message(STREAM, Bytes::from_static(b"up"), &mut ends.client_out);
+        ends.server.message(SERVED, Bytes::from_static(b"down"), &mut ends.server_out);
+        assert_eq!(ends.server_messages(), ["up"]);
+        assert_eq!(ends.client_messages(), ["down"]);
+        ends.client.cancel(STREAM, &mut ends.client_out);
+        assert!(matches!(ends.server_hears()[..], [Heard::End(SERVED)]));
+        // The server's own CLOSE finds nobody there, nor does the RST that says so.
+        assert!(ends.client_hears().is_empty());
+        assert_eq!(ends.client_out.len(), 16);
+        assert!(ends.server_hears().is_empty());
+        ends.server.message(SERVED, Bytes::from_static(b"late"), &mut ends.server_out);
+        assert!(ends.server_out.is_empty());
+    }
+
+    #[test]
+    fn several_streams_of_one_call_are_paired_in_order() {
+        let ids = [CallId(7), CallId(3), CallId(5)];
+        let mut ends = Ends::new();
+        ends.open(&ids, &StreamOptions::default());
+        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        assert_eq!(Server::offered(&ticket).map(|offered| offered.streams), Some(3));
+        let tickets = ends.accept(ticket, b"", &StreamOptions::default());
+        let served: Vec<_> = tickets.iter().filter_map(Server::stream).collect();
+        assert_eq!(served, [StreamId(0), StreamId(1), StreamId(2)]);
+        for stream in &served {
+            ends.server.message(*stream, format!("on {}", stream.0).into(), &mut ends.server_out);
+        }
+        let told = ends.client_hears().into_iter().map(|answer| match answer {
+            Answer::Reply(id, _) => (id, "the reply".into()),
+            Answer::Message(id, message) => (id, String::from_utf8_lossy(&message.body).into_owned()),
+            other => panic!("unexpected: {other:?}"),
+        });
+        let want = [(CALL, "the reply"), (ids[0], "on 0"), (ids[1], "on 1"), (ids[2], "on 2")];
+        assert_eq!(told.collect::<Vec<_>>(), want.map(|(id, text)| (id, text.to_owned())));
+    }
+
+    #[test]
+    fn an_end_that_has_no_other_one_is_told() {
+        // Two are asked for, the server answers with one; and the other way round.
+        let mut ends = Ends::new();
+        ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
+        let answers = ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9])), true);
+        assert!(matches!(&answers[..], [Answer::Reply(CALL, reply), Answer::Reply(CallId(2), gone)]
+            if reply.result.is_ok() && gone.result.is_err()));
+        assert!(ends.client_out.is_empty());
+
+        let mut ends = Ends::new();
+        ends.open(&[STREAM], &StreamOptions::default());
+        ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9, 10, 11])), true);
+        assert_bytes(ends.client_out.take(), [reset_of(10), reset_of(11)].concat());
+    }
+
+    #[test]
+    fn a_bare_response_connects_as_one_inside_of_the_stream_does() {
+        let mut ends = Ends::new();
+        ends.open(&[STREAM], &StreamOptions::default());
+        let answers = ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9])), false);
+        assert!(matches!(&answers[..], [Answer::Reply(CALL, reply)] if reply.result.is_ok()));
+        assert!(ends.client.room(STREAM) && ends.client.writable(STREAM));
+    }
+
+    #[test]
+    fn the_response_may_come_in_fragments_and_does_not_count() {
+        let mut ends = Ends::new();
+        ends.open(&[STREAM], &StreamOptions::default());
+        let bytes = response(|meta| meta.stream_settings = settings(&[9]));
+        let (begin, rest) = bytes.split_at(20);
+        let frames = [data(1, 9, true, begin), data(1, 9, false, rest), data(1, 9, false, b"one")].concat();
+        ends.to_client.extend_from_slice(&frames);
+        let answers = ends.client_hears();
+        assert!(matches!(&answers[..], [Answer::Reply(CALL, _), Answer::Message(STREAM, message)]
+            if message.body == "one"));
+        ends.client.consumed(STREAM, 3, &mut ends.client_out);
+        assert_eq!(stream_metas_of_streams(&ends.client_out.take())[0].consumed_size, Some(3));
+    }
+
+    #[test]
+    fn a_failed_call_takes_its_streams_with_it() {
+        let mut ends = Ends::new();
+        ends.open(&[STREAM], &StreamOptions::default());
+        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        ends.server.reply(ticket, Reply::failure(Status::internal("boom")), &mut ends.server_out);
+        let answers = ends.client_hears();
+        let [Answer::Reply(CALL, reply), Answer::Reply(STREAM, stream)] = &answers[..] else {
+            panic!("unexpected: {answers:?}");
+        };
+        assert_eq!(reply.result.as_ref().map_err(Status::number), Err(Some(EINTERNAL)));
+        assert!(stream.result.is_err());
+        assert!(ends.client_out.is_empty());
+    }
+
+    #[test]
+    fn a_failed_response_that_brings_streams_has_them_reset() {
+        let mut ends = Ends::new();
+        ends.open(&[STREAM], &StreamOptions::default());
+        let failed = response(|meta| {
+            meta.response = Some(super::meta::Response { error_code: 2001, error_text: None });
+            meta.stream_settings = settings(&[9, 10]);
+        });
+        ends.client_is_told(&failed, true);
+        assert_bytes(ends.client_out.take(), [reset_of(9), reset_of(10)].concat());
+    }
+
+    #[test]
+    fn a_late_response_to_a_call_that_was_given_up_has_its_streams_reset() {
+        let mut ends = Ends::new();
+        ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
+        ends.client.cancel(CALL, &mut ends.client_out);
+        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        ends.accept(ticket, b"", &StreamOptions::default());
+        ends.client_hears();
+        let gone = ends.server_hears();
+        assert!(matches!(gone[..], [Heard::Gone(SERVED), Heard::Gone(StreamId(1))]), "{gone:?}");
+    }
+
+    #[test]
+    fn a_response_that_cannot_be_sent_as_one_leaves_no_stream_behind() {
+        let mut ends = Ends::new();
+        ends.open(&[STREAM], &StreamOptions::default());
+        let Heard::Call(mut ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        ends.server.accept(&mut ticket, &StreamOptions::default());
+        let reply = Reply::message(Format::MessagePack, Bytes::new());
+        ends.server.reply(ticket, reply, &mut ends.server_out);
+        assert!(matches!(ends.server_hears()[..], [Heard::Gone(SERVED)]));
+        let answers = ends.client_hears();
+        assert!(matches!(&answers[..], [Answer::Reply(CALL, reply), Answer::Reply(STREAM, _)]
+            if reply.result.is_err()));
+    }
+
+    #[test]
+    fn what_comes_in_place_of_the_response_fails_the_call() {
+        let cases = [
+            (data(1, 9, false, b"no response"), EREQUEST),
+            (framed(Kind::Stream, &hex("0801 1801"), b""), ECONNRESET),
+            (framed(Kind::Stream, &hex("0801 1009 1802"), b""), ECONNRESET),
+        ];
+        for (bytes, number) in cases {
+            let mut ends = Ends::new();
+            ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
+            ends.to_client.extend_from_slice(&bytes);
+            let mut failed: Vec<_> = ends
+                .client_hears()
+                .into_iter()
+                .map(|answer| match answer {
+                    Answer::Reply(id, reply) => (id, reply.result.expect_err("it failed").number()),
+                    other => panic!("unexpected: {other:?}"),
+                })
+                .collect();
+            failed.sort();
+            assert_eq!(failed, [(STREAM, Some(number)), (CallId(2), Some(number)), (CALL, Some(number))]);
+        }
+    }
+
+    #[test]
+    fn messages_on_further_streams_may_overtake_the_response_and_are_credited_behind_it() {
+        let mut ends = Ends::new();
+        ends.open(&[STREAM, CallId(2)], &StreamOptions::default());
+        ends.to_client.extend_from_slice(&data(2, 10, false, b"early"));
+        assert!(matches!(&ends.client_hears()[..], [Answer::Message(CallId(2), _)]));
+        ends.client.consumed(CallId(2), 5, &mut ends.client_out);
+        assert!(stream_metas_of_streams(&ends.client_out.take()).is_empty());
+        ends.client_is_told(&response(|meta| meta.stream_settings = settings(&[9, 10])), true);
+        let told = stream_metas(&ends.client_out.take());
+        assert_eq!((told.len(), told[0].stream_id, told[0].consumed_size), (1, 10, Some(5)));
+    }
+
+    #[test]
+    fn settings_say_what_the_options_do() {
+        for (options, need_feedback, writable) in [
+            (StreamOptions { max_buf_size: 0, ..<_>::default() }, false, true),
+            (StreamOptions { receives: false, ..<_>::default() }, true, false),
+        ] {
+            let mut ends = Ends::new();
+            ends.open(&[STREAM], &options);
+            let frame = Frame::exactly(ends.client_out.take().into()).expect("one frame");
+            let settings = Meta::read(&frame.meta).expect("an RpcMeta").stream_settings.expect("settings");
+            assert_eq!((settings.need_feedback, settings.writable), (need_feedback, writable));
+        }
+    }
+
+    #[test]
+    fn only_so_many_streams_are_made_and_accepted() {
+        let limits = StreamLimits { streams: 2, ..<_>::default() };
+        let mut ends = Ends::with(&limits);
+        ends.open(&[STREAM], &StreamOptions::default());
+        let two = [CallId(2), CallId(3)];
+        let refused = ends.client.send_beside(
+            CallId(101),
+            call(b""),
+            &two,
+            &StreamOptions::default(),
+            &mut ends.client_out,
+        );
+        assert_eq!(refused.expect_err("too many").code(), Code::ResourceExhausted);
+
+        let mut server = Ends::with(&limits);
+        let mut asking = Ends::new();
+        asking.open(&[STREAM, CallId(2), CallId(3)], &StreamOptions::default());
+        server.to_server.extend_from_slice(&asking.client_out.take());
+        let Heard::Call(mut ticket) = server.server_hears().remove(0) else { panic!("want a call") };
+        assert_eq!(Server::offered(&ticket).map(|offered| offered.streams), Some(0));
+        assert!(server.server.accept(&mut ticket, &StreamOptions::default()).is_empty());
+    }
+}
+
+mod flow {
+    use super::*;
+
+    #[test]
+    fn who_sends_waits_for_feedback_and_goes_on_with_it() {
+        let mut ends = Ends::connected_with(&StreamOptions { max_buf_size: 10, ..<_>::default() });
+        ends.server.message(SERVED, Bytes::from(vec![0; 9]), &mut ends.server_out);
+        assert!(ends.server.room(SERVED));
+        ends.server.message(SERVED, Bytes::from(vec![0; 9]), &mut ends.server_out);
+        assert!(!ends.server.room(SERVED));
+        assert_eq!(ends.client_messages().len(), 2);
+        ends.client.consumed(STREAM, 8, &mut ends.client_out);
+        assert!(ends.server_hears().is_empty());
+        ends.client.consumed(STREAM, 1, &mut ends.client_out);
+        assert!(matches!(ends.server_hears()[..], [Heard::Room(SERVED)]));
+        assert!(ends.server.room(SERVED));
+    }
+
+    #[test]
+    fn feedback_is_cumulative_and_given_only_to_who_wants_it() {
+        let mut ends = Ends::connected();
+        for _ in 0..2 {
+            ends.server.message(SERVED, Bytes::from_static(b"four"), &mut ends.server_out);
+        }
+        ends.client_messages();
+        ends.client.consumed(STREAM, 4, &mut ends.client_out);
+        ends.client.consumed(STREAM, 4, &mut ends.client_out);
+        let told: Vec<_> =
+            stream_metas(&ends.client_out.take()).iter().map(|meta| meta.consumed_size).collect();
+        assert_eq!(told, [Some(4), Some(8)]);
+
+        let mut ends = Ends::connected_with(&StreamOptions { max_buf_size: 0, ..<_>::default() });
+        ends.server.message(SERVED, Bytes::from(vec![0; 100 << 20]), &mut ends.server_out);
+        assert!(ends.server.room(SERVED), "without a window there is always room");
+    }
+
+    #[test]
+    fn who_takes_no_messages_is_sent_none() {
+        let mut ends = Ends::new();
+        ends.open(&[STREAM], &StreamOptions { receives: false, ..<_>::default() });
+        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        assert_eq!(Server::offered(&ticket).map(|offered| offered.writable), Some(false));
+        ends.accept(ticket, b"", &StreamOptions { receives: false, ..<_>::default() });
+        ends.client_hears();
+        assert!(!ends.client.writable(STREAM));
+        ends.server.message(SERVED, Bytes::from_static(b"x"), &mut ends.server_out);
+        ends.client.message(STREAM, Bytes::from_static(b"x"), &mut ends.client_out);
+        assert!(ends.server_out.is_empty() && ends.client_out.is_empty());
+    }
+
+    #[test]
+    fn lies_about_what_was_taken_open_no_window() {
+        let mut ends = Ends::connected_with(&StreamOptions { max_buf_size: 10, ..<_>::default() });
+        ends.server.message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
+        for lie in ["0800 1001 1804", "0800 1001 1804 2a00", "0800 1001 1804 2a0b 08ffffffffffffffffff01"] {
+            ends.to_server.extend_from_slice(&framed(Kind::Stream, &hex(lie), b""));
+            assert!(ends.server_hears().is_empty() && !ends.server.room(SERVED), "{lie}");
+        }
+        ends.to_server.extend_from_slice(&framed(
+            Kind::Stream,
+            &hex("0800 1001 1804 2a0a 08ffffffffffffffff7f"),
+            b"",
+        ));
+        assert!(matches!(ends.server_hears()[..], [Heard::Room(SERVED)]));
+        // No more than was sent: the window is as it was at the beginning.
+        ends.server.message(SERVED, Bytes::from(vec![0; 10]), &mut ends.server_out);
+        assert!(!ends.server.room(SERVED));
+    }
+
+    #[test]
+    fn fragments_are_one_message_and_others_may_come_between() {
+        let mut ends = Ends::connected();
+        let mut other = Ends::new();
+        other.client.send(CallId(55), call(b"between"), &mut other.client_out).expect("it can");
+        let bytes = [
+            data(0, 1, true, b"one "),
+            other.client_out.take(),
+            data(0, 1, true, b""),
+            data(0, 1, false, b"message"),
+        ]
+        .concat();
+        ends.to_server.extend_from_slice(&bytes);
+        let heard = ends.server_hears();
+        assert!(
+            matches!(&heard[..], [Heard::Call(_), Heard::Message(SERVED, message)] if message == "one message")
+        );
+    }
+
+    #[test]
+    fn a_message_longer_than_a_frame_should_be_leaves_in_several() {
+        let mut ends = Ends::connected();
+        let message = Bytes::from(vec![7; (32 << 20) + 1]);
+        ends.server.message(SERVED, message.clone(), &mut ends.server_out);
+        assert_eq!(ends.client_messages_whole(), [message]);
+    }
+
+    #[test]
+    fn a_message_without_end_is_not_gathered_beyond_the_limit() {
+        let mut ends = Ends::limited(200, &StreamLimits::default());
+        ends.establish(&StreamOptions::default());
+        for _ in 0..30 {
+            ends.to_server.extend_from_slice(&data(0, 1, true, &[0; 10]));
+        }
+        assert!(matches!(ends.server_hears()[..], [Heard::Gone(SERVED)]));
+        assert_bytes(
+            &ends.server_out.take()[..17],
+            reset_of(1).iter().chain(b"S").copied().collect::<Vec<_>>(),
+        );
+    }
+
+    #[test]
+    fn what_is_not_taken_is_bounded_for_a_stream_and_for_all_of_a_connection() {
+        for limits in [
+            StreamLimits { unread: 400, ..<_>::default() },
+            StreamLimits { unread_in_all: 400, ..<_>::default() },
+        ] {
+            let mut ends = Ends::limited(200, &limits);
+            ends.establish(&StreamOptions::default());
+            for _ in 0..4 {
+                ends.to_server.extend_from_slice(&data(0, 1, false, &[0; 100]));
+            }
+            assert_eq!(ends.server_messages().len(), 4);
+            ends.server.consumed(SERVED, 100, &mut ends.server_out);
+            ends.to_server
+                .extend_from_slice(&[data(0, 1, false, &[0; 100]), data(0, 1, false, b"x")].concat());
+            let heard = ends.server_hears();
+            assert!(matches!(heard[..], [Heard::Message(..), Heard::Gone(SERVED)]), "{heard:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_never_taken_counts_no_more_when_its_stream_is_gone() {
+        let limits = StreamLimits { unread_in_all: 200, ..<_>::default() };
+        let mut ends = Ends::limited(200, &limits);
+        for n in 0..20 {
+            ends.open_as(CALL, &[CallId(n)], &StreamOptions::default());
+            let Some(Heard::Call(ticket)) = ends.server_hears().pop() else { panic!("want a call") };
+            let stream = ends.accept(ticket, b"", &StreamOptions::default()).remove(0);
+            ends.to_server.extend_from_slice(&data(n.cast_signed(), n.cast_signed(), false, &[0; 150]));
+            assert_eq!(ends.server_messages().len(), 1);
+            ends.server.finish(stream, Ok(()), Metadata::new(), &mut ends.server_out);
+            ends.client_hears();
+        }
+    }
+}
+
+mod ends {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_is_finished_well_is_closed_and_one_that_failed_is_reset() {
+        let mut ends = Ends::connected();
+        ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
+        let answers = ends.client_hears();
+        assert!(matches!(&answers[..], [Answer::Reply(STREAM, reply)] if reply.result.is_ok()));
+
+        let mut ends = Ends::connected();
+        let failed = Err(Status::internal("boom"));
+        ends.server.finish(ends.tickets.remove(0), failed, Metadata::new(), &mut ends.server_out);
+        let status = failure(Ok(ends.client_hears().pop()), STREAM);
+        assert_eq!(status.number(), Some(ECONNRESET));
+        assert!(ends.client_out.is_empty(), "an RST is not answered");
+    }
+
+    #[test]
+    fn what_came_before_a_close_can_be_taken_behind_it_and_nobody_is_told() {
+        let mut ends = Ends::connected();
+        ends.client.message(STREAM, Bytes::from_static(b"last"), &mut ends.client_out);
+        ends.client.cancel(STREAM, &mut ends.client_out);
+        assert!(matches!(ends.server_hears()[..], [Heard::Message(..), Heard::End(SERVED)]));
+        ends.server_out.take();
+        ends.server.consumed(SERVED, 4, &mut ends.server_out);
+        ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
+        assert!(ends.server_out.is_empty());
+    }
+
+    #[test]
+    fn frames_of_a_stream_that_is_over_are_reset() {
+        let mut ends = Ends::connected();
+        ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
+        ends.server_out.take();
+        ends.to_server.extend_from_slice(&data(0, 1, false, b"late"));
+        assert!(ends.server_hears().is_empty());
+        assert_bytes(ends.server_out.take(), reset_of(1));
+        // Neither feedback nor a reset is answered.
+        for meta in ["0800 1001 1804 2a020805", "0800 1801"] {
+            ends.to_server.extend_from_slice(&framed(Kind::Stream, &hex(meta), b""));
+            assert!(ends.server_hears().is_empty() && ends.server_out.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_unknown_kind_of_frame_changes_nothing() {
+        let mut ends = Ends::connected();
+        for meta in ["0800 1001", "0800 1001 1800", "0800 1001 1809"] {
+            ends.to_server.extend_from_slice(&framed(Kind::Stream, &hex(meta), b"?"));
+        }
+        assert!(ends.server_hears().is_empty() && ends.server_out.is_empty());
+        ends.client.message(STREAM, Bytes::from_static(b"still there"), &mut ends.client_out);
+        assert_eq!(ends.server_messages(), ["still there"]);
+    }
+
+    #[test]
+    fn both_sides_may_close_at_once() {
+        let mut ends = Ends::connected();
+        ends.client.cancel(STREAM, &mut ends.client_out);
+        ends.server.finish(ends.tickets.remove(0), Ok(()), Metadata::new(), &mut ends.server_out);
+        for _ in 0..3 {
+            assert!(ends.server_hears().is_empty());
+            assert!(ends.client_hears().is_empty());
+        }
+        assert!(ends.client_out.is_empty() && ends.server_out.is_empty());
+    }
+
+    #[test]
+    fn a_thousand_streams_live_on_one_connection() {
+        let mut ends = Ends::new();
+        for n in 0..1000 {
+            ends.open_as(CallId(10_000 + n), &[CallId(n)], &StreamOptions::default());
+            let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+            ends.accept(ticket, b"", &StreamOptions::default());
+            ends.client_hears();
+        }
+        for n in 0..1000 {
+            ends.client.message(CallId(n), n.to_string().into(), &mut ends.client_out);
+        }
+        let want: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
+        assert_eq!(ends.server_messages(), want);
+    }
+}
+
+mod methods_that_stream {
+    use super::*;
+
+    #[test]
+    fn the_answer_begins_with_an_empty_response_and_ends_with_the_stream() {
+        let mut ends = Ends::new();
+        ends.open(&[STREAM], &StreamOptions::default());
+        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        assert_eq!(Server::stream(&ticket), Some(SERVED));
+        let mut head = Head { format: Format::Json(Json::Brpc), ..Head::default() };
+        head.metadata.insert("key", "value");
+        assert!(ends.server.room(SERVED));
+        ends.server.begin(SERVED, head, &mut ends.server_out);
+        ends.server.message(SERVED, Bytes::from_static(b"1"), &mut ends.server_out);
+        ends.server.finish(ticket, Ok(()), Metadata::new(), &mut ends.server_out);
+        let answers = ends.client_hears();
+        let [Answer::Reply(CALL, reply), Answer::Message(STREAM, message), Answer::Reply(STREAM, end)] =
+            &answers[..]
+        else {
+            panic!("unexpected: {answers:?}");
+        };
+        assert_eq!(reply.result, Ok(Bytes::new()));
+        assert_eq!(
+            (reply.head.format, reply.head.metadata.get("key")),
+            (Format::Json(Json::Brpc), Some("value"))
+        );
+        assert_eq!((&message.body[..], end.result.is_ok()), (&b"1"[..], true));
+    }
+
+    #[test]
+    fn one_that_fails_before_it_begins_fails_the_call_and_later_resets_the_stream() {
+        let mut ends = Ends::new();
+        ends.open(&[STREAM], &StreamOptions::default());
+        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        let failed = || Err(Status::not_found("nothing"));
+        ends.server.finish(ticket, failed(), Metadata::new(), &mut ends.server_out);
+        assert_eq!(failure(Ok(ends.client_hears().into_iter().next()), CALL).code(), Code::NotFound);
+
+        let mut ends = Ends::new();
+        ends.open(&[STREAM], &StreamOptions::default());
+        let Heard::Call(ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        ends.server.message(SERVED, Bytes::from_static(b"1"), &mut ends.server_out);
+        ends.server.finish(ticket, failed(), Metadata::new(), &mut ends.server_out);
+        assert_eq!(failure(Ok(ends.client_hears().pop()), STREAM).number(), Some(ECONNRESET));
+    }
+
+    #[test]
+    fn a_caller_who_closes_is_gone() {
+        let mut ends = Ends::new();
+        ends.open(&[STREAM], &StreamOptions::default());
+        let Heard::Call(_ticket) = ends.server_hears().remove(0) else { panic!("want a call") };
+        ends.server.begin(SERVED, Head::default(), &mut ends.server_out);
+        ends.client_hears();
+        ends.client.cancel(STREAM, &mut ends.client_out);
+        assert!(matches!(ends.server_hears()[..], [Heard::Gone(SERVED)]));
+    }
+}
+
+#[test]
+fn any_split_of_a_conversation_gives_the_same() {
+    let sent = scenario("stream").sent();
+    testing::assert_any_split(server, &sent);
+}
+
+const CALL: CallId = CallId(100);
+const STREAM: CallId = CallId(1);
+const SERVED: StreamId = StreamId(0);
+
+/// A client and a server, and what is on its way between them.
+struct Ends {
+    client: Client,
+    server: Server,
+    to_client: BytesMut,
+    to_server: BytesMut,
+    client_out: Outbox,
+    server_out: Outbox,
+    /// Of the streams that were accepted.
+    tickets: Vec<Ticket>,
+}
+
+#[derive(Debug)]
+enum Heard {
+    Call(Ticket),
+    Message(StreamId, Bytes),
+    End(StreamId),
+    Room(StreamId),
+    Gone(StreamId),
+}
+
+impl Ends {
+    fn new() -> Self {
+        Self::with(&StreamLimits::default())
+    }
+
+    fn with(limits: &StreamLimits) -> Self {
+        Self::limited(Limits::default().message, limits)
+    }
+
+    fn limited(message: usize, streams: &StreamLimits) -> Self {
+        let limits = Limits { message, ..Limits::default() };
+        let config = ServerConfig { limits: limits.clone(), streams: streams.clone(), ..<_>::default() };
+        let client = ClientConfig { limits, streams: streams.clone(), ..<_>::default() };
+        Self {
+            client: Client::new(client),
+            server: Server::new(Arc::new(config)),
+            to_client: BytesMut::new(),
+            to_server: BytesMut::new(),
+            client_out: Outbox::new(),
+            server_out: Outbox::new(),
+            tickets: Vec::new(),
+        }
+    }
+
+    fn connected() -> Self {
+        Self::connected_with(&StreamOptions::default())
+    }
+
+    fn connected_with(options: &StreamOptions) -> Self {
+        let mut ends = Self::new();
+        ends.establish(options);
+        ends
+    }
+
+    fn establish(&mut self, options: &StreamOptions) {
+        self.open(&[STREAM], options);
+        let Some(Heard::Call(ticket)) = self.server_hears().pop() else { panic!("want a call") };
+        self.tickets = self.accept(ticket, b"", options);
+        self.client_hears();
+    }
+
+    fn open(&mut self, streams: &[CallId], options: &StreamOptions) {
+        self.open_as(CALL, streams, options);
+    }
+
+    fn open_as(&mut self, id: CallId, streams: &[CallId], options: &StreamOptions) {
+        self.client.send_beside(id, call(b""), streams, options, &mut self.client_out).expect("it can");
+    }
+
+    fn accept(&mut self, mut ticket: Ticket, reply: &'static [u8], options: &StreamOptions) -> Vec<Ticket> {
+        let tickets = self.server.accept(&mut ticket, options);
+        let reply = Reply::message(Format::Protobuf, Bytes::from_static(reply));
+        self.server.reply(ticket, reply, &mut self.server_out);
+        tickets
+    }
+
+    fn server_hears(&mut self) -> Vec<Heard> {
+        self.to_server.extend_from_slice(&self.client_out.take());
+        let mut heard = Vec::new();
+        while let Some(event) =
+            self.server.next_event(&mut self.to_server, &mut self.server_out).expect("no violation")
+        {
+            heard.push(match event {
+                Event::Call(_, ticket) => Heard::Call(ticket),
+                Event::Message(stream, Message { body, .. }) => Heard::Message(stream, body),
+                Event::End(stream) => Heard::End(stream),
+                Event::Room(stream) => Heard::Room(stream),
+                Event::Cancelled(stream) => Heard::Gone(stream),
+                other => panic!("unexpected: {other:?}"),
+            });
+        }
+        heard
+    }
+
+    fn client_hears(&mut self) -> Vec<Answer> {
+        self.to_client.extend_from_slice(&self.server_out.take());
+        let mut heard = Vec::new();
+        while let Some(answer) =
+            self.client.next_event(&mut self.to_client, &mut self.client_out).expect("no violation")
+        {
+            heard.push(answer);
+        }
+        heard
+    }
+
+    /// The client receives a response, bare or inside of its first stream.
+    fn client_is_told(&mut self, response: &[u8], inside: bool) -> Vec<Answer> {
+        let bytes = if inside { data(1, 9, false, response) } else { response.to_vec() };
+        self.client_out.take();
+        self.to_client.extend_from_slice(&bytes);
+        self.client_hears()
+    }
+
+    fn server_messages(&mut self) -> Vec<String> {
+        let text = |heard| match heard {
+            Heard::Message(_, message) => String::from_utf8_lossy(&message).into_owned(),
+            other => panic!("unexpected: {other:?}"),
+        };
+        self.server_hears().into_iter().map(text).collect()
+    }
+
+    fn client_messages(&mut self) -> Vec<String> {
+        let whole = self.client_messages_whole();
+        whole.iter().map(|message| String::from_utf8_lossy(message).into_owned()).collect()
+    }
+
+    fn client_messages_whole(&mut self) -> Vec<Bytes> {
+        let body = |answer| match answer {
+            Answer::Message(_, message) => message.body,
+            other => panic!("unexpected: {other:?}"),
+        };
+        self.client_hears().into_iter().map(body).collect()
+    }
+}
+
+fn failure(answer: Result<Option<Answer>, Violation>, of: CallId) -> Status {
+    match answer {
+        Ok(Some(Answer::Reply(id, reply))) if id == of => reply.result.expect_err("it failed"),
+        other => panic!("unexpected: {other:?}"),
+    }
+}
+
+fn response(change: impl FnOnce(&mut Meta<'static>)) -> Vec<u8> {
+    let mut meta = Meta { response: Some(<_>::default()), correlation_id: 100, ..Meta::default() };
+    change(&mut meta);
+    let mut bytes = Vec::new();
+    meta.write(&mut bytes);
+    framed(Kind::Rpc, &bytes, b"")
+}
+
+fn settings(ids: &[i64]) -> Option<meta::StreamSettings> {
+    Some(meta::StreamSettings {
+        stream_id: ids.first().copied(),
+        need_feedback: true,
+        writable: true,
+        extra_stream_ids: ids[1..].to_vec(),
+    })
+}
+
+fn data(to: i64, from: i64, continues: bool, data: &[u8]) -> Vec<u8> {
+    stream_frame(
+        &StreamMeta {
+            stream_id: to,
+            source_stream_id: Some(from),
+            frame_type: FrameType::Data,
+            has_continuation: Some(continues),
+            consumed_size: None,
+        },
+        data,
+    )
+}
+
+fn reset_of(stream_id: i64) -> Vec<u8> {
+    stream_frame(&StreamMeta { stream_id, frame_type: FrameType::Rst, ..<_>::default() }, b"")
+}
+
+fn stream_frame(meta: &StreamMeta, data: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    meta.write(&mut bytes);
+    framed(Kind::Stream, &bytes, data)
+}
+
+/// The metas of frames that are all of streams.
+fn stream_metas(bytes: &[u8]) -> Vec<StreamMeta> {
+    meanings(bytes).into_iter().map(|meaning| meaning.stream.expect("a stream's frame")).collect()
+}
+
+fn stream_metas_of_streams(bytes: &[u8]) -> Vec<StreamMeta> {
+    meanings(bytes).into_iter().filter_map(|meaning| meaning.stream).collect()
+}
