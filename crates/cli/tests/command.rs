@@ -269,7 +269,7 @@ fn serve_speaks_only_the_protocols_it_is_told_and_listens_on_unix_sockets() {
     assert!(server.stop().success());
     let ran = polyrpc(["serve", "--protocols", "corba"]);
     assert!(
-        ran.stderr.contains("there is no protocol `corba`; there are baidu_std, rpcx, grpc, http"),
+        ran.stderr.contains("there is no protocol `corba`; there are baidu_std, rpcx, grpc, http, rest_rpc"),
         "{ran:?}"
     );
 }

@@ -40,5 +40,6 @@ fn payload(wire: Wire) -> &'static str {
         Wire::Msgpack => "msgpack",
         Wire::Raw => "raw",
         Wire::Text => "text",
+        Wire::Cpp => "cpp",
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rpcx};
+use polyrpc_wire::{Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rest_rpc, rpcx};
 use rustix::buffer::spare_capacity;
 use rustix::net::RecvFlags;
 use serde::Serialize;
@@ -71,7 +71,7 @@ impl Client {
         let url = Url::parse(&builder.url)?;
         Ok(Self(Arc::new(Inner {
             sessions: builder.sessions(&url),
-            defaults: builder.defaults(url.protocol),
+            defaults: Defaults { generation: url.generation, ..builder.defaults(url.protocol) },
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
@@ -85,7 +85,7 @@ impl Client {
     /// # Errors
     ///
     /// What the server answered, or why it could not be asked.
-    pub fn call<Resp: DeserializeOwned>(
+    pub fn call<Resp: DeserializeOwned + 'static>(
         &self,
         target: &str,
         arguments: &(impl Serialize + ?Sized),
@@ -190,6 +190,7 @@ impl Inner {
             Sessions::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
             Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
             Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
+            Sessions::RestRpc(config) => Box::new(Connection::new(socket, rest_rpc::Client::new(config))),
             #[cfg(test)]
             Sessions::Lines => Box::new(Connection::new(socket, super::tests::Lines::default())),
         })

@@ -1,15 +1,18 @@
+use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
 use polyrpc_wire::{Protocol, Status};
 
 use crate::net::Address;
 
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
-/// `rpcx+unix:///run/echo.sock`, `http+json-rpc://host/`.
+/// `rpcx+unix:///run/echo.sock`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) protocol: Protocol,
     pub(crate) address: Address,
     /// HTTP carries JSON-RPC 2.0 objects instead of the method in the path.
     pub(crate) json_rpc: bool,
+    /// What of rest_rpc is spoken.
+    pub(crate) generation: Generation,
 }
 
 impl Url {
@@ -22,15 +25,19 @@ impl Url {
             "rpcx" => Protocol::Rpcx,
             "grpc" => Protocol::Grpc,
             "http" => Protocol::Http,
+            "rest-rpc" | "rest_rpc" => Protocol::RestRpc,
             other => {
-                return Err(wrong(&format!("the protocol `{other}` is none of baidu-std, rpcx, grpc, http")));
+                return Err(wrong(&format!("the protocol `{other}` is none of {SCHEMES}")));
             }
         };
-        let (mut unix, mut json_rpc) = (false, false);
+        let (mut unix, mut json_rpc, mut generation) = (false, false, Generation::default());
         for word in words {
             match word {
                 "unix" => unix = true,
                 "json-rpc" if protocol == Protocol::Http => json_rpc = true,
+                word if protocol == Protocol::RestRpc => {
+                    generation = word.parse().map_err(|error: UnknownGeneration| wrong(&format!("`+{word}`: {error}")))?;
+                }
                 other => return Err(wrong(&format!("`+{other}` is unknown here"))),
             }
         }
@@ -44,7 +51,7 @@ impl Url {
                 (Err(_), _) => return Err(wrong("want host:port behind ://")),
             }
         };
-        Ok(Self { protocol, address, json_rpc })
+        Ok(Self { protocol, address, json_rpc, generation })
     }
 
     /// The server's name, as HTTP asks for it. A Unix socket has none.
@@ -56,8 +63,12 @@ impl Url {
     }
 }
 
+const SCHEMES: &str = "baidu-std, rpcx, grpc, http, rest-rpc";
+
 #[cfg(test)]
 mod tests {
+    use polyrpc_wire::rest_rpc::ByteOrder;
+
     use super::*;
 
     fn parsed(text: &str) -> (Protocol, String, bool) {
@@ -75,10 +86,24 @@ mod tests {
     }
 
     #[test]
+    fn a_url_of_rest_rpc_names_its_generation() {
+        for (text, generation) in [
+            ("rest-rpc://h:1", Generation::default()),
+            ("rest-rpc+v0.04://h:1", Generation::V0_04),
+            ("rest-rpc+v0.08+unix:///run/x", Generation::V0_11),
+            ("rest-rpc+v0.21-big-endian://h:1", Generation::V0_21(ByteOrder::Big)),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.protocol, url.generation), (Protocol::RestRpc, generation));
+        }
+    }
+
+    #[test]
     fn a_wrong_url_says_what_is_wrong_with_it() {
         for (text, why) in [
             ("127.0.0.1:80", "want protocol://host:port"),
-            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, grpc, http"),
+            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, grpc, http, rest-rpc"),
+            ("rest-rpc+v7://h:1", "`+v7`: want a tag of rest_rpc"),
             ("rpcx+json-rpc://h:1", "`+json-rpc` is unknown here"),
             ("rpcx://h", "want host:port"),
         ] {

@@ -2,7 +2,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use polyrpc_wire::{Guess, Protocol, baidu_std, grpc, http1, rpcx, sniff};
+use polyrpc_wire::{Guess, Protocol, baidu_std, grpc, http1, rest_rpc, rpcx, sniff};
 
 use super::connection::{Connection, End};
 use super::open::{Order, Phase, Registration};
@@ -25,6 +25,7 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
         };
         let protocol = match &upgrade {
             Some(_) => Protocol::Grpc,
+            None if port.generation.is_some() => Protocol::RestRpc,
             None => match detect(&mut stream, &mut inbox, &port, &registration).await {
                 Some(protocol) => protocol,
                 None => return,
@@ -50,6 +51,11 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
             }
             Protocol::Http => {
                 let session = http1::Server::new(port.http.clone());
+                Connection::new(stream, inbox, registration, port, facts, session).run().await
+            }
+            Protocol::RestRpc => {
+                let generation = port.generation.or_else(|| rest_rpc::generation(&inbox.bytes));
+                let session = rest_rpc::Server::new(port.rest_rpc.clone(), generation.unwrap_or_default());
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
         };
@@ -103,7 +109,7 @@ fn poll_detect(
 
 fn facts(protocol: Protocol, peer: Peer, registration: &Registration) -> Arc<ConnectionFacts> {
     let entry = registration.entry.clone();
-    let queue: Option<PushQueue> =
-        (protocol == Protocol::Rpcx).then(|| Box::new(move |push| entry.push(push)) as PushQueue);
+    let pushes = matches!(protocol, Protocol::Rpcx | Protocol::RestRpc);
+    let queue: Option<PushQueue> = pushes.then(|| Box::new(move |push| entry.push(push)) as PushQueue);
     Arc::new(ConnectionFacts::new(protocol, peer, queue))
 }

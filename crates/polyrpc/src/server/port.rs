@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
+use polyrpc_wire::rest_rpc::{self, Functions, Generation};
 use polyrpc_wire::{Protocol, Status, baidu_std, grpc, h2, http1, rpcx};
 
 use super::Shared;
 use crate::net::Address;
-use crate::service::Peer;
+use crate::service::{Peer, Router};
 
 /// What the connections of one listening socket share.
 pub(super) struct Port {
@@ -16,12 +17,16 @@ pub(super) struct Port {
     pub(super) rpcx: Arc<rpcx::ServerConfig>,
     pub(super) grpc: Arc<grpc::ServerConfig>,
     pub(super) http: Arc<http1::ServerConfig>,
+    pub(super) rest_rpc: Arc<rest_rpc::ServerConfig>,
+    /// Every connection speaks this of rest_rpc, whatever it begins with.
+    pub(super) generation: Option<Generation>,
 }
 
 impl Port {
     pub(super) fn new(
         server: Arc<Shared>,
         allowed: Vec<Protocol>,
+        generation: Option<Generation>,
         authenticator: Option<Authenticator>,
         address: Address,
     ) -> Self {
@@ -40,6 +45,7 @@ impl Port {
             h2c: allowed.contains(&Protocol::Grpc),
         };
         let http = Arc::new(http);
+        let rest_rpc = rest_rpc::ServerConfig { limits: limits.clone(), functions: functions(&server.router) };
         let gateway = allowed.contains(&Protocol::Http).then(|| http.clone());
         let grpc = grpc::ServerConfig { limits, http: Arc::new(http2), cors, gateway };
         Self {
@@ -51,8 +57,19 @@ impl Port {
             rpcx: Arc::new(rpcx),
             grpc: Arc::new(grpc),
             http,
+            rest_rpc: Arc::new(rest_rpc),
+            generation,
         }
     }
+}
+
+/// What the server offers, by the names and numbers of rest_rpc.
+fn functions(router: &Router) -> Functions {
+    let mut functions = Functions::default();
+    for (service, methods) in router.list() {
+        methods.iter().for_each(|method| functions.add(&service, method));
+    }
+    functions
 }
 
 /// Judges who calls by the credential that came with the call, if one did.

@@ -19,6 +19,11 @@ pub enum Format {
     ProtoText,
     /// MessagePack; a struct is a map keyed by field names.
     MessagePack,
+    /// MessagePack; a struct is an array of its members in their order, as `MSGPACK_DEFINE` of msgpack-c has it.
+    /// In what is read it may be a map too.
+    MessagePackArray,
+    /// rest_rpc's since v0.21: a single basic value is a text, anything else is in struct_pack.
+    RestRpc,
     /// Bytes that mean nothing to the framework.
     Raw,
     /// A format this framework cannot read, by the protocol's own number for it (rpcx's Thrift is 4). Only a
@@ -34,6 +39,8 @@ impl Format {
             Self::Json(_) => "json",
             Self::ProtoText => "proto-text",
             Self::MessagePack => "msgpack",
+            Self::MessagePackArray => "msgpack-array",
+            Self::RestRpc => "rest_rpc",
             Self::Raw => "raw",
             Self::Other(_) => "other",
         }

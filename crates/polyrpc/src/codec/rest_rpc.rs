@@ -1,0 +1,102 @@
+//! How rest_rpc writes arguments and results.
+//!
+//! Up to v0.20 in MessagePack. Since v0.21 a single basic value (a number, a truth value, a text) is written as
+//! text, and anything else in struct_pack, arguments as a `std::tuple` (rest_rpc `rpc_router.hpp`,
+//! `rest_rpc_client.hpp`). Which it is, only the types say.
+
+mod publish;
+mod shape;
+mod text;
+
+use ::serde::Serialize;
+use ::serde::de::DeserializeOwned;
+use bytes::Bytes;
+use polyrpc_wire::payload::struct_pack::{self, Form, Plan, Type};
+use polyrpc_wire::{Format, Status};
+
+use super::serde::{encode, unreadable, unwritable};
+use super::Body;
+
+pub(crate) use publish::{publish, publish_coded, published, unpack};
+
+use shape::Shape;
+use text::{Read, Written};
+
+/// Writes the arguments of a call: the members of a tuple, or a single one that stands alone.
+pub(crate) fn encode_arguments(
+    arguments: &(impl Serialize + ?Sized),
+    format: Format,
+) -> Result<Body, Status> {
+    let shape = Shape::of(arguments);
+    let (positional, bytes) = match (format, shape) {
+        (Format::RestRpc, _) => (true, write_arguments(arguments, shape)?),
+        (_, Shape::Nothing) => (true, Bytes::from_static(EMPTY_LIST)),
+        (_, Shape::List) => (true, encode(arguments, format)?),
+        (_, Shape::Sole) => (false, encode(arguments, format)?),
+    };
+    Ok(Body { format, positional, bytes })
+}
+
+fn write_arguments(arguments: &(impl Serialize + ?Sized), shape: Shape) -> Result<Bytes, Status> {
+    match text::write(arguments, shape == Shape::List) {
+        Written::Text(text) => Ok(text),
+        Written::Wrong(error) => Err(unwritable(&error)),
+        Written::NotBasic if shape == Shape::List => pack_by_value(arguments),
+        Written::NotBasic => pack_by_value(&(arguments,)),
+    }
+}
+
+/// Reads the arguments of a call as a tuple.
+pub(super) fn read_arguments<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Status> {
+    match text::read(bytes, true) {
+        Read::Value(arguments) => Ok(arguments),
+        Read::Wrong(error) => Err(unreadable(&error)),
+        Read::NotBasic => unpack_struct(bytes),
+    }
+}
+
+/// Writes a single argument or a result.
+pub(super) fn write_value<T>(value: &T) -> Result<Bytes, Status>
+where
+    T: Serialize + DeserializeOwned + 'static,
+{
+    match text::write(value, false) {
+        Written::Text(text) => Ok(text),
+        Written::Wrong(error) => Err(unwritable(&error)),
+        Written::NotBasic => pack_struct(value),
+    }
+}
+
+/// Reads a result.
+pub(super) fn read_value<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Status> {
+    match text::read(bytes, false) {
+        Read::Value(value) => Ok(value),
+        Read::Wrong(error) => Err(unreadable(&error)),
+        Read::NotBasic => unpack_struct(bytes),
+    }
+}
+
+fn pack_struct<T>(value: &T) -> Result<Bytes, Status>
+where
+    T: Serialize + DeserializeOwned + 'static,
+{
+    struct_pack::to_vec(value).map(Bytes::from).map_err(|error| unwritable(&error))
+}
+
+fn unpack_struct<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Status> {
+    struct_pack::from_slice(bytes).map_err(|error| unreadable(&error))
+}
+
+/// Writes a value whose type nobody knows but the value.
+fn pack_by_value(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
+    let packed = Type::of_value(value).and_then(Plan::new).and_then(|plan| plan.encode(value, Form::Bare));
+    packed.map(Bytes::from).map_err(|error| unwritable(&error))
+}
+
+/// Whether the value is none, as a function without a result returns.
+pub(super) fn is_nothing(value: &(impl Serialize + ?Sized)) -> bool {
+    Shape::of(value) == Shape::Nothing
+}
+
+/// An empty list in MessagePack.
+pub(super) const EMPTY_LIST: &[u8] = &[0x90];
