@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::codec::{Body, Codec, Serde};
+use polyrpc::payload::struct_pack::Plan;
 use polyrpc::payload::{Format, Json, transcode};
 use polyrpc::service::Shape;
 use polyrpc::{Protocol, Status};
@@ -177,6 +178,13 @@ impl Translator {
                 let text = msgpack::to_json(bytes).map_err(|error| unreadable(&error))?;
                 Ok(json::pretty(&text))
             }
+            (None, Format::StructPack) => match Plan::of_bytes(bytes) {
+                Ok(Some(plan)) => {
+                    let value = plan.decode_json(bytes).map_err(|error| unreadable(&error))?;
+                    pretty(value.to_string().as_bytes())
+                }
+                _ => Ok(readable(bytes)),
+            },
             (None, Format::Protobuf | Format::ProtoText) => Ok(readable(bytes)),
         }
     }

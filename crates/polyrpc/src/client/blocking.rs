@@ -85,7 +85,7 @@ impl Client {
     /// # Errors
     ///
     /// What the server answered, or why it could not be asked.
-    pub fn call<Resp: DeserializeOwned>(
+    pub fn call<Resp: DeserializeOwned + 'static>(
         &self,
         target: &str,
         arguments: &(impl Serialize + ?Sized),

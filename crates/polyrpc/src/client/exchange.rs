@@ -138,7 +138,7 @@ impl Response<Body> {
     }
 
     /// Reads the message as a plain type.
-    pub(super) fn decode_plain<T: DeserializeOwned>(self) -> Result<T, Status> {
+    pub(super) fn decode_plain<T: DeserializeOwned + 'static>(self) -> Result<T, Status> {
         decode_plain(&self.message).map_err(|status| unreadable(&status))
     }
 }

@@ -147,7 +147,7 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropping the future cancels the call; the server may have begun it.
-    pub async fn call<Resp: DeserializeOwned>(
+    pub async fn call<Resp: DeserializeOwned + 'static>(
         &self,
         target: &str,
         arguments: &(impl Serialize + ?Sized),

@@ -85,7 +85,7 @@ impl Arguments for () {
     }
 }
 
-impl<A: DeserializeOwned> Arguments for (A,) {
+impl<A: DeserializeOwned + 'static> Arguments for (A,) {
     /// One argument is tried alone first, since that is what peers with one request type send, unless the
     /// protocol says that the arguments are a list.
     fn read(body: &Body) -> Result<Self, Status> {
@@ -101,7 +101,7 @@ impl<A: DeserializeOwned> Arguments for (A,) {
 
 macro_rules! arguments {
     ($($name:ident)*) => {
-        impl<$($name: DeserializeOwned),*> Arguments for ($($name,)*) {
+        impl<$($name: DeserializeOwned + 'static),*> Arguments for ($($name,)*) {
             fn read(body: &Body) -> Result<Self, Status> {
                 decode_plain(body)
             }
@@ -116,7 +116,7 @@ macro_rules! function {
             Run: Fn($($name),*) -> Fut + Send + Sync + 'static,
             Fut: Future + Send + 'static,
             Fut::Output: Outcome<Kind>,
-            $($name: DeserializeOwned,)*
+            $($name: DeserializeOwned + 'static,)*
         {
             #[allow(non_snake_case, reason = "a type's name serves its value too")]
             fn start(&self, cx: Context, body: &Body) -> Result<Handling, Status> {

@@ -5,6 +5,7 @@ pub mod compress;
 pub mod msgpack;
 pub(crate) mod protobuf;
 pub mod schema;
+pub mod struct_pack;
 pub mod transcode;
 
 /// How a message is written.
@@ -19,6 +20,8 @@ pub enum Format {
     ProtoText,
     /// MessagePack; a struct is a map keyed by field names.
     MessagePack,
+    /// struct_pack, of rest_rpc and yalantinglibs: the bytes of C++ types.
+    StructPack,
     /// Bytes that mean nothing to the framework.
     Raw,
     /// A format this framework cannot read, by the protocol's own number for it (rpcx's Thrift is 4). Only a
@@ -34,6 +37,7 @@ impl Format {
             Self::Json(_) => "json",
             Self::ProtoText => "proto-text",
             Self::MessagePack => "msgpack",
+            Self::StructPack => "struct_pack",
             Self::Raw => "raw",
             Self::Other(_) => "other",
         }
