@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Prober, Socket, Wire, json_call, soon, url, PROTOCOLS};
+use common::{PROTOCOLS, Prober, Socket, Wire, json_call, soon, url};
 use polyrpc::client::Options;
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;

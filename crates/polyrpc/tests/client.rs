@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, json_call, serve, serve_apart, soon, until, url, PROTOCOLS};
+use common::{
+    PATIENCE, PROTOCOLS, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, json_call, serve,
+    serve_apart, soon, until, url,
+};
 use futures_util::FutureExt;
 use polyrpc::client::{Backoff, Kind, Request, Signature};
 use polyrpc::codec::Serde;

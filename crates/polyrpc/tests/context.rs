@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{Gate, PATIENCE, Wire, client, json_call, serve, soon, PROTOCOLS};
+use common::{Gate, PATIENCE, PROTOCOLS, Wire, client, json_call, serve, soon};
 use polyrpc::client::{Options, Request};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::payload::Json;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{client, serve, url, PROTOCOLS};
+use common::{PROTOCOLS, client, serve, url};
 use polyrpc::client::{Options, Request};
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;

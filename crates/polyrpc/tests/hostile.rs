@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ProbeClient, Prober, Socket, baidu_frame, client, rpcx_frame, serve, soon, PROTOCOLS};
+use common::{PROTOCOLS, ProbeClient, Prober, Socket, baidu_frame, client, rpcx_frame, serve, soon};
 use polyrpc::Protocol;
 use polyrpc::server::Running;
 

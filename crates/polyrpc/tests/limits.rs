@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Gate, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until, url, PROTOCOLS};
+use common::{
+    Gate, PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until, url,
+};
 use polyrpc::client::{Options, Request};
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;

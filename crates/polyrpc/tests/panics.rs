@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Gate, client, serve, soon, PROTOCOLS};
+use common::{Gate, PROTOCOLS, client, serve, soon};
 use polyrpc::server::Listen;
 use polyrpc::{Client, Context, Protocol, Result, Server};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

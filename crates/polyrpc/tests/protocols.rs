@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{ProbeClient, Prober, Socket, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon, PROTOCOLS};
+use common::{
+    PROTOCOLS, ProbeClient, Prober, Socket, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon,
+};
 use polyrpc::server::Listen;
 use polyrpc::{Address, Client, Protocol};
 

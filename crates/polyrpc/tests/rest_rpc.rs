@@ -131,7 +131,8 @@ async fn two_generations_need_no_port_of_their_own() {
 #[tokio::test]
 async fn a_struct_that_came_by_name_is_answered_by_name() {
     let server = listening(functions(), Generation::V0_20).await;
-    let client = Client::builder(&url(&server, Generation::V0_20)).format(Format::MessagePack).build().unwrap();
+    let client =
+        Client::builder(&url(&server, Generation::V0_20)).format(Format::MessagePack).build().unwrap();
     let by_name: BTreeMap<String, rmpv> = client.call("get_person", &Person::tom(20)).await.unwrap();
     assert_eq!(by_name["age"], rmpv::Number(21));
     assert_eq!(by_name["name"], rmpv::Text("tom".to_owned()));
@@ -329,7 +330,8 @@ async fn a_typed_method_knows_the_types_that_an_empty_value_does_not_tell() {
     let client = client(&server, generation);
     let signature = polyrpc::client::Signature::plain("Lists", "Same");
     for people in [vec![], vec![Person::tom(1)]] {
-        let same = client.invoke::<Serde, Vec<Person>, Vec<Person>>(&signature, people.clone()).await.unwrap();
+        let same =
+            client.invoke::<Serde, Vec<Person>, Vec<Person>>(&signature, people.clone()).await.unwrap();
         assert_eq!(same.message, people);
     }
     let failure = client.call::<Vec<Person>>("Lists/Same", &Vec::<Person>::new()).await.unwrap_err();

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::Bytes;
-use common::{client, serve, serve_apart, url, PROTOCOLS};
+use common::{PROTOCOLS, client, serve, serve_apart, url};
 use polyrpc::client::{Options, Request};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::service::ServiceBuilder;

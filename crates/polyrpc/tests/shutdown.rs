@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, ProbeClient, Prober, Socket, again, client, json_call, serve, soon, url, PROTOCOLS};
+use common::{PATIENCE, PROTOCOLS, ProbeClient, Prober, Socket, again, client, json_call, serve, soon, url};
 use polyrpc::server::Running;
 use polyrpc::{Client, Protocol, Retry};
 use tokio::net::TcpStream;

@@ -25,7 +25,9 @@ use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::{Call, CallId, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId, Topic, http1};
+use crate::{
+    Call, CallId, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId, Topic, http1,
+};
 
 /// The server's side of a connection.
 pub trait Server {

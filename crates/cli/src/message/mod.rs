@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::codec::{Body, Codec, Serde};
+use polyrpc::payload::struct_pack::Plan;
 use polyrpc::payload::{Format, Json, transcode};
 use polyrpc::service::Shape;
 use polyrpc::{Client, Protocol, Status};
@@ -109,13 +110,7 @@ impl Translator {
         Self::of(client, target, options, Some(types), true)
     }
 
-    fn of(
-        client: &Client,
-        target: &str,
-        options: &Options,
-        types: Option<Types>,
-        described: bool,
-    ) -> Self {
+    fn of(client: &Client, target: &str, options: &Options, types: Option<Types>, described: bool) -> Self {
         let protocol = client.protocol();
         let wire = match (options.format, protocol) {
             (Some(wire), _) => wire,
@@ -123,7 +118,9 @@ impl Translator {
             (None, Protocol::BaiduStd | Protocol::Grpc) if types.is_some() => Wire::Protobuf,
             (None, Protocol::Rpcx) if described => Wire::Protobuf,
             (None, Protocol::BaiduStd | Protocol::Grpc) => Wire::Json,
-            (None, Protocol::RestRpc) if client.generation().is_some_and(|it| it.format() == Format::RestRpc) => {
+            (None, Protocol::RestRpc)
+                if client.generation().is_some_and(|it| it.format() == Format::RestRpc) =>
+            {
                 Wire::Cpp
             }
             (None, Protocol::Rpcx | Protocol::RestRpc) => Wire::Msgpack,
@@ -187,11 +184,20 @@ impl Translator {
             (Some(types), format) => types.output(format, bytes).and_then(|text| pretty(&text)),
             (None, Format::Json(_)) => pretty(bytes),
             (None, Format::RestRpc) => self.cpp.reply(bytes),
-            (None, Format::MessagePack | Format::MessagePackArray) if bytes.is_empty() => Ok("null".to_owned()),
+            (None, Format::MessagePack | Format::MessagePackArray) if bytes.is_empty() => {
+                Ok("null".to_owned())
+            }
             (None, Format::MessagePack | Format::MessagePackArray) => {
                 let text = msgpack::to_json(bytes).map_err(|error| unreadable(&error))?;
                 Ok(json::pretty(&text))
             }
+            (None, Format::StructPack) => match Plan::of_bytes(bytes) {
+                Ok(Some(plan)) => {
+                    let value = plan.decode_json(bytes).map_err(|error| unreadable(&error))?;
+                    pretty(value.to_string().as_bytes())
+                }
+                _ => Ok(readable(bytes)),
+            },
             (None, Format::Protobuf | Format::ProtoText) => Ok(readable(bytes)),
         }
     }

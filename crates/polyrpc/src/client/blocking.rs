@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rest_rpc, rpcx};
+use polyrpc_wire::{
+    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rest_rpc, rpcx,
+};
 use rustix::buffer::spare_capacity;
 use rustix::net::RecvFlags;
 use serde::Serialize;

@@ -158,9 +158,7 @@ impl Sessions {
                 let authority = url.address.to_string();
                 Self::Http(http1::ClientConfig { limits, authority, credential, json_rpc: url.json_rpc })
             }
-            Protocol::RestRpc => {
-                Self::RestRpc(rest_rpc::ClientConfig { limits, generation: url.generation })
-            }
+            Protocol::RestRpc => Self::RestRpc(rest_rpc::ClientConfig { limits, generation: url.generation }),
         }
     }
 

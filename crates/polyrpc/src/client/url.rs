@@ -36,7 +36,9 @@ impl Url {
                 "unix" => unix = true,
                 "json-rpc" if protocol == Protocol::Http => json_rpc = true,
                 word if protocol == Protocol::RestRpc => {
-                    generation = word.parse().map_err(|error: UnknownGeneration| wrong(&format!("`+{word}`: {error}")))?;
+                    generation = word
+                        .parse()
+                        .map_err(|error: UnknownGeneration| wrong(&format!("`+{word}`: {error}")))?;
                 }
                 other => return Err(wrong(&format!("`+{other}` is unknown here"))),
             }

@@ -96,10 +96,7 @@ pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) 
 /// # Errors
 ///
 /// When they cannot be written so.
-pub fn arguments(
-    arguments: &(impl ::serde::Serialize + ?Sized),
-    format: Format,
-) -> Result<Body, Status> {
+pub fn arguments(arguments: &(impl ::serde::Serialize + ?Sized), format: Format) -> Result<Body, Status> {
     encode_arguments(arguments, format)
 }
 

@@ -11,11 +11,11 @@ mod text;
 use ::serde::Serialize;
 use ::serde::de::DeserializeOwned;
 use bytes::Bytes;
-use polyrpc_wire::payload::struct_pack::{self, Form, Plan, Type};
+use polyrpc_wire::payload::struct_pack;
 use polyrpc_wire::{Format, Status};
 
-use super::serde::{encode, unreadable, unwritable};
 use super::Body;
+use super::serde::{encode, encode_value, unreadable, unwritable};
 
 pub(crate) use publish::{publish, publish_coded, published, unpack};
 
@@ -41,8 +41,8 @@ fn write_arguments(arguments: &(impl Serialize + ?Sized), shape: Shape) -> Resul
     match text::write(arguments, shape == Shape::List) {
         Written::Text(text) => Ok(text),
         Written::Wrong(error) => Err(unwritable(&error)),
-        Written::NotBasic if shape == Shape::List => pack_by_value(arguments),
-        Written::NotBasic => pack_by_value(&(arguments,)),
+        Written::NotBasic if shape == Shape::List => encode(arguments, Format::StructPack),
+        Written::NotBasic => encode(&(arguments,), Format::StructPack),
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) fn read_arguments<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Res
     match text::read(bytes, true) {
         Read::Value(arguments) => Ok(arguments),
         Read::Wrong(error) => Err(unreadable(&error)),
-        Read::NotBasic => unpack_struct(bytes),
+        Read::NotBasic => struct_pack::from_slice(bytes).map_err(|error| unreadable(&error)),
     }
 }
 
@@ -63,7 +63,7 @@ where
     match text::write(value, false) {
         Written::Text(text) => Ok(text),
         Written::Wrong(error) => Err(unwritable(&error)),
-        Written::NotBasic => pack_struct(value),
+        Written::NotBasic => encode_value(value, Format::StructPack),
     }
 }
 
@@ -72,25 +72,8 @@ pub(super) fn read_value<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<
     match text::read(bytes, false) {
         Read::Value(value) => Ok(value),
         Read::Wrong(error) => Err(unreadable(&error)),
-        Read::NotBasic => unpack_struct(bytes),
+        Read::NotBasic => struct_pack::from_slice(bytes).map_err(|error| unreadable(&error)),
     }
-}
-
-fn pack_struct<T>(value: &T) -> Result<Bytes, Status>
-where
-    T: Serialize + DeserializeOwned + 'static,
-{
-    struct_pack::to_vec(value).map(Bytes::from).map_err(|error| unwritable(&error))
-}
-
-fn unpack_struct<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Status> {
-    struct_pack::from_slice(bytes).map_err(|error| unreadable(&error))
-}
-
-/// Writes a value whose type nobody knows but the value.
-fn pack_by_value(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
-    let packed = Type::of_value(value).and_then(Plan::new).and_then(|plan| plan.encode(value, Form::Bare));
-    packed.map(Bytes::from).map_err(|error| unwritable(&error))
 }
 
 /// Whether the value is none, as a function without a result returns.

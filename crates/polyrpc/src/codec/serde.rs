@@ -2,13 +2,14 @@ use ::serde::Serialize;
 use ::serde::de::DeserializeOwned;
 use bytes::Bytes;
 use polyrpc_wire::payload::schema;
+use polyrpc_wire::payload::struct_pack::{self, Form, Plan, Type};
 use polyrpc_wire::{Format, Status};
 use rmp_serde::config::BytesMode;
 
 use super::{Body, Codec, rest_rpc, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
-/// strings as `bin`) or as C++ does (an array), and what rest_rpc writes.
+/// strings as `bin`) or as C++ does (an array), struct_pack, and what rest_rpc makes of these.
 #[derive(Debug, Clone, Copy)]
 pub struct Serde;
 
@@ -18,16 +19,20 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
     fn carries(format: Format) -> bool {
         matches!(
             format,
-            Format::Json(_) | Format::MessagePack | Format::MessagePackArray | Format::RestRpc
+            Format::Json(_)
+                | Format::MessagePack
+                | Format::MessagePackArray
+                | Format::StructPack
+                | Format::RestRpc
         )
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<T, Status> {
         match body.format {
             _ if !body.positional => decode(&body),
-            // A list of one argument for a method of one argument. In JSON the list may be the argument itself, as
-            // peers with one request type have it.
-            Format::Json(_) => decode(&body).or_else(|status| sole(&body).ok_or(status)),
+            // A list of one argument for a method of one argument. Here the list may be the argument itself, as peers
+            // with one request type have it.
+            Format::Json(_) | Format::StructPack => decode(&body).or_else(|status| sole(&body).ok_or(status)),
             _ => sole(&body).map_or_else(|| decode(&body.or_nothing()), Ok),
         }
     }
@@ -61,6 +66,7 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
         Format::MessagePack | Format::MessagePackArray => {
             rmp_serde::from_slice(or_none(NIL)).map_err(|error| unreadable(&error))
         }
+        Format::StructPack => struct_pack::from_slice(&body.bytes).map_err(|error| unreadable(&error)),
         Format::RestRpc if body.positional => rest_rpc::read_arguments(&body.bytes),
         Format::RestRpc => rest_rpc::read_value(&body.bytes),
         format => Err(unsupported("a serde type", format)),
@@ -77,6 +83,11 @@ where
 {
     match format {
         Format::RestRpc => rest_rpc::write_value(value),
+        // Readable values have a type of which the value need not tell everything.
+        Format::StructPack => match Plan::of::<T>().map_err(|error| unwritable(&error))? {
+            plan if *plan.ty() == Type::Unit => Ok(Bytes::new()),
+            plan => struct_packed(&plan, value),
+        },
         // No result is no value, where that is told from a result that is none.
         Format::MessagePackArray if rest_rpc::is_nothing(value) => Ok(Bytes::new()),
         format => encode(value, format),
@@ -101,8 +112,16 @@ pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Resul
             value.serialize(&mut writer).map_err(|error| unwritable(&error))?;
             Ok(bytes.into())
         }
+        Format::StructPack => match Type::of_value(value).map_err(|error| unwritable(&error))? {
+            Type::Unit => Ok(Bytes::new()),
+            ty => struct_packed(&Plan::new(ty).map_err(|error| unwritable(&error))?, value),
+        },
         format => Err(unsupported("a serde type", format)),
     }
+}
+
+fn struct_packed(plan: &Plan, value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
+    plan.encode(value, Form::Bare).map(Bytes::from).map_err(|error| unwritable(&error))
 }
 
 #[cold]
@@ -113,4 +132,57 @@ pub(super) fn unreadable(error: &dyn std::fmt::Display) -> Status {
 #[cold]
 pub(super) fn unwritable(error: &dyn std::fmt::Display) -> Status {
     Status::internal(format!("cannot write the reply: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STRUCT_PACK: Format = Format::StructPack;
+
+    #[test]
+    fn a_value_goes_by_struct_pack_and_back() {
+        let value = (5, "hi".to_owned());
+        let bytes = Serde::encode(&value, STRUCT_PACK, None).expect("a value");
+        assert_eq!(&bytes[..], b"\xe6\xfd\xa8\x85\x05\0\0\0\x02hi");
+        assert_eq!(encode(&(5, "hi"), STRUCT_PACK).expect("the same"), bytes, "its value tells its type");
+        let back: (i32, String) = Serde::decode(Body::new(STRUCT_PACK, bytes), None).expect("the same");
+        assert_eq!(back, value);
+    }
+
+    #[test]
+    fn the_sole_argument_of_a_list_is_found() {
+        let bytes = Serde::encode(&(vec![1, 2],), STRUCT_PACK, None).expect("a list of arguments");
+        let body = Body { positional: true, ..Body::new(STRUCT_PACK, bytes) };
+        let sole: Vec<i32> = Serde::decode(body, None).expect("the argument");
+        assert_eq!(sole, [1, 2]);
+    }
+
+    #[test]
+    fn nothing_is_no_bytes_in_struct_pack() {
+        for bytes in [Serde::encode(&(), STRUCT_PACK, None), encode(&(), STRUCT_PACK)] {
+            let body = Body::new(STRUCT_PACK, bytes.expect("nothing"));
+            assert!(body.bytes.is_empty());
+            <Serde as Codec<()>>::decode(body, None).expect("nothing");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_is_written_where_its_type_is_known() {
+        let none = Vec::<i32>::new();
+        assert!(Serde::encode(&none, STRUCT_PACK, None).is_ok());
+        let status = encode(&none, STRUCT_PACK).expect_err("of what the list is");
+        assert!(status.message().contains("cannot be told: a collection is empty"), "{}", status.message());
+    }
+
+    #[test]
+    fn another_type_is_told_to_the_caller() {
+        let bytes = Serde::encode(&(7, 8), STRUCT_PACK, None).expect("a value");
+        let status =
+            <Serde as Codec<String>>::decode(Body::new(STRUCT_PACK, bytes), None).expect_err("no text");
+        assert_eq!(
+            status.message(),
+            "cannot read the request: a value of a type with code 4045908c is no string (800c) with code 9dcffa76"
+        );
+    }
 }

@@ -295,7 +295,12 @@ impl<'a, S: Session> Connection<'a, S> {
     /// It is not acknowledged; who may not, or has too many, is not served any more.
     fn subscribe(&mut self, topic: Topic) {
         self.pace.took = true;
-        if self.dispatch.admits(&Credential::Connection(None)).and_then(|()| self.subscriptions.add(topic)).is_err() {
+        if self
+            .dispatch
+            .admits(&Credential::Connection(None))
+            .and_then(|()| self.subscriptions.add(topic))
+            .is_err()
+        {
             self.finish();
         }
     }

@@ -37,7 +37,12 @@ impl Listen {
     /// Listens here, speaking every protocol: `127.0.0.1:8000`, `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes
     /// a free one.
     pub fn on(address: impl Into<String>) -> Self {
-        Self { address: address.into(), allowed: Protocol::ALL.to_vec(), generation: None, authenticator: None }
+        Self {
+            address: address.into(),
+            allowed: Protocol::ALL.to_vec(),
+            generation: None,
+            authenticator: None,
+        }
     }
 
     /// Speaks only these protocols.

@@ -45,7 +45,8 @@ impl Port {
             h2c: allowed.contains(&Protocol::Grpc),
         };
         let http = Arc::new(http);
-        let rest_rpc = rest_rpc::ServerConfig { limits: limits.clone(), functions: functions(&server.router) };
+        let rest_rpc =
+            rest_rpc::ServerConfig { limits: limits.clone(), functions: functions(&server.router) };
         let gateway = allowed.contains(&Protocol::Http).then(|| http.clone());
         let grpc = grpc::ServerConfig { limits, http: Arc::new(http2), cors, gateway };
         Self {

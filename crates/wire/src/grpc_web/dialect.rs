@@ -25,7 +25,11 @@ impl Dialect {
     /// The content type of answers in this dialect.
     pub(crate) fn content_type(self, format: Format) -> Vec<u8> {
         let suffix = match format {
-            Format::Protobuf | Format::ProtoText | Format::RestRpc | Format::Other(_) => &b""[..],
+            Format::Protobuf
+            | Format::ProtoText
+            | Format::RestRpc
+            | Format::StructPack
+            | Format::Other(_) => &b""[..],
             Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"+json",
             Format::MessagePack | Format::MessagePackArray => b"+msgpack",
             Format::Raw => b"+raw",

@@ -5,6 +5,7 @@ pub mod compress;
 pub mod msgpack;
 pub(crate) mod protobuf;
 pub mod schema;
+pub mod struct_pack;
 pub mod transcode;
 
 /// How a message is written.
@@ -24,6 +25,8 @@ pub enum Format {
     MessagePackArray,
     /// rest_rpc's since v0.21: a single basic value is a text, anything else is in struct_pack.
     RestRpc,
+    /// struct_pack, of rest_rpc and yalantinglibs: the bytes of C++ types.
+    StructPack,
     /// Bytes that mean nothing to the framework.
     Raw,
     /// A format this framework cannot read, by the protocol's own number for it (rpcx's Thrift is 4). Only a
@@ -41,6 +44,7 @@ impl Format {
             Self::MessagePack => "msgpack",
             Self::MessagePackArray => "msgpack-array",
             Self::RestRpc => "rest_rpc",
+            Self::StructPack => "struct_pack",
             Self::Raw => "raw",
             Self::Other(_) => "other",
         }

@@ -35,7 +35,9 @@ pub fn to_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Ve
         Format::Json(dialect) => json::parse(message, dialect, bytes)?,
         Format::ProtoText => text::parse(message, bytes)?,
         Format::MessagePack | Format::MessagePackArray => msgpack::parse(message, bytes)?,
-        Format::RestRpc | Format::Raw | Format::Other(_) => return Err(Error::Unsupported(format)),
+        Format::RestRpc | Format::StructPack | Format::Raw | Format::Other(_) => {
+            return Err(Error::Unsupported(format));
+        }
     };
     message.check_required(&protobuf)?;
     Ok(protobuf)
@@ -54,7 +56,9 @@ pub fn from_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<
         Format::Json(dialect) => json::print(message, dialect, bytes),
         Format::ProtoText => text::print(message, bytes),
         Format::MessagePack | Format::MessagePackArray => msgpack::print(message, bytes),
-        Format::RestRpc | Format::Raw | Format::Other(_) => Err(Error::Unsupported(format)),
+        Format::RestRpc | Format::StructPack | Format::Raw | Format::Other(_) => {
+            Err(Error::Unsupported(format))
+        }
     }
 }
 

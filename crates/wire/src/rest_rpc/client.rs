@@ -11,7 +11,8 @@ use super::{body, status};
 use crate::payload::msgpack::Writer;
 use crate::session::{self, Answer};
 use crate::{
-    Call, CallId, Compression, Format, Head, Limits, Message, Metadata, Outbox, Push, Reply, Status, Violation,
+    Call, CallId, Compression, Format, Head, Limits, Message, Metadata, Outbox, Push, Reply, Status,
+    Violation,
 };
 
 /// The client's side of a connection.
@@ -277,12 +278,7 @@ fn head(format: Format) -> Head {
 }
 
 fn pushed(topic: &str, body: Bytes) -> Answer {
-    Answer::Push(Push {
-        service: topic.to_owned(),
-        method: String::new(),
-        metadata: Metadata::new(),
-        body,
-    })
+    Answer::Push(Push { service: topic.to_owned(), method: String::new(), metadata: Metadata::new(), body })
 }
 
 /// Calls are numbered from 1 on the wire: a heartbeat has the 0.

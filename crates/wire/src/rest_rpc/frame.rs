@@ -42,11 +42,7 @@ pub(super) enum Taken {
 }
 
 /// Takes the next frame out of `inbox`; `limit` bounds its whole length.
-pub(super) fn take(
-    inbox: &mut BytesMut,
-    generation: Generation,
-    limit: usize,
-) -> Result<Taken, Violation> {
+pub(super) fn take(inbox: &mut BytesMut, generation: Generation, limit: usize) -> Result<Taken, Violation> {
     if generation.has_magic() && inbox.first().is_some_and(|first| *first != MAGIC) {
         return Err(Violation::new("the magic byte is not 39"));
     }

@@ -20,7 +20,6 @@ pub use functions::{Functions, number, qualified};
 pub use generation::{ByteOrder, Generation, UnknownGeneration};
 pub use server::{Server, ServerConfig, Ticket};
 
-
 use crate::sniff::{Guess, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol, in a generation that
@@ -61,7 +60,9 @@ fn told(start: &[u8]) -> Told {
     if !start.iter().zip(fits).all(|(byte, fits)| fits(*byte)) {
         return Told::Unknown;
     }
-    let Some(&[_, old_kind, _, new_kind, n0, n1, n2, n3]) = start.first_chunk() else { return Told::NeedMore };
+    let Some(&[_, old_kind, _, new_kind, n0, n1, n2, n3]) = start.first_chunk() else {
+        return Told::NeedMore;
+    };
     match (old_kind, new_kind) {
         (0, 0) => {}
         (1, 0) => return older(start, u32::from_le_bytes([n0, n1, n2, n3]) as usize),
@@ -97,9 +98,8 @@ fn older(start: &[u8], length: usize) -> Told {
 
 /// Whether it is v0.21, by the parts of its header that are always 0 and a length that is no larger than memory.
 fn newest(start: &[u8]) -> Told {
-    let unused = |range: std::ops::Range<usize>| {
-        start.iter().take(range.end).skip(range.start).all(|byte| *byte == 0)
-    };
+    let unused =
+        |range: std::ops::Range<usize>| start.iter().take(range.end).skip(range.start).all(|byte| *byte == 0);
     // The sequence number, the length's upper half, the attachment's length.
     if !unused(8..16) || !unused(20..32) {
         return Told::Unknown;

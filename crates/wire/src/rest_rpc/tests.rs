@@ -4,7 +4,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 
-use super::{ByteOrder, Client, ClientConfig, Functions, Generation, Server, ServerConfig, Ticket, generation};
+use super::{
+    ByteOrder, Client, ClientConfig, Functions, Generation, Server, ServerConfig, Ticket, generation,
+};
 use crate::session::{Answer, Client as _, Event, Missing, Server as _};
 use crate::sniff::{Guess, Protocol, sniff};
 use crate::testing::{
@@ -26,7 +28,9 @@ const ADD: &[u8] = &[0x92, 7, 8];
 /// What the servers of the vectors had.
 fn functions() -> Functions {
     let mut functions = Functions::default();
-    for name in ["add", "echo", "hello", "thr", "get_person", "dummy_add", "dummy::add", "publish", "inc", "zero"] {
+    for name in
+        ["add", "echo", "hello", "thr", "get_person", "dummy_add", "dummy::add", "publish", "inc", "zero"]
+    {
         functions.add("", name);
     }
     functions.add("example.EchoService", "Echo");
@@ -132,7 +136,9 @@ fn reply_of(generation: Generation, body: &Bytes) -> Reply {
     match (generation, &body[..]) {
         (Generation::V0_21(_), [0, ..]) => value(1),
         (Generation::V0_21(_), [1, text @ ..]) => failed(text),
-        (Generation::V0_21(_), [4, text @ ..]) => failed(text.strip_prefix(b"exception occur when call").unwrap()),
+        (Generation::V0_21(_), [4, text @ ..]) => {
+            failed(text.strip_prefix(b"exception occur when call").unwrap())
+        }
         (_, [0x91, 0]) => value(2),
         (_, [0x92, 0, ..]) => value(2),
         (_, [0x92, 1, _, text @ ..]) => failed(text),
@@ -145,7 +151,12 @@ fn every_captured_call_is_heard_and_answered_as_the_peer_answered_it() {
     for (request, answer) in conversations() {
         let (mut server, mut out) = (server(request.generation), Outbox::new());
         let (method, _, ticket) = sole_call(&mut server, &request.bytes, &mut out);
-        assert_eq!(method.is_empty() || method == "nosuch", request.name.contains("unknown"), "{}", request.name);
+        assert_eq!(
+            method.is_empty() || method == "nosuch",
+            request.name.contains("unknown"),
+            "{}",
+            request.name
+        );
         server.reply(ticket, reply_of(request.generation, &answer.body), &mut out);
         assert_bytes(out.take(), &answer.bytes);
     }
@@ -328,7 +339,8 @@ fn no_value_and_values_in_other_formats_have_their_answers() {
         (Format::Raw, &[b'x'; 40], &[&b"\x92\0\xd9\x28"[..], &[b'x'; 40]].concat()),
     ] {
         let (mut server, mut out) = (server(Generation::V0_20), Outbox::new());
-        let (_, _, ticket) = sole_call(&mut server, &hex("27000000010000000100000000000000fc78ec3490"), &mut out);
+        let (_, _, ticket) =
+            sole_call(&mut server, &hex("27000000010000000100000000000000fc78ec3490"), &mut out);
         server.reply(ticket, Reply::message(format, Bytes::copy_from_slice(value)), &mut out);
         assert_bytes(&out.take()[20..], want);
     }
@@ -337,12 +349,16 @@ fn no_value_and_values_in_other_formats_have_their_answers() {
 #[test]
 fn a_call_whose_body_is_no_list_is_answered_and_the_next_is_heard() {
     let good = "07000000630000000000000093a36164640708";
-    for broken in ["0100000001000000000000007f", "010000000100000000000000c1", "02000000010000000000000091ff"] {
+    for broken in ["0100000001000000000000007f", "010000000100000000000000c1", "02000000010000000000000091ff"]
+    {
         let (mut server, mut out) = (server(Generation::V0_04), Outbox::new());
         let (method, body, _) = sole_call(&mut server, &hex(&[broken, good].concat()), &mut out);
         assert_eq!(method, "add");
         assert_bytes(body, ADD);
-        assert_bytes(out.take(), hex("2100000001000000000000009201be756e7061636b206661696c65643a2041726773206e6f74206d6174636821"));
+        assert_bytes(
+            out.take(),
+            hex("2100000001000000000000009201be756e7061636b206661696c65643a2041726773206e6f74206d6174636821"),
+        );
     }
 }
 
@@ -389,16 +405,16 @@ fn a_heartbeat_has_no_answer() {
 fn an_answer_that_no_client_would_read_is_a_failure() {
     let long = Bytes::from(vec![b'x'; 10 << 20]);
     for generation in OLD {
-        let (_, reply) = sole_reply(pair(generation).call(CallId(0), &call("add", ADD), |_| {
-            Reply::message(Format::MessagePackArray, long.clone())
-        }));
+        let (_, reply) =
+            sole_reply(pair(generation).call(CallId(0), &call("add", ADD), |_| {
+                Reply::message(Format::MessagePackArray, long.clone())
+            }));
         let status = reply.result.expect_err("too long");
         let named = generation.calls_by_name().then_some("add").unwrap_or_default();
         assert_eq!(status.message(), format!("the response result is out of range: more than 10M {named}"));
     }
-    let answers = pair(Generation::default()).call(CallId(0), &call("add", ADD), |_| {
-        Reply::message(Format::RestRpc, long.clone())
-    });
+    let answers = pair(Generation::default())
+        .call(CallId(0), &call("add", ADD), |_| Reply::message(Format::RestRpc, long.clone()));
     assert_eq!(sole_reply(answers).1.result.expect("no limit but ours").len(), long.len());
 }
 
@@ -467,7 +483,9 @@ fn what_is_published_faster_than_taken_ends_the_subscription_and_no_other() {
         let mut inbox = BytesMut::from(&out.take()[..]);
         while let Some(answer) = client.next_event(&mut inbox, &mut out).expect("understood") {
             match answer {
-                Answer::Message(CallId(2), message) => client.consumed(CallId(2), message.body.len(), &mut out),
+                Answer::Message(CallId(2), message) => {
+                    client.consumed(CallId(2), message.body.len(), &mut out)
+                }
                 Answer::Message(..) => {}
                 Answer::Reply(id, reply) => ended.push((id, reply.result.expect_err("too slow").code())),
                 other => panic!("{other:?}"),

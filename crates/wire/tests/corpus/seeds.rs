@@ -1,15 +1,17 @@
 //! What the fuzzer begins with: the captured vectors, behind the bytes that say how they are fed.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::{fs, iter};
 
 use polyrpc_wire::payload::compress::compress;
 use polyrpc_wire::payload::msgpack::Writer;
 use polyrpc_wire::payload::schema::Pool;
+use polyrpc_wire::payload::struct_pack::{Form, Plan, Type, U16String, VarI64};
 use polyrpc_wire::payload::transcode::{from_protobuf, to_protobuf};
 use polyrpc_wire::payload::{Compression, Format, Json};
 use polyrpc_wire::testing::hex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 mod hpack;
 mod http2;
@@ -36,6 +38,8 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("compress", compressed()),
         ("schema", descriptors()),
         ("msgpack", msgpack()),
+        ("struct_pack", struct_pack()),
+        ("struct_pack_types", struct_pack_types()),
         ("transcode_brpc", messages(Format::Json(Json::Brpc))),
         ("transcode_go", messages(Format::Json(Json::Go))),
         ("transcode_msgpack", messages(Format::MessagePack)),
@@ -133,9 +137,10 @@ fn rest_rpc(side: Side) -> Seeds {
     });
     let (choices, names): (Vec<u8>, Vec<String>) = names.unzip();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let seeds = behind(&[0x00, 0x10, 0x01, 0x20, 0x02, 0x08, 0x04, 0x34], names.iter().map(|name| {
-        ((*name).to_owned(), conversation("rest_rpc", name, side))
-    }));
+    let seeds = behind(
+        &[0x00, 0x10, 0x01, 0x20, 0x02, 0x08, 0x04, 0x34],
+        names.iter().map(|name| ((*name).to_owned(), conversation("rest_rpc", name, side))),
+    );
     let seeds = seeds.into_iter().zip(choices).filter(|((_, bytes), _)| bytes.len() > 2);
     seeds.map(|((name, bytes), choice)| (name, [&[choice], &bytes[..]].concat())).collect()
 }
@@ -143,7 +148,10 @@ fn rest_rpc(side: Side) -> Seeds {
 const REST_RPC: [(&str, &[&str]); 6] = [
     ("w1", &["add", "badargs", "echo", "throws", "unknown", "void"]),
     ("w2", &["add", "struct", "subscribe", "subscribe_token", "throws", "void"]),
-    ("w5", &["add", "badargs", "callback", "heartbeat", "publish", "subscribe", "subscribe_token", "unknown"]),
+    (
+        "w5",
+        &["add", "badargs", "callback", "heartbeat", "publish", "subscribe", "subscribe_token", "unknown"],
+    ),
     ("w6", &["add", "echo", "struct", "subscribe", "throws", "unknown", "void"]),
     ("w6r", &["inc", "struct", "zero"]),
     ("w6be", &["add", "subscribe"]),
@@ -422,6 +430,66 @@ fn msgpack() -> Seeds {
     ];
     let mut seeds: Seeds = written.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())).into();
     seeds.push(("deep".to_owned(), [&[0x91; 300][..], &[0xc0]].concat()));
+    seeds
+}
+
+fn struct_pack() -> Seeds {
+    type Value =
+        (i32, Option<Vec<String>>, BTreeMap<u8, f64>, Result<[u16; 2], (char, bool)>, U16String, VarI64);
+    let plan = Plan::of::<Value>().expect("a type");
+    let full = |text: &str| -> Value {
+        let (list, map) = (vec![text.to_owned(), "b".to_owned()], BTreeMap::from([(1, 0.5), (2, f64::NAN)]));
+        (-1, Some(list), map, Err(('ß', true)), U16String("𝄞".to_owned()), VarI64(-300))
+    };
+    let empty: Value = (0, None, BTreeMap::new(), Ok([1, 2]), U16String::default(), VarI64(0));
+    let values = [("empty", empty), ("full", full("a")), ("wide", full(&"a".repeat(300)))];
+    let mut seeds = Seeds::new();
+    for (name, value) in values {
+        let bare = plan.encode(&value, Form::Bare).expect("a value");
+        // What stands before the value is the code, and for the wide one already the meta information.
+        let meta = if bare[0] & 1 == 1 { &[][..] } else { &[0] };
+        seeds.push((name.to_owned(), [meta, &bare[4..]].concat()));
+        let literal = plan.encode(&value, Form::Literal).expect("a value");
+        seeds.push((format!("{name}_with_literal"), literal[4..].to_vec()));
+    }
+    seeds
+}
+
+fn struct_pack_types() -> Seeds {
+    let mut seeds = Seeds::new();
+    let captured: Vec<Value> =
+        serde_json::from_slice(&vector("rest_rpc/struct_pack_values.json")).expect("a list");
+    for (at, captured) in captured.iter().enumerate() {
+        let literal = hex(text(&captured["fields"]["type_literal_hex"]));
+        seeds.push((format!("literal_{at}"), literal.to_vec()));
+    }
+    for (name, ty, value) in [
+        ("mixed", "struct<int, vector<int>, map<string, int>, optional<int>, array<short, 2>>", {
+            json!([7, [1, 2, 3], { "k": 5 }, 9, [3, 4]])
+        }),
+        ("image", "tuple<struct<int8, monostate, struct<int16, double>>, map<int, double>>", {
+            json!([[1, null, [2, 0.5]], [[1, 2.5]]])
+        }),
+        ("packed", "packed<1, 1, int8, int64>#300", json!([1, 2])),
+        ("tree", "variant<tuple<^0, ^0>, struct<string, vector<^1>>, expected<void, bool>>", {
+            let leaf = json!({ "index": 2, "value": { "index": 1, "value": true } });
+            json!({ "index": 0, "value": [leaf, { "index": 1, "value": ["x", [leaf]] }] })
+        }),
+        ("fast", "tuple<fast_int32, string, fast_uint64>", json!([-1, "a", u64::MAX])),
+        ("variable", "vector<tuple<var_int32, var_uint64>>", json!([[-65, 300]])),
+        ("characters", "tuple<char, char16, char32, u16string, u32string>", json!([1, 2, "x", "ß", "𝄞"])),
+        (
+            "bytes",
+            "tuple<string, int128, uint128>",
+            json!([[255], "-170141183460469231731687303715884105728", 1]),
+        ),
+        ("nothing", "set<tuple<monostate>>", json!([[null], [null]])),
+    ] {
+        let plan = ty.parse().and_then(Plan::new).expect(ty);
+        let bytes = plan.encode_json(&value, Form::Literal).expect(ty);
+        seeds.push((name.to_owned(), bytes));
+    }
+    seeds.push(("deep".to_owned(), vec![0x84; 300]));
     seeds
 }
 

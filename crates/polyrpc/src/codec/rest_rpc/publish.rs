@@ -19,7 +19,7 @@ pub(crate) fn publish_coded(value: &(impl Serialize + ?Sized)) -> Result<Bytes, 
     match text::write(value, false) {
         Written::Text(text) => Ok(text),
         Written::Wrong(error) => Err(unwritable(&error)),
-        Written::NotBasic => super::pack_by_value(value),
+        Written::NotBasic => encode(value, Format::StructPack),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use bytes::Bytes;
-use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, SeqAccess, Visitor};
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, SeqAccess, Visitor,
+};
 use serde::ser::{self, Impossible, Serialize, SerializeTuple, Serializer};
 
 /// What became of reading a value.

@@ -8,7 +8,9 @@ use super::server::generation;
 use super::{LIMITS, Manner, assert_bounded, assert_modest};
 use crate::payload::Json;
 use crate::session::{Answer, Client};
-use crate::{Call, CallId, Compression, Credential, Format, Outbox, Violation, baidu_std, http1, rest_rpc, rpcx};
+use crate::{
+    Call, CallId, Compression, Credential, Format, Outbox, Violation, baidu_std, http1, rest_rpc, rpcx,
+};
 
 /// Bytes for [`baidu_std::Client`].
 pub fn baidu_std_client(input: &[u8]) {

@@ -10,6 +10,7 @@ mod h2;
 mod payload;
 mod server;
 mod sniff;
+mod struct_pack;
 mod transcode;
 
 pub use client::{baidu_std_client, http_client, rest_rpc_client, rpcx_client};
@@ -18,6 +19,7 @@ pub use h2::h2_frames;
 pub use payload::{compress, msgpack, schema};
 pub use server::{baidu_std_server, http_server, json_rpc, rest_rpc_server, rpcx_server};
 pub use sniff::sniff;
+pub use struct_pack::{struct_pack, struct_pack_types};
 pub use transcode::{
     RICH, transcode_brpc, transcode_go, transcode_msgpack, transcode_proto3, transcode_protobuf,
     transcode_text,
@@ -29,7 +31,7 @@ use crate::Limits;
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
@@ -46,6 +48,8 @@ pub const TARGETS: [(&str, Target); 22] = [
     ("rpcx_server", rpcx_server),
     ("schema", schema),
     ("sniff", sniff),
+    ("struct_pack", struct_pack),
+    ("struct_pack_types", struct_pack_types),
     ("transcode_brpc", transcode_brpc),
     ("transcode_go", transcode_go),
     ("transcode_msgpack", transcode_msgpack),

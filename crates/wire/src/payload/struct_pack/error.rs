@@ -1,0 +1,98 @@
+use std::fmt;
+
+use serde_core::{de, ser};
+
+use super::Type;
+use super::literal;
+
+/// Why bytes cannot be read, or a value not be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// The bytes end within a value, or a length says more than there is.
+    Truncated,
+    /// They hold a value of another type.
+    Mismatch(Box<Mismatch>),
+    /// They hold what no peer writes.
+    Invalid(&'static str),
+    /// They are nested deeper than [`MAX_DEPTH`](super::MAX_DEPTH).
+    TooDeep,
+    /// A type has no form in struct_pack.
+    Type(Box<str>),
+    /// A value is not of the type it should be written as, or the type itself refuses it.
+    Value(Box<str>),
+}
+
+impl Error {
+    pub(super) fn ty(text: impl Into<Box<str>>) -> Self {
+        Self::Type(text.into())
+    }
+
+    pub(super) fn value(text: impl Into<Box<str>>) -> Self {
+        Self::Value(text.into())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("the bytes end within a value"),
+            Self::Mismatch(mismatch) => mismatch.fmt(f),
+            Self::Invalid(text) => f.write_str(text),
+            Self::TooDeep => f.write_str("nested too deep"),
+            Self::Type(text) | Self::Value(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl de::Error for Error {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        Self::value(text.to_string())
+    }
+}
+
+impl ser::Error for Error {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        Self::value(text.to_string())
+    }
+}
+
+/// What was to be read, and what there is instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The literal of the type that was to be read.
+    pub wanted: Box<[u8]>,
+    /// The code of the type that was written.
+    pub code: u32,
+    /// Its literal, which only peers that were built without `NDEBUG` send.
+    pub literal: Option<Box<[u8]>>,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.literal {
+            Some(literal) => write!(f, "a value of type {}", Readable(literal))?,
+            None => write!(f, "a value of a type with code {:08x}", self.code)?,
+        }
+        write!(f, " is no {} with code {:08x}", Readable(&self.wanted), literal::code(&self.wanted))
+    }
+}
+
+/// A literal for people: the type it stands for, if it is one, and its digits.
+struct Readable<'a>(&'a [u8]);
+
+impl fmt::Display for Readable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Enough to tell two types apart.
+        const SHOWN: usize = 64;
+        if let Ok(ty) = Type::from_literal(self.0) {
+            write!(f, "{ty} ")?;
+        }
+        f.write_str("(")?;
+        for byte in self.0.iter().take(SHOWN) {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(if self.0.len() > SHOWN { "...)" } else { ")" })
+    }
+}

@@ -1,0 +1,132 @@
+use super::error::Mismatch;
+use super::head::{self, Width};
+use super::plan::Plan;
+use super::types::Scalar;
+use super::{Error, MAX_DEPTH};
+
+/// The bytes of a value, read from the front within limits.
+#[derive(Debug)]
+pub(super) struct Input<'de> {
+    rest: &'de [u8],
+    width: Width,
+    /// What is nested around what is read next.
+    depth: usize,
+    /// How many more items may come that take no bytes.
+    weightless: usize,
+}
+
+impl<'de> Input<'de> {
+    /// The value of a type, behind its head.
+    pub(super) fn open(plan: &Plan, bytes: &'de [u8]) -> Result<Self, Error> {
+        let head = head::read(bytes)?;
+        if head.code != plan.code() || head.literal.is_some_and(|literal| literal != plan.literal()) {
+            return Err(mismatch(plan, head.code, head.literal));
+        }
+        Ok(Self { rest: head.rest, width: head.width, depth: 0, weightless: MOST_WEIGHTLESS })
+    }
+
+    /// What contains other values. Whoever enters it leaves it, unless he has failed.
+    pub(super) fn enter(&mut self) -> Result<(), Error> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH { Err(Error::TooDeep) } else { Ok(()) }
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// How many items a string or a container has, of which each takes `least` bytes at least: never more than the
+    /// bytes that are left can hold.
+    pub(super) fn count(&mut self, least: usize) -> Result<usize, Error> {
+        let (count, rest) = self.width.read(self.rest)?;
+        self.rest = rest;
+        let count = usize::try_from(count).map_err(|_| Error::Truncated)?;
+        self.admit(count, least)?;
+        Ok(count)
+    }
+
+    /// Refuses so many items if the bytes that are left cannot hold them.
+    pub(super) fn admit(&mut self, count: usize, least: usize) -> Result<(), Error> {
+        match self.rest.len().checked_div(least) {
+            Some(most) if count <= most => Ok(()),
+            Some(_) => Err(Error::Truncated),
+            None => {
+                let left = self.weightless.checked_sub(count);
+                self.weightless = left.ok_or(Error::Invalid("too many items that hold nothing"))?;
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, length: usize) -> Result<&'de [u8], Error> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Error::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(Error::Truncated)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    pub(super) fn byte(&mut self) -> Result<u8, Error> {
+        self.fixed().map(|[byte]| byte)
+    }
+
+    pub(super) fn flag(&mut self) -> Result<bool, Error> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Error::Invalid("a truth value is neither 0 nor 1")),
+        }
+    }
+
+    /// An integer or a character, of whatever width; `None` if the scalar is none, or too large.
+    pub(super) fn integer(&mut self, scalar: Scalar) -> Result<Option<i128>, Error> {
+        Ok(Some(match scalar {
+            Scalar::I8 => i8::from_le_bytes(self.fixed()?).into(),
+            Scalar::I16 => i16::from_le_bytes(self.fixed()?).into(),
+            Scalar::I32 => i32::from_le_bytes(self.fixed()?).into(),
+            Scalar::I64 => i64::from_le_bytes(self.fixed()?).into(),
+            Scalar::I128 => i128::from_le_bytes(self.fixed()?),
+            Scalar::U8 | Scalar::Char => self.byte()?.into(),
+            Scalar::U16 | Scalar::Char16 => u16::from_le_bytes(self.fixed()?).into(),
+            Scalar::U32 | Scalar::Char32 => u32::from_le_bytes(self.fixed()?).into(),
+            Scalar::U64 => u64::from_le_bytes(self.fixed()?).into(),
+            Scalar::U128 => return Ok(u128::from_le_bytes(self.fixed()?).try_into().ok()),
+            Scalar::VarI32 | Scalar::VarI64 => self.zigzag()?.into(),
+            Scalar::VarU32 | Scalar::VarU64 => self.varint()?.into(),
+            Scalar::Bool | Scalar::F32 | Scalar::F64 => return Ok(None),
+            Scalar::FastI32 | Scalar::FastI64 | Scalar::FastU32 | Scalar::FastU64 => return Ok(None),
+        }))
+    }
+
+    pub(super) fn zigzag(&mut self) -> Result<i64, Error> {
+        let value = self.varint()?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// Seven bits in a byte, the lowest first; what does not fit 64 of them is lost, as peers lose it
+    /// (struct_pack/varint.hpp).
+    pub(super) fn varint(&mut self) -> Result<u64, Error> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Error::Invalid("a number of variable width has no end"))
+    }
+}
+
+/// As many items may a message have that take no bytes, as a `std::list` of `std::monostate` has.
+const MOST_WEIGHTLESS: usize = 1 << 16;
+
+#[cold]
+fn mismatch(plan: &Plan, code: u32, literal: Option<&[u8]>) -> Error {
+    let literal = literal.map(Box::from);
+    Error::Mismatch(Box::new(Mismatch { wanted: plan.literal().into(), code, literal }))
+}

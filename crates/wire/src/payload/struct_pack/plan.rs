@@ -1,0 +1,368 @@
+//! A type prepared for the work: its literal, its code, and what to do for each of its parts.
+
+use std::any::TypeId;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_core::Serialize;
+use serde_core::de::{Deserialize, DeserializeOwned};
+
+use super::input::Input;
+use super::output::{self, Form};
+use super::types::{Character, Layout, Placement, Scalar, Struct, Type};
+use super::{Error, MAX_TYPE_DEPTH, de, fast, head, json, literal, ser};
+
+/// A [`Type`] prepared to read and write values of it.
+#[derive(Debug)]
+pub struct Plan {
+    ty: Type,
+    literal: Box<[u8]>,
+    code: u32,
+    nodes: Box<[Node]>,
+}
+
+impl Plan {
+    /// Prepares a type.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Type`] when it contains itself with nothing between, or what peers do not compile: a struct without
+    /// members, an array without items.
+    pub fn new(ty: Type) -> Result<Self, Error> {
+        let nodes = Compiler::default().compile(&ty)?;
+        let literal = ty.literal().into_boxed_slice();
+        let code = literal::code(&literal);
+        Ok(Self { ty, literal, code, nodes })
+    }
+
+    /// Prepares the type of a Rust type, once for each thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Type::of`].
+    pub fn of<T: DeserializeOwned + 'static>() -> Result<Arc<Self>, Error> {
+        thread_local! {
+            static PLANS: RefCell<HashMap<TypeId, Result<Arc<Plan>, Error>>> = RefCell::default();
+        }
+        let known = PLANS.with_borrow(|plans| plans.get(&TypeId::of::<T>()).cloned());
+        known.unwrap_or_else(|| {
+            let plan = Type::of::<T>().and_then(Self::new).map(Arc::new);
+            PLANS.with_borrow_mut(|plans| plans.insert(TypeId::of::<T>(), plan.clone()));
+            plan
+        })
+    }
+
+    /// Prepares the type that the writer of these bytes put before the value; `None` if he left it out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Truncated`] when the bytes are too short, otherwise as [`Type::from_literal`] and [`Plan::new`].
+    pub fn of_bytes(bytes: &[u8]) -> Result<Option<Self>, Error> {
+        let Some(literal) = head::read(bytes)?.literal else { return Ok(None) };
+        Type::from_literal(literal).and_then(Self::new).map(Some)
+    }
+
+    /// The type.
+    pub fn ty(&self) -> &Type {
+        &self.ty
+    }
+
+    /// Its literal.
+    pub fn literal(&self) -> &[u8] {
+        &self.literal
+    }
+
+    /// Its code, with which every value of it begins.
+    pub fn code(&self) -> u32 {
+        self.code
+    }
+
+    /// Writes a value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] when the value is not of the type.
+    pub fn encode(&self, value: &(impl Serialize + ?Sized), form: Form) -> Result<Vec<u8>, Error> {
+        output::write(self, form, |out| value.serialize(ser::Encoder::new(self, out)))
+    }
+
+    /// Reads a value. What comes behind it is passed over, as peers do: members that their type has gained since
+    /// (`struct_pack::compatible`) stand there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mismatch`] when the bytes hold another type, and all that can be wrong with them.
+    pub fn decode<'de, T: Deserialize<'de>>(&self, bytes: &'de [u8]) -> Result<T, Error> {
+        let mut input = Input::open(self, bytes)?;
+        T::deserialize(de::Decoder::new(self, &mut input))
+    }
+
+    /// Writes a value given as JSON: structs and tuples are arrays, variants `{"index": 1, "value": ...}`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] when the value is not of the type.
+    pub fn encode_json(&self, value: &serde_json::Value, form: Form) -> Result<Vec<u8>, Error> {
+        output::write(self, form, |out| json::write(self, value, out))
+    }
+
+    /// Reads a value as JSON, in the form that [`encode_json`](Self::encode_json) takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode).
+    pub fn decode_json(&self, bytes: &[u8]) -> Result<serde_json::Value, Error> {
+        let mut input = Input::open(self, bytes)?;
+        json::read(self, &mut input)
+    }
+
+    pub(super) fn node(&self, id: Id) -> &Node {
+        &self.nodes[id.0]
+    }
+}
+
+/// The place of a node in its plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Id(usize);
+
+impl Id {
+    pub(super) const ROOT: Self = Self(0);
+}
+
+/// A part of a type, and how it is written.
+#[derive(Debug)]
+pub(super) enum Node {
+    /// Nothing, or one byte where it lies in memory.
+    Unit {
+        size: usize,
+    },
+    Scalar(Scalar),
+    String(Character),
+    Array {
+        item: Id,
+        count: usize,
+        least: usize,
+    },
+    /// A list or a set; an item takes `least` bytes at least.
+    List {
+        item: Id,
+        least: usize,
+    },
+    Map {
+        entry: [Member; 2],
+        least: usize,
+    },
+    Optional(Id),
+    Variant(Box<[Id]>),
+    Expected {
+        value: Id,
+        error: Id,
+    },
+    /// Its members, and which of them stand before the others.
+    Struct {
+        members: Box<[Member]>,
+        fast: Box<[Scalar]>,
+    },
+}
+
+/// A member of a struct, and how many bytes lie unused behind it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Member {
+    pub(super) id: Id,
+    pub(super) gap: usize,
+}
+
+#[derive(Default)]
+struct Compiler {
+    /// `None` where the parts of a node are still compiled.
+    nodes: Vec<Option<Node>>,
+    /// What is around, outermost first, and whether a value of it may end there: an empty list, no value.
+    around: Vec<(Id, bool)>,
+}
+
+impl Compiler {
+    fn compile(mut self, ty: &Type) -> Result<Box<[Node]>, Error> {
+        self.node(ty, false)?;
+        let mut nodes: Vec<_> =
+            self.nodes.into_iter().map(|node| node.expect("every node is compiled")).collect();
+        let sizes: Vec<_> = nodes.iter().map(|node| node.repeated(&nodes)).collect();
+        for (node, size) in nodes.iter_mut().zip(sizes) {
+            if let Node::Array { least, .. } | Node::List { least, .. } | Node::Map { least, .. } = node {
+                *least = size;
+            }
+        }
+        Ok(nodes.into())
+    }
+
+    /// `image`: it lies as in memory.
+    fn node(&mut self, ty: &Type, image: bool) -> Result<Id, Error> {
+        if let Type::Recursive(levels) = ty {
+            return self.ancestor(*levels);
+        }
+        if self.around.len() >= MAX_TYPE_DEPTH {
+            return Err(Error::TooDeep);
+        }
+        let id = Id(self.nodes.len());
+        self.nodes.push(None);
+        self.around.push((id, may_end(ty)));
+        let node = self.parts(ty, image)?;
+        self.around.pop();
+        self.nodes[id.0] = Some(node);
+        Ok(id)
+    }
+
+    fn parts(&mut self, ty: &Type, image: bool) -> Result<Node, Error> {
+        let least = 0;
+        Ok(match ty {
+            Type::Unit => Node::Unit { size: image.into() },
+            Type::Scalar(scalar) if scalar.is_fast() => {
+                return Err(Error::ty("an integer before its struct has no struct"));
+            }
+            Type::Scalar(scalar) => Node::Scalar(*scalar),
+            Type::String(character) => Node::String(*character),
+            Type::Array(_, 0) => return Err(Error::ty("an array has no items")),
+            Type::Array(item, count) => {
+                let id = self.node(item, item.layout().is_some())?;
+                Node::Array { item: id, count: *count, least }
+            }
+            Type::List(item) => Node::List { item: self.node(item, item.layout().is_some())?, least },
+            // Unlike that of a vector, what a set holds lies nowhere side by side.
+            Type::Set(item) => Node::List { item: self.node(item, false)?, least },
+            Type::Map(key, value) => Node::Map { entry: self.entry(key, value)?, least },
+            Type::Optional(value) => Node::Optional(self.node(value, false)?),
+            Type::Variant(alternatives) => Node::Variant(self.alternatives(alternatives)?),
+            Type::Expected(value, error) => {
+                Node::Expected { value: self.node(value, false)?, error: self.node(error, false)? }
+            }
+            Type::Struct(this) => {
+                Node::Struct { members: self.members(this)?, fast: fast::scalars(&this.members) }
+            }
+            Type::Recursive(_) => unreachable!("it is no node of its own"),
+        })
+    }
+
+    fn alternatives(&mut self, alternatives: &[Type]) -> Result<Box<[Id]>, Error> {
+        if !(1..=255).contains(&alternatives.len()) {
+            return Err(Error::ty("a variant has 1 to 255 alternatives"));
+        }
+        alternatives.iter().map(|alternative| self.node(alternative, false)).collect()
+    }
+
+    fn members(&mut self, this: &Struct) -> Result<Box<[Member]>, Error> {
+        if this.members.is_empty() {
+            return Err(Error::ty("a struct has no members"));
+        }
+        let placement = this.placement();
+        let gaps = placement.as_ref().map_or(&[][..], |placement| &placement.gaps);
+        let gaps = gaps.iter().copied().chain(std::iter::repeat(0));
+        let members = this.members.iter().zip(gaps);
+        members.map(|(ty, gap)| Ok(Member { id: self.member(ty, placement.is_some())?, gap })).collect()
+    }
+
+    fn member(&mut self, ty: &Type, image: bool) -> Result<Id, Error> {
+        match ty {
+            Type::Scalar(scalar) if scalar.is_fast() => {
+                self.nodes.push(Some(Node::Scalar(*scalar)));
+                Ok(Id(self.nodes.len() - 1))
+            }
+            _ => self.node(ty, image),
+        }
+    }
+
+    /// Peers write the entries of a map as `std::pair`, which may lie as in memory, with gaps.
+    fn entry(&mut self, key: &Type, value: &Type) -> Result<[Member; 2], Error> {
+        let layouts = key.layout().zip(value.layout());
+        let placement = layouts.and_then(|(key, value)| place_pair(key, value));
+        let gap =
+            |at: usize| placement.as_ref().and_then(|placement| placement.gaps.get(at)).copied().unwrap_or(0);
+        Ok([
+            Member { id: self.node(key, placement.is_some())?, gap: gap(0) },
+            Member { id: self.node(value, placement.is_some())?, gap: gap(1) },
+        ])
+    }
+
+    fn ancestor(&self, levels: usize) -> Result<Id, Error> {
+        let steps = levels.checked_add(2).ok_or_else(|| Error::ty("a type refers to none"))?;
+        let at = self.around.len().checked_sub(steps).ok_or_else(|| Error::ty("a type refers to none"))?;
+        match self.around.get(at..) {
+            Some(between @ [(ancestor, _), ..]) if between.iter().any(|(_, may_end)| *may_end) => {
+                Ok(*ancestor)
+            }
+            _ => Err(Error::ty("a type contains itself without end")),
+        }
+    }
+}
+
+fn place_pair(key: Layout, value: Layout) -> Option<Placement> {
+    let align = key.align.max(value.align);
+    Placement::new(&[key, value], align, align)
+}
+
+/// Whether a value of the type may be without some or all of its parts.
+fn may_end(ty: &Type) -> bool {
+    match ty {
+        Type::List(_)
+        | Type::Set(_)
+        | Type::Map(..)
+        | Type::Optional(_)
+        | Type::Variant(_)
+        | Type::Expected(..) => true,
+        Type::Unit
+        | Type::Scalar(_)
+        | Type::String(_)
+        | Type::Array(..)
+        | Type::Struct(_)
+        | Type::Recursive(_) => false,
+    }
+}
+
+impl Node {
+    /// What it is, in a message to people.
+    pub(super) fn describe(&self) -> &'static str {
+        match self {
+            Self::Unit { .. } => "nothing",
+            Self::Scalar(scalar) => scalar.as_str(),
+            Self::String(_) => "a string",
+            Self::Array { .. } => "an array",
+            Self::List { .. } => "a list",
+            Self::Map { .. } => "a map",
+            Self::Optional(_) => "an optional value",
+            Self::Variant(_) => "a variant",
+            Self::Expected { .. } => "a value or an error",
+            Self::Struct { .. } => "a struct",
+        }
+    }
+
+    /// How many bytes that takes at least which comes again and again in it.
+    fn repeated(&self, nodes: &[Self]) -> usize {
+        match self {
+            Self::Array { item, .. } | Self::List { item, .. } => nodes[item.0].least(nodes),
+            Self::Map { entry, .. } => least(entry, nodes),
+            _ => 0,
+        }
+    }
+
+    /// How many bytes it takes at least. This ends: no recursion is without a node that takes one.
+    fn least(&self, nodes: &[Self]) -> usize {
+        match self {
+            Self::Unit { size } => *size,
+            Self::Scalar(scalar) if scalar.is_fast() => 0,
+            Self::Scalar(scalar) => scalar.size().unwrap_or(1),
+            Self::Array { item, count, .. } => nodes[item.0].least(nodes).saturating_mul(*count),
+            Self::Struct { members, .. } => least(members, nodes),
+            Self::String(_)
+            | Self::List { .. }
+            | Self::Map { .. }
+            | Self::Optional(_)
+            | Self::Variant(_)
+            | Self::Expected { .. } => 1,
+        }
+    }
+}
+
+fn least(members: &[Member], nodes: &[Node]) -> usize {
+    members.iter().fold(0, |sum: usize, member| {
+        sum.saturating_add(nodes[member.id.0].least(nodes)).saturating_add(member.gap)
+    })
+}

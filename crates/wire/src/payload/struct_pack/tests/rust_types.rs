@@ -1,0 +1,411 @@
+//! What Rust types are in C++.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use super::*;
+
+#[test]
+fn rust_types_have_the_types_of_cpp_that_are_documented() {
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Meters(f64);
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Nothing;
+    #[derive(Debug, Serialize, Deserialize)]
+    #[serde(rename = "YLT_REFL(person)")]
+    struct Registered {
+        a: i32,
+        b: i64,
+    }
+
+    of::<i8>("int8");
+    of::<i16>("int16");
+    of::<i32>("int");
+    of::<i64>("long");
+    of::<i128>("int128");
+    of::<u8>("uint8_t");
+    of::<u16>("uint16");
+    of::<u32>("unsigned");
+    of::<u64>("size_t");
+    of::<u128>("uint128");
+    of::<bool>("bool");
+    of::<f32>("float");
+    of::<f64>("double");
+    of::<char>("char32_t");
+    of::<Char>("char");
+    of::<Char16>("char16_t");
+    of::<VarI32>("var_int32_t");
+    of::<VarI64>("var_int64");
+    of::<VarU32>("var_uint32");
+    of::<VarU64>("var_uint64");
+    of::<NonZeroU16>("uint16");
+    of::<String>("std::string");
+    of::<Cow<'static, str>>("string");
+    of::<std::ffi::CString>("string");
+    of::<U16String>("u16string");
+    of::<U32String>("u32string");
+    of::<Vec<u8>>("vector<uint8>");
+    of::<VecDeque<String>>("vector<string>");
+    of::<Box<[Vec<bool>]>>("vector<vector<bool>>");
+    of::<[i32; 3]>("array<int, 3>");
+    of::<[[u8; 2]; 32]>("array<array<uint8, 2>, 32>");
+    of::<(i32, i32)>("tuple<int, int>");
+    of::<((i32,), [i32; 2])>("tuple<tuple<int>, array<int, 2>>");
+    of::<HashMap<String, f32>>("unordered_map<string, float>");
+    of::<BTreeMap<u8, BTreeMap<u8, u8>>>("map<uint8, map<uint8, uint8>>");
+    of::<HashSet<String>>("unordered_set<string>");
+    of::<BTreeSet<Vec<BTreeSet<u8>>>>("set<vector<set<uint8>>>");
+    of::<Option<Option<i32>>>("optional<optional<int>>");
+    of::<Option<Box<String>>>("unique_ptr<string>");
+    of::<Box<Meters>>("double");
+    of::<Result<i32, String>>("expected<int, string>");
+    of::<Result<(), Color>>("expected<void, int>");
+    of::<()>("monostate");
+    of::<Nothing>("monostate");
+    of::<PhantomData<String>>("monostate");
+    of::<Color>("int");
+    of::<Duration>("struct<uint64, uint32>");
+    of::<Plain>("struct<int, uint8, double>");
+    of::<Registered>("tuple<int, int64>");
+    of::<Mixed>("struct<int, vector<int>, map<string, int>, optional<int>, array<short, 2>>");
+    of::<Tree>("variant<tuple<^0, ^0>, struct<string, vector<^1>>, int, monostate>");
+    of::<Vec<Tree>>("vector<variant<tuple<^0, ^0>, struct<string, ^1>, int, monostate>>");
+    of::<Node>("struct<int, optional<^0>>");
+    of::<Option<Box<Node>>>("optional<struct<int, ^0>>");
+}
+
+#[test]
+fn enums_within_enums_are_seen_whole() {
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    enum Inner {
+        A,
+        B(u8),
+        C(Color),
+    }
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    enum Outer {
+        One(Inner),
+        Two(Inner, Result<Inner, ()>),
+        Three { inner: Option<Inner> },
+    }
+    let inner = "variant<monostate, uint8, int32>";
+    of::<Outer>(&format!(
+        "variant<{inner}, tuple<{inner}, expected<{inner}, monostate>>, struct<optional<{inner}>>>"
+    ));
+    for value in [
+        Outer::One(Inner::A),
+        Outer::Two(Inner::B(1), Ok(Inner::C(Color::Blue))),
+        Outer::Two(Inner::A, Err(())),
+        Outer::Three { inner: None },
+        Outer::Three { inner: Some(Inner::C(Color::Green)) },
+    ] {
+        returns(value);
+    }
+}
+
+#[test]
+fn values_of_all_kinds_come_back() {
+    returns(Plain { number: -1, letter: 2, double: f64::MIN_POSITIVE });
+    returns(Node::chain(30));
+    returns(vec![
+        Tree::Nothing,
+        Tree::Fork(Tree::Leaf(1).into(), Tree::Named { name: "x".into(), below: vec![Tree::Leaf(2)] }.into()),
+    ]);
+    returns((Color::Blue, [Color::Red, Color::Green]));
+    returns((Char(200), Char16(60_000), 'ß', U16String("aß𝄞".into()), U32String("𝄞".into())));
+    returns((VarI32(-1), VarI64(i64::MIN), VarU32(u32::MAX), VarU64(u64::MAX), VarI32(i32::MIN)));
+    returns((i128::MIN, u128::MAX, i64::MIN, u64::MAX));
+    returns(BTreeSet::from(["a".to_owned(), String::new()]));
+    returns(HashMap::from([(1u8, vec![Some(3), None]), (2, vec![])]));
+    returns((Ok::<(), String>(()), Err::<(), _>("no".to_owned())));
+    returns((true, (), 1.5f32, Duration::new(3, 4)));
+}
+
+#[test]
+fn a_struct_of_numbers_is_written_as_it_lies_in_memory() {
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Inner {
+        a: i8,
+        b: i16,
+    }
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Outer {
+        a: i8,
+        inner: Inner,
+        unit: (),
+        long: i64,
+        color: Color,
+    }
+    let inner = || Inner { a: 1, b: 2 };
+    assert_bytes(payload(&inner()), hex("01 00 0200"));
+    let outer = Outer { a: -1, inner: inner(), unit: (), long: 3, color: Color::Blue };
+    assert_bytes(payload(&outer), hex("ff00 01000200 00 00 0300000000000000 02000000 00000000"));
+    assert_bytes(ty("struct<int8, struct<int8, int16>, monostate, long, int>").literal(), {
+        hex("fd 05 fd0507 8383ff fa 03 01 8989 ff")
+    });
+    returns(outer);
+    // Neither in a tuple nor where a string is near, but what is within still is.
+    assert_bytes(payload(&(1u8, 2u32)), hex("01 02000000"));
+    assert_bytes(payload(&(inner(), 1u64)), hex("01000200 0100000000000000"));
+    assert_bytes(payload(&vec![inner(), inner()]), hex("02 01000200 01000200"));
+    assert_bytes(payload(&[inner()]), hex("01000200"));
+}
+
+#[test]
+fn entries_of_a_map_of_numbers_are_padded() {
+    assert_bytes(payload(&BTreeMap::from([(1i32, 1.0f64)])), hex("01 01000000 00000000 000000000000f03f"));
+    assert_bytes(payload(&BTreeMap::from([(1i64, 2u8), (3, 4)])), {
+        hex("02 0100000000000000 0200000000000000 0300000000000000 0400000000000000")
+    });
+    assert_bytes(payload(&BTreeMap::from([(1i32, String::new())])), hex("01 01000000 00"));
+    returns(BTreeMap::from([(1i64, 2u8), (3, 4)]));
+}
+
+#[test]
+fn what_holds_nothing_takes_a_byte_only_where_it_lies_in_memory() {
+    assert_bytes(payload(&((), 1u8)), hex("01"));
+    assert_bytes(payload(&Some(())), hex("01"));
+    assert_bytes(payload(&vec![(), ()]), hex("02 0000"));
+    assert_bytes(payload(&[(), ()]), hex("0000"));
+    assert_bytes(payload(&BTreeSet::from([()])), hex("01"));
+    returns(vec![(), ()]);
+    returns(BTreeSet::from([()]));
+}
+
+#[test]
+fn packed_structs_and_numbered_ones_keep_what_their_literal_says() {
+    let packed = hex("fd 05 01 8282 ff");
+    let plan = Plan::new(Type::from_literal(&packed).expect("a literal")).expect("a type");
+    assert_eq!(plan.ty().to_string(), "packed<1, 1, int8, int32>");
+    let bytes = plan.encode_json(&json!([1, 2]), Form::Bare).expect("a value");
+    assert_bytes(&bytes[4..], hex("01 02000000"));
+    assert_eq!(plan.decode_json(&bytes), Ok(json!([1, 2])));
+    for name in ["packed<2, 8, int8, int64>", "struct<int32, string>#300", "tuple<int32>"] {
+        let ty = ty(name);
+        assert_eq!(Type::from_literal(&ty.literal()).map(|ty| ty.literal()), Ok(ty.literal()), "{name}");
+    }
+    assert_bytes(ty("struct<int32, string>#300").literal(), hex("fd 01 800c fc 2f 83"));
+}
+
+#[test]
+fn integers_of_variable_width_take_the_bytes_that_peers_give_them() {
+    let written = [
+        (VarI32(0), "00"),
+        (VarI32(-1), "01"),
+        (VarI32(1), "02"),
+        (VarI32(-65), "8101"),
+        (VarI32(i32::MIN), "ffffffff0f"),
+    ];
+    for (value, bytes) in written {
+        assert_bytes(payload(&value), hex(bytes));
+    }
+    assert_bytes(payload(&VarU64(300)), hex("ac02"));
+    assert_bytes(payload(&VarU64(u64::MAX)), hex("ffffffffffffffffff01"));
+}
+
+#[test]
+fn fast_integers_stand_before_their_struct() {
+    let plan = plan("tuple<fast_int32, string, fast_uint64, fast_int64>");
+    for (value, bytes) in [
+        (json!([0, "a", 0, 0]), "00 0161"),
+        (json!([-1, "a", 0, 1]), "05 ff 01 0161"),
+        (json!([1, "a", 300, 0]), "0b 0100 2c01 0161"),
+        (json!([-1, "a", u64::MAX, i64::MIN]), "1f ffffffff ffffffffffffffff 0000000000000080 0161"),
+    ] {
+        let written = plan.encode_json(&value, Form::Bare).expect("a value");
+        assert_bytes(&written[4..], hex(bytes));
+        assert_eq!(plan.decode_json(&written), Ok(value));
+    }
+}
+
+#[test]
+fn lengths_grow_together_with_the_longest() {
+    for (length, width, meta) in
+        [(255, 1, None), (256, 2, Some(0x08)), (65_535, 2, Some(0x08)), (65_536, 4, Some(0x10))]
+    {
+        let value = ("x".repeat(2), "y".repeat(length), vec![Some("z".to_owned())]);
+        let bytes = to_vec(&value).expect("a value");
+        assert_eq!(bytes[0] & 1 == 1, meta.is_some(), "{length}");
+        let start = 4 + usize::from(meta.is_some());
+        assert_eq!(meta.unwrap_or(bytes[4]), bytes[4], "{length}");
+        assert_eq!(bytes.len(), start + 4 * width + 2 + length + 1 + 1, "{length}");
+        assert_eq!(from_slice(&bytes), Ok(value), "{length}");
+    }
+}
+
+#[test]
+fn plain_types_give_their_code_only_once_calculated() {
+    let first = Plan::of::<Mixed>().expect("a type");
+    let second = Plan::of::<Mixed>().expect("a type");
+    assert!(std::sync::Arc::ptr_eq(&first, &second));
+}
+
+#[test]
+fn types_without_a_form_are_refused_with_the_reason() {
+    #[derive(Debug, Deserialize)]
+    struct Flat {
+        #[serde(flatten)]
+        _rest: HashMap<String, i32>,
+    }
+    #[derive(Debug, Deserialize)]
+    struct Empty {}
+    #[derive(Debug, Deserialize)]
+    struct Endless {
+        _next: Box<Endless>,
+    }
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "there is no value of it")]
+    enum Deeper {
+        A(Box<Deeper>),
+        B(Box<Deeper>, i32),
+    }
+    refuses::<serde_json::Value>("what it is depends on the value");
+    refuses::<Vec<serde_json::Value>>("what it is depends on the value");
+    refuses::<Flat>("has no type in struct_pack");
+    refuses::<Empty>("a struct has no members");
+    refuses::<[i32; 0]>("an array has no items");
+    refuses::<Endless>("contains itself with nothing between");
+    refuses::<Deeper>("contains itself");
+}
+
+#[test]
+fn a_value_tells_its_type_unless_something_in_it_is_empty() {
+    told(&(7, "x"), "tuple<int, string>");
+    told(&[1, 2], "array<int, 2>");
+    told(&&[1u8][..], "vector<uint8>");
+    told(&vec![vec![], vec!["x"]], "vector<vector<string>>");
+    told(&HashMap::from([(1, Some('x'))]), "map<int, optional<char32>>");
+    told(&BTreeMap::from([(1, vec![]), (2, vec![true])]), "map<int, vector<bool>>");
+    told(&HashSet::from([Char(1)]), "set<char>");
+    told(&Plain { number: 1, letter: 2, double: 3.0 }, "struct<int, uint8, double>");
+    told(&Color::Green, "int");
+    told(&(), "monostate");
+    for error in [
+        Type::of_value(&Vec::<i32>::new()),
+        Type::of_value(&(1, None::<i32>)),
+        Type::of_value(&Tree::Leaf(1)),
+        Type::of_value(&Ok::<i32, i32>(1)),
+        Type::of_value(&HashMap::<i32, i32>::new()),
+        Type::of_value(&Node::chain(3)),
+    ] {
+        let error = error.expect_err("a type that the value does not tell").to_string();
+        assert!(error.contains("cannot be told"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_written_otherwise_than_read_is_refused() {
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Shy {
+        a: i32,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        b: Option<i32>,
+    }
+    let error = to_vec(&Shy { a: 1, b: None }).expect_err("a member is missing");
+    assert_eq!(error.to_string(), "a struct has too few members: none may be left out");
+    let error = plan("tuple<int, int>").encode(&(1, "x"), Form::Bare).expect_err("no int");
+    assert_eq!(error.to_string(), "a text is no int32");
+    let error = plan("uint8").encode(&300, Form::Bare).expect_err("too large");
+    assert_eq!(error.to_string(), "300 is no uint8");
+    assert!(plan("array<int, 2>").encode(&[1], Form::Bare).is_err());
+    assert!(plan("array<int, 2>").encode(&[1, 2, 3], Form::Bare).is_err());
+    assert!(plan("tuple<int>").encode(&(1, 2), Form::Bare).is_err());
+    assert!(plan("variant<int>").encode(&Ok::<i32, i32>(1), Form::Bare).is_ok());
+    assert!(plan("variant<int>").encode(&Err::<i32, i32>(1), Form::Bare).is_err());
+}
+
+#[test]
+fn json_has_a_form_for_every_value() {
+    for (name, value) in [
+        ("tuple<int, optional<string>, optional<int>>", json!([1, null, 2])),
+        ("map<string, vector<int>>", json!({ "a": [1], "b": [] })),
+        ("map<int, bool>", json!([[1, true], [2, false]])),
+        ("variant<int, string>", json!({ "index": 1, "value": "x" })),
+        ("expected<void, string>", json!({ "index": 0, "value": null })),
+        ("tuple<float, double>", json!([0.1, "NaN"])),
+        ("tuple<int128, uint128>", json!(["-170141183460469231731687303715884105728", 5])),
+        ("tuple<char, char16, char32>", json!([120, 60000, "5"])),
+        ("tuple<string, u16string>", json!([[255, 0], "ß"])),
+        ("struct<uint64, int64>", json!([u64::MAX, i64::MIN])),
+        ("set<monostate>", json!([null, null])),
+    ] {
+        let plan = plan(name);
+        let bytes = plan.encode_json(&value, Form::Literal).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(plan.decode_json(&bytes), Ok(value), "{name}");
+    }
+    let error = plan("tuple<int>").encode_json(&json!(["x"]), Form::Bare).expect_err("no int");
+    assert_eq!(error.to_string(), "\"x\" is not what is written as int32");
+    assert_eq!(
+        plan("map<int, string>").encode_json(&json!({ "1": "x" }), Form::Bare),
+        plan("map<int, string>").encode_json(&json!([[1, "x"]]), Form::Bare),
+    );
+    assert_eq!(
+        plan("char").encode_json(&json!("x"), Form::Bare),
+        plan("char").encode_json(&json!(120), Form::Bare),
+    );
+}
+
+#[test]
+fn names_of_types_are_read_as_they_are_written() {
+    for name in [
+        "tuple<int32, vector<string>>",
+        "struct<map<uint8, set<float>>, array<array<char, 2>, 300>>",
+        "variant<monostate, expected<double, ^1>>",
+        "packed<2, 4, int8, int32>#7",
+    ] {
+        assert_eq!(ty(name).to_string(), name);
+    }
+    assert_eq!(ty(" std::map < int , std::vector<long>> ").to_string(), "map<int32, vector<int64>>");
+    assert_eq!(
+        Type::parse_list("int, std::pair<int8_t,short>").map(Type::tuple),
+        Ok(ty("tuple<int32, struct<int8, int16>>"))
+    );
+    for wrong in [
+        "",
+        "int,",
+        "vector",
+        "vector<",
+        "vector<>",
+        "map<int>",
+        "array<int>",
+        "array<int, x>",
+        "no",
+        "int int",
+    ] {
+        assert!(Type::parse_list(wrong).is_err(), "{wrong}");
+    }
+}
+
+fn of<T: serde::de::DeserializeOwned>(name: &str) {
+    let ours = Type::of::<T>().unwrap_or_else(|error| panic!("{name}: {error}"));
+    // Whether a struct may lie in memory is not said of one that cannot.
+    assert_eq!(ours.to_string(), ty(name).to_string());
+    Plan::new(ours).unwrap_or_else(|error| panic!("{name}: {error}"));
+}
+
+fn told<T: Serialize + ?Sized>(value: &T, name: &str) {
+    assert_eq!(Type::of_value(value), Ok(ty(name)));
+}
+
+fn refuses<T: serde::de::DeserializeOwned>(reason: &str) {
+    let error = Type::of::<T>().and_then(Plan::new).expect_err(reason).to_string();
+    assert!(error.contains(reason), "{error}");
+}
+
+fn returns<T>(value: T)
+where
+    T: Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug + 'static,
+{
+    let bytes = to_vec(&value).unwrap_or_else(|error| panic!("{value:?}: {error}"));
+    assert_eq!(from_slice::<T>(&bytes).as_ref(), Ok(&value));
+    let plan = Plan::of::<T>().expect("a type");
+    let named = plan.encode(&value, Form::Literal).expect("the same");
+    assert_eq!(plan.decode::<T>(&named).as_ref(), Ok(&value));
+    // Whoever knows only the literal reads the same, and writes it.
+    let learnt = Plan::of_bytes(&named).expect("a head").expect("a literal");
+    let json = learnt.decode_json(&named).expect("the same");
+    assert_bytes(learnt.encode_json(&json, Form::Bare).expect("the same"), bytes);
+}
