@@ -13,7 +13,7 @@ use crate::failure::Failure;
 
 /// The types that the function has in C++.
 #[derive(Debug, Clone, Default, Args)]
-#[group(id = "types")]
+#[group(id = "cpp")]
 pub(crate) struct Types {
     /// The types of the function's arguments in C++, for example `int64,vector<string>`; otherwise they are guessed
     /// (rest_rpc since v0.21)

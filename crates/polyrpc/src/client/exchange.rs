@@ -44,7 +44,7 @@ impl Defaults {
         options: &Options,
     ) -> Result<Body, Status> {
         let format = self.format(C::PREFERRED, options);
-        Ok(Body::new(format, C::encode(message, format, schema)?))
+        C::encode_request(message, format, schema)
     }
 
     /// Writes plain arguments, which need not be readable.

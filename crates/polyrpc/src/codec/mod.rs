@@ -56,6 +56,16 @@ pub trait Codec<T>: Send + Sync + 'static {
     ///
     /// As [`decode`](Self::decode).
     fn encode(value: &T, format: Format, schema: Option<&schema::Message>) -> Result<Bytes, Status>;
+
+    /// Writes a value as the request of a call, where that is something else than the value alone: a list of
+    /// arguments, of which it is the only one or, if it is a tuple, all.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode).
+    fn encode_request(value: &T, format: Format, schema: Option<&schema::Message>) -> Result<Body, Status> {
+        Self::encode(value, format, schema).map(|bytes| Body::new(format, bytes))
+    }
 }
 
 /// An encoded, uncompressed message.

@@ -37,6 +37,24 @@ pub(crate) fn encode_arguments(
     Ok(Body { format, positional, bytes })
 }
 
+/// The same of a type that is known from outside, so that nothing in the value need tell it.
+pub(super) fn encode_request<T>(request: &T, format: Format) -> Result<Body, Status>
+where
+    T: Serialize + DeserializeOwned + 'static,
+{
+    if format != Format::RestRpc {
+        return encode_arguments(request, format);
+    }
+    let bytes = match text::write(request, Shape::of(request) == Shape::List) {
+        Written::Text(text) => text,
+        Written::Wrong(error) => return Err(unwritable(&error)),
+        Written::NotBasic => {
+            struct_pack::arguments_to_vec(request).map_err(|error| unwritable(&error))?.into()
+        }
+    };
+    Ok(Body { positional: true, ..Body::new(format, bytes) })
+}
+
 fn write_arguments(arguments: &(impl Serialize + ?Sized), shape: Shape) -> Result<Bytes, Status> {
     match text::write(arguments, shape == Shape::List) {
         Written::Text(text) => Ok(text),

@@ -40,6 +40,13 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
     fn encode(value: &T, format: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
         encode_value(value, format)
     }
+
+    fn encode_request(value: &T, format: Format, _: Option<&schema::Message>) -> Result<Body, Status> {
+        match format {
+            Format::MessagePackArray | Format::RestRpc => rest_rpc::encode_request(value, format),
+            _ => Ok(Body::new(format, encode_value(value, format)?)),
+        }
+    }
 }
 
 /// The only member of a list of arguments.

@@ -480,6 +480,7 @@ impl<'a, S: Session> Connection<'a, S> {
             State::Serving if self.out.is_empty() && self.session.mid_message(&self.inbox.bytes) => {
                 Phase::MidMessage
             }
+            _ if self.subscriptions.expect_silence() => Phase::Busy,
             _ => Phase::Idle,
         }
     }

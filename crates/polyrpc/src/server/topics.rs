@@ -145,6 +145,12 @@ impl Subscriptions {
         Ok(())
     }
 
+    /// Whether the client has no way to say that it is still there: where topics have numbers, there are no
+    /// heartbeats.
+    pub(super) fn expect_silence(&self) -> bool {
+        matches!(self.own[..], [Topic::Id(_)])
+    }
+
     fn clear(&mut self) {
         if self.own.is_empty() {
             return;
