@@ -223,7 +223,8 @@ pub trait Client {
     }
 
     /// Appends the protocol's own "are you there?"; its answer comes as [`Answer::Alive`].
-    /// Returns `false` where none comes: the protocol has no such word, or nobody answers it.
+    /// Returns `false` where none comes: the protocol has no such word, nobody answers it, or the peer would not bear
+    /// it now.
     fn heartbeat(&mut self, _out: &mut Outbox) -> bool {
         false
     }
@@ -280,6 +281,8 @@ pub enum Answer {
     Push(Push),
     /// The peer answered a heartbeat.
     Alive,
+    /// The peer wants fewer heartbeats, and goes away for that.
+    TooManyHeartbeats,
     /// The peer is going away: send it nothing more, wait for what is owed.
     GoAway,
 }

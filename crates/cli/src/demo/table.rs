@@ -38,6 +38,7 @@ fn payload(wire: Wire) -> &'static str {
         Wire::Protobuf => "protobuf",
         Wire::Json => "json",
         Wire::Msgpack => "msgpack",
+        Wire::StructPack => "struct_pack",
         Wire::Raw => "raw",
         Wire::Text => "text",
         Wire::Cpp => "cpp",

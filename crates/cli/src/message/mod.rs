@@ -8,6 +8,7 @@ mod json;
 mod msgpack;
 mod raw;
 mod schema;
+mod struct_pack;
 
 use std::path::PathBuf;
 
@@ -24,6 +25,8 @@ use crate::failure::Failure;
 pub(crate) use raw::readable;
 pub(crate) use schema::{Described, Types};
 
+use struct_pack::Signature;
+
 #[derive(Debug, Clone, Default, Args)]
 #[group(id = "message")]
 pub(crate) struct Options {
@@ -33,8 +36,9 @@ pub(crate) struct Options {
     /// prefers]
     #[arg(long, value_enum)]
     format: Option<Wire>,
-    #[command(flatten)]
-    cpp: cpp::Types,
+    /// What a function takes and gives, in types of C++, for struct_pack: 'int, string -> vector<int>'
+    #[arg(long, value_name = "TYPES", allow_hyphen_values = true)]
+    types: Option<Signature>,
 }
 
 /// The `.proto` files that the user names.
@@ -58,6 +62,8 @@ pub(crate) enum Wire {
     Json,
     /// MessagePack
     Msgpack,
+    /// struct_pack, by the types that --types names
+    StructPack,
     /// The bytes of the argument as they are
     Raw,
     /// Protobuf's text format
@@ -88,12 +94,13 @@ impl Files {
 pub(crate) struct Translator {
     wire: Format,
     types: Option<Types>,
+    /// What the user says of the method's arguments and its answer.
+    signature: Option<Signature>,
     /// The method was described for this call, by a `.proto` or by the server: every format is read and written by
     /// that.
     described: bool,
     /// The method belongs to no service.
     function: bool,
-    cpp: cpp::Types,
 }
 
 impl Translator {
@@ -127,7 +134,7 @@ impl Translator {
         };
         let wire = format(wire, protocol);
         let function = !target.contains('/');
-        Self { wire, types, described, function, cpp: options.cpp.clone() }
+        Self { wire, types, signature: options.types.clone(), described, function }
     }
 
     /// Whether anything is known of the method.
@@ -167,9 +174,10 @@ impl Translator {
             (_, Format::Raw) => argument.to_vec(),
             (Some(types), wire) => types.input(wire, argument)?,
             (None, Format::Json(_)) => json::checked(argument).map_err(no_json)?.to_owned().into_bytes(),
-            (None, Format::RestRpc) => return self.cpp.request(argument),
+            (None, Format::RestRpc) => return cpp::request(self.signature.as_ref(), argument),
             (None, Format::MessagePackArray) => return arguments(argument),
             (None, Format::MessagePack) => plain_msgpack(argument)?.into(),
+            (None, Format::StructPack) => self.packed(argument)?,
             (None, _) if argument == b"{}" => Vec::new(),
             (None, wire) => return Err(undescribed(wire)),
         };
@@ -183,7 +191,7 @@ impl Translator {
             (_, Format::Raw | Format::Other(_)) => Ok(readable(bytes)),
             (Some(types), format) => types.output(format, bytes).and_then(|text| pretty(&text)),
             (None, Format::Json(_)) => pretty(bytes),
-            (None, Format::RestRpc) => self.cpp.reply(bytes),
+            (None, Format::RestRpc) => cpp::reply(self.signature.as_ref(), bytes),
             (None, Format::MessagePack | Format::MessagePackArray) if bytes.is_empty() => {
                 Ok("null".to_owned())
             }
@@ -191,15 +199,26 @@ impl Translator {
                 let text = msgpack::to_json(bytes).map_err(|error| unreadable(&error))?;
                 Ok(json::pretty(&text))
             }
-            (None, Format::StructPack) => match Plan::of_bytes(bytes) {
-                Ok(Some(plan)) => {
-                    let value = plan.decode_json(bytes).map_err(|error| unreadable(&error))?;
-                    pretty(value.to_string().as_bytes())
-                }
-                _ => Ok(readable(bytes)),
-            },
+            (None, Format::StructPack) => {
+                let value = struct_pack::read(self.signature.as_ref(), bytes);
+                let value = value.map_err(|error| unreadable(&error))?;
+                value.map_or_else(|| Ok(readable(bytes)), |value| pretty(value.to_string().as_bytes()))
+            }
             (None, Format::Protobuf | Format::ProtoText) => Ok(readable(bytes)),
         }
+    }
+}
+
+impl Translator {
+    fn packed(&self, argument: &[u8]) -> Result<Vec<u8>, Failure> {
+        let value = serde_json::from_slice(argument).map_err(no_json)?;
+        let signature = self.signature.as_ref().ok_or_else(|| {
+            Failure::new("nothing says of what types the arguments are")
+                .with_hint("name them with --types, as in --types 'int, string'")
+        })?;
+        signature
+            .write(&value)
+            .map_err(|error| Failure::new(format!("the argument is not what --types says: {error}")))
     }
 }
 
@@ -221,6 +240,7 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
         Wire::Json => Format::Json(Json::Brpc),
         Wire::Msgpack if protocol == Protocol::RestRpc => Format::MessagePackArray,
         Wire::Msgpack => Format::MessagePack,
+        Wire::StructPack => Format::StructPack,
         Wire::Raw => Format::Raw,
         Wire::Text => Format::ProtoText,
         Wire::Cpp => Format::RestRpc,

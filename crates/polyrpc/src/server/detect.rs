@@ -109,6 +109,7 @@ fn poll_detect(
 
 fn facts(protocol: Protocol, peer: Peer, registration: &Registration) -> Arc<ConnectionFacts> {
     let entry = registration.entry.clone();
+    entry.speaks(protocol);
     let pushes = matches!(protocol, Protocol::Rpcx | Protocol::RestRpc);
     let queue: Option<PushQueue> = pushes.then(|| Box::new(move |push| entry.push(push)) as PushQueue);
     Arc::new(ConnectionFacts::new(protocol, peer, queue))

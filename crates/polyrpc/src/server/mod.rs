@@ -42,7 +42,7 @@ use self::open::{Open, Order};
 use self::port::Port;
 use self::topics::Packed;
 use crate::client::Client;
-use crate::introspection::{self, Health};
+use crate::introspection::{self, Facts, Health};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::{Function, Peer, Router, Service};
@@ -323,6 +323,11 @@ impl Running {
     /// How many connections are open.
     pub fn connections(&self) -> usize {
         self.shared.open.len()
+    }
+
+    /// What it has done and is doing.
+    pub fn facts(&self) -> Facts {
+        self.shared.open.facts()
     }
 
     /// Stops: accepts no more connections, refuses new calls in each protocol's own words, finishes every call

@@ -7,7 +7,7 @@ use std::{fs, iter};
 use polyrpc_wire::payload::compress::compress;
 use polyrpc_wire::payload::msgpack::Writer;
 use polyrpc_wire::payload::schema::Pool;
-use polyrpc_wire::payload::struct_pack::{Form, Plan, Type, U16String, VarI64};
+use polyrpc_wire::payload::struct_pack::{Form, Plan, U16String, VarI64};
 use polyrpc_wire::payload::transcode::{from_protobuf, to_protobuf};
 use polyrpc_wire::payload::{Compression, Format, Json};
 use polyrpc_wire::testing::hex;

@@ -78,6 +78,19 @@ pub fn arguments_to_vec<T: Serialize + DeserializeOwned + 'static>(value: &T) ->
     }
 }
 
+/// Writes the arguments of a call that can only be written, by the type that they tell: a tuple is a list of them,
+/// anything else is the only one.
+///
+/// # Errors
+///
+/// As [`Type::of_value`].
+pub fn arguments_of_value<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
+    match Type::of_value(value)? {
+        ty if ty.is_tuple() => Plan::new(ty)?.encode(value, Form::Bare),
+        ty => Plan::new(Type::tuple(vec![ty]))?.encode(&(value,), Form::Bare),
+    }
+}
+
 /// Reads the arguments of a call: a tuple is a list of them, anything else is the only one.
 ///
 /// # Errors

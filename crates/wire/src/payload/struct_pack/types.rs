@@ -56,6 +56,16 @@ impl Type {
         matches!(self, Self::Struct(Struct { image: Image::Never, id: None, .. }))
     }
 
+    /// Whether rest_rpc sends it as a text where it is alone: a number, a truth value, a character or a string.
+    pub fn is_basic(&self) -> bool {
+        match self {
+            Self::Scalar(scalar) => scalar.size().is_some(),
+            Self::String(Character::Char) => true,
+            Self::Array(item, _) => **item == Self::Scalar(Scalar::Char),
+            _ => false,
+        }
+    }
+
     /// Where a value lies in memory, if it is written as it lies there ("trivially serializable").
     pub(super) fn layout(&self) -> Option<Layout> {
         match self {

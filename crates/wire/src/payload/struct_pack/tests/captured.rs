@@ -72,6 +72,8 @@ fn arguments_and_answers_of_captured_calls_are_read_and_written() {
     let asked = Person { id: 1, name: "tom".to_owned(), age: 20 };
     assert_bytes(arguments_to_vec(&asked).expect("arguments"), body("w6r_struct", 0));
     assert_bytes(arguments_to_vec(&(7, 8)).expect("arguments"), body("w6r_add", 0));
+    assert_bytes(arguments_of_value(&asked).expect("arguments"), body("w6r_struct", 0));
+    assert_bytes(arguments_of_value(&(7, 8)).expect("arguments"), body("w6r_add", 0));
 }
 
 /// Reads a value, and writes it in the form in which it came.

@@ -78,6 +78,16 @@ fn rust_types_have_the_types_of_cpp_that_are_documented() {
 }
 
 #[test]
+fn what_is_a_text_where_it_is_alone_is_known() {
+    for name in ["int", "double", "bool", "char", "string", "array<char, 3>"] {
+        assert!(ty(name).is_basic(), "{name}");
+    }
+    for name in ["var_int32", "u16string", "array<int, 3>", "tuple<int>", "optional<int>", "monostate"] {
+        assert!(!ty(name).is_basic(), "{name}");
+    }
+}
+
+#[test]
 fn enums_within_enums_are_seen_whole() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     enum Inner {

@@ -1,0 +1,89 @@
+//! struct_pack by the names of its types, which nothing else tells.
+
+use std::str::FromStr;
+
+use polyrpc::payload::struct_pack::{Error, Form, Plan, Type};
+use serde_json::Value;
+
+/// The types of a function's arguments and of its answer: `int, string -> vector<int>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Signature {
+    pub(super) arguments: Vec<Type>,
+    pub(super) answer: Option<Type>,
+}
+
+impl FromStr for Signature {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (arguments, answer) = match text.split_once("->") {
+            Some((arguments, answer)) => (arguments, Some(answer.parse()?)),
+            None => (text, None),
+        };
+        let arguments = match arguments.trim() {
+            "" => Vec::new(),
+            arguments => Type::parse_list(arguments)?,
+        };
+        Ok(Self { arguments, answer })
+    }
+}
+
+impl Signature {
+    /// Writes a list of arguments; a sole one may stand alone.
+    pub(super) fn write(&self, argument: &Value) -> Result<Vec<u8>, Error> {
+        if self.arguments.is_empty() {
+            return Ok(Vec::new());
+        }
+        let plan = Plan::new(Type::tuple(self.arguments.clone()))?;
+        plan.encode_json(argument, Form::Bare).or_else(|error| match self.arguments.len() {
+            1 => plan.encode_json(&Value::Array(vec![argument.clone()]), Form::Bare),
+            _ => Err(error),
+        })
+    }
+}
+
+/// Reads an answer by the literal it brings, or else by what was said of it; `None` if neither tells its type.
+pub(super) fn read(signature: Option<&Signature>, bytes: &[u8]) -> Result<Option<Value>, Error> {
+    let said = signature.and_then(|signature| signature.answer.clone());
+    let plan = match (Plan::of_bytes(bytes)?, said) {
+        (Some(plan), _) => plan,
+        (None, Some(ty)) => Plan::new(ty)?,
+        (None, None) => return Ok(None),
+    };
+    plan.decode_json(bytes).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn signature(text: &str) -> Signature {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn arguments_are_a_list_or_one_alone() {
+        let add = b"\x8c\x90\x45\x40\x07\0\0\0\x08\0\0\0";
+        assert_eq!(signature("int, int").write(&json!([7, 8])).unwrap(), add);
+        let list = signature("vector<int> -> int");
+        assert_eq!(list.write(&json!([[1, 2]])).unwrap(), list.write(&json!([1, 2])).unwrap());
+        assert_eq!(signature("-> int").write(&Value::Null).unwrap(), b"");
+        assert!(signature("int, int").write(&json!([7])).is_err());
+        assert!("int ->".parse::<Signature>().is_err());
+    }
+
+    #[test]
+    fn an_answer_is_read_by_its_literal_or_by_what_was_said() {
+        let (value, answer) = (json!([1, "tom"]), "struct<int, string>".parse::<Type>().unwrap());
+        let plan = Plan::new(answer).unwrap();
+        let bare = plan.encode_json(&value, Form::Bare).unwrap();
+        let literal = plan.encode_json(&value, Form::Literal).unwrap();
+        let said = signature("int -> struct<int, string>");
+        assert_eq!(read(Some(&said), &bare).unwrap(), Some(value.clone()));
+        assert_eq!(read(None, &literal).unwrap(), Some(value));
+        assert_eq!(read(Some(&signature("int")), &bare).unwrap(), None);
+        assert!(read(Some(&signature("-> int")), &bare).is_err());
+    }
+}
