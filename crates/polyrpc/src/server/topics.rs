@@ -1,8 +1,8 @@
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use foldhash::HashMap;
 use polyrpc_wire::{Metadata, Push, Status, Topic, rest_rpc};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -43,6 +43,7 @@ pub struct Publisher(Arc<Topics>);
 /// Who has subscribed to what.
 #[derive(Default)]
 pub(super) struct Topics {
+    /// The peers choose the names, so the standard hash it is, which withstands those that are chosen to collide.
     subscribers: Mutex<HashMap<Topic, Vec<Arc<Entry>>>>,
 }
 
