@@ -238,6 +238,6 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call baidu-std://127.0.0.1:8002 example.EchoService/Echo '{"message":"hi"}' --compress gzip
   polyrpc call http+json-rpc://127.0.0.1:8002 add '[1,2]'
   polyrpc call rest-rpc+v0.20://127.0.0.1:9000 add '[1,2]'
-  polyrpc call rest-rpc://127.0.0.1:9004 get_person '{"id":1,"name":"tom","age":20}' --types 'struct<int,string,int>'
+  polyrpc call rest-rpc://127.0.0.1:9004 get_person '[[1,"tom",20]]' --types 'struct<int,string,int>'
   polyrpc call grpc://127.0.0.1:50051 pkg.Service/Sum '{"n":1} {"n":2}'
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto -v"#;

@@ -4,7 +4,7 @@
 use polyrpc::Format;
 use polyrpc::codec::{self, Body};
 use polyrpc::payload::struct_pack::Type;
-use serde::ser::{Serialize, SerializeTuple, SerializeTupleStruct, Serializer};
+use serde::ser::{Error, Serialize, SerializeTuple, Serializer};
 use serde_json::Value;
 
 use super::struct_pack::{self, Signature};
@@ -59,7 +59,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Arguments whose types their JSON tells, as C++ would take them: `int` where a number fits, `double`, `std::string`,
-/// `bool`; a list is a `std::vector` of what its items are, an object a struct with its members in order.
+/// `bool`; a list is a `std::vector` of what its items are.
 struct Guessed<'a>(&'a [Value]);
 
 impl Serialize for Guessed<'_> {
@@ -90,11 +90,7 @@ impl Serialize for GuessedValue<'_> {
                 (None, None, number) => serializer.serialize_f64(number.unwrap_or(f64::NAN)),
             },
             Value::Array(items) => serializer.collect_seq(items.iter().map(GuessedValue)),
-            Value::Object(members) => {
-                let mut object = serializer.serialize_tuple_struct("object", members.len())?;
-                members.values().try_for_each(|value| object.serialize_field(&GuessedValue(value)))?;
-                object.end()
-            }
+            Value::Object(_) => Err(S::Error::custom("JSON does not tell the order of a struct's members")),
         }
     }
 }
@@ -120,9 +116,10 @@ mod tests {
         assert_eq!(written(None, "null"), b"");
         assert_eq!(written(None, "[7,8]"), b"\x8c\x90\x45\x40\x07\0\0\0\x08\0\0\0");
         assert_eq!(
-            written(None, r#"{"id":1,"name":"tom","age":20}"#),
+            written(Some("struct<int,string,int>"), r#"[[1,"tom",20]]"#),
             b"\xc6\x69\x53\x7a\x01\0\0\0\x03tom\x14\0\0\0"
         );
+        assert!(request(None, br#"{"id":1,"name":"tom","age":20}"#).is_err());
         assert_eq!(written(Some("int,string"), r#"[5,"hi"]"#), b"\xe6\xfd\xa8\x85\x05\0\0\0\x02hi");
         assert_eq!(written(Some("int64"), "41"), b"41");
     }
