@@ -15,7 +15,6 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::codec::{Body, Codec, Serde};
-use polyrpc::payload::struct_pack::Plan;
 use polyrpc::payload::{Format, Json, transcode};
 use polyrpc::service::Shape;
 use polyrpc::{Client, Protocol, Status};
