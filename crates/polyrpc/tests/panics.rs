@@ -121,7 +121,7 @@ async fn whatever_panics_only_its_own_call_fails() {
 async fn a_function_that_panics_before_its_future_exists_fails_its_call_only() {
     let server = serve(Server::new().register("early", |fine: bool| {
         assert!(fine, "not fine");
-        async { "fine" }
+        async { "fine".to_owned() }
     }))
     .await;
     for protocol in PROTOCOLS {
