@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Probe as _, Prober, serve, soon};
+use common::{Prober, serve, soon};
 use polyrpc::client::blocking;
 use polyrpc::codec::Serde;
 use polyrpc::rest_rpc::{ByteOrder, Generation};
