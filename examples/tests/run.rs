@@ -53,6 +53,13 @@ fn brpc_streaming() {
     assert_eq!(output, "hello to you\nyou said one\nyou said two\n");
 }
 
+#[test]
+fn rest_rpc() {
+    let output = run(env!("CARGO_BIN_EXE_rest_rpc"), &[]);
+    let each = "1 + 2 = 3, Person { id: 1, name: \"tom\", age: 21 }\n1 / 0: division by zero\nnews: rest_rpc in Rust\n";
+    assert_eq!(output, each.repeat(3));
+}
+
 /// The heavy calls would take minutes each.
 #[test]
 fn greeter() {

@@ -7,10 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use clap::Args;
+use polyrpc::rest_rpc::{ByteOrder, Generation};
 use polyrpc::server::{Bound, Listen};
 use polyrpc::{Cores, Protocol, Server, Status};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 use crate::failure::Failure;
 use crate::tls::Proof;
@@ -33,11 +35,57 @@ pub(crate) struct Options {
     /// Also listen here, for those whose credential is `bearer tGzv3JOkF0XG5Qx2TlKWIA`
     #[arg(long, value_name = "ADDR")]
     rpcx_auth_listen: Option<String>,
+    #[command(flatten)]
+    rest_rpc: RestRpc,
     /// Run on so many threads with a runtime each, instead of one runtime on all cores
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
     #[command(flatten)]
     proof: Proof,
+}
+
+/// Where generations of rest_rpc are spoken that nothing on the wire tells.
+#[derive(Debug, Args)]
+struct RestRpc {
+    /// Also listen here for rest_rpc v0.01 to v0.04
+    #[arg(long, value_name = "ADDR")]
+    rest_w1_listen: Option<String>,
+    /// Also listen here for rest_rpc v0.05 to v0.11
+    #[arg(long, value_name = "ADDR")]
+    rest_w2_listen: Option<String>,
+    /// Also listen here for rest_rpc as it was from 2022-12-23 on
+    #[arg(long, value_name = "ADDR")]
+    rest_w3_listen: Option<String>,
+    /// Also listen here for rest_rpc as it was from 2023-02-16 on
+    #[arg(long, value_name = "ADDR")]
+    rest_w4_listen: Option<String>,
+    /// Also listen here for rest_rpc v0.12 to v0.20
+    #[arg(long, value_name = "ADDR")]
+    rest_w5_listen: Option<String>,
+    /// Also listen here for rest_rpc v0.21
+    #[arg(long, value_name = "ADDR")]
+    rest_w6_listen: Option<String>,
+    /// Also listen here for rest_rpc v0.21 with its option enable_cross_ending
+    #[arg(long, value_name = "ADDR")]
+    rest_w6be_listen: Option<String>,
+}
+
+impl RestRpc {
+    fn listeners(&self) -> [(&'static str, Option<&String>, fn(Listen) -> Listen); 7] {
+        [
+            ("rest-w1", self.rest_w1_listen.as_ref(), |listen| listen.rest_rpc(Generation::V0_04)),
+            ("rest-w2", self.rest_w2_listen.as_ref(), |listen| listen.rest_rpc(Generation::V0_11)),
+            ("rest-w3", self.rest_w3_listen.as_ref(), |listen| listen.rest_rpc(Generation::From20221223)),
+            ("rest-w4", self.rest_w4_listen.as_ref(), |listen| listen.rest_rpc(Generation::From20230216)),
+            ("rest-w5", self.rest_w5_listen.as_ref(), |listen| listen.rest_rpc(Generation::V0_20)),
+            ("rest-w6", self.rest_w6_listen.as_ref(), |listen| {
+                listen.rest_rpc(Generation::V0_21(ByteOrder::Little))
+            }),
+            ("rest-w6be", self.rest_w6be_listen.as_ref(), |listen| {
+                listen.rest_rpc(Generation::V0_21(ByteOrder::Big))
+            }),
+        ]
+    }
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
@@ -64,8 +112,10 @@ async fn serve(options: Options) -> Result<(), Failure> {
     let stop = stop_signal().map_err(|error| Failure::system("watch for signals", &error))?;
     let listeners = listeners(&options)?;
     let mut server = services::server();
+    let mut publishing = JoinSet::new();
     if options.vectors {
         server = vectors::add_to(server);
+        publishing.spawn(vectors::publish(server.publisher()));
     }
     if let Some(cores) = options.cores {
         server = server.on(Cores::start(cores).map_err(|error| Failure::system("start threads", &error))?);
@@ -102,6 +152,11 @@ fn listeners(options: &Options) -> Result<Vec<(&'static str, String, Listen)>, F
         add("rpcx-auth", address, |listen| {
             only_with(listen, b"bearer tGzv3JOkF0XG5Qx2TlKWIA", "invalid token")
         });
+    }
+    for (name, address, adorn) in options.rest_rpc.listeners() {
+        if let Some(address) = address {
+            add(name, address, adorn);
+        }
     }
     Ok(listeners)
 }

@@ -27,6 +27,11 @@ mod runtime;
 
 pub mod streaming;
 
+/// Which generations of rest_rpc there are.
+pub mod rest_rpc {
+    pub use polyrpc_wire::rest_rpc::{ByteOrder, Generation, UnknownGeneration};
+}
+
 pub use polyrpc_macros::service;
 pub use polyrpc_wire::{
     CallId, Checksum, Code, Compression, Fault, Format, Metadata, Protocol, Push, Retry, Scope, Status,

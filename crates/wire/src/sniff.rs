@@ -1,6 +1,6 @@
 //! Which protocol a connection speaks, told from its first bytes.
 
-use crate::{baidu_std, grpc, http1, rpcx};
+use crate::{baidu_std, grpc, http1, rest_rpc, rpcx};
 
 /// A protocol a server can speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,19 +13,23 @@ pub enum Protocol {
     Grpc,
     /// HTTP/1.x: JSON and protobuf by `POST /Service/Method`, rpcx's gateway, JSON-RPC 2.0.
     Http,
+    /// rest_rpc's own. By their first bytes v0.12 to v0.20 and v0.21 are told; for other generations a listener is
+    /// set.
+    RestRpc,
 }
 
 impl Protocol {
     /// Every protocol, in the order in which they are tried.
-    pub const ALL: [Self; 4] = [Self::BaiduStd, Self::Rpcx, Self::Grpc, Self::Http];
+    pub const ALL: [Self; 5] = [Self::BaiduStd, Self::Rpcx, Self::Grpc, Self::Http, Self::RestRpc];
 
-    /// The name users know: `baidu_std`, `rpcx`, `grpc`, `http`.
+    /// The name users know: `baidu_std`, `rpcx`, `grpc`, `http`, `rest_rpc`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BaiduStd => "baidu_std",
             Self::Rpcx => "rpcx",
             Self::Grpc => "grpc",
             Self::Http => "http",
+            Self::RestRpc => "rest_rpc",
         }
     }
 
@@ -35,6 +39,7 @@ impl Protocol {
             Self::Rpcx => rpcx::recognise(start),
             Self::Grpc => grpc::recognise(start),
             Self::Http => http1::recognise(start),
+            Self::RestRpc => rest_rpc::recognise(start),
         }
     }
 }

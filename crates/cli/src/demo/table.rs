@@ -41,5 +41,6 @@ fn payload(wire: Wire) -> &'static str {
         Wire::StructPack => "struct_pack",
         Wire::Raw => "raw",
         Wire::Text => "text",
+        Wire::Cpp => "cpp",
     }
 }

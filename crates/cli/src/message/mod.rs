@@ -3,6 +3,7 @@
 //! A [`Translator`] knows how one method's messages travel. A [`schema`] says what binary formats leave out;
 //! where there is none, JSON and MessagePack carry plain values.
 
+mod cpp;
 mod json;
 mod msgpack;
 mod raw;
@@ -16,7 +17,7 @@ use clap::{Args, ValueEnum};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::payload::{Format, Json, transcode};
 use polyrpc::service::Shape;
-use polyrpc::{Protocol, Status};
+use polyrpc::{Client, Protocol, Status};
 
 use crate::failure::Failure;
 
@@ -66,6 +67,8 @@ pub(crate) enum Wire {
     Raw,
     /// Protobuf's text format
     Text,
+    /// A single number or text as text, anything else in struct_pack (rest_rpc since v0.21)
+    Cpp,
 }
 
 impl Options {
@@ -101,35 +104,36 @@ pub(crate) struct Translator {
 
 impl Translator {
     /// How `target` is called by this protocol.
-    pub(crate) fn new(protocol: Protocol, target: &str, options: &Options) -> Result<Self, Failure> {
+    pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         match options.files.described()? {
-            Some(described) => Ok(Self::described(protocol, target, options, described.types(target)?)),
-            None => Ok(Self::of(protocol, target, options, schema::built_in(target), false)),
+            Some(described) => Ok(Self::described(client, target, options, described.types(target)?)),
+            None => Ok(Self::of(client, target, options, schema::built_in(target), false)),
         }
     }
 
     /// How `target` is called by this protocol, as its messages were described for this call.
-    pub(crate) fn described(protocol: Protocol, target: &str, options: &Options, types: Types) -> Self {
-        Self::of(protocol, target, options, Some(types), true)
+    pub(crate) fn described(client: &Client, target: &str, options: &Options, types: Types) -> Self {
+        Self::of(client, target, options, Some(types), true)
     }
 
-    fn of(
-        protocol: Protocol,
-        target: &str,
-        options: &Options,
-        types: Option<Types>,
-        described: bool,
-    ) -> Self {
+    fn of(client: &Client, target: &str, options: &Options, types: Option<Types>, described: bool) -> Self {
+        let protocol = client.protocol();
         let wire = match (options.format, protocol) {
             (Some(wire), _) => wire,
             (None, Protocol::Http) => Wire::Json,
             (None, Protocol::BaiduStd | Protocol::Grpc) if types.is_some() => Wire::Protobuf,
             (None, Protocol::Rpcx) if described => Wire::Protobuf,
             (None, Protocol::BaiduStd | Protocol::Grpc) => Wire::Json,
-            (None, Protocol::Rpcx) => Wire::Msgpack,
+            (None, Protocol::RestRpc)
+                if client.generation().is_some_and(|it| it.format() == Format::RestRpc) =>
+            {
+                Wire::Cpp
+            }
+            (None, Protocol::Rpcx | Protocol::RestRpc) => Wire::Msgpack,
         };
         let wire = format(wire, protocol);
-        Self { wire, types, signature: options.types.clone(), described, function: !target.contains('/') }
+        let function = !target.contains('/');
+        Self { wire, types, signature: options.types.clone(), described, function }
     }
 
     /// Whether anything is known of the method.
@@ -169,6 +173,8 @@ impl Translator {
             (_, Format::Raw) => argument.to_vec(),
             (Some(types), wire) => types.input(wire, argument)?,
             (None, Format::Json(_)) => json::checked(argument).map_err(no_json)?.to_owned().into_bytes(),
+            (None, Format::RestRpc) => return cpp::request(self.signature.as_ref(), argument),
+            (None, Format::MessagePackArray) => return arguments(argument),
             (None, Format::MessagePack) => plain_msgpack(argument)?.into(),
             (None, Format::StructPack) => self.packed(argument)?,
             (None, _) if argument == b"{}" => Vec::new(),
@@ -184,7 +190,11 @@ impl Translator {
             (_, Format::Raw | Format::Other(_)) => Ok(readable(bytes)),
             (Some(types), format) => types.output(format, bytes).and_then(|text| pretty(&text)),
             (None, Format::Json(_)) => pretty(bytes),
-            (None, Format::MessagePack) => {
+            (None, Format::RestRpc) => cpp::reply(self.signature.as_ref(), bytes),
+            (None, Format::MessagePack | Format::MessagePackArray) if bytes.is_empty() => {
+                Ok("null".to_owned())
+            }
+            (None, Format::MessagePack | Format::MessagePackArray) => {
                 let text = msgpack::to_json(bytes).map_err(|error| unreadable(&error))?;
                 Ok(json::pretty(&text))
             }
@@ -211,6 +221,15 @@ impl Translator {
     }
 }
 
+/// The arguments of a function of rest_rpc: a list of them, a single one, or none.
+fn arguments(argument: &[u8]) -> Result<Body, Failure> {
+    let (positional, argument) = match argument {
+        b"null" => (true, &b"[]"[..]),
+        list => (list.starts_with(b"["), list),
+    };
+    Ok(Body { positional, ..Body::new(Format::MessagePackArray, plain_msgpack(argument)?) })
+}
+
 /// What users call a format, as the protocol spells it.
 fn format(wire: Wire, protocol: Protocol) -> Format {
     match wire {
@@ -218,10 +237,12 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
         Wire::Json if protocol == Protocol::Rpcx => Format::Json(Json::Go),
         Wire::Json if protocol == Protocol::Grpc => Format::Json(Json::Proto3),
         Wire::Json => Format::Json(Json::Brpc),
+        Wire::Msgpack if protocol == Protocol::RestRpc => Format::MessagePackArray,
         Wire::Msgpack => Format::MessagePack,
         Wire::StructPack => Format::StructPack,
         Wire::Raw => Format::Raw,
         Wire::Text => Format::ProtoText,
+        Wire::Cpp => Format::RestRpc,
     }
 }
 

@@ -1,9 +1,10 @@
 //! What `serve --vectors` offers beside the demo's services: the handlers that the recorded conversations of
-//! brpc and rpcx were made with, and those that gRPC's tests of other implementations want.
+//! brpc, rpcx and rest_rpc were made with, and those that gRPC's tests of other implementations want.
 
 mod arith;
 mod echo;
 mod plain;
+mod rest_rpc;
 mod rich;
 mod testing;
 mod thrift;
@@ -13,9 +14,11 @@ use polyrpc::Server;
 use crate::proto::example::EchoServiceServer;
 use crate::proto::grpc::testing::TestServiceServer;
 
+pub(crate) use rest_rpc::publish;
+
 /// The server with these handlers, which replace services of the same name.
 pub(crate) fn add_to(server: Server) -> Server {
-    server
+    rest_rpc::add_to(server)
         .service(EchoServiceServer::new(echo::Echo))
         .service(arith::service())
         .alias("PBArith", "Arith")

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rpcx};
+use polyrpc_wire::{
+    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rest_rpc, rpcx,
+};
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
 use serde::Serialize;
@@ -74,7 +76,7 @@ impl Client {
         Ok(Self(Arc::new(Inner {
             tls: builder.connector(&url)?,
             sessions: builder.sessions(&url),
-            defaults: builder.defaults(url.protocol),
+            defaults: Defaults { generation: url.generation, ..builder.defaults(url.protocol) },
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
@@ -194,6 +196,7 @@ impl Inner {
             Sessions::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
             Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
             Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
+            Sessions::RestRpc(config) => Box::new(Connection::new(socket, rest_rpc::Client::new(config))),
             #[cfg(test)]
             Sessions::Lines => Box::new(Connection::new(socket, super::tests::Lines::default())),
         })

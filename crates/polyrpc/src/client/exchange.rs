@@ -4,17 +4,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use polyrpc_wire::payload::{Json, schema};
+use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Call, Compression, Credential, Format, Head, Protocol, Reply, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::request::{Options, Response};
-use crate::codec::{Body, Codec, decode_plain, encode_plain, uncompressed};
+use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
 
 /// What a client does when a call does not say otherwise.
 #[derive(Debug, Clone)]
 pub(super) struct Defaults {
     pub(super) protocol: Protocol,
+    /// Of rest_rpc, if that is the protocol.
+    pub(super) generation: Generation,
     pub(super) timeout: Option<Duration>,
     pub(super) format: Option<Format>,
     pub(super) compression: Compression,
@@ -28,7 +31,7 @@ pub(super) struct Defaults {
 pub(super) fn refuses(protocol: Protocol) -> bool {
     match protocol {
         Protocol::Grpc => true,
-        Protocol::BaiduStd | Protocol::Rpcx | Protocol::Http => false,
+        Protocol::BaiduStd | Protocol::Rpcx | Protocol::Http | Protocol::RestRpc => false,
     }
 }
 
@@ -46,7 +49,7 @@ impl Defaults {
         options: &Options,
     ) -> Result<Body, Status> {
         let format = self.format(C::PREFERRED, options);
-        Ok(Body::new(format, C::encode(message, format, schema)?))
+        C::encode_request(message, format, schema)
     }
 
     /// Writes plain arguments, which need not be readable.
@@ -56,7 +59,10 @@ impl Defaults {
         options: &Options,
     ) -> Result<Body, Status> {
         let format = self.format(Format::MessagePack, options);
-        Ok(Body::new(format, encode_plain(arguments, format)?))
+        match self.protocol {
+            Protocol::RestRpc => encode_arguments(arguments, format),
+            _ => Ok(Body::new(format, encode_plain(arguments, format)?)),
+        }
     }
 
     /// How messages are written that come one by one.
@@ -126,6 +132,7 @@ impl Defaults {
             // brpc's content types know no MessagePack, and its HTTP speaks its own JSON.
             (Protocol::BaiduStd, Format::MessagePack) => Format::Json(Json::Brpc),
             (Protocol::Http, Format::MessagePack | Format::Protobuf) => Format::Json(Json::Brpc),
+            (Protocol::RestRpc, _) => self.generation.format(),
             (_, codec) => codec,
         }
     }

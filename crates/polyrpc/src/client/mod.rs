@@ -24,6 +24,7 @@ mod beside;
 mod opened;
 mod raw;
 mod streamed;
+mod subscribed;
 mod talk;
 
 mod mock;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Compression, Format, Protocol, Push, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -89,7 +91,8 @@ enum Transport {
 
 impl Client {
     /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
-    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0; with TLS
+    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0;
+    /// `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest; with TLS
     /// `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
     ///
     /// # Errors
@@ -129,7 +132,7 @@ impl Client {
     pub(crate) fn over(stream: Stream, protocol: Protocol) -> Self {
         let builder = Builder::new("");
         let address = Address::Unix("in-process".into());
-        let url = Url { protocol, address, tls: false, json_rpc: false };
+        let url = Url { protocol, address, tls: false, json_rpc: false, generation: Generation::default() };
         let link = builder.sessions(&url).start(stream, None, None);
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
@@ -140,6 +143,11 @@ impl Client {
     /// The protocol it speaks.
     pub fn protocol(&self) -> Protocol {
         self.defaults.protocol
+    }
+
+    /// What of rest_rpc it speaks, if that is the protocol.
+    pub fn generation(&self) -> Option<Generation> {
+        (self.defaults.protocol == Protocol::RestRpc).then_some(self.defaults.generation)
     }
 
     /// Calls a function or a method with plain types: `add`, `Arith/Mul`.
@@ -230,6 +238,12 @@ impl Client {
             }
         }
     }
+}
+
+/// How often a server is told that the client is there, where nobody says: rest_rpc's servers close a connection that
+/// says nothing for 15 s (`rpc_server.h`), and its clients tell them every 5 s (`rpc_client.hpp`).
+fn keepalive(url: &Url) -> Option<Duration> {
+    (url.protocol == Protocol::RestRpc).then_some(Duration::from_secs(5))
 }
 
 /// `Service/Method`, or a function's name.
@@ -354,7 +368,8 @@ impl Builder {
     }
 
     /// Asks the server this often whether it is there, where the protocol can (rpcx, gRPC); a connection whose
-    /// heartbeat stays without an answer until the next is closed. Default: never.
+    /// heartbeat stays without an answer until the next is closed. Default: never; by rest_rpc, whose servers do not
+    /// answer, every 5 s.
     ///
     /// gRPC's servers bear it only while they have calls to answer, and not often (grpc-go: every five minutes, unless
     /// it is told otherwise): it is done only then, and half as often once a server closed a connection for it.
@@ -384,15 +399,15 @@ impl Builder {
     /// When the URL is none, or what TLS needs cannot be read.
     pub fn build(self) -> Result<Client> {
         let url = Url::parse(&self.url)?;
-        let defaults = Arc::new(self.defaults(url.protocol));
+        let defaults = Arc::new(Defaults { generation: url.generation, ..self.defaults(url.protocol) });
         let dialer = Dialer {
             sessions: self.sessions(&url),
             tls: self.connector(&url)?,
+            keepalive: self.keepalive.or_else(|| keepalive(&url)).map(Keepalive::every),
             url,
             connect_timeout: self.connect_timeout,
             backoff: self.backoff,
             cores: self.cores,
-            keepalive: self.keepalive.map(Keepalive::every),
             on_push: self.on_push,
             failing: Default::default(),
         };
@@ -412,6 +427,7 @@ impl Builder {
     fn defaults(&self, protocol: Protocol) -> Defaults {
         Defaults {
             protocol,
+            generation: Generation::default(),
             timeout: self.timeout,
             format: self.format,
             compression: self.compression,

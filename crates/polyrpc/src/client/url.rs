@@ -1,10 +1,11 @@
+use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
 use polyrpc_wire::{Protocol, Status};
 
 use crate::net::Address;
 
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
-/// `rpcx+unix:///run/echo.sock`, `http+json-rpc://host/`; with TLS `grpcs://host:443`, `https://host`,
-/// `rpcx+tls://host:8972`.
+/// `rpcx+unix:///run/echo.sock`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`; with TLS `grpcs://host:443`,
+/// `https://host`, `rpcx+tls://host:8972`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) protocol: Protocol,
@@ -12,6 +13,8 @@ pub(crate) struct Url {
     pub(crate) tls: bool,
     /// HTTP carries JSON-RPC 2.0 objects instead of the method in the path.
     pub(crate) json_rpc: bool,
+    /// What of rest_rpc is spoken.
+    pub(crate) generation: Generation,
 }
 
 impl Url {
@@ -25,17 +28,23 @@ impl Url {
             "rpcx" => Protocol::Rpcx,
             "grpc" | "grpcs" => Protocol::Grpc,
             "http" | "https" => Protocol::Http,
+            "rest-rpc" | "rest_rpc" => Protocol::RestRpc,
             other => {
-                return Err(wrong(&format!("the protocol `{other}` is none of baidu-std, rpcx, grpc, http")));
+                return Err(wrong(&format!("the protocol `{other}` is none of {SCHEMES}")));
             }
         };
-        let (mut unix, mut json_rpc) = (false, false);
+        let (mut unix, mut json_rpc, mut generation) = (false, false, Generation::default());
         let mut tls = matches!(name, "grpcs" | "https");
         for word in words {
             match word {
                 "unix" => unix = true,
                 "tls" => tls = true,
                 "json-rpc" if protocol == Protocol::Http => json_rpc = true,
+                word if protocol == Protocol::RestRpc => {
+                    generation = word
+                        .parse()
+                        .map_err(|error: UnknownGeneration| wrong(&format!("`+{word}`: {error}")))?;
+                }
                 other => return Err(wrong(&format!("`+{other}` is unknown here"))),
             }
         }
@@ -51,7 +60,7 @@ impl Url {
                 (Err(_), _) => return Err(wrong("want host:port behind ://")),
             }
         };
-        Ok(Self { protocol, address, tls, json_rpc })
+        Ok(Self { protocol, address, tls, json_rpc, generation })
     }
 
     /// The server's name, as HTTP asks for it. A Unix socket has none.
@@ -74,8 +83,12 @@ impl Url {
     }
 }
 
+const SCHEMES: &str = "baidu-std, rpcx, grpc, http, rest-rpc";
+
 #[cfg(test)]
 mod tests {
+    use polyrpc_wire::rest_rpc::ByteOrder;
+
     use super::*;
 
     fn parsed(text: &str) -> (Protocol, String, bool) {
@@ -110,10 +123,24 @@ mod tests {
     }
 
     #[test]
+    fn a_url_of_rest_rpc_names_its_generation() {
+        for (text, generation) in [
+            ("rest-rpc://h:1", Generation::default()),
+            ("rest-rpc+v0.04://h:1", Generation::V0_04),
+            ("rest-rpc+v0.08+unix:///run/x", Generation::V0_11),
+            ("rest-rpc+v0.21-big-endian://h:1", Generation::V0_21(ByteOrder::Big)),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.protocol, url.generation), (Protocol::RestRpc, generation));
+        }
+    }
+
+    #[test]
     fn a_wrong_url_says_what_is_wrong_with_it() {
         for (text, why) in [
             ("127.0.0.1:80", "want protocol://host:port"),
-            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, grpc, http"),
+            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, grpc, http, rest-rpc"),
+            ("rest-rpc+v7://h:1", "`+v7`: want a tag of rest_rpc"),
             ("rpcx+json-rpc://h:1", "`+json-rpc` is unknown here"),
             ("rpcx://h", "want host:port"),
         ] {

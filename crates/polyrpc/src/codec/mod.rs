@@ -2,6 +2,7 @@
 
 mod protobuf;
 mod raw;
+mod rest_rpc;
 mod serde;
 
 #[cfg(feature = "prost")]
@@ -17,7 +18,8 @@ pub use self::protobuf::Protobuf;
 pub use self::raw::Raw;
 pub use self::serde::Serde;
 
-pub(crate) use self::serde::{decode as decode_plain, encode as encode_plain};
+pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
+pub(crate) use self::serde::{decode as decode_plain, encode as encode_plain, encode_value};
 
 /// Turns values of type `T` into messages and back.
 ///
@@ -54,6 +56,16 @@ pub trait Codec<T>: Send + Sync + 'static {
     ///
     /// As [`decode`](Self::decode).
     fn encode(value: &T, format: Format, schema: Option<&schema::Message>) -> Result<Bytes, Status>;
+
+    /// Writes a value as the request of a call, where that is something else than the value alone: a list of
+    /// arguments, of which it is the only one or, if it is a tuple, all.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode).
+    fn encode_request(value: &T, format: Format, schema: Option<&schema::Message>) -> Result<Body, Status> {
+        Self::encode(value, format, schema).map(|bytes| Body::new(format, bytes))
+    }
 }
 
 /// An encoded, uncompressed message.
@@ -86,6 +98,16 @@ pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) 
             }
         }),
     }
+}
+
+/// Writes the arguments of a call as [`Client::call`](crate::Client::call) does by rest_rpc, for who makes the call with
+/// an encoded message: the members of a tuple, or a single argument that stands alone.
+///
+/// # Errors
+///
+/// When they cannot be written so.
+pub fn arguments(arguments: &(impl ::serde::Serialize + ?Sized), format: Format) -> Result<Body, Status> {
+    encode_arguments(arguments, format)
 }
 
 /// What a codec answers to a format it cannot read or write.

@@ -3,7 +3,7 @@ use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use polyrpc_wire::{Guess, Protocol, baidu_std, grpc, http1, rpcx, sniff};
+use polyrpc_wire::{Guess, Protocol, baidu_std, grpc, http1, rest_rpc, rpcx, sniff};
 
 use super::connection::{Connection, End};
 use super::open::{Order, Phase, Registration};
@@ -24,7 +24,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
     };
     let Some(Opening { mut stream, peer, speaks }) = opening else { return };
     let allowed = speaks.as_ref().map_or(&port.allowed[..], slice::from_ref);
-    let mut settled = speaks;
+    let mut settled = port.generation.map(|_| Protocol::RestRpc).or(speaks);
     let mut end = End::Foreign;
     loop {
         let upgrade = match end {
@@ -61,6 +61,11 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
             Protocol::Http => {
                 let config = if peer.secured().is_some() { &port.https } else { &port.http };
                 let session = http1::Server::new(config.clone());
+                Connection::new(stream, inbox, registration, port, facts, session).run().await
+            }
+            Protocol::RestRpc => {
+                let generation = port.generation.or_else(|| rest_rpc::generation(&inbox.bytes));
+                let session = rest_rpc::Server::new(port.rest_rpc.clone(), generation.unwrap_or_default());
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
         };
@@ -115,7 +120,7 @@ fn poll_detect(
 fn facts(protocol: Protocol, peer: Peer, registration: &Registration) -> Arc<ConnectionFacts> {
     let entry = registration.entry.clone();
     entry.speaks(protocol);
-    let queue: Option<PushQueue> =
-        (protocol == Protocol::Rpcx).then(|| Box::new(move |push| entry.push(push)) as PushQueue);
+    let pushes = matches!(protocol, Protocol::Rpcx | Protocol::RestRpc);
+    let queue: Option<PushQueue> = pushes.then(|| Box::new(move |push| entry.push(push)) as PushQueue);
     Arc::new(ConnectionFacts::new(protocol, peer, queue))
 }

@@ -3,6 +3,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Protocol, Status};
 
 use super::Shared;
@@ -29,6 +30,7 @@ use crate::tls;
 pub struct Listen {
     pub(super) address: String,
     allowed: Vec<Protocol>,
+    generation: Option<Generation>,
     authenticator: Option<Authenticator>,
     tls: Option<tls::Server>,
 }
@@ -37,7 +39,13 @@ impl Listen {
     /// Listens here, speaking every protocol: `127.0.0.1:8000`, `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes
     /// a free one.
     pub fn on(address: impl Into<String>) -> Self {
-        Self { address: address.into(), allowed: Protocol::ALL.to_vec(), authenticator: None, tls: None }
+        Self {
+            address: address.into(),
+            allowed: Protocol::ALL.to_vec(),
+            generation: None,
+            authenticator: None,
+            tls: None,
+        }
     }
 
     /// Speaks only these protocols.
@@ -45,6 +53,16 @@ impl Listen {
     pub fn only(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
         self.allowed = protocols.into_iter().collect();
         self
+    }
+
+    /// Speaks only rest_rpc, and of it only this generation.
+    ///
+    /// Without it v0.12 to v0.20 and v0.21 with its usual byte order are told by the first bytes of a connection;
+    /// the others have nothing that tells them.
+    #[must_use]
+    pub fn rest_rpc(mut self, generation: Generation) -> Self {
+        self.generation = Some(generation);
+        self.only([Protocol::RestRpc])
     }
 
     /// Takes calls only from those whose credential `judge` accepts.
@@ -76,7 +94,7 @@ impl Listen {
         })?;
         let listener = Listener::bind(&address).await?;
         let address = listener.address()?;
-        let port = Port::new(server, self.allowed, self.authenticator, self.tls, address);
+        let port = Port::new(server, self.allowed, self.generation, self.authenticator, self.tls, address);
         Ok((listener, Arc::new(port)))
     }
 }
@@ -98,6 +116,7 @@ impl fmt::Debug for Listen {
         f.debug_struct("Listen")
             .field("address", &self.address)
             .field("allowed", &self.allowed)
+            .field("rest_rpc", &self.generation)
             .field("authenticates", &self.authenticator.is_some())
             .field("tls", &self.tls)
             .finish()

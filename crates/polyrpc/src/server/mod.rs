@@ -16,6 +16,8 @@ mod in_flight;
 
 mod streams;
 
+mod topics;
+
 mod limits;
 mod open;
 mod port;
@@ -36,9 +38,11 @@ pub use polyrpc_wire::grpc_web::Cors;
 
 pub use self::limits::Limits;
 pub use self::listen::Listen;
+pub use self::topics::Publisher;
 
 use self::open::{Open, Order};
 use self::port::Port;
+use self::topics::Packed;
 use crate::client::Client;
 use crate::introspection::{self, Facts, Health};
 use crate::net::{Address, Listener, Stream};
@@ -70,6 +74,7 @@ pub struct Server {
     cors: Cors,
     health: Option<Health>,
     reflection: bool,
+    publisher: Publisher,
 }
 
 impl Server {
@@ -94,6 +99,25 @@ impl Server {
     ) -> Self {
         self.router.register(name, function);
         self
+    }
+
+    /// Publishes to clients that have subscribed, now or when the server runs (rest_rpc).
+    pub fn publisher(&self) -> Publisher {
+        self.publisher.clone()
+    }
+
+    /// Lets clients publish, by the functions that rest_rpc's clients up to v0.20 call for it: `publish` and
+    /// `publish_by_token`, with a key, a token and a value.
+    #[must_use]
+    pub fn publishing(self) -> Self {
+        let publish = |publisher: Publisher| {
+            move |key: String, token: String, value: Packed| {
+                publisher.publish_packed(&key, &token, value.0);
+                std::future::ready(())
+            }
+        };
+        let (publisher, by_token) = (self.publisher(), self.publisher());
+        self.register("publish", publish(publisher)).register("publish_by_token", publish(by_token))
     }
 
     /// Makes a service answer to another name too.
@@ -170,6 +194,7 @@ impl Server {
             health: self.health,
             open: Arc::new(Open::new()),
             in_flight: Arc::new(AtomicUsize::new(0)),
+            publisher: self.publisher,
         });
         Bound { shared, listeners: Vec::new() }.and(listen).await
     }
@@ -198,6 +223,7 @@ pub(crate) struct Shared {
     health: Option<Health>,
     open: Arc<Open>,
     in_flight: Arc<AtomicUsize>,
+    publisher: Publisher,
 }
 
 /// A server that listens.

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
+use polyrpc_wire::rest_rpc::{self, Functions, Generation};
 use polyrpc_wire::{Protocol, Status, baidu_std, grpc, h2, http1, rpcx};
 
 use super::Shared;
 use crate::net::Address;
-use crate::service::Peer;
+use crate::service::{Peer, Router};
 use crate::tls;
 
 /// What the connections of one listening socket share.
@@ -20,12 +21,16 @@ pub(super) struct Port {
     pub(super) http: Arc<http1::ServerConfig>,
     /// Within TLS, where HTTP/2 is asked for in the handshake or not at all (RFC 9113, section 3.2).
     pub(super) https: Arc<http1::ServerConfig>,
+    pub(super) rest_rpc: Arc<rest_rpc::ServerConfig>,
+    /// Every connection speaks this of rest_rpc, whatever it begins with.
+    pub(super) generation: Option<Generation>,
 }
 
 impl Port {
     pub(super) fn new(
         server: Arc<Shared>,
         allowed: Vec<Protocol>,
+        generation: Option<Generation>,
         authenticator: Option<Authenticator>,
         tls: Option<tls::Server>,
         address: Address,
@@ -50,6 +55,8 @@ impl Port {
         };
         let https = Arc::new(http1::ServerConfig { h2c: false, ..http.clone() });
         let http = Arc::new(http);
+        let rest_rpc =
+            rest_rpc::ServerConfig { limits: limits.clone(), functions: functions(&server.router) };
         let gateway = allowed.contains(&Protocol::Http).then(|| http.clone());
         let grpc = grpc::ServerConfig { limits, http: Arc::new(http2), cors, gateway };
         Self {
@@ -63,8 +70,19 @@ impl Port {
             grpc: Arc::new(grpc),
             http,
             https,
+            rest_rpc: Arc::new(rest_rpc),
+            generation,
         }
     }
+}
+
+/// What the server offers, by the names and numbers of rest_rpc.
+fn functions(router: &Router) -> Functions {
+    let mut functions = Functions::default();
+    for (service, methods) in router.list() {
+        methods.iter().for_each(|method| functions.add(&service, method));
+    }
+    functions
 }
 
 /// Judges who calls by the credential that came with the call, if one did.

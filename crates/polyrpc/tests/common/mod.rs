@@ -11,10 +11,15 @@ use bytes::{Bytes, BytesMut};
 use polyrpc::server::Running;
 use polyrpc::{Client, Context, Protocol, Result, Retry, Server};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, grpc, http1, rpcx};
+use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, grpc, http1, rest_rpc, rpcx};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+
+/// The protocols that carry whatever these tests ask for: JSON, metadata, credentials, deadlines. rest_rpc has tests of
+/// its own.
+pub(crate) const PROTOCOLS: [Protocol; 4] =
+    [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http];
 
 /// How long a test waits for what must happen: far longer than it takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -294,6 +299,7 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
             authority: "test".into(),
             ..Default::default()
         })),
+        Protocol::RestRpc => Box::new(rest_rpc::Client::new(Default::default())),
     }
 }
 

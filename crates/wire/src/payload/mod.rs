@@ -20,6 +20,11 @@ pub enum Format {
     ProtoText,
     /// MessagePack; a struct is a map keyed by field names.
     MessagePack,
+    /// MessagePack; a struct is an array of its members in their order, as `MSGPACK_DEFINE` of msgpack-c has it.
+    /// In what is read it may be a map too.
+    MessagePackArray,
+    /// rest_rpc's since v0.21: a single basic value is a text, anything else is in struct_pack.
+    RestRpc,
     /// struct_pack, of rest_rpc and yalantinglibs: the bytes of C++ types.
     StructPack,
     /// Bytes that mean nothing to the framework.
@@ -37,6 +42,8 @@ impl Format {
             Self::Json(_) => "json",
             Self::ProtoText => "proto-text",
             Self::MessagePack => "msgpack",
+            Self::MessagePackArray => "msgpack-array",
+            Self::RestRpc => "rest_rpc",
             Self::StructPack => "struct_pack",
             Self::Raw => "raw",
             Self::Other(_) => "other",

@@ -34,8 +34,10 @@ pub fn to_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Ve
         Format::Protobuf => bytes.to_vec(),
         Format::Json(dialect) => json::parse(message, dialect, bytes)?,
         Format::ProtoText => text::parse(message, bytes)?,
-        Format::MessagePack => msgpack::parse(message, bytes)?,
-        Format::StructPack | Format::Raw | Format::Other(_) => return Err(Error::Unsupported(format)),
+        Format::MessagePack | Format::MessagePackArray => msgpack::parse(message, bytes)?,
+        Format::RestRpc | Format::StructPack | Format::Raw | Format::Other(_) => {
+            return Err(Error::Unsupported(format));
+        }
     };
     message.check_required(&protobuf)?;
     Ok(protobuf)
@@ -53,8 +55,10 @@ pub fn from_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<
         Format::Protobuf => Ok(bytes.to_vec()),
         Format::Json(dialect) => json::print(message, dialect, bytes),
         Format::ProtoText => text::print(message, bytes),
-        Format::MessagePack => msgpack::print(message, bytes),
-        Format::StructPack | Format::Raw | Format::Other(_) => Err(Error::Unsupported(format)),
+        Format::MessagePack | Format::MessagePackArray => msgpack::print(message, bytes),
+        Format::RestRpc | Format::StructPack | Format::Raw | Format::Other(_) => {
+            Err(Error::Unsupported(format))
+        }
     }
 }
 

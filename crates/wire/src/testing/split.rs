@@ -58,6 +58,7 @@ pub fn tell_part<T>(event: &Event<'_, T>) -> String {
         Event::End(stream) => format!("{stream:?} ended"),
         Event::Room(stream) => format!("{stream:?} has room"),
         Event::Cancelled(stream) => format!("{stream:?} cancelled"),
+        Event::Subscribe(topic) => format!("subscribed to {topic:?}"),
         Event::Foreign => "another protocol".to_owned(),
         Event::Upgrade(upgrade) => format!("HTTP/2 from here on: {upgrade:?}"),
     }

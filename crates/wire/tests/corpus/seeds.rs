@@ -32,6 +32,8 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ),
         ("rpcx_server", conversations("rpcx", &RPCX, Side::Server)),
         ("rpcx_client", conversations("rpcx", &RPCX, Side::Client)),
+        ("rest_rpc_server", rest_rpc(Side::Server)),
+        ("rest_rpc_client", rest_rpc(Side::Client)),
         ("grpc_server", http2::grpc_requests()),
         ("grpc_client", http2::grpc_responses()),
         ("h2_frames", http2::frames()),
@@ -133,6 +135,35 @@ fn conversation(folder: &str, name: &str, side: Side) -> Vec<u8> {
     received.flat_map(|frame| hex(text(&frame["hex"]))).collect()
 }
 
+/// Behind the byte that chooses the generation.
+fn rest_rpc(side: Side) -> Seeds {
+    let choices = [("w1", 0), ("w2", 1), ("w5", 4), ("w6", 5), ("w6r", 5), ("w6be", 6)];
+    let names = REST_RPC.iter().flat_map(|(generation, names)| {
+        let choice = choices.iter().find(|(name, _)| name == generation).map_or(0, |(_, choice)| *choice);
+        names.iter().map(move |name| (choice, format!("{generation}_{name}")))
+    });
+    let (choices, names): (Vec<u8>, Vec<String>) = names.unzip();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let seeds = behind(
+        &[0x00, 0x10, 0x01, 0x20, 0x02, 0x08, 0x04, 0x34],
+        names.iter().map(|name| ((*name).to_owned(), conversation("rest_rpc", name, side))),
+    );
+    let seeds = seeds.into_iter().zip(choices).filter(|((_, bytes), _)| bytes.len() > 2);
+    seeds.map(|((name, bytes), choice)| (name, [&[choice], &bytes[..]].concat())).collect()
+}
+
+const REST_RPC: [(&str, &[&str]); 6] = [
+    ("w1", &["add", "badargs", "echo", "throws", "unknown", "void"]),
+    ("w2", &["add", "struct", "subscribe", "subscribe_token", "throws", "void"]),
+    (
+        "w5",
+        &["add", "badargs", "callback", "heartbeat", "publish", "subscribe", "subscribe_token", "unknown"],
+    ),
+    ("w6", &["add", "echo", "struct", "subscribe", "throws", "unknown", "void"]),
+    ("w6r", &["inc", "struct", "zero"]),
+    ("w6be", &["add", "subscribe"]),
+];
+
 fn http_requests() -> Seeds {
     let mut seeds: Vec<_> = ["http_json", "http_proto"]
         .iter()
@@ -229,7 +260,7 @@ fn behind(bits: &[u8], seeds: impl IntoIterator<Item = (String, Vec<u8>)>) -> Se
 }
 
 fn sniff() -> Seeds {
-    let starts: [(&str, &[u8]); 9] = [
+    let starts: [(&str, &[u8]); 12] = [
         ("call", b"PRPC\0\0\0\0"),
         ("stream", b"STRM\0\0\0\0"),
         ("rpcx", b"\x08\0\0\x30\0\0\0\0"),
@@ -238,9 +269,12 @@ fn sniff() -> Seeds {
         ("options", b"OPTIONS *"),
         ("connect", b"CONNECT /_rpcx_ HTTP/1.0\n\n"),
         ("http2", b"PRI * HTTP/2.0\r\n\r\n"),
+        ("rest_rpc_v0.20", b"'\0\0\0\x03\0\0\0\x01\0\0\0\0\0\0\0\xfc\x78\xec\x34\x92\x07\x08"),
+        ("rest_rpc_heartbeat", b"'\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'"),
+        ("rest_rpc_v0.21", b"'\0\0\0\xd8\x1e\xb1\xcb\0\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0hello"),
         ("junk", b"\0\x01\x02\x03\x04\x05\x06\x07"),
     ];
-    starts.map(|(name, start)| (name.to_owned(), [&[7], start].concat())).into()
+    starts.map(|(name, start)| (name.to_owned(), [&[31], start].concat())).into()
 }
 
 fn compressed() -> Seeds {

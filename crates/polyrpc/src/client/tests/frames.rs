@@ -51,7 +51,7 @@ impl Place {
 
     pub(super) fn url(&self) -> Url {
         let address = Address::Tcp(self.listener.local_addr().unwrap().to_string());
-        Url { protocol: Protocol::Rpcx, address, tls: false, json_rpc: false }
+        Url { protocol: Protocol::Rpcx, address, tls: false, json_rpc: false, generation: Default::default() }
     }
 
     /// The next connection.

@@ -46,6 +46,7 @@ impl Peer {
             version: String::new(),
             cors: Default::default(),
             health: None,
+            publisher: Default::default(),
             open: Arc::new(Open::new()),
             in_flight: in_flight.clone(),
         };
@@ -91,7 +92,7 @@ impl Peer {
 async fn serve(socket: UnixStream, shared: Shared) {
     let registration = shared.open.clone().enter(From::InProcess, 1).unwrap();
     let address = Address::Unix("lines".into());
-    let port = Port::new(Arc::new(shared), Vec::new(), None, None, address);
+    let port = Port::new(Arc::new(shared), Vec::new(), None, None, None, address);
     let facts = Arc::new(ConnectionFacts::new(Protocol::Rpcx, From::InProcess, None));
     let (mut stream, mut inbox) = (Stream::Unix(socket), Inbox::default());
     let session = Lines::default();

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::server::generation;
 use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
 use crate::payload::Json;
 use crate::session::{Answer, Client};
 use crate::{
-    Call, CallId, Compression, Credential, Format, Message, Outbox, Violation, baidu_std, http1, rpcx,
+    Call, CallId, Compression, Credential, Format, Message, Outbox, Violation, baidu_std, http1, rest_rpc,
+    rpcx,
 };
 
 /// Bytes for [`baidu_std::Client`].
@@ -32,6 +34,18 @@ pub fn rpcx_client(input: &[u8]) {
 pub fn http_client(input: &[u8]) {
     let config = |json_rpc| http1::ClientConfig { limits: LIMITS, json_rpc, ..<_>::default() };
     ask(|manner| http1::Client::new(config(manner.has(JSON_RPC))), input);
+}
+
+/// Bytes for [`rest_rpc::Client`], of the generation that the first one chooses. It has a subscription, where it can.
+pub fn rest_rpc_client(input: &[u8]) {
+    let Some((choice, input)) = input.split_first() else { return };
+    let config = rest_rpc::ClientConfig { limits: LIMITS, generation: generation(*choice) };
+    let subscribed = |_| {
+        let mut client = rest_rpc::Client::new(config.clone());
+        let _ = client.subscribe(CallId(1000), "key", "", &mut Outbox::new());
+        client
+    };
+    ask(subscribed, input);
 }
 
 /// Calls are made in JSON-RPC, where the protocol has it.

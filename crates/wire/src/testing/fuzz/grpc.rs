@@ -339,6 +339,7 @@ impl Found {
             Event::Room(stream) => Self::Room(stream),
             Event::Cancelled(stream) => Self::Cancelled(stream),
             Event::Foreign | Event::Upgrade(_) => panic!("what begins as HTTP/2 stays it"),
+            Event::Subscribe(_) => panic!("gRPC has no topics"),
         }
     }
 }

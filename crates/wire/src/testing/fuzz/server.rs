@@ -5,10 +5,13 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
+use crate::rest_rpc::Generation;
 use crate::session::{Event, Server};
 use crate::sniff::{self, Guess, Protocol};
 use crate::testing::{Heard, tell, tell_part};
-use crate::{Call, Message, Metadata, Outbox, Push, Reply, Status, StreamId, baidu_std, grpc, http1, rpcx};
+use crate::{
+    Call, Message, Metadata, Outbox, Push, Reply, Status, StreamId, baidu_std, grpc, http1, rest_rpc, rpcx,
+};
 
 /// Bytes for [`baidu_std::Server`].
 pub fn baidu_std_server(input: &[u8]) {
@@ -18,6 +21,12 @@ pub fn baidu_std_server(input: &[u8]) {
 /// Bytes for [`rpcx::Server`].
 pub fn rpcx_server(input: &[u8]) {
     serve(rpcx, Some(Protocol::Rpcx), input);
+}
+
+/// Bytes for [`rest_rpc::Server`], of the generation that the first one chooses.
+pub fn rest_rpc_server(input: &[u8]) {
+    let Some((choice, input)) = input.split_first() else { return };
+    serve(|| rest_rpc(generation(*choice)), None, input);
 }
 
 /// Bytes for [`http1::Server`]. After a `CONNECT`, it leaves to another protocol what may well be HTTP.
@@ -45,6 +54,19 @@ pub(super) fn baidu_std() -> baidu_std::Server {
 
 pub(super) fn rpcx() -> rpcx::Server {
     rpcx::Server::new(Arc::new(rpcx::ServerConfig { limits: LIMITS }))
+}
+
+pub(super) fn rest_rpc(generation: Generation) -> rest_rpc::Server {
+    let mut functions = rest_rpc::Functions::default();
+    functions.add("", "echo");
+    let config = rest_rpc::ServerConfig { limits: LIMITS, functions };
+    rest_rpc::Server::new(Arc::new(config), generation)
+}
+
+/// One of all generations.
+pub(super) fn generation(choice: u8) -> Generation {
+    let all = Generation::ALL;
+    all.get(usize::from(choice) % all.len()).copied().unwrap_or_default()
 }
 
 pub(super) fn grpc() -> grpc::Server {
