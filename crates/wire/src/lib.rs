@@ -31,6 +31,7 @@ pub mod http1;
 pub mod http_rule;
 pub mod json_rpc;
 pub mod rpcx;
+pub mod websocket;
 
 pub mod payload;
 

@@ -46,7 +46,7 @@ impl Both {
                     self.tickets.push(ticket);
                     told
                 }
-                Event::Foreign | Event::Upgrade(_) => "foreign".to_owned(),
+                Event::Foreign | Event::Upgrade(_) | Event::WebSocket => "foreign".to_owned(),
             });
         }
         heard
