@@ -56,8 +56,9 @@ use self::pool::{Bounds, Pool};
 use self::url::Url;
 use crate::Result;
 use crate::codec::{Body, Codec};
-use crate::net::Stream;
+use crate::net::{Address, Stream};
 use crate::runtime::Cores;
+use crate::transfer::Near;
 
 /// Calls a server, by whatever protocol its URL names.
 ///
@@ -87,7 +88,8 @@ enum Transport {
 
 impl Client {
     /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
-    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0.
+    /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port` by
+    /// JSON-RPC 2.0.
     ///
     /// # Errors
     ///
@@ -118,19 +120,24 @@ impl Client {
         let builder = Builder::new("");
         Self {
             transport: Transport::Mock(Mock::new(answer)),
-            defaults: Arc::new(builder.defaults(Protocol::Rpcx)),
+            defaults: Arc::new(builder.defaults(Protocol::Rpcx, &nowhere())),
         }
     }
 
     /// A client over a connected socket.
     pub(crate) fn over(stream: Stream, protocol: Protocol) -> Self {
         let builder = Builder::new("");
-        let url = Url { protocol, address: crate::net::Address::Unix("in-process".into()), json_rpc: false };
+        let url = Url { protocol, address: nowhere(), json_rpc: false, websocket: None };
         let link = builder.sessions(&url).start(stream, None, None);
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
-            defaults: Arc::new(builder.defaults(protocol)),
+            defaults: Arc::new(builder.defaults(protocol, &url.address)),
         }
+    }
+
+    /// How it makes data connections.
+    pub(crate) fn near(&self) -> &Near {
+        &self.defaults.near
     }
 
     /// The protocol it speaks.
@@ -226,6 +233,11 @@ impl Client {
             }
         }
     }
+}
+
+/// The address of a server that has none.
+fn nowhere() -> Address {
+    Address::Unix("in-process".into())
 }
 
 /// `Service/Method`, or a function's name.
@@ -371,7 +383,7 @@ impl Builder {
     /// When the URL is none.
     pub fn build(self) -> Result<Client> {
         let url = Url::parse(&self.url)?;
-        let defaults = Arc::new(self.defaults(url.protocol));
+        let defaults = Arc::new(self.defaults(url.protocol, &url.address));
         let dialer = Dialer {
             sessions: self.sessions(&url),
             url,
@@ -395,7 +407,7 @@ impl Builder {
         blocking::Client::from_builder(self)
     }
 
-    fn defaults(&self, protocol: Protocol) -> Defaults {
+    fn defaults(&self, protocol: Protocol, address: &Address) -> Defaults {
         Defaults {
             protocol,
             timeout: self.timeout,
@@ -403,6 +415,7 @@ impl Builder {
             compression: self.compression,
             decompressed: self.limits.decompressed,
             keep: exchange::refuses(protocol),
+            near: Near::new(address, self.connect_timeout),
         }
     }
 

@@ -3,13 +3,15 @@ use polyrpc_wire::{Protocol, Status};
 use crate::net::Address;
 
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
-/// `rpcx+unix:///run/echo.sock`, `http+json-rpc://host/`.
+/// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) protocol: Protocol,
     pub(crate) address: Address,
     /// HTTP carries JSON-RPC 2.0 objects instead of the method in the path.
     pub(crate) json_rpc: bool,
+    /// The path on the server at which a WebSocket carries the protocol.
+    pub(crate) websocket: Option<String>,
 }
 
 impl Url {
@@ -26,10 +28,11 @@ impl Url {
                 return Err(wrong(&format!("the protocol `{other}` is none of baidu-std, rpcx, grpc, http")));
             }
         };
-        let (mut unix, mut json_rpc) = (false, false);
+        let (mut unix, mut json_rpc, mut ws) = (false, false, false);
         for word in words {
             match word {
                 "unix" => unix = true,
+                "ws" => ws = true,
                 "json-rpc" if protocol == Protocol::Http => json_rpc = true,
                 other => return Err(wrong(&format!("`+{other}` is unknown here"))),
             }
@@ -44,7 +47,12 @@ impl Url {
                 (Err(_), _) => return Err(wrong("want host:port behind ://")),
             }
         };
-        Ok(Self { protocol, address, json_rpc })
+        let websocket = match (ws, unix) {
+            (false, _) => None,
+            (true, true) => Some(WEBSOCKET.to_owned()),
+            (true, false) => Some(path(rest).ok_or_else(|| wrong("the path has blanks"))?.to_owned()),
+        };
+        Ok(Self { protocol, address, json_rpc, websocket })
     }
 
     /// The server's name, as HTTP asks for it. A Unix socket has none.
@@ -55,6 +63,15 @@ impl Url {
         }
     }
 }
+
+/// What stands behind the host; rpcx's path if that is nothing.
+fn path(rest: &str) -> Option<&str> {
+    let path = rest.find('/').and_then(|at| rest.get(at..)).filter(|path| *path != "/").unwrap_or(WEBSOCKET);
+    path.bytes().all(|byte| byte.is_ascii_graphic()).then_some(path)
+}
+
+/// Where rpcx has its WebSocket (rpcx `share/share.go`).
+const WEBSOCKET: &str = "/_rpcx_";
 
 #[cfg(test)]
 mod tests {
@@ -75,12 +92,23 @@ mod tests {
     }
 
     #[test]
+    fn a_websocket_is_where_rpcx_has_it_unless_the_url_says_otherwise() {
+        let path = |text| Url::parse(text).unwrap().websocket;
+        assert_eq!(path("rpcx://h:1/x"), None);
+        assert_eq!(path("rpcx+ws://h:1"), Some("/_rpcx_".to_owned()));
+        assert_eq!(path("grpc+ws://h:1/"), Some("/_rpcx_".to_owned()));
+        assert_eq!(path("http+ws://h/calls?x=1"), Some("/calls?x=1".to_owned()));
+        assert_eq!(path("rpcx+ws+unix:///run/x"), Some("/_rpcx_".to_owned()));
+    }
+
+    #[test]
     fn a_wrong_url_says_what_is_wrong_with_it() {
         for (text, why) in [
             ("127.0.0.1:80", "want protocol://host:port"),
             ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, grpc, http"),
             ("rpcx+json-rpc://h:1", "`+json-rpc` is unknown here"),
             ("rpcx://h", "want host:port"),
+            ("rpcx+ws://h:1/a b", "the path has blanks"),
         ] {
             let error = Url::parse(text).unwrap_err();
             assert!(error.message().contains(why), "{error}");

@@ -6,7 +6,7 @@ use polyrpc_wire::payload::struct_pack::{self, Form, Plan, Type};
 use polyrpc_wire::{Format, Status};
 use rmp_serde::config::BytesMode;
 
-use super::{Body, Codec, unsupported};
+use super::{Body, Codec, Outline, outline, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
 /// strings as `bin`), and struct_pack.
@@ -18,6 +18,10 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
 
     fn carries(format: Format) -> bool {
         matches!(format, Format::Json(_) | Format::MessagePack | Format::StructPack)
+    }
+
+    fn outline(_: Option<&schema::Message>) -> Outline {
+        outline::of_type::<T>()
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<T, Status> {

@@ -13,7 +13,7 @@ use super::open::{Entry, Order, Phase, Registration};
 use super::port::Port;
 use super::streams::Streams;
 use crate::introspection::Calls;
-use crate::net::{Inbox, Stream, scratch};
+use crate::net::{Inbox, Transport, scratch};
 use crate::service::{ConnectionFacts, Ending};
 
 /// Drives one session over one socket.
@@ -22,7 +22,7 @@ use crate::service::{ConnectionFacts, Ending};
 /// each handler once in place, and writes all answers of the round at once. Only a handler that waits is kept
 /// aside.
 pub(super) struct Connection<'a, S: Session> {
-    stream: &'a mut Stream,
+    stream: &'a mut Transport,
     inbox: &'a mut Inbox,
     registration: &'a Registration,
     port: &'a Port,
@@ -67,6 +67,8 @@ pub(super) enum End {
     Foreign,
     /// The peer goes on in HTTP/2, with a request that is here already.
     Upgrade(Box<http1::Upgrade>),
+    /// The peer goes on within a WebSocket.
+    WebSocket,
 }
 
 /// After how many calls their answers are written while more calls are at hand.
@@ -180,7 +182,7 @@ const PACE: u64 = 1024;
 
 impl<'a, S: Session> Connection<'a, S> {
     pub(super) fn new(
-        stream: &'a mut Stream,
+        stream: &'a mut Transport,
         inbox: &'a mut Inbox,
         registration: &'a Registration,
         port: &'a Port,
@@ -304,6 +306,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
                 Ok(Some(Event::Foreign)) => self.hand_over(End::Foreign),
                 Ok(Some(Event::Upgrade(upgrade))) => self.hand_over(End::Upgrade(upgrade)),
+                Ok(Some(Event::WebSocket)) => self.hand_over(End::WebSocket),
                 Ok(None) => {
                     self.starved = true;
                     self.round.end();

@@ -1,20 +1,27 @@
 use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use polyrpc_wire::{Guess, Protocol, baidu_std, grpc, http1, rpcx, sniff};
 
 use super::connection::{Connection, End};
+use super::data;
 use super::open::{Order, Phase, Registration};
 use super::port::Port;
-use crate::net::{Inbox, Stream};
+use crate::net::{Inbox, Stream, Transport};
 use crate::service::{ConnectionFacts, Peer, PushQueue};
+use crate::transfer::{Seen, Start};
 
 /// Serves one connection from its first byte to its last.
 ///
 /// The first bytes pick the protocol; from there on everything is generic over it. The peers allow a
 /// connection to go on in another protocol between two messages, hence the loop.
-pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, registration: Registration) {
+pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registration: Registration) {
+    // Only who is sent elsewhere for data needs to know where he is.
+    let local = port.server.data.as_ref().and_then(|_| stream.local());
+    let mut transport = Transport::Socket(stream);
     let mut inbox = Inbox::default();
     let mut end = End::Foreign;
     loop {
@@ -22,16 +29,26 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
             End::Closed => return,
             End::Foreign => None,
             End::Upgrade(upgrade) => Some(upgrade),
-        };
-        let protocol = match &upgrade {
-            Some(_) => Protocol::Grpc,
-            None => match detect(&mut stream, &mut inbox, &port, &registration).await {
-                Some(protocol) => protocol,
+            End::WebSocket => match transport.into_websocket(&mut inbox) {
+                Some(websocket) => {
+                    transport = websocket;
+                    None
+                }
                 None => return,
             },
         };
-        let facts = facts(protocol, peer, &registration);
-        let (stream, inbox, registration, port) = (&mut stream, &mut inbox, &registration, &*port);
+        let protocol = match &upgrade {
+            Some(_) => Protocol::Grpc,
+            None => match detect(&mut transport, &mut inbox, &port, &registration).await {
+                Some(Opening::Calls(protocol)) => protocol,
+                Some(Opening::Data(start)) => {
+                    return data::carry(start, transport, inbox, registration).await;
+                }
+                None => return leave(transport, inbox, &registration).await,
+            },
+        };
+        let facts = facts(protocol, peer, local, &registration);
+        let (stream, inbox, registration, port) = (&mut transport, &mut inbox, &registration, &*port);
         end = match protocol {
             Protocol::BaiduStd => {
                 let session = baidu_std::Server::new(port.baidu_std.clone());
@@ -56,35 +73,46 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
     }
 }
 
-/// Waits for enough bytes to tell the protocol. `None`: the connection ended first, or speaks none that is
+/// What a connection is for.
+enum Opening {
+    Calls(Protocol),
+    /// Nothing but bytes, behind a token.
+    Data(Start),
+}
+
+/// Waits for enough bytes to tell what the connection is for. `None`: it ended first, or speaks nothing that is
 /// allowed here.
 async fn detect(
-    stream: &mut Stream,
+    stream: &mut Transport,
     inbox: &mut Inbox,
     port: &Port,
     registration: &Registration,
-) -> Option<Protocol> {
+) -> Option<Opening> {
     let mut started = false;
     poll_fn(|cx| poll_detect(stream, inbox, port, registration, &mut started, cx)).await
 }
 
 fn poll_detect(
-    stream: &mut Stream,
+    stream: &mut Transport,
     inbox: &mut Inbox,
     port: &Port,
     registration: &Registration,
     started: &mut bool,
     cx: &mut Context<'_>,
-) -> Poll<Option<Protocol>> {
+) -> Poll<Option<Opening>> {
     registration.entry.wakes(cx.waker());
     loop {
         if registration.entry.ordered() != Order::Serve {
             return Poll::Ready(None);
         }
-        match sniff::sniff(&inbox.bytes, &port.allowed) {
-            Guess::Is(protocol) => return Poll::Ready(Some(protocol)),
-            Guess::Unknown => return Poll::Ready(None),
-            Guess::NeedMore => {}
+        match port.server.data.as_ref().map_or(Seen::No, |data| data.recognise(&inbox.bytes)) {
+            Seen::Token(start) => return Poll::Ready(start.map(Opening::Data)),
+            Seen::NeedMore => {}
+            Seen::No => match sniff::sniff(&inbox.bytes, &port.allowed) {
+                Guess::Is(protocol) => return Poll::Ready(Some(Opening::Calls(protocol))),
+                Guess::Unknown => return Poll::Ready(None),
+                Guess::NeedMore => {}
+            },
         }
         if !*started && !inbox.bytes.is_empty() {
             *started = true;
@@ -101,10 +129,42 @@ fn poll_detect(
     }
 }
 
-fn facts(protocol: Protocol, peer: Peer, registration: &Registration) -> Arc<ConnectionFacts> {
+/// Ends what speaks no protocol, or not any more. A WebSocket has a word for it.
+async fn leave(mut transport: Transport, mut inbox: Inbox, registration: &Registration) {
+    if !matches!(transport, Transport::WebSocket(_)) {
+        return;
+    }
+    let entry = &registration.entry;
+    entry.waits(Phase::Closing, registration.tick());
+    let mut said = false;
+    poll_fn(|cx| {
+        entry.wakes(cx.waker());
+        if entry.ordered() == Order::Close {
+            return Poll::Ready(Ok(()));
+        }
+        if !said {
+            ready!(transport.poll_shutdown(cx))?;
+            said = true;
+        }
+        // Closing with unread bytes would destroy the word on its way.
+        while ready!(inbox.poll_fill(&mut transport, cx, 0))? > 0 {
+            inbox.bytes.clear();
+        }
+        Poll::Ready(io::Result::Ok(()))
+    })
+    .await
+    .unwrap_or_default();
+}
+
+fn facts(
+    protocol: Protocol,
+    peer: Peer,
+    local: Option<SocketAddr>,
+    registration: &Registration,
+) -> Arc<ConnectionFacts> {
     let entry = registration.entry.clone();
     entry.speaks(protocol);
     let queue: Option<PushQueue> =
         (protocol == Protocol::Rpcx).then(|| Box::new(move |push| entry.push(push)) as PushQueue);
-    Arc::new(ConnectionFacts::new(protocol, peer, queue))
+    Arc::new(ConnectionFacts::new(protocol, peer, queue).at(local))
 }

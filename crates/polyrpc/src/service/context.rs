@@ -81,6 +81,11 @@ impl Context {
         &self.0.connection.peer
     }
 
+    /// The address that the caller reached, if it was noted.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        self.0.connection.local
+    }
+
     /// How the request was written.
     pub fn format(&self) -> Format {
         self.0.head.format
@@ -262,13 +267,19 @@ pub(crate) type PushQueue = Box<dyn Fn(Push) -> Result<(), Status> + Send + Sync
 pub(crate) struct ConnectionFacts {
     pub(crate) protocol: Protocol,
     pub(crate) peer: Peer,
+    local: Option<SocketAddr>,
     closed: AtomicBool,
     pushes: Option<PushQueue>,
 }
 
 impl ConnectionFacts {
     pub(crate) fn new(protocol: Protocol, peer: Peer, pushes: Option<PushQueue>) -> Self {
-        Self { protocol, peer, closed: AtomicBool::new(false), pushes }
+        Self { protocol, peer, local: None, closed: AtomicBool::new(false), pushes }
+    }
+
+    /// Notes this end's address.
+    pub(crate) fn at(self, local: Option<SocketAddr>) -> Self {
+        Self { local, ..self }
     }
 
     /// Nobody will read an answer any more.
