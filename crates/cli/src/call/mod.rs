@@ -23,8 +23,8 @@ use crate::terminal;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The server: baidu-std://, rpcx://, grpc:// or http:// with host:port; also rpcx+unix:///path and
-    /// http+json-rpc://host:port
+    /// The server: baidu-std://, rpcx://, grpc:// or http:// with host:port; also rpcx+unix:///path,
+    /// rpcx+ws://host:port and http+json-rpc://host:port
     url: String,
     /// The method, `Service/Method`, or a function's name
     target: String,

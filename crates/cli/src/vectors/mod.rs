@@ -7,6 +7,7 @@ mod plain;
 mod rich;
 mod testing;
 mod thrift;
+mod transfer;
 
 use polyrpc::Server;
 
@@ -26,4 +27,6 @@ pub(crate) fn add_to(server: Server) -> Server {
         .register("a.fake.service/mul", |args: plain::Args| async move {
             plain::Reply { c: args.a.wrapping_mul(args.b) }
         })
+        .streams(transfer::streams())
+        .files(transfer::files())
 }
