@@ -93,6 +93,14 @@ fn rpcx_push() {
 }
 
 #[test]
+fn rpcx_transfer() {
+    let output = run(env!("CARGO_BIN_EXE_rpcx_transfer"), &[]);
+    let want = "Ann wants its lines measured\nthey have 3 and 5\nkept a.txt, 11 bytes\nfetched: the content\n\
+                b.txt: not found: no such file\n";
+    assert_eq!(output, want);
+}
+
+#[test]
 fn graceful_shutdown() {
     let output = run(env!("CARGO_BIN_EXE_graceful_shutdown"), &[]);
     let want = "stopped\nthe call that was accepted: done\na call that came too late: unavailable\n";
