@@ -48,7 +48,7 @@ pub struct Client {
 enum State {
     New,
     Shaking { key: String, scanned: usize },
-    Open { endpoint: Endpoint, pongs: bool, left: bool },
+    Open { endpoint: Endpoint, ponged: bool, gone: bool },
 }
 
 impl Client {
@@ -90,17 +90,17 @@ impl Client {
         let head = inbox.split_to(end);
         handshake::check(&head, key).map_err(Violation::new)?;
         let endpoint = Endpoint::new(Role::Client(self.config.random));
-        self.state = State::Open { endpoint, pongs: false, left: false };
+        self.state = State::Open { endpoint, ponged: false, gone: false };
         Ok(())
     }
 
     /// What the connection itself tells.
     fn own_event(&mut self, out: &mut Outbox) -> Option<Answer> {
-        let State::Open { endpoint, pongs, left } = &mut self.state else { return None };
-        if std::mem::take(pongs) {
+        let State::Open { endpoint, ponged, gone } = &mut self.state else { return None };
+        if std::mem::take(ponged) {
             return Some(Answer::Alive);
         }
-        if endpoint.is_open() || std::mem::replace(left, true) {
+        if endpoint.is_open() || std::mem::replace(gone, true) {
             return None;
         }
         endpoint.close(CloseCode::NORMAL, out.buffer());
@@ -158,8 +158,8 @@ impl Session for Client {
 
     fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Answer>, Violation> {
         self.shake(inbox)?;
-        if let State::Open { endpoint, pongs, .. } = &mut self.state {
-            *pongs |= endpoint.receive(inbox, &mut self.arrived);
+        if let State::Open { endpoint, ponged, .. } = &mut self.state {
+            *ponged |= endpoint.receive(inbox, &mut self.arrived);
         }
         self.left = inbox.len();
         let event = self.inner.next_event(&mut self.arrived, &mut self.outgoing);
