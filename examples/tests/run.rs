@@ -101,6 +101,15 @@ fn rpcx_transfer() {
 }
 
 #[test]
+fn tls() {
+    let output = run(env!("CARGO_BIN_EXE_tls"), &[]);
+    let known = ["baidu-std+tls", "rpcx+tls", "grpcs", "https"];
+    let mut want: Vec<_> = known.map(|url| format!("{url}: the door knows ann.example\n")).into();
+    want.push("rpcx: the door knows a stranger\n".to_owned());
+    assert_eq!(output, want.concat());
+}
+
+#[test]
 fn graceful_shutdown() {
     let output = run(env!("CARGO_BIN_EXE_graceful_shutdown"), &[]);
     let want = "stopped\nthe call that was accepted: done\na call that came too late: unavailable\n";

@@ -31,6 +31,7 @@ mod reflection;
 
 mod failure;
 mod terminal;
+mod tls;
 
 #[allow(warnings, reason = "generated")]
 mod proto;

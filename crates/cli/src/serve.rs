@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
+use crate::tls::Proof;
 use crate::{services, vectors};
 
 #[derive(Debug, Args)]
@@ -35,6 +36,8 @@ pub(crate) struct Options {
     /// Run on so many threads with a runtime each, instead of one runtime on all cores
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
+    #[command(flatten)]
+    proof: Proof,
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
@@ -59,7 +62,7 @@ fn runtime(cores: bool) -> io::Result<Runtime> {
 
 async fn serve(options: Options) -> Result<(), Failure> {
     let stop = stop_signal().map_err(|error| Failure::system("watch for signals", &error))?;
-    let listeners = listeners(&options);
+    let listeners = listeners(&options)?;
     let mut server = services::server();
     if options.vectors {
         server = vectors::add_to(server);
@@ -75,12 +78,16 @@ async fn serve(options: Options) -> Result<(), Failure> {
 }
 
 /// Every listener by its name and address.
-fn listeners(options: &Options) -> Vec<(&'static str, String, Listen)> {
+fn listeners(options: &Options) -> Result<Vec<(&'static str, String, Listen)>, Failure> {
+    let tls = options.proof.server()?;
     let mut listeners = Vec::new();
     let mut add = |name, address: &str, adorn: fn(Listen) -> Listen| {
         let mut listen = Listen::on(address);
         if !options.protocols.is_empty() {
             listen = listen.only(options.protocols.iter().copied());
+        }
+        if let Some(tls) = &tls {
+            listen = listen.tls(tls.clone());
         }
         listeners.push((name, address.to_owned(), adorn(listen)));
     };
@@ -96,7 +103,7 @@ fn listeners(options: &Options) -> Vec<(&'static str, String, Listen)> {
             only_with(listen, b"bearer tGzv3JOkF0XG5Qx2TlKWIA", "invalid token")
         });
     }
-    listeners
+    Ok(listeners)
 }
 
 fn only_with(listen: Listen, expected: &'static [u8], refusal: &'static str) -> Listen {

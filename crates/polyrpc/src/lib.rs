@@ -9,6 +9,12 @@ pub mod client;
 
 mod net;
 
+#[cfg(feature = "tls")]
+pub mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls/absent.rs"]
+mod tls;
+
 pub mod server;
 
 pub mod service;

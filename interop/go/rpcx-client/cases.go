@@ -209,7 +209,7 @@ func authRefused(server peer) error {
 // xClient is rpcx's client with discovery: the one that knows tokens and deadlines.
 func xClient(path, addr string) client.XClient {
 	discovery, _ := client.NewPeer2PeerDiscovery("tcp@"+addr, "") // never fails
-	return client.NewXClient(path, client.Failfast, client.RandomSelect, discovery, client.DefaultOption)
+	return client.NewXClient(path, client.Failfast, client.RandomSelect, discovery, options(client.DefaultOption.SerializeType))
 }
 
 // oneway gets no answer; the next ordinary call is the only one that does.

@@ -1,6 +1,6 @@
 // Command rpcx-client calls a server with the real rpcx client and says, case by case, what held.
 //
-//	rpcx-client [--auth-addr ADDR] [--http-addr ADDR] [--unix-addr PATH] ADDR [CASE…]
+//	rpcx-client [--auth-addr ADDR] [--http-addr ADDR] [--unix-addr PATH] [--ca FILE [--cert FILE --key FILE]] ADDR [CASE…]
 //	rpcx-client --list
 //
 // One line a case: `ok   NAME`, `skip NAME: why` or `FAIL NAME: why`. It exits with 1 if a case failed.
@@ -15,6 +15,8 @@ import (
 	"time"
 
 	rpcxlog "github.com/smallnest/rpcx/log"
+
+	"github.com/polyrpc/polyrpc/interop/go/secure"
 )
 
 // peer is the server under test.
@@ -42,6 +44,7 @@ func main() {
 	authAddr := flag.String("auth-addr", "", "address of a listener that asks for the token")
 	httpAddr := flag.String("http-addr", "", "address that answers HTTP CONNECT; by default ADDR, as with one port for all")
 	unixAddr := flag.String("unix-addr", "", "path of a Unix socket of the same server")
+	files := secure.Flags()
 	flag.Usage = usage
 	flag.Parse()
 
@@ -57,6 +60,11 @@ func main() {
 	}
 
 	rpcxlog.SetDummyLogger()
+	var err error
+	if secured, err = files.Client(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	server := peer{addr: flag.Arg(0), authAddr: *authAddr, httpAddr: *httpAddr, unixAddr: *unixAddr}
 	if server.httpAddr == "" {
 		server.httpAddr = server.addr

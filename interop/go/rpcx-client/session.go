@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -16,6 +17,9 @@ import (
 
 // callLimit ends a call that a server forgot.
 const callLimit = 5 * time.Second
+
+// secured is what connections are made with; nil: in clear text.
+var secured *tls.Config
 
 // session is one connection of the real client, with an eye on every frame that arrives.
 type session struct {
@@ -49,6 +53,7 @@ func (o *observer) ClientAfterDecode(frame *protocol.Message) error {
 func options(serialize protocol.SerializeType) client.Option {
 	option := client.DefaultOption
 	option.SerializeType = serialize
+	option.TLSConfig = secured
 	return option
 }
 

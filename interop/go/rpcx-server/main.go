@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -24,24 +25,30 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/polyrpc/polyrpc/interop/go/arith"
+	"github.com/polyrpc/polyrpc/interop/go/secure"
 )
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	auth := flag.Bool("auth", false, "ask every call for the token")
 	unix := flag.String("unix", "", "path of a Unix socket to listen on too")
+	files := secure.Flags()
 	flag.Parse()
+	secured, err := files.Server()
+	if err != nil {
+		log.Fatal(err)
+	}
 
 	// Panics and refused tokens are part of the tests; their stacks would drown the results.
 	rpcxlog.SetDummyLogger()
 
-	plain := serve("tcp", *listen, *auth)
-	webSocket := serve("ws", "127.0.0.1:0", *auth)
-	connect := serve("http", "127.0.0.1:0", *auth)
+	plain := serve("tcp", *listen, *auth, secured)
+	webSocket := serve("ws", "127.0.0.1:0", *auth, secured)
+	connect := serve("http", "127.0.0.1:0", *auth, secured)
 	fmt.Println("listening", plain)
 	fmt.Println("listening-ws", webSocket)
 	if *unix != "" {
-		fmt.Println("listening-unix", serve("unix", *unix, *auth))
+		fmt.Println("listening-unix", serve("unix", *unix, *auth, nil))
 	}
 	fmt.Println("listening-http", connect)
 
@@ -49,7 +56,7 @@ func main() {
 }
 
 // serve starts a server with every handler and returns the address it listens on.
-func serve(network, address string, auth bool) net.Addr {
+func serve(network, address string, auth bool, secured *tls.Config) net.Addr {
 	kind := "tcp"
 	if network == "unix" {
 		kind = network
@@ -57,6 +64,9 @@ func serve(network, address string, auth bool) net.Addr {
 	listener, err := net.Listen(kind, address)
 	if err != nil {
 		log.Fatal(err)
+	}
+	if secured != nil {
+		listener = tls.NewListener(listener, secured)
 	}
 	s := server.NewServer()
 	if auth {

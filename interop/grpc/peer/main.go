@@ -1,18 +1,22 @@
 // Package main is the peer of gRPC's interop tests with compression, which the programs of grpc-go leave out: its
 // test service that takes and gives gzip, and its client's cases with every message compressed.
 //
-//	peer serve
-//	peer call HOST:PORT
+//	peer [FLAGS] serve
+//	peer [FLAGS] call HOST:PORT
+//
+// The flags, for TLS, are those of secure.go.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"os"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/interop"
@@ -21,24 +25,35 @@ import (
 )
 
 func main() {
+	files := secureFlags()
+	flag.Parse()
 	switch {
-	case len(os.Args) == 2 && os.Args[1] == "serve":
-		serve()
-	case len(os.Args) == 3 && os.Args[1] == "call":
-		call(os.Args[2])
+	case flag.NArg() == 1 && flag.Arg(0) == "serve":
+		serve(files)
+	case flag.NArg() == 2 && flag.Arg(0) == "call":
+		call(files, flag.Arg(1))
 	default:
-		fmt.Fprintln(os.Stderr, "usage: peer serve | peer call HOST:PORT")
+		fmt.Fprintln(os.Stderr, "usage: peer [FLAGS] serve | peer [FLAGS] call HOST:PORT")
 		os.Exit(2)
 	}
 }
 
-func serve() {
+func serve(files files) {
+	var options []grpc.ServerOption
+	secured, err := files.server()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if secured != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(secured)))
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(options...)
 	testgrpc.RegisterTestServiceServer(server, interop.NewTestServer())
 	reflection.Register(server)
 	fmt.Println("listening", listener.Addr())
@@ -56,8 +71,17 @@ func serve() {
 type oneCase func(context.Context, testgrpc.TestServiceClient, ...grpc.CallOption)
 
 // A case that fails ends the program; what was printed before it held.
-func call(address string) {
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+func call(files files, address string) {
+	transport := insecure.NewCredentials()
+	secured, err := files.client()
+	if err != nil {
+		fmt.Println("FAIL connect:", err)
+		os.Exit(1)
+	}
+	if secured != nil {
+		transport = credentials.NewTLS(secured)
+	}
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport),
 		grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name)))
 	if err != nil {
 		fmt.Println("FAIL connect:", err)

@@ -15,11 +15,12 @@ pub(super) fn process_behind(url: &str) -> Result<Process, String> {
 fn socket_of(url: &str) -> Result<u64, String> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let nobody = || "nothing on this machine listens there".to_owned();
-    if scheme.ends_with("+unix") {
+    if scheme.split('+').any(|word| word == "unix") {
         return table("/proc/net/unix").find_map(|line| unix_socket(&line, rest)).ok_or_else(nobody);
     }
     let host = rest.split(['/', '?']).next().unwrap_or_default();
-    let addresses = host.to_socket_addrs().or_else(|_| (host, 80).to_socket_addrs());
+    let usual = if scheme.starts_with("https") { 443 } else { 80 };
+    let addresses = host.to_socket_addrs().or_else(|_| (host, usual).to_socket_addrs());
     let addresses: Vec<_> = addresses.map_err(|_| "its host has no address".to_owned())?.collect();
     let Some(local) = addresses.into_iter().find(|address| is_local(address.ip())) else {
         return Err("the server is on another machine".to_owned());

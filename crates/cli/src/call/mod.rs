@@ -19,12 +19,13 @@ use crate::failure::Failure;
 use crate::message::{self, Described, Translator, readable};
 use crate::reflection::Reflection;
 use crate::terminal;
+use crate::tls::Trust;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// The server: baidu-std://, rpcx://, grpc:// or http:// with host:port; also rpcx+unix:///path,
-    /// rpcx+ws://host:port and http+json-rpc://host:port
+    /// rpcx+ws://host:port and http+json-rpc://host:port; with TLS grpcs://, https://, rpcx+tls://, baidu-std+tls://
     url: String,
     /// The method, `Service/Method`, or a function's name
     target: String,
@@ -61,6 +62,8 @@ pub(crate) struct Beside {
     /// How long to wait, for example 500ms or 2s [default: 10s, and as long as it takes for a method that streams]
     #[arg(long, value_name = "TIME", value_parser = terminal::duration)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    trust: Trust,
 }
 
 /// What travels beside the message.
@@ -88,7 +91,10 @@ impl Beside {
     }
 
     pub(crate) fn client(&self, url: &str) -> client::Builder {
-        let builder = Client::builder(url).timeout(self.timeout.unwrap_or(TIMEOUT));
+        let mut builder = Client::builder(url).timeout(self.timeout.unwrap_or(TIMEOUT));
+        if let Some(tls) = self.trust.client() {
+            builder = builder.tls(tls);
+        }
         match &self.auth {
             Some(token) => builder.credential(token.clone()),
             None => builder,
@@ -238,4 +244,5 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call baidu-std://127.0.0.1:8002 example.EchoService/Echo '{"message":"hi"}' --compress gzip
   polyrpc call http+json-rpc://127.0.0.1:8002 add '[1,2]'
   polyrpc call grpc://127.0.0.1:50051 pkg.Service/Sum '{"n":1} {"n":2}'
+  polyrpc call grpcs://echo.example:443 pkg.Service/Sum '{"n":1}' --cacert ca.pem
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto -v"#;

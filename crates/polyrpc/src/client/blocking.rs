@@ -16,7 +16,7 @@ use polyrpc_wire::{
     Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rpcx, websocket,
 };
 use rustix::buffer::spare_capacity;
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -30,6 +30,7 @@ use super::{Builder, split};
 use crate::Result;
 use crate::codec::{Body, Codec};
 use crate::net::Address;
+use crate::tls::{self, Socket as _};
 
 /// Calls a server from a plain thread.
 ///
@@ -50,6 +51,7 @@ pub struct Client(Arc<Inner>);
 
 struct Inner {
     address: Address,
+    tls: Option<tls::Connector>,
     sessions: Sessions,
     defaults: Defaults,
     connect_timeout: Duration,
@@ -72,6 +74,7 @@ impl Client {
     pub(super) fn from_builder(builder: Builder) -> Result<Self> {
         let url = Url::parse(&builder.url)?;
         Ok(Self(Arc::new(Inner {
+            tls: builder.connector(&url)?,
             sessions: builder.sessions(&url),
             defaults: builder.defaults(url.protocol, &url.address),
             address: url.address,
@@ -179,7 +182,8 @@ impl Inner {
         if left.is_zero() {
             return Err(Status::deadline_exceeded("no connection in time"));
         }
-        let socket = Socket::connect(&self.address, self.connect_timeout.min(left)).map_err(|error| {
+        let socket = Socket::connect(&self.address, self.tls.as_ref(), self.connect_timeout.min(left));
+        let socket = socket.map_err(|error| {
             if error.kind() == io::ErrorKind::TimedOut && left < self.connect_timeout {
                 return Status::deadline_exceeded("no connection in time");
             }
@@ -251,17 +255,8 @@ impl<S: Session + Send> Connection<S> {
 
     fn send(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         loop {
-            let mut slices = [IoSlice::new(&[]); 4];
-            let written = match self.out.single() {
-                Some(bytes) => self.socket.write(bytes),
-                None => {
-                    let filled = self.out.slices(&mut slices);
-                    self.socket.write_vectored(&slices[..filled])
-                }
-            };
-            match written {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => self.out.advance(written),
+            match self.socket.write(&mut self.out) {
+                Ok(()) => {}
                 // A signal came; nothing was written.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -415,12 +410,71 @@ fn broken(error: &io::Error) -> Status {
     }
 }
 
-enum Socket {
+/// A socket, and TLS over it if that is wanted.
+struct Socket {
+    raw: Raw,
+    tls: Option<Box<tls::Blocking>>,
+}
+
+impl Socket {
+    fn connect(address: &Address, tls: Option<&tls::Connector>, timeout: Duration) -> io::Result<Self> {
+        let began = Instant::now();
+        let mut raw = Raw::connect(address, timeout)?;
+        let Some(connector) = tls else { return Ok(Self { raw, tls: None }) };
+        let tls =
+            tls::Blocking::connect(connector, &mut raw, |raw| match timeout.checked_sub(began.elapsed()) {
+                Some(left) if !left.is_zero() => raw.set_timeout(Some(left)),
+                _ => Err(io::ErrorKind::TimedOut.into()),
+            });
+        let tls = tls.map_err(|error| match error.kind() {
+            // So a socket says that its time is over.
+            io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+            _ => error,
+        })?;
+        raw.set_timeout(None)?;
+        Ok(Self { raw, tls: Some(Box::new(tls)) })
+    }
+
+    /// Writes once of what is in `out`.
+    fn write(&mut self, out: &mut Outbox) -> io::Result<()> {
+        match &mut self.tls {
+            None => self.raw.write_out(out),
+            Some(tls) => tls.write(&mut self.raw, out),
+        }
+    }
+
+    /// Appends to `into` what has arrived, as far as it has room.
+    fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.raw.receive(into),
+            Some(tls) => tls.receive(&mut self.raw, into),
+        }
+    }
+
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.raw.set_timeout(timeout)
+    }
+
+    /// Whether the peer has said nothing since the last reply, not even good-bye.
+    fn silent(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.is_empty()) && self.raw.silent()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.close(|bytes| self.raw.try_send(bytes));
+        }
+    }
+}
+
+enum Raw {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-impl Socket {
+impl Raw {
     fn connect(address: &Address, timeout: Duration) -> io::Result<Self> {
         let address = match address {
             Address::Tcp(address) => address,
@@ -439,11 +493,20 @@ impl Socket {
         Err(last)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
+    fn write_out(&mut self, out: &mut Outbox) -> io::Result<()> {
+        let mut slices = [IoSlice::new(&[]); 4];
+        let written = match out.single() {
+            Some(bytes) => self.write(bytes)?,
+            None => {
+                let filled = out.slices(&mut slices);
+                self.write_vectored(&slices[..filled])?
+            }
+        };
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
         }
+        out.advance(written);
+        Ok(())
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -453,19 +516,14 @@ impl Socket {
         }
     }
 
-    /// Appends to `into` what has arrived, as far as it has room.
-    fn receive(&self, into: &mut Vec<u8>) -> io::Result<usize> {
-        loop {
-            let received = match self {
-                Self::Tcp(stream) => rustix::net::recv(stream, spare_capacity(into), RecvFlags::empty()),
-                Self::Unix(stream) => rustix::net::recv(stream, spare_capacity(into), RecvFlags::empty()),
-            };
-            match received {
-                Ok((n, _)) => return Ok(n),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+    /// Sends what can be sent without waiting.
+    fn try_send(&self, bytes: &[u8]) {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        // Whether it arrives is nobody's concern any more.
+        let _ = match self {
+            Self::Tcp(stream) => rustix::net::send(stream, bytes, flags),
+            Self::Unix(stream) => rustix::net::send(stream, bytes, flags),
+        };
     }
 
     fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
@@ -492,5 +550,28 @@ impl Socket {
             Self::Unix(stream) => rustix::net::recv(stream, &mut byte, flags),
         };
         matches!(seen, Err(rustix::io::Errno::AGAIN))
+    }
+}
+
+impl tls::Socket for Raw {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
+        loop {
+            let received = match self {
+                Self::Tcp(stream) => rustix::net::recv(stream, spare_capacity(into), RecvFlags::empty()),
+                Self::Unix(stream) => rustix::net::recv(stream, spare_capacity(into), RecvFlags::empty()),
+            };
+            match received {
+                Ok((n, _)) => return Ok(n),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
     }
 }

@@ -10,8 +10,9 @@ use super::connection::{Connection, PushHandler};
 use super::keepalive::Keepalive;
 use super::link::Link;
 use super::url::Url;
-use crate::net::Stream;
+use crate::net::{Address, Stream};
 use crate::runtime::{Cores, Owned};
+use crate::tls;
 
 /// Makes connections to one server.
 ///
@@ -19,6 +20,7 @@ use crate::runtime::{Cores, Owned};
 /// a storm; calls in between fail at once with the reason of the last failure.
 pub(super) struct Dialer {
     pub(super) url: Url,
+    pub(super) tls: Option<tls::Connector>,
     pub(super) sessions: Sessions,
     pub(super) connect_timeout: Duration,
     pub(super) backoff: Backoff,
@@ -70,14 +72,14 @@ impl Dialer {
 
     async fn connect(&self) -> io::Result<Arc<dyn Link>> {
         let Some(cores) = &self.cores else {
-            let stream = Stream::connect(&self.url.address).await?;
+            let stream = connect(&self.url.address, self.tls.as_ref()).await?;
             return Ok(self.sessions.start(stream, self.keepalive.clone(), self.on_push.clone()));
         };
         // The socket must be watched by the runtime that is to read from it.
-        let (address, sessions) = (self.url.address.clone(), self.sessions.clone());
+        let (address, tls, sessions) = (self.url.address.clone(), self.tls.clone(), self.sessions.clone());
         let (keepalive, on_push) = (self.keepalive.clone(), self.on_push.clone());
         let connecting = cores.next().spawn(async move {
-            let stream = Stream::connect(&address).await?;
+            let stream = connect(&address, tls.as_ref()).await?;
             Ok(sessions.start(stream, keepalive, on_push))
         });
         Owned::from(connecting).await.map_err(io::Error::other)?
@@ -119,6 +121,15 @@ impl Dialer {
         Status::unavailable(format!("cannot connect to {}: {error}", self.url.address))
             .with_scope(Scope::Connection)
             .with_retry(Retry::Elsewhere)
+    }
+}
+
+/// Connects, and does the handshake of TLS if there is one to be done.
+async fn connect(address: &Address, tls: Option<&tls::Connector>) -> io::Result<Stream> {
+    let stream = Stream::connect(address).await?;
+    match tls {
+        None => Ok(stream),
+        Some(connector) => Ok(Stream::Tls(Box::new(tls::Stream::connect(stream, connector).await?))),
     }
 }
 
@@ -165,7 +176,7 @@ impl Sessions {
                 limits,
                 http: Default::default(),
                 authority: url.authority(),
-                tls: false,
+                tls: url.tls,
                 credential,
             }),
             Protocol::Http => {

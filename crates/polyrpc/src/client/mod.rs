@@ -58,6 +58,7 @@ use crate::Result;
 use crate::codec::{Body, Codec};
 use crate::net::{Address, Stream};
 use crate::runtime::Cores;
+use crate::tls;
 use crate::transfer::Near;
 
 /// Calls a server, by whatever protocol its URL names.
@@ -89,7 +90,7 @@ enum Transport {
 impl Client {
     /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
     /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port` by
-    /// JSON-RPC 2.0.
+    /// JSON-RPC 2.0; with TLS `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
     ///
     /// # Errors
     ///
@@ -127,7 +128,7 @@ impl Client {
     /// A client over a connected socket.
     pub(crate) fn over(stream: Stream, protocol: Protocol) -> Self {
         let builder = Builder::new("");
-        let url = Url { protocol, address: nowhere(), json_rpc: false, websocket: None };
+        let url = Url { protocol, address: nowhere(), tls: false, json_rpc: false, websocket: None };
         let link = builder.sessions(&url).start(stream, None, None);
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
@@ -270,6 +271,7 @@ pub struct Builder {
     cores: Option<Cores>,
     keepalive: Option<Duration>,
     on_push: Option<PushHandler>,
+    tls: Option<tls::Client>,
 }
 
 impl Builder {
@@ -288,6 +290,7 @@ impl Builder {
             cores: None,
             keepalive: None,
             on_push: None,
+            tls: None,
         }
     }
 
@@ -376,16 +379,24 @@ impl Builder {
         self
     }
 
+    /// How to check the server's certificate, and what to show it, where the URL asks for TLS.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: tls::Client) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Makes the client. Nothing is connected yet.
     ///
     /// # Errors
     ///
-    /// When the URL is none.
+    /// When the URL is none, or what TLS needs cannot be read.
     pub fn build(self) -> Result<Client> {
         let url = Url::parse(&self.url)?;
         let defaults = Arc::new(self.defaults(url.protocol, &url.address));
         let dialer = Dialer {
             sessions: self.sessions(&url),
+            tls: self.connector(&url)?,
             url,
             connect_timeout: self.connect_timeout,
             backoff: self.backoff,
@@ -402,7 +413,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// When the URL is none.
+    /// As [`build`](Self::build).
     pub fn build_blocking(self) -> Result<blocking::Client> {
         blocking::Client::from_builder(self)
     }
@@ -416,6 +427,19 @@ impl Builder {
             decompressed: self.limits.decompressed,
             keep: exchange::refuses(protocol),
             near: Near::new(address, self.connect_timeout),
+        }
+    }
+
+    /// What TLS is made with, if the URL asks for it.
+    fn connector(&self, url: &Url) -> Result<Option<tls::Connector>, Status> {
+        match (&self.tls, url.tls) {
+            (settings, true) => tls::connector(settings.as_ref(), url.protocol, url.host()).map(Some),
+            (None, false) => Ok(None),
+            // What was meant to be secret must not go out in clear text.
+            (Some(_), false) => Err(Status::invalid_argument(format!(
+                "`{}` is for clear text, but TLS was set up: write +tls behind the protocol",
+                self.url
+            ))),
         }
     }
 

@@ -3,11 +3,13 @@ use polyrpc_wire::{Protocol, Status};
 use crate::net::Address;
 
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
-/// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`.
+/// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`; with TLS `grpcs://host:443`,
+/// `https://host`, `rpcx+tls://host:8972`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) protocol: Protocol,
     pub(crate) address: Address,
+    pub(crate) tls: bool,
     /// HTTP carries JSON-RPC 2.0 objects instead of the method in the path.
     pub(crate) json_rpc: bool,
     /// The path on the server at which a WebSocket carries the protocol.
@@ -19,20 +21,23 @@ impl Url {
         let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is no URL to call: {why}"));
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("want protocol://host:port"))?;
         let mut words = scheme.split('+');
-        let protocol = match words.next().unwrap_or_default() {
+        let name = words.next().unwrap_or_default();
+        let protocol = match name {
             "baidu-std" | "baidu_std" => Protocol::BaiduStd,
             "rpcx" => Protocol::Rpcx,
-            "grpc" => Protocol::Grpc,
-            "http" => Protocol::Http,
+            "grpc" | "grpcs" => Protocol::Grpc,
+            "http" | "https" => Protocol::Http,
             other => {
                 return Err(wrong(&format!("the protocol `{other}` is none of baidu-std, rpcx, grpc, http")));
             }
         };
         let (mut unix, mut json_rpc, mut ws) = (false, false, false);
+        let mut tls = matches!(name, "grpcs" | "https");
         for word in words {
             match word {
                 "unix" => unix = true,
                 "ws" => ws = true,
+                "tls" => tls = true,
                 "json-rpc" if protocol == Protocol::Http => json_rpc = true,
                 other => return Err(wrong(&format!("`+{other}` is unknown here"))),
             }
@@ -43,7 +48,9 @@ impl Url {
             let host = rest.split(['/', '?']).next().unwrap_or_default();
             match (host.parse(), protocol) {
                 (Ok(address), _) => address,
-                (Err(_), Protocol::Http) if !host.is_empty() => Address::Tcp(format!("{host}:80")),
+                (Err(_), Protocol::Http) if !host.is_empty() => {
+                    Address::Tcp(format!("{host}:{}", if tls { 443 } else { 80 }))
+                }
                 (Err(_), _) => return Err(wrong("want host:port behind ://")),
             }
         };
@@ -52,7 +59,7 @@ impl Url {
             (true, true) => Some(WEBSOCKET.to_owned()),
             (true, false) => Some(path(rest).ok_or_else(|| wrong("the path has blanks"))?.to_owned()),
         };
-        Ok(Self { protocol, address, json_rpc, websocket })
+        Ok(Self { protocol, address, tls, json_rpc, websocket })
     }
 
     /// The server's name, as HTTP asks for it. A Unix socket has none.
@@ -60,6 +67,17 @@ impl Url {
         match &self.address {
             Address::Tcp(address) => address.clone(),
             Address::Unix(_) => "localhost".to_owned(),
+        }
+    }
+
+    /// The host that a certificate must be for. A Unix socket is of this one.
+    pub(crate) fn host(&self) -> &str {
+        match &self.address {
+            Address::Tcp(address) => {
+                let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+                host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+            }
+            Address::Unix(_) => "localhost",
         }
     }
 }
@@ -99,6 +117,23 @@ mod tests {
         assert_eq!(path("grpc+ws://h:1/"), Some("/_rpcx_".to_owned()));
         assert_eq!(path("http+ws://h/calls?x=1"), Some("/calls?x=1".to_owned()));
         assert_eq!(path("rpcx+ws+unix:///run/x"), Some("/_rpcx_".to_owned()));
+    }
+
+    #[test]
+    fn a_url_may_ask_for_tls() {
+        for (text, protocol, address, host) in [
+            ("grpcs://h:1", Protocol::Grpc, "h:1", "h"),
+            ("grpc+tls://[::1]:1", Protocol::Grpc, "[::1]:1", "::1"),
+            ("https://h/", Protocol::Http, "h:443", "h"),
+            ("https+json-rpc://h:8443/", Protocol::Http, "h:8443", "h"),
+            ("baidu-std+tls://1.2.3.4:1", Protocol::BaiduStd, "1.2.3.4:1", "1.2.3.4"),
+            ("rpcx+unix+tls:///run/x", Protocol::Rpcx, "unix:/run/x", "localhost"),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert!(url.tls, "{text}");
+            assert_eq!((url.protocol, &*url.address.to_string(), url.host()), (protocol, address, host));
+        }
+        assert!(!Url::parse("http://h").unwrap().tls);
     }
 
     #[test]

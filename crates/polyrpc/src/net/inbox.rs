@@ -69,15 +69,18 @@ const LARGE: usize = 32 << 10;
 const STEP: usize = 1 << 20;
 
 thread_local! {
-    static SPARE: [Cell<Option<BytesMut>>; 2] = const { [Cell::new(None), Cell::new(None)] };
+    /// Of each size two: TLS reads by one and into the other.
+    static SPARE: [[Cell<Option<BytesMut>>; 2]; 2] =
+        const { [const { [const { Cell::new(None) }; 2] }; 2] };
 }
 
-fn slot(size: usize) -> usize {
-    usize::from(size > SMALL)
+fn slots<T>(size: usize, among: impl FnOnce(&[Cell<Option<BytesMut>>; 2]) -> T) -> T {
+    SPARE.with(|spare| among(&spare[usize::from(size > SMALL)]))
 }
 
 fn borrow(size: usize) -> BytesMut {
-    SPARE.with(|spare| spare[slot(size)].take()).unwrap_or_else(|| BytesMut::with_capacity(size))
+    let spare = slots(size, |[first, second]| first.take().or_else(|| second.take()));
+    spare.unwrap_or_else(|| BytesMut::with_capacity(size))
 }
 
 fn give_back(mut buffer: BytesMut) {
@@ -85,7 +88,8 @@ fn give_back(mut buffer: BytesMut) {
     // A body that someone still holds keeps the memory; then there is nothing to give back.
     for size in [LARGE, SMALL] {
         if buffer.capacity() >= size || buffer.try_reclaim(size) {
-            return SPARE.with(|spare| spare[slot(size)].set(Some(buffer)));
+            // One too many is let go.
+            return slots(size, |[first, second]| second.set(first.replace(Some(buffer))));
         }
     }
 }

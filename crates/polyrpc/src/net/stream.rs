@@ -10,12 +10,14 @@ use tokio::io::{AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 use super::Address;
+use crate::tls;
 
-/// A connected socket.
+/// A connected socket, or what goes over one.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<tls::Stream>),
 }
 
 impl Stream {
@@ -42,6 +44,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.into_std().map(Parked::Tcp),
             Self::Unix(stream) => stream.into_std().map(Parked::Unix),
+            // It changes hands as it was accepted, before it is known what it speaks.
+            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -56,11 +60,15 @@ impl Stream {
                 let (read, write) = stream.into_split();
                 (ReadHalf::Unix(read), WriteHalf::Unix(write))
             }
+            Self::Tls(stream) => stream.split(),
         }
     }
 
     /// Writes until `out` is empty or the socket takes no more.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Outbox) -> Poll<io::Result<()>> {
+        if let Self::Tls(stream) = self {
+            return stream.poll_flush(cx, out);
+        }
         while !out.is_empty() {
             let written = match out.single() {
                 Some(bytes) => ready!(self.poll_write(cx, bytes))?,
@@ -83,6 +91,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => stream.poll_shutdown(cx),
         }
     }
 
@@ -90,7 +99,7 @@ impl Stream {
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(stream) => stream.local_addr().ok().map(plain),
-            Self::Unix(_) => None,
+            Self::Unix(_) | Self::Tls(_) => None,
         }
     }
 
@@ -110,6 +119,7 @@ impl Stream {
                     ready!(stream.poll_read_ready(cx))?;
                     stream.try_read_buf(buffer)
                 }
+                Self::Tls(_) => return Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
             };
             if !is_not_yet(&read) {
                 return Poll::Ready(read);
@@ -129,6 +139,7 @@ impl Stream {
                     ready!(stream.poll_write_ready(cx))?;
                     stream.try_write(bytes)
                 }
+                Self::Tls(_) => return Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
             };
             if !is_not_yet(&written) {
                 return Poll::Ready(written);
@@ -141,6 +152,7 @@ impl Stream {
         let ended = match self {
             Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Write),
             Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Write),
+            Self::Tls(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
         match ended {
             // The peer has gone away altogether.
@@ -157,10 +169,12 @@ impl Stream {
         }
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    /// Writes once.
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 
@@ -172,6 +186,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 }
@@ -181,6 +196,7 @@ impl Source for Stream {
         match self {
             Self::Tcp(stream) => pin!(stream.read_buf(inbox)).poll(cx),
             Self::Unix(stream) => pin!(stream.read_buf(inbox)).poll(cx),
+            Self::Tls(stream) => stream.poll_read(cx, inbox),
         }
     }
 }
@@ -229,6 +245,7 @@ impl Parked {
 pub(crate) enum ReadHalf {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
+    Tls(Box<tls::ReadHalf>),
 }
 
 impl Source for ReadHalf {
@@ -236,6 +253,7 @@ impl Source for ReadHalf {
         match self {
             Self::Tcp(stream) => pin!(stream.read_buf(inbox)).poll(cx),
             Self::Unix(stream) => pin!(stream.read_buf(inbox)).poll(cx),
+            Self::Tls(stream) => stream.poll_read(cx, inbox),
         }
     }
 }
@@ -245,11 +263,15 @@ impl Source for ReadHalf {
 pub(crate) enum WriteHalf {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
+    Tls(Box<tls::WriteHalf>),
 }
 
 impl WriteHalf {
     /// Writes what the socket takes without waiting; what it does not take stays in `out`.
     pub(crate) fn try_flush(&self, out: &mut Outbox) -> io::Result<()> {
+        if let Self::Tls(half) = self {
+            return half.try_flush(out);
+        }
         while !out.is_empty() {
             let written = match out.single() {
                 Some(bytes) => self.try_write(bytes),
@@ -269,10 +291,12 @@ impl WriteHalf {
         Ok(())
     }
 
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    /// Writes once, if that can be done without waiting.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),
+            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -280,6 +304,7 @@ impl WriteHalf {
         match self {
             Self::Tcp(stream) => stream.try_write_vectored(slices),
             Self::Unix(stream) => stream.try_write_vectored(slices),
+            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -289,6 +314,7 @@ impl WriteHalf {
         let _ = match self {
             Self::Tcp(stream) => rustix::net::shutdown(stream.as_ref(), Shutdown::Both),
             Self::Unix(stream) => rustix::net::shutdown(stream.as_ref(), Shutdown::Both),
+            Self::Tls(half) => return half.close(),
         };
     }
 
@@ -297,6 +323,7 @@ impl WriteHalf {
         match self {
             Self::Tcp(stream) => stream.as_ref().poll_write_ready(cx),
             Self::Unix(stream) => stream.as_ref().poll_write_ready(cx),
+            Self::Tls(half) => half.poll_writable(cx),
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::transfer::{self, ByteStream, Start, Work, poll_drain};
 ///
 /// A server that drains lets it go on; one that does nothing is ended as any idle connection.
 pub(super) async fn carry(start: Start, transport: Transport, mut inbox: Inbox, registration: Registration) {
-    // Within a WebSocket there are only calls: rpcx's clients go to a port.
-    let Transport::Socket(socket) = transport else { return };
+    // Within a WebSocket or TLS there are only calls: rpcx's clients go to a port, in clear text.
+    let Transport::Socket(socket @ (Stream::Tcp(_) | Stream::Unix(_))) = transport else { return };
     let early = inbox.bytes.split_off(transfer::LENGTH.min(inbox.bytes.len())).freeze();
     inbox.rest();
     let socket = Arc::new(socket);

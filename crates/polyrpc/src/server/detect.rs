@@ -1,6 +1,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -10,19 +11,27 @@ use super::connection::{Connection, End};
 use super::data;
 use super::open::{Order, Phase, Registration};
 use super::port::Port;
+use super::secure::{self, Opening};
 use crate::net::{Inbox, Stream, Transport};
 use crate::service::{ConnectionFacts, Peer, PushQueue};
 use crate::transfer::{Seen, Start};
 
 /// Serves one connection from its first byte to its last.
 ///
-/// The first bytes pick the protocol; from there on everything is generic over it. The peers allow a
-/// connection to go on in another protocol between two messages, hence the loop.
+/// The first bytes pick the protocol, unless TLS's handshake has; from there on everything is generic over it. The
+/// peers allow a connection to go on in another protocol between two messages, hence the loop.
 pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registration: Registration) {
     // Only who is sent elsewhere for data needs to know where he is.
     let local = port.server.data.as_ref().and_then(|_| stream.local());
-    let mut transport = Transport::Socket(stream);
     let mut inbox = Inbox::default();
+    let opening = match &port.tls {
+        None => Some(Opening { stream, peer, speaks: None }),
+        Some(acceptor) => secure::open(stream, &mut inbox, peer, acceptor, &registration).await,
+    };
+    let Some(Opening { stream, peer, speaks }) = opening else { return };
+    let mut transport = Transport::Socket(stream);
+    let mut allowed = speaks.as_ref().map_or(&port.allowed[..], slice::from_ref);
+    let mut settled = speaks;
     let mut end = End::Foreign;
     loop {
         let upgrade = match end {
@@ -32,22 +41,25 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
             End::WebSocket => match transport.into_websocket(&mut inbox) {
                 Some(websocket) => {
                     transport = websocket;
+                    // What TLS's handshake said was of HTTP, not of what it carries.
+                    allowed = &port.allowed;
                     None
                 }
                 None => return,
             },
         };
-        let protocol = match &upgrade {
-            Some(_) => Protocol::Grpc,
-            None => match detect(&mut transport, &mut inbox, &port, &registration).await {
-                Some(Opening::Calls(protocol)) => protocol,
-                Some(Opening::Data(start)) => {
+        let protocol = match (&upgrade, settled.take()) {
+            (Some(_), _) => Protocol::Grpc,
+            (None, Some(protocol)) => protocol,
+            (None, None) => match detect(&mut transport, &mut inbox, &port, allowed, &registration).await {
+                Some(Purpose::Calls(protocol)) => protocol,
+                Some(Purpose::Data(start)) => {
                     return data::carry(start, transport, inbox, registration).await;
                 }
                 None => return leave(transport, inbox, &registration).await,
             },
         };
-        let facts = facts(protocol, peer, local, &registration);
+        let facts = facts(protocol, peer.clone(), local, &registration);
         let (stream, inbox, registration, port) = (&mut transport, &mut inbox, &registration, &*port);
         end = match protocol {
             Protocol::BaiduStd => {
@@ -66,7 +78,8 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
             Protocol::Http => {
-                let session = http1::Server::new(port.http.clone());
+                let config = if peer.secured().is_some() { &port.https } else { &port.http };
+                let session = http1::Server::new(config.clone());
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
         };
@@ -74,7 +87,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
 }
 
 /// What a connection is for.
-enum Opening {
+enum Purpose {
     Calls(Protocol),
     /// Nothing but bytes, behind a token.
     Data(Start),
@@ -86,30 +99,32 @@ async fn detect(
     stream: &mut Transport,
     inbox: &mut Inbox,
     port: &Port,
+    allowed: &[Protocol],
     registration: &Registration,
-) -> Option<Opening> {
+) -> Option<Purpose> {
     let mut started = false;
-    poll_fn(|cx| poll_detect(stream, inbox, port, registration, &mut started, cx)).await
+    poll_fn(|cx| poll_detect(stream, inbox, port, allowed, registration, &mut started, cx)).await
 }
 
 fn poll_detect(
     stream: &mut Transport,
     inbox: &mut Inbox,
     port: &Port,
+    allowed: &[Protocol],
     registration: &Registration,
     started: &mut bool,
     cx: &mut Context<'_>,
-) -> Poll<Option<Opening>> {
+) -> Poll<Option<Purpose>> {
     registration.entry.wakes(cx.waker());
     loop {
         if registration.entry.ordered() != Order::Serve {
             return Poll::Ready(None);
         }
         match port.server.data.as_ref().map_or(Seen::No, |data| data.recognise(&inbox.bytes)) {
-            Seen::Token(start) => return Poll::Ready(start.map(Opening::Data)),
+            Seen::Token(start) => return Poll::Ready(start.map(Purpose::Data)),
             Seen::NeedMore => {}
-            Seen::No => match sniff::sniff(&inbox.bytes, &port.allowed) {
-                Guess::Is(protocol) => return Poll::Ready(Some(Opening::Calls(protocol))),
+            Seen::No => match sniff::sniff(&inbox.bytes, allowed) {
+                Guess::Is(protocol) => return Poll::Ready(Some(Purpose::Calls(protocol))),
                 Guess::Unknown => return Poll::Ready(None),
                 Guess::NeedMore => {}
             },

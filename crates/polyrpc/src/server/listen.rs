@@ -12,6 +12,7 @@ use super::port::{Authenticator, Port};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::Peer;
+use crate::tls;
 
 /// Where a server listens, and what it wants of those who come.
 ///
@@ -29,13 +30,14 @@ pub struct Listen {
     pub(super) address: String,
     allowed: Vec<Protocol>,
     authenticator: Option<Authenticator>,
+    tls: Option<tls::Server>,
 }
 
 impl Listen {
     /// Listens here, speaking every protocol: `127.0.0.1:8000`, `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes
     /// a free one.
     pub fn on(address: impl Into<String>) -> Self {
-        Self { address: address.into(), allowed: Protocol::ALL.to_vec(), authenticator: None }
+        Self { address: address.into(), allowed: Protocol::ALL.to_vec(), authenticator: None, tls: None }
     }
 
     /// Speaks only these protocols.
@@ -59,6 +61,14 @@ impl Listen {
         self
     }
 
+    /// Speaks TLS too, or nothing else if it is [`required`](crate::tls::Builder::required).
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: tls::Server) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Begins to listen.
     pub(super) async fn bind(self, server: Arc<Shared>) -> io::Result<(Listener, Arc<Port>)> {
         let address: Address = self.address.parse().map_err(|error: Status| {
@@ -66,7 +76,7 @@ impl Listen {
         })?;
         let listener = Listener::bind(&address).await?;
         let address = listener.address()?;
-        let port = Port::new(server, self.allowed, self.authenticator, address);
+        let port = Port::new(server, self.allowed, self.authenticator, self.tls, address);
         Ok((listener, Arc::new(port)))
     }
 }
@@ -89,6 +99,7 @@ impl fmt::Debug for Listen {
             .field("address", &self.address)
             .field("allowed", &self.allowed)
             .field("authenticates", &self.authenticator.is_some())
+            .field("tls", &self.tls)
             .finish()
     }
 }
@@ -107,7 +118,9 @@ pub(super) async fn accept(listener: Listener, port: Arc<Port>) {
 
 /// Serves a connection in a task of its own, if there is room for one more.
 pub(super) fn admit(port: &Arc<Port>, stream: Stream, peer: Peer) {
-    let Some(registration) = port.server.open.enter(peer, port.server.limits.connections) else { return };
+    let Some(registration) = port.server.open.enter(peer.clone(), port.server.limits.connections) else {
+        return;
+    };
     match &port.server.cores {
         None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration))),
         Some(cores) => admit_on(cores, port.clone(), stream, peer, registration),

@@ -1,8 +1,11 @@
-//! The server, in the order in which a connection meets it: [`listen`](Listen) accepts it, `detect` tells its
-//! protocol, `connection` drives it, `dispatch` brings each call to its method, `in_flight` keeps those that
-//! wait, `streams` carries the messages of those that have several. `data` is for connections that bring no calls.
+//! The server, in the order in which a connection meets it: [`listen`](Listen) accepts it, `secure` does the handshake
+//! of TLS where there is one, `detect` tells its protocol, `connection` drives it, `dispatch` brings each call to its
+//! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several. `data` is for
+//! connections that bring no calls.
 
 mod listen;
+
+mod secure;
 
 mod detect;
 
@@ -272,11 +275,14 @@ impl Bound {
             data.listens(addresses.clone());
         }
         let mut tasks = JoinSet::new();
+        let mut watch = JoinSet::new();
         for (listener, port) in self.listeners {
+            if let Some(acceptor) = &port.tls {
+                watch.spawn(acceptor.watch());
+            }
             tasks.spawn(listen::accept(listener, port));
         }
         let watched = self.shared.clone();
-        let mut watch = JoinSet::new();
         watch.spawn(async move { watched.open.watch(&watched.limits).await });
         Running { shared: self.shared, inside, addresses, accepting: tasks, _watch: watch }
     }
@@ -294,7 +300,8 @@ pub struct Running {
     inside: Arc<Port>,
     addresses: Vec<Address>,
     accepting: JoinSet<()>,
-    /// Ends slow connections; it goes on while the server shuts down, so that none holds up the end.
+    /// Ends slow connections, and reads certificates anew; it goes on while the server shuts down, so that none holds
+    /// up the end.
     _watch: JoinSet<()>,
 }
 

@@ -228,7 +228,7 @@ impl Entry {
     fn facts(&self, now: u32) -> introspection::Connection {
         let told = self.protocol.load(Ordering::Relaxed);
         introspection::Connection {
-            peer: self.peer,
+            peer: self.peer.clone(),
             protocol: Protocol::ALL.into_iter().find(|&protocol| protocol as u8 == told),
             age: TICK * now.saturating_sub(self.opened),
             calls: self.calls.read(),

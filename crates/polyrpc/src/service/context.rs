@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use polyrpc_wire::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
 
+use super::Peer;
+
 /// What a handler knows of the call it serves, and what it may say beside its answer.
 ///
 /// A handler has it for itself: there is no lock in it, and nothing of it outlives the call.
@@ -217,27 +219,6 @@ pub(crate) struct Abandon(Arc<AtomicBool>);
 impl Drop for Abandon {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Who called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
-    /// Over TCP, from this address.
-    Tcp(SocketAddr),
-    /// Over a Unix socket.
-    Unix,
-    /// From this process.
-    InProcess,
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix => f.write_str("unix"),
-            Self::InProcess => f.write_str("in-process"),
-        }
     }
 }
 

@@ -197,7 +197,7 @@ impl Files {
             size => size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0),
         };
         let (name, metadata) = (asked.file_name.unwrap_or_default(), asked.meta.unwrap_or_default());
-        let request = FileRequest { name, size, metadata, peer: *cx.peer() };
+        let request = FileRequest { name, size, metadata, peer: cx.peer().clone() };
         if let Some(judge) = &self.judge {
             judge(cx, &request)?;
         }

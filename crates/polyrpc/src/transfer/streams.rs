@@ -96,7 +96,7 @@ impl Streams {
 
     fn grant(&self, data: &Data, cx: &Context, asked: Asked) -> Result<Grant> {
         let metadata = asked.meta.unwrap_or_default();
-        let request = StreamRequest { metadata, peer: *cx.peer() };
+        let request = StreamRequest { metadata, peer: cx.peer().clone() };
         if let Some(judge) = &self.judge {
             judge(cx, &request)?;
         }

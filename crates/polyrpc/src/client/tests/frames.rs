@@ -36,6 +36,7 @@ impl Place {
         defaults.keep = true;
         let dialer = Dialer {
             url: self.url(),
+            tls: None,
             sessions: Sessions::Lines,
             connect_timeout: builder.connect_timeout,
             backoff: builder.backoff,
@@ -50,7 +51,7 @@ impl Place {
 
     pub(super) fn url(&self) -> Url {
         let address = Address::Tcp(self.listener.local_addr().unwrap().to_string());
-        Url { protocol: Protocol::Rpcx, address, json_rpc: false, websocket: None }
+        Url { protocol: Protocol::Rpcx, address, tls: false, json_rpc: false, websocket: None }
     }
 
     /// The next connection.

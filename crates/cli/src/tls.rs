@@ -1,0 +1,96 @@
+//! TLS on the command line: names of options as curl and grpcurl have them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use polyrpc::tls::{self, Identity};
+
+use crate::failure::Failure;
+
+/// How a server with TLS is called.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "With TLS (grpcs://, https://, rpcx+tls://…)")]
+pub(crate) struct Trust {
+    /// Trust the authorities in this PEM file instead of the system's
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// Show the certificate in this PEM file
+    #[arg(long, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// The key of --cert [default: in the same file]
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Ask for this name, and want a certificate for it, whatever the URL says
+    #[arg(long, value_name = "NAME")]
+    servername: Option<String>,
+    /// Take any certificate, whoever may be listening in
+    #[arg(short = 'k', long)]
+    insecure: bool,
+}
+
+impl Trust {
+    /// What was said of TLS, if anything was.
+    pub(crate) fn client(&self) -> Option<tls::Client> {
+        let said = self.cacert.is_some() || self.cert.is_some() || self.servername.is_some() || self.insecure;
+        if !said {
+            return None;
+        }
+        let mut tls = tls::Client::new();
+        if let Some(path) = &self.cacert {
+            tls = tls.ca(path.clone());
+        }
+        if let Some(certificate) = &self.cert {
+            tls = tls.identity(identity(certificate, self.key.as_ref()));
+        }
+        if let Some(name) = &self.servername {
+            tls = tls.server_name(name);
+        }
+        if self.insecure {
+            tls = tls.dangerously_accept_any_certificate();
+        }
+        Some(tls)
+    }
+}
+
+/// How a server speaks TLS.
+#[derive(Debug, Args)]
+pub(crate) struct Proof {
+    /// Speak TLS too, with the certificate in this PEM file; it is read anew when the file changes
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The key of --tls-cert [default: in the same file]
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Take only clients that have a certificate of an authority in this PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// Refuse clear text
+    #[arg(long, requires = "tls_cert")]
+    tls_required: bool,
+}
+
+impl Proof {
+    pub(crate) fn server(&self) -> Result<Option<tls::Server>, Failure> {
+        let Some(certificate) = &self.tls_cert else { return Ok(None) };
+        let mut tls = tls::Server::builder(identity(certificate, self.tls_key.as_ref()))
+            .watch(WATCH)
+            .on_reload(|result| match result {
+                Ok(()) => eprintln!("the TLS certificates were reloaded"),
+                Err(error) => eprintln!("the TLS certificates were not reloaded: {}", error.message()),
+            });
+        if let Some(authorities) = &self.tls_client_ca {
+            tls = tls.client_ca(authorities.clone());
+        }
+        if self.tls_required {
+            tls = tls.required();
+        }
+        Ok(Some(tls.build()?))
+    }
+}
+
+fn identity(certificate: &PathBuf, key: Option<&PathBuf>) -> Identity {
+    Identity::new(certificate.clone(), key.unwrap_or(certificate).clone())
+}
+
+/// How often the files are looked at.
+const WATCH: std::time::Duration = std::time::Duration::from_secs(5);

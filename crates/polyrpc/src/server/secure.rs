@@ -1,0 +1,103 @@
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use polyrpc_wire::Protocol;
+
+use super::open::{Order, Phase, Registration};
+use crate::net::{Inbox, Stream};
+use crate::service::Peer;
+use crate::tls;
+
+/// A connection before its first message.
+pub(super) struct Opening {
+    pub(super) stream: Stream,
+    pub(super) peer: Peer,
+    /// The protocol that the client has asked for in TLS's handshake; it must keep to it.
+    pub(super) speaks: Option<Protocol>,
+}
+
+/// Tells TLS from clear text by the first bytes and does the handshake, if there is one to be done. `None`: the
+/// connection ended first, or is not what is wanted here.
+///
+/// The handshake counts as a message that must come in time.
+pub(super) async fn open(
+    mut stream: Stream,
+    inbox: &mut Inbox,
+    peer: Peer,
+    acceptor: &tls::Acceptor,
+    registration: &Registration,
+) -> Option<Opening> {
+    if !poll_fn(|cx| poll_recognise(&mut stream, inbox, acceptor, registration, cx)).await? {
+        return (!acceptor.required()).then_some(Opening { stream, peer, speaks: None });
+    }
+    let stream = accept(stream, inbox, acceptor, registration).await?;
+    let speaks = stream.alpn().and_then(|name| acceptor.protocol(name));
+    let peer = stream.peer(peer);
+    // What has come of the first message, if anything has, is looked at next.
+    registration.entry.waits(Phase::Idle, registration.tick());
+    Some(Opening { stream: Stream::Tls(stream), peer, speaks })
+}
+
+/// Reads until it is known whether the peer speaks TLS.
+fn poll_recognise(
+    stream: &mut Stream,
+    inbox: &mut Inbox,
+    acceptor: &tls::Acceptor,
+    registration: &Registration,
+    cx: &mut Context<'_>,
+) -> Poll<Option<bool>> {
+    registration.entry.wakes(cx.waker());
+    loop {
+        if is_over(registration) {
+            return Poll::Ready(None);
+        }
+        if !inbox.bytes.is_empty() {
+            registration.entry.waits(Phase::MidMessage, registration.tick());
+            if let Some(speaks_tls) = acceptor.recognise(&inbox.bytes) {
+                return Poll::Ready(Some(speaks_tls));
+            }
+        }
+        match inbox.poll_fill(stream, cx, 0) {
+            Poll::Ready(Ok(1..)) => {}
+            Poll::Ready(_) => return Poll::Ready(None),
+            Poll::Pending => {
+                inbox.rest();
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// Does the handshake. What has come behind it is in the inbox then.
+async fn accept(
+    stream: Stream,
+    inbox: &mut Inbox,
+    acceptor: &tls::Acceptor,
+    registration: &Registration,
+) -> Option<Box<tls::Stream>> {
+    let mut accepted = Box::new(tls::Stream::accept(stream, acceptor, inbox).ok()?);
+    let shaken = poll_fn(|cx| {
+        registration.entry.wakes(cx.waker());
+        match is_over(registration) {
+            true => Poll::Ready(None),
+            false => accepted.poll_handshake(cx, &mut inbox.bytes).map(Some),
+        }
+    });
+    if shaken.await?.is_ok() {
+        return Some(accepted);
+    }
+    registration.entry.waits(Phase::Closing, registration.tick());
+    poll_fn(|cx| {
+        registration.entry.wakes(cx.waker());
+        match is_over(registration) {
+            true => Poll::Ready(()),
+            false => accepted.poll_farewell(cx),
+        }
+    })
+    .await;
+    None
+}
+
+fn is_over(registration: &Registration) -> bool {
+    registration.entry.ordered() != Order::Serve
+}

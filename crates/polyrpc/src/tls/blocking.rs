@@ -1,0 +1,139 @@
+use std::io;
+use std::mem;
+
+use polyrpc_wire::Outbox;
+
+use super::session::Session;
+use super::{Connector, failure};
+
+/// TLS over a socket that the calling thread itself writes to and reads from.
+pub(crate) struct Blocking {
+    session: Session,
+    /// Records that have not been decrypted yet.
+    incoming: Vec<u8>,
+    /// What was read while there was something to be written.
+    ahead: Vec<u8>,
+}
+
+/// A socket that waits.
+pub(crate) trait Socket {
+    /// Writes once.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Appends to `into` what has arrived, as far as it has room; 0 at the end of the stream.
+    fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<usize>;
+}
+
+impl Blocking {
+    /// Does the handshake. `hurry` is called before each wait, and fails when the time is over.
+    pub(crate) fn connect<S: Socket>(
+        connector: &Connector,
+        socket: &mut S,
+        mut hurry: impl FnMut(&mut S) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let session = connector.session()?;
+        let mut tls = Self { session, incoming: Vec::new(), ahead: Vec::new() };
+        let mut received = 0;
+        loop {
+            hurry(socket)?;
+            let opened = tls.open(Place::Ahead);
+            tls.write_own(socket)?;
+            opened?;
+            if !tls.session.is_handshaking() {
+                return Ok(tls);
+            }
+            match tls.receive_records(socket) {
+                Ok(0) => return Err(failure::cut_off(received)),
+                Ok(bytes) => received += bytes,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Err(failure::cut_off(received));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes once of what is in `out`.
+    pub(crate) fn write(&mut self, socket: &mut impl Socket, out: &mut Outbox) -> io::Result<()> {
+        while !self.session.seal(out)? {
+            // A message of the peer's must be here as a whole first.
+            if self.receive_records(socket)? == 0 {
+                return Err(failure::truncated());
+            }
+            self.open(Place::Ahead)?;
+        }
+        match socket.write(self.session.outgoing())? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            written => {
+                self.session.advance(written, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// Appends plaintext to `into`; 0 at an end of which the peer has told.
+    pub(crate) fn receive(&mut self, socket: &mut impl Socket, into: &mut Vec<u8>) -> io::Result<usize> {
+        if !self.ahead.is_empty() {
+            let ahead = mem::take(&mut self.ahead);
+            into.extend_from_slice(&ahead);
+            return Ok(ahead.len());
+        }
+        loop {
+            let plain = self.open(Place::Into(into))?;
+            if plain > 0 || self.session.peer_closed() {
+                return Ok(plain);
+            }
+            if self.receive_records(socket)? == 0 {
+                return Err(failure::truncated());
+            }
+        }
+    }
+
+    /// Says good-bye, if that can be done at once: `send` does not wait.
+    pub(crate) fn close(&mut self, send: impl FnOnce(&[u8])) {
+        self.session.close();
+        if self.session.owes() {
+            send(self.session.outgoing());
+        }
+    }
+
+    /// Whether all that came was taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.incoming.is_empty() && self.ahead.is_empty()
+    }
+
+    fn open(&mut self, place: Place<'_>) -> io::Result<usize> {
+        let plain = match place {
+            Place::Ahead => &mut self.ahead,
+            Place::Into(into) => into,
+        };
+        let room = plain.capacity() - plain.len();
+        let opened = self.session.open(&mut self.incoming, plain, room)?;
+        self.incoming.drain(..opened.discard);
+        Ok(opened.plain)
+    }
+
+    fn receive_records(&mut self, socket: &mut impl Socket) -> io::Result<usize> {
+        self.incoming.reserve(ROOM);
+        socket.receive(&mut self.incoming)
+    }
+
+    fn write_own(&mut self, socket: &mut impl Socket) -> io::Result<()> {
+        while self.session.owes() {
+            match socket.write(self.session.outgoing())? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => self.session.advance_own(written),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where plaintext goes.
+enum Place<'a> {
+    Ahead,
+    Into(&'a mut Vec<u8>),
+}
+
+/// Room for what one read brings: a record of full length.
+const ROOM: usize = 17 << 10;

@@ -1,0 +1,197 @@
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use polyrpc_wire::{Protocol, Status};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use super::identity::Identity;
+use super::pem::Pem;
+use super::session::Session;
+use super::{alpn, provider};
+
+/// How a client checks who a server is, and proves who it is itself.
+///
+/// By default a server needs a certificate that is for the host in the URL and was issued by an authority that the
+/// system trusts.
+///
+/// ```no_run
+/// # fn main() -> polyrpc::Result<()> {
+/// use polyrpc::Client;
+/// use polyrpc::tls::{self, Identity};
+///
+/// let tls = tls::Client::new().ca("ca.pem").identity(Identity::new("client.pem", "client.key"));
+/// let client = Client::builder("grpcs://10.0.0.1:8443").tls(tls.server_name("echo.example")).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Client {
+    authorities: Vec<Pem>,
+    identity: Option<Identity>,
+    server_name: Option<String>,
+    accepts_any: bool,
+}
+
+impl Client {
+    /// A client that trusts whom the system trusts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts these authorities, and no more those of the system.
+    #[must_use]
+    pub fn ca(mut self, authorities: impl Into<Pem>) -> Self {
+        self.authorities.push(authorities.into());
+        self
+    }
+
+    /// Shows this certificate to a server that asks for one.
+    #[must_use]
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// Asks for this name, and wants a certificate that is for it, whatever host the URL names.
+    #[must_use]
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    /// Takes any certificate: whoever can come between client and server can read and change everything.
+    #[must_use]
+    pub fn dangerously_accept_any_certificate(mut self) -> Self {
+        self.accepts_any = true;
+        self
+    }
+
+    /// What connections of this protocol to this host are made with.
+    pub(crate) fn connector(&self, protocol: Protocol, host: &str) -> Result<Connector, Status> {
+        let host = self.server_name.as_deref().unwrap_or(host);
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            Status::invalid_argument(format!("`{host}` is no name that a certificate can be for"))
+        })?;
+        Ok(Connector { config: Arc::new(self.config(protocol)?), name })
+    }
+
+    pub(crate) fn config(&self, protocol: Protocol) -> Result<ClientConfig, Status> {
+        let config = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let config = config.map_err(|error| unusable(&error))?;
+        let config = match self.accepts_any {
+            true => config.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider()))),
+            false => config.with_root_certificates(self.roots()?),
+        };
+        let mut config = match &self.identity {
+            None => config.with_no_client_auth(),
+            Some(identity) => {
+                config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity.load()?)))
+            }
+        };
+        // Only where servers that ask for a name are in use.
+        if matches!(protocol, Protocol::Grpc | Protocol::Http) {
+            config.alpn_protocols = vec![alpn(protocol).into()];
+        }
+        Ok(config)
+    }
+
+    fn roots(&self) -> Result<Arc<RootCertStore>, Status> {
+        if self.authorities.is_empty() {
+            return of_the_system();
+        }
+        let mut roots = RootCertStore::empty();
+        for pem in &self.authorities {
+            for certificate in pem.certificates()? {
+                roots.add(certificate).map_err(|error| {
+                    Status::invalid_argument(format!("a certificate in {pem} is no authority: {error}"))
+                })?;
+            }
+        }
+        Ok(Arc::new(roots))
+    }
+}
+
+fn of_the_system() -> Result<Arc<RootCertStore>, Status> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    if let Some(roots) = ROOTS.get() {
+        return Ok(roots.clone());
+    }
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // A system's collection may have some that are no good; others are none the worse for it.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+        return Err(Status::failed_precondition(format!(
+            "the system trusts no certificate authority{why}: name one"
+        )));
+    }
+    Ok(ROOTS.get_or_init(|| Arc::new(roots)).clone())
+}
+
+fn unusable(error: &Error) -> Status {
+    Status::internal(format!("TLS cannot be used: {error}"))
+}
+
+/// What a client makes its connections' TLS with.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Connector {
+    pub(super) fn session(&self) -> io::Result<Session> {
+        Session::client(self.config.clone(), self.name.clone())
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Believes whoever answers. That the other end has the key of the certificate it shows is still seen to.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

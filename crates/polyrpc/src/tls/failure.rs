@@ -1,0 +1,93 @@
+use std::io;
+
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, CertificateError, Error};
+
+/// Why the peer cannot be talked to, in words that say what to do about it. A server's words are for nobody but its
+/// log, so only a client has its own.
+pub(super) fn explain(error: &Error, handshaking: bool, is_client: bool) -> io::Error {
+    let words = match error {
+        Error::InvalidMessage(_) if handshaking && is_client => "the server does not speak TLS".to_owned(),
+        Error::InvalidCertificate(error) if is_client => of_certificate(error),
+        Error::AlertReceived(alert) if is_client => of_alert(*alert),
+        error => format!("TLS: {error}"),
+    };
+    io::Error::new(io::ErrorKind::InvalidData, words)
+}
+
+/// The connection ended while the handshake was going on.
+pub(super) fn cut_off(received: usize) -> io::Error {
+    let words = match received {
+        0 => "the peer closed the connection instead of answering the TLS handshake; it may not speak TLS",
+        _ => "the peer closed the connection in the middle of the TLS handshake",
+    };
+    io::Error::new(io::ErrorKind::UnexpectedEof, words)
+}
+
+/// The connection ended, and the peer had not said that it would: something may be missing.
+pub(super) fn truncated() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended without TLS's close_notify")
+}
+
+/// The peer sends more than any handshake takes.
+pub(super) fn too_long() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the TLS handshake is too long")
+}
+
+fn of_certificate(error: &CertificateError) -> String {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!("the server's certificate has expired ({error})")
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            format!("the server's certificate is not valid yet ({error})")
+        }
+        CertificateError::UnknownIssuer => {
+            "the server's certificate was issued by an authority that is not trusted".to_owned()
+        }
+        CertificateError::NotValidForName => "the server's certificate is for another name".to_owned(),
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let presented: Vec<_> = presented.iter().map(|name| plain(name)).collect();
+            match presented.is_empty() {
+                true => format!("the server's certificate names nobody, want {}", of_name(expected)),
+                false => format!(
+                    "the server's certificate is for {}, not for {}",
+                    presented.join(", "),
+                    of_name(expected)
+                ),
+            }
+        }
+        error => format!("the server's certificate is not accepted: {error}"),
+    }
+}
+
+/// rustls tells the kind of a name with it: `DnsName("a.example")`.
+fn plain(name: &str) -> &str {
+    let inner = name.split_once('(').map_or(name, |(_, rest)| rest);
+    inner.trim_end_matches(')').trim_matches('"')
+}
+
+fn of_name(name: &ServerName<'_>) -> String {
+    name.to_str().into_owned()
+}
+
+fn of_alert(alert: AlertDescription) -> String {
+    match alert {
+        AlertDescription::CertificateRequired => "the server wants a client certificate".to_owned(),
+        AlertDescription::UnknownCA => {
+            "the server does not trust the client certificate's authority".to_owned()
+        }
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateUnknown => {
+            format!("the server refused the client certificate ({alert:?})")
+        }
+        AlertDescription::NoApplicationProtocol => {
+            "the server does not speak this protocol over TLS".to_owned()
+        }
+        AlertDescription::UnrecognisedName => "the server does not know the name it was asked for".to_owned(),
+        alert => format!("the server refused the TLS connection ({alert:?})"),
+    }
+}

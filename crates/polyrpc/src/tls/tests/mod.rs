@@ -1,0 +1,240 @@
+//! Two sessions that talk to each other without sockets.
+
+mod authority;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use polyrpc_wire::{Outbox, Protocol};
+use rustls::pki_types::ServerName;
+
+use self::authority::Authority;
+use super::session::Session;
+use super::{Client, Identity, Pem, Server};
+
+/// One end, with what has come to it.
+struct End {
+    session: Session,
+    incoming: Vec<u8>,
+    plain: Vec<u8>,
+    out: Outbox,
+}
+
+impl End {
+    fn new(session: Session) -> Self {
+        Self { session, incoming: Vec::new(), plain: Vec::new(), out: Outbox::new() }
+    }
+
+    /// Takes bytes in.
+    fn hear(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.incoming.extend_from_slice(bytes);
+        loop {
+            let opened = self.session.open(&mut self.incoming, &mut self.plain, 1);
+            let opened = opened.map_err(|error| error.to_string())?;
+            self.incoming.drain(..opened.discard);
+            if opened.plain == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Everything that is to be sent, a few bytes at a time, as a full socket would have it.
+    fn say(&mut self) -> Vec<u8> {
+        let mut said = Vec::new();
+        while self.session.seal(&self.out).unwrap() {
+            let n = self.session.outgoing().len().min(999);
+            said.extend_from_slice(&self.session.outgoing()[..n]);
+            self.session.advance(n, &mut self.out);
+        }
+        said
+    }
+}
+
+struct Pair {
+    client: End,
+    server: End,
+}
+
+impl Pair {
+    /// `fragments`: how long the server lets its records be.
+    fn new(fragments: Option<usize>) -> Self {
+        let authority = Authority::new("authority");
+        let issued = authority.issue(&["localhost"]);
+        let identity = Identity::new(Pem::bytes(issued.certificate), Pem::bytes(issued.key));
+        let client = Client::new().ca(Pem::bytes(authority.pem())).config(Protocol::Grpc).unwrap();
+        let mut server = Server::new(identity).unwrap().config(&Protocol::ALL);
+        server.max_fragment_size = fragments;
+        let name = ServerName::try_from("localhost").unwrap();
+        Self {
+            client: End::new(Session::client(Arc::new(client), name).unwrap()),
+            server: End::new(Session::server(Arc::new(server)).unwrap()),
+        }
+    }
+
+    /// Lets them talk, `step` bytes at a time, until neither has anything to say.
+    fn talk(&mut self, step: usize) {
+        // The client speaks first.
+        self.client.hear(b"").unwrap();
+        loop {
+            let (to_server, to_client) = (self.client.say(), self.server.say());
+            if to_server.is_empty() && to_client.is_empty() {
+                return;
+            }
+            to_server.chunks(step).for_each(|bytes| self.server.hear(bytes).unwrap());
+            to_client.chunks(step).for_each(|bytes| self.client.hear(bytes).unwrap());
+        }
+    }
+
+    fn shaken() -> Self {
+        let mut pair = Self::new(None);
+        pair.talk(usize::MAX);
+        pair
+    }
+}
+
+#[test]
+fn the_handshake_may_come_in_any_pieces() {
+    for step in [1, 2, 5, 100, 10_000] {
+        let mut pair = Pair::new(None);
+        pair.talk(step);
+        for end in [&pair.client, &pair.server] {
+            assert!(!end.session.is_handshaking(), "{step}");
+            assert_eq!(end.session.alpn(), Some(&b"h2"[..]), "{step}");
+            assert!(end.incoming.is_empty(), "{step}");
+        }
+    }
+}
+
+#[test]
+fn what_is_sent_arrives_both_ways_however_it_lies_in_the_outbox() {
+    for step in [1, 1000, usize::MAX] {
+        let mut pair = Pair::shaken();
+        let large = Bytes::from((0..200_000).map(|n| n as u8).collect::<Vec<_>>());
+        let want = [b"head", &large[..], b"tail"].concat();
+        for out in [&mut pair.client.out, &mut pair.server.out] {
+            out.copy(b"head");
+            out.body(large.clone());
+            out.copy(b"tail");
+        }
+        pair.talk(step);
+        assert!(pair.client.plain == want && pair.server.plain == want, "{step}");
+        assert!(pair.client.out.is_empty() && pair.server.out.is_empty());
+    }
+}
+
+#[test]
+fn what_comes_right_behind_the_handshake_may_be_answered_at_once() {
+    let mut pair = Pair::new(None);
+    pair.client.hear(b"").unwrap();
+    let hello = pair.client.say();
+    pair.server.hear(&hello).unwrap();
+    let flight = pair.server.say();
+    pair.client.hear(&flight).unwrap();
+    pair.client.out.copy(b"question");
+    let finished_and_question = pair.client.say();
+    // As a server that looks no further than to the first plaintext.
+    pair.server.incoming = finished_and_question;
+    let opened = pair.server.session.open(&mut pair.server.incoming, &mut pair.server.plain, 1).unwrap();
+    assert_eq!((opened.plain, &pair.server.plain[..]), (8, &b"question"[..]));
+    pair.server.incoming.drain(..opened.discard);
+    pair.server.out.copy(b"answer");
+    let said = pair.server.say();
+    pair.client.hear(&said).unwrap();
+    assert_eq!(pair.client.plain, b"answer");
+}
+
+#[test]
+fn what_has_not_left_stays_in_the_outbox() {
+    let mut pair = Pair::shaken();
+    pair.client.out.copy(b"hello");
+    assert!(pair.client.session.seal(&pair.client.out).unwrap());
+    let record = pair.client.session.outgoing().to_vec();
+    pair.client.session.advance(record.len() - 1, &mut pair.client.out);
+    assert_eq!(pair.client.out.len(), 5);
+    // What comes behind it does not change what is on its way.
+    pair.client.out.copy(b", you");
+    pair.client.session.advance(1, &mut pair.client.out);
+    assert_eq!(pair.client.out.len(), 5);
+    pair.server.hear(&record).unwrap();
+    assert_eq!(pair.server.plain, b"hello");
+}
+
+#[test]
+fn a_message_of_the_handshake_may_go_over_several_records_while_we_speak() {
+    let mut pair = Pair::new(Some(48));
+    pair.client.hear(b"").unwrap();
+    // Up to where the client can speak; the server's tickets are still to come, in pieces.
+    let hello = pair.client.say();
+    pair.server.hear(&hello).unwrap();
+    let flight = pair.server.say();
+    pair.client.hear(&flight).unwrap();
+    let finished = pair.client.say();
+    pair.server.hear(&finished).unwrap();
+    let mut said = Vec::new();
+    for byte in pair.server.say() {
+        pair.client.out.copy(b"x");
+        said.extend(pair.client.say());
+        pair.client.hear(&[byte]).unwrap();
+    }
+    said.extend(pair.client.say());
+    pair.server.hear(&said).unwrap();
+    assert!(pair.client.out.is_empty());
+    assert!(pair.server.plain.len() > 100 && pair.server.plain.iter().all(|byte| *byte == b'x'));
+}
+
+#[test]
+fn a_flipped_bit_is_an_error_and_never_a_panic() {
+    let mut hello = Pair::new(None);
+    hello.client.hear(b"").unwrap();
+    let hello = hello.client.say();
+    for at in 0..hello.len() {
+        let mut flipped = hello.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let mut pair = Pair::new(None);
+        // It may be a greeting still.
+        let _ = pair.server.hear(&flipped);
+        pair.server.say();
+    }
+    let mut pair = Pair::shaken();
+    pair.client.out.copy(b"hello");
+    let record = pair.client.say();
+    for at in 0..record.len() {
+        let mut pair = Pair::shaken();
+        pair.client.out.copy(b"hello");
+        let mut record = pair.client.say();
+        record[at] ^= 1 << (at % 8);
+        let heard = pair.server.hear(&record);
+        // The version in a record's header says nothing (RFC 8446, section 5.1), and rustls forgives its kind.
+        assert!(pair.server.plain.is_empty() || pair.server.plain == b"hello", "{at}");
+        if heard.is_err() {
+            assert!(!pair.server.session.outgoing().is_empty(), "the peer is told of {at}");
+        }
+    }
+}
+
+#[test]
+fn the_end_is_told_apart_from_a_cut() {
+    let mut pair = Pair::shaken();
+    pair.client.out.copy(b"last words");
+    let mut said = pair.client.say();
+    pair.client.session.close();
+    said.extend(pair.client.say());
+    pair.server.hear(&said[..said.len() - 1]).unwrap();
+    assert!(!pair.server.session.peer_closed());
+    pair.server.hear(&said[said.len() - 1..]).unwrap();
+    assert!(pair.server.session.peer_closed());
+    assert_eq!(pair.server.plain, b"last words");
+    // The other half goes on.
+    pair.server.out.copy(b"answer");
+    let said = pair.server.say();
+    pair.client.hear(&said).unwrap();
+    assert_eq!(pair.client.plain, b"answer");
+}
+
+#[test]
+fn who_does_not_speak_tls_is_found_out() {
+    let mut pair = Pair::new(None);
+    pair.client.hear(b"").unwrap();
+    let error = pair.client.hear(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap_err();
+    assert_eq!(error, "the server does not speak TLS");
+}

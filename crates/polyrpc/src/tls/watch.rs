@@ -1,0 +1,61 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Server;
+use crate::Result;
+use crate::runtime::Owned;
+
+/// Reads a server's files anew whenever they change.
+///
+/// Their times are looked at, now and then: that needs nothing of the system, works for links that are turned to
+/// other files and on file systems over a network.
+pub(super) async fn watch(server: Server, every: Duration) {
+    let mut interval = interval(every);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = None;
+    loop {
+        interval.tick().await;
+        let looking = server.clone();
+        // A file system may take its time.
+        let looked = Owned::from(spawn_blocking(move || looking.is_stale().then(|| looking.reload()))).await;
+        let Ok(looked) = looked else { return };
+        let Some(result) = looked else { continue };
+        // A certificate may be here and its key not yet: it is tried again, but one trouble is told once.
+        let trouble = result.as_ref().err().map(|error| error.message().to_owned());
+        if trouble.is_none() || trouble != last {
+            server.report().tell(&result);
+        }
+        last = trouble;
+    }
+}
+
+/// Who is told of files that were read anew.
+#[derive(Clone, Default)]
+pub(super) struct Report(Option<Arc<Listener>>);
+
+type Listener = dyn Fn(&Result<()>) + Send + Sync;
+
+impl Report {
+    pub(super) fn to(listener: impl Fn(&Result<()>) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(listener)))
+    }
+
+    fn tell(&self, result: &Result<()>) {
+        match (&self.0, result) {
+            (Some(listener), result) => listener(result),
+            // Nobody listens, and a certificate that expires unnoticed would end all service.
+            (None, Err(error)) => eprintln!("the TLS certificates were not reloaded: {}", error.message()),
+            (None, Ok(())) => {}
+        }
+    }
+}
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "told" } else { "on standard error" })
+    }
+}

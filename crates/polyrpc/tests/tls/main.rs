@@ -1,0 +1,574 @@
+//! TLS: every protocol within it and beside it on one port, who proves what to whom, what goes wrong.
+
+#![cfg(feature = "tls")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+#[path = "../../src/tls/tests/authority.rs"]
+mod authority;
+
+mod raw;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use authority::{Authority, Issued};
+use common::{ProbeClient, Prober, Socket, rpcx_frame, serve_apart, soon, until};
+use polyrpc::client::blocking;
+use polyrpc::server::{Limits, Listen, Running};
+use polyrpc::service::Peer;
+use polyrpc::tls::{self, Identity, Pem};
+use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status};
+
+const HTTP: &[u8] = b"POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\n\"http\"";
+
+fn identity(issued: &Issued) -> Identity {
+    Identity::new(Pem::bytes(issued.certificate.clone()), Pem::bytes(issued.key.clone()))
+}
+
+/// A server that has a certificate of an authority which clients know.
+struct Place {
+    authority: Authority,
+    server: Running,
+}
+
+impl Place {
+    async fn new() -> Self {
+        Self::with(Prober::default().server(), |tls| tls).await
+    }
+
+    async fn with(server: Server, adorn: impl FnOnce(tls::Builder) -> tls::Builder) -> Self {
+        let authority = Authority::new("authority");
+        let tls = tls::Server::builder(identity(&authority.issue(&["127.0.0.1", "localhost"])));
+        let tls = adorn(tls).build().unwrap();
+        let server = server.bind(Listen::on("127.0.0.1:0").tls(tls)).await.unwrap().start();
+        Self { authority, server }
+    }
+
+    fn url(&self, protocol: Protocol) -> String {
+        url(protocol, &self.server)
+    }
+
+    fn trust(&self) -> tls::Client {
+        tls::Client::new().ca(Pem::bytes(self.authority.pem()))
+    }
+
+    fn client(&self, protocol: Protocol) -> Client {
+        Client::builder(&self.url(protocol)).tls(self.trust()).build().unwrap()
+    }
+
+    fn probe(&self, protocol: Protocol) -> ProbeClient {
+        ProbeClient::new(self.client(protocol))
+    }
+}
+
+fn url(protocol: Protocol, server: &Running) -> String {
+    format!("{}+tls://{}", protocol.as_str(), server.address())
+}
+
+/// A client's failure to reach a server.
+async fn failure(url: &str, tls: tls::Client) -> String {
+    let client = Client::builder(url).tls(tls).build().unwrap();
+    let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable, "{error}");
+    error.message().to_owned()
+}
+
+#[tokio::test]
+async fn one_port_answers_every_protocol_in_clear_text_and_within_tls() {
+    let place = Place::new().await;
+    let large = "x".repeat(1 << 20);
+    for protocol in Protocol::ALL {
+        let clear = ProbeClient::new(common::client(protocol, &place.server));
+        for probe in [place.probe(protocol), clear] {
+            assert_eq!(soon(probe.echo("a".into())).await.unwrap(), "a", "{protocol:?}");
+            assert_eq!(soon(probe.echo(large.clone())).await.unwrap(), large, "{protocol:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn many_calls_share_a_connection_within_tls() {
+    let place = Place::new().await;
+    for protocol in Protocol::ALL {
+        let probe = Arc::new(place.probe(protocol));
+        let calls = (0..64).map(|n| {
+            let probe = probe.clone();
+            tokio::spawn(async move {
+                for round in 0..20 {
+                    let text = format!("{n} {round} {}", "y".repeat(n * 300));
+                    assert_eq!(probe.echo(text.clone()).await.unwrap(), text);
+                }
+            })
+        });
+        for call in calls.collect::<Vec<_>>() {
+            soon(call).await.unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_plain_thread_calls_within_tls() {
+    let authority = Authority::new("authority");
+    let issued = authority.issue(&["127.0.0.1"]);
+    let tls = tls::Server::new(identity(&issued)).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let listen = Listen::on("127.0.0.1:0").tls(tls);
+    let server = runtime.block_on(Prober::default().server().bind(listen)).unwrap();
+    let server = runtime.block_on(async { server.start() });
+    for protocol in Protocol::ALL {
+        let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
+        let client: blocking::Client =
+            Client::builder(&url(protocol, &server)).tls(trust).build_blocking().unwrap();
+        for length in [1, 100, 20_000, 1 << 20] {
+            let text = "z".repeat(length);
+            assert_eq!(client.call::<String>("Probe/Echo", &text).unwrap(), text, "{protocol:?}");
+        }
+        let strange = Client::builder(&url(protocol, &server));
+        let strange = strange.tls(tls::Client::new().ca(Pem::bytes(Authority::new("other").pem())));
+        let error = strange.build_blocking().unwrap().call::<String>("Probe/Echo", "a").unwrap_err();
+        assert!(error.message().contains("an authority that is not trusted"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_may_refuse_clear_text() {
+    let place = Place::with(Prober::default().server(), tls::Builder::required).await;
+    for protocol in Protocol::ALL {
+        assert_eq!(soon(place.probe(protocol).echo("a".into())).await.unwrap(), "a", "{protocol:?}");
+        let clear = ProbeClient::new(common::client(protocol, &place.server));
+        assert_eq!(soon(clear.echo("a".into())).await.unwrap_err().code(), Code::Unavailable);
+    }
+}
+
+/// Tells what TLS knows of its caller.
+#[polyrpc::service]
+trait Teller {
+    async fn who(&self, cx: &mut Context) -> Result<String>;
+}
+
+struct Told;
+
+impl Teller for Told {
+    async fn who(&self, cx: &mut Context) -> Result<String> {
+        let Peer::Tls(secured) = cx.peer() else { return Ok(format!("{:?}", cx.peer())) };
+        Ok(format!("{} {} {}", secured.version(), secured.certificates().len(), secured.names().join(" ")))
+    }
+}
+
+fn teller() -> Server {
+    Server::new().service(TellerServer::new(Told))
+}
+
+#[tokio::test]
+async fn clients_may_have_to_show_a_certificate() {
+    let people = Authority::new("people");
+    let place = Place::with(teller(), |tls| tls.client_ca(Pem::bytes(people.pem()))).await;
+    for protocol in Protocol::ALL {
+        let known = place.trust().identity(identity(&people.issue(&["ann.example", "spiffe://a/b"])));
+        let known = Client::builder(&place.url(protocol)).tls(known).build().unwrap();
+        let told = soon(TellerClient::new(known).who()).await.unwrap();
+        assert_eq!(told, "TLS 1.3 1 ann.example spiffe://a/b", "{protocol:?}");
+
+        let why = failure(&place.url(protocol), place.trust()).await;
+        assert!(why.contains("the server wants a client certificate"), "{protocol:?}: {why}");
+
+        let stranger = place.trust().identity(identity(&Authority::new("others").issue(&["eve.example"])));
+        let why = failure(&place.url(protocol), stranger).await;
+        assert!(why.contains("authority"), "{protocol:?}: {why}");
+    }
+}
+
+#[tokio::test]
+async fn clients_may_be_free_to_show_a_certificate() {
+    let people = Authority::new("people");
+    let place = Place::with(teller(), |tls| tls.optional_client_ca(Pem::bytes(people.pem()))).await;
+    let url = place.url(Protocol::Rpcx);
+    let nobody = Client::builder(&url).tls(place.trust()).build().unwrap();
+    assert_eq!(soon(TellerClient::new(nobody).who()).await.unwrap(), "TLS 1.3 0 ");
+    let ann = place.trust().identity(identity(&people.issue(&["ann.example"])));
+    let ann = Client::builder(&url).tls(ann).build().unwrap();
+    assert_eq!(soon(TellerClient::new(ann).who()).await.unwrap(), "TLS 1.3 1 ann.example");
+    let clear = Client::new(&format!("rpcx://{}", place.server.address())).unwrap();
+    assert!(soon(TellerClient::new(clear).who()).await.unwrap().starts_with("Tcp"));
+}
+
+#[tokio::test]
+async fn an_authenticator_may_go_by_the_certificate() {
+    let (authority, people) = (Authority::new("authority"), Authority::new("people"));
+    let tls = tls::Server::builder(identity(&authority.issue(&["127.0.0.1"])));
+    let tls = tls.optional_client_ca(Pem::bytes(people.pem())).build().unwrap();
+    let listen = Listen::on("127.0.0.1:0").tls(tls).authenticate(|_, peer| {
+        let names = peer.secured().map_or(&[][..], |secured| secured.names());
+        match names.iter().any(|name| name == "ann.example") {
+            true => Ok(()),
+            false => Err(Status::unauthenticated("only Ann may call")),
+        }
+    });
+    let server = Prober::default().server().bind(listen).await.unwrap().start();
+    for protocol in Protocol::ALL {
+        let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
+        for (name, welcome) in [("ann.example", true), ("bob.example", false)] {
+            let tls = trust.clone().identity(identity(&people.issue(&[name])));
+            let client = Client::builder(&url(protocol, &server)).tls(tls).build().unwrap();
+            let reply = soon(client.call::<String>("Probe/Echo", "a")).await;
+            assert_eq!(reply.is_ok(), welcome, "{protocol:?}: {reply:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_gets_the_certificate_for_the_name_it_asks_for() {
+    let authority = Authority::new("authority");
+    let tls = tls::Server::builder(identity(&authority.issue(&["first.example"])))
+        .identity(identity(&authority.issue(&["second.example", "*.wild.example"])))
+        .build()
+        .unwrap();
+    let listen = Listen::on("127.0.0.1:0").tls(tls);
+    let server = Prober::default().server().bind(listen).await.unwrap().start();
+    let trust = |name: &str| tls::Client::new().ca(Pem::bytes(authority.pem())).server_name(name);
+    for name in ["first.example", "second.example", "a.wild.example"] {
+        let client = Client::builder(&url(Protocol::Grpc, &server)).tls(trust(name)).build().unwrap();
+        assert_eq!(soon(client.call::<String>("Probe/Echo", "a")).await.unwrap(), "a", "{name}");
+    }
+    let why = failure(&url(Protocol::Grpc, &server), trust("third.example")).await;
+    assert!(why.contains("is for first.example, not for third.example"), "{why}");
+}
+
+#[tokio::test]
+async fn a_client_says_what_is_wrong_with_a_certificate() {
+    let authority = Authority::new("authority");
+    let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
+    let other = tls::Client::new().ca(Pem::bytes(Authority::new("other").pem()));
+    for (issued, tls, why) in [
+        (authority.issue_expired(&["127.0.0.1"]), &trust, "the server's certificate has expired"),
+        (authority.issue(&["127.0.0.1"]), &other, "an authority that is not trusted"),
+        (authority.issue(&["a.example"]), &trust, "is for a.example, not for 127.0.0.1"),
+    ] {
+        let server = tls::Server::new(identity(&issued)).unwrap();
+        let listen = Listen::on("127.0.0.1:0").tls(server);
+        let server = Prober::default().server().bind(listen).await.unwrap().start();
+        let told = failure(&url(Protocol::BaiduStd, &server), tls.clone()).await;
+        assert!(told.contains(why), "{told}");
+        let blind = tls.clone().dangerously_accept_any_certificate();
+        let blind = Client::builder(&url(Protocol::BaiduStd, &server)).tls(blind).build().unwrap();
+        assert_eq!(soon(blind.call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_recognised() {
+    let server = common::serve(Prober::default().server()).await;
+    for protocol in Protocol::ALL {
+        let why =
+            failure(&url(protocol, &server), tls::Client::new().dangerously_accept_any_certificate()).await;
+        assert!(why.contains("may not speak TLS"), "{why}");
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_when_it_is_loaded() {
+    let authority = Authority::new("authority");
+    let (one, other) = (authority.issue(&["a.example"]), authority.issue(&["a.example"]));
+    let pem = |text: &str| Pem::bytes(text.to_owned());
+    let why = |identity: Identity| tls::Server::new(identity).unwrap_err().message().to_owned();
+    let swapped = Identity::new(pem(&one.certificate), pem(&other.key));
+    assert!(why(swapped).contains("is not that of the certificate"));
+    assert!(why(Identity::new(pem(&one.key), pem(&one.key))).contains("there is no certificate in"));
+    assert!(why(Identity::new(pem(&one.certificate), pem(&one.certificate))).contains("no private key in"));
+    assert!(why(Identity::new("/no/such.pem", pem(&one.key))).contains("cannot read /no/such.pem"));
+    let client = |tls: tls::Client, url: &str| Client::builder(url).tls(tls).build().unwrap_err();
+    let error = client(tls::Client::new(), "rpcx://h:1");
+    assert!(error.message().contains("write +tls"), "{error}");
+    let error = client(tls::Client::new().ca(pem("nothing")), "rpcx+tls://h:1");
+    assert!(error.message().contains("there is no certificate"), "{error}");
+}
+
+/// Files of a certificate and its key, gone with this.
+struct Files {
+    folder: PathBuf,
+}
+
+impl Files {
+    fn new(name: &str, issued: &Issued) -> Self {
+        let folder = std::env::temp_dir().join(format!("polyrpc-tls-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let files = Self { folder };
+        files.write(issued);
+        files
+    }
+
+    fn write(&self, issued: &Issued) {
+        fs::write(self.certificate(), &issued.certificate).unwrap();
+        fs::write(self.key(), &issued.key).unwrap();
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.folder.join("server.pem")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.folder.join("server.key")
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::new(self.certificate(), self.key())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[tokio::test]
+async fn certificates_are_reloaded_while_calls_run() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let files = Files::new("reload", &old.issue(&["127.0.0.1"]));
+    let tls = tls::Server::new(files.identity()).unwrap();
+    let prober = Prober::default();
+    let listen = Listen::on("127.0.0.1:0").tls(tls.clone());
+    let server = prober.server().bind(listen).await.unwrap().start();
+    let trusting = |authority: &Authority| {
+        let tls = tls::Client::new().ca(Pem::bytes(authority.pem()));
+        ProbeClient::new(Client::builder(&url(Protocol::Rpcx, &server)).tls(tls).build().unwrap())
+    };
+    let before = trusting(&old);
+    let waiting = before.clone();
+    let waiting = tokio::spawn(async move { waiting.wait("began before".into()).await });
+    prober.gate.came(1).await;
+
+    // What is broken changes nothing.
+    fs::write(files.certificate(), "broken").unwrap();
+    assert!(tls.reload().unwrap_err().message().contains("there is no certificate"));
+    assert_eq!(soon(trusting(&old).echo("a".into())).await.unwrap(), "a");
+
+    files.write(&new.issue(&["127.0.0.1"]));
+    tls.reload().unwrap();
+    assert_eq!(soon(trusting(&new).echo("a".into())).await.unwrap(), "a");
+    assert!(soon(trusting(&old).echo("a".into())).await.is_err());
+    // The connections of before go on.
+    assert_eq!(soon(before.echo("b".into())).await.unwrap(), "b");
+    prober.gate.open();
+    assert_eq!(soon(waiting).await.unwrap().unwrap(), "began before");
+}
+
+#[tokio::test]
+async fn files_that_change_are_reloaded_and_broken_ones_are_told_of() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let files = Files::new("watch", &old.issue(&["127.0.0.1"]));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = told.clone();
+    let tls = tls::Server::builder(files.identity())
+        .watch(Duration::from_millis(10))
+        .on_reload(move |result: &Result<()>| tell.lock().unwrap().push(result.clone()))
+        .build()
+        .unwrap();
+    let listen = Listen::on("127.0.0.1:0").tls(tls);
+    let server = Prober::default().server().bind(listen).await.unwrap().start();
+    let trusting = |authority: &Authority| {
+        let tls = tls::Client::new().ca(Pem::bytes(authority.pem()));
+        Client::builder(&url(Protocol::Rpcx, &server)).tls(tls).build().unwrap()
+    };
+    fs::write(files.certificate(), "broken").unwrap();
+    until(|| !told.lock().unwrap().is_empty()).await;
+    assert!(told.lock().unwrap()[0].is_err());
+    assert_eq!(soon(trusting(&old).call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
+    files.write(&new.issue(&["127.0.0.1"]));
+    until(|| told.lock().unwrap().iter().any(Result::is_ok)).await;
+    assert_eq!(soon(trusting(&new).call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
+}
+
+#[tokio::test]
+async fn garbage_behind_the_first_greeting_is_answered_with_an_alert_and_harms_nobody() {
+    let place = Place::new().await;
+    for garbage in
+        [&b"garbage that is no record at all"[..], &[0x16, 3, 3, 0, 4, 0xff, 0, 0, 0], &[0; 70_000]]
+    {
+        let mut socket = Socket::connect(&place.server).await;
+        socket.send(&raw::client_hello()).await;
+        socket.offer(garbage).await;
+        socket.hang_up().await;
+        let answer = socket.rest().await;
+        assert!(raw::alerts(&answer), "{}", answer.escape_ascii());
+    }
+    let mut socket = Socket::connect(&place.server).await;
+    socket.send(&[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0]).await;
+    assert!(raw::alerts(&socket.rest().await));
+    assert_eq!(soon(place.probe(Protocol::Http).echo("a".into())).await.unwrap(), "a");
+}
+
+#[tokio::test]
+async fn a_handshake_that_stalls_or_does_not_end_is_ended() {
+    let limits = Limits { header_timeout: Duration::from_millis(300), ..Limits::default() };
+    let place = Place::with(Prober::default().server().limits(limits), |tls| tls).await;
+    let hello = raw::client_hello();
+    for part in [1, 2, 5, hello.len() / 2, hello.len()] {
+        let mut socket = Socket::connect(&place.server).await;
+        socket.send(&hello[..part]).await;
+        socket.rest().await;
+    }
+    // A message of the handshake that would go on for 16 MiB.
+    let mut socket = Socket::connect(&place.server).await;
+    let mut record = vec![0x16, 3, 1, 0x40, 0];
+    record.extend([1, 0xff, 0xff, 0xff]);
+    record.resize(5 + (16 << 10), 0);
+    for _ in 0..64 {
+        socket.offer(&record).await;
+    }
+    socket.rest().await;
+    until(|| place.server.connections() == 0).await;
+}
+
+#[tokio::test]
+async fn a_client_may_take_its_time_after_the_handshake() {
+    let limits = Limits { header_timeout: Duration::from_millis(300), ..Limits::default() };
+    let place = Place::with(Prober::default().server().limits(limits), |tls| tls).await;
+    let (address, ca) = (place.server.address().to_string(), place.authority.pem());
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut stream = raw::connect(&address, &ca, &[]);
+        raw::shake(&mut stream);
+        std::thread::sleep(Duration::from_millis(1200));
+        stream.write_all(HTTP).unwrap();
+        stream.conn.send_close_notify();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map(|_| answer)
+    });
+    assert!(soon(answer).await.unwrap().unwrap().ends_with("\"http\""));
+}
+
+#[tokio::test]
+async fn what_is_asked_before_the_peer_says_good_bye_is_answered() {
+    let place = Place::new().await;
+    let (address, ca) = (place.server.address().to_string(), place.authority.pem());
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut stream = raw::connect(&address, &ca, &[]);
+        stream.write_all(HTTP).unwrap();
+        stream.conn.send_close_notify();
+        stream.flush().unwrap();
+        let mut answer = String::new();
+        // A stream that was cut would be an error.
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    assert!(soon(answer).await.unwrap().ends_with("\"http\""));
+}
+
+#[tokio::test]
+async fn what_was_asked_before_the_connection_was_cut_is_answered() {
+    let place = Place::new().await;
+    let (address, ca) = (place.server.address().to_string(), place.authority.pem());
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut stream = raw::connect(&address, &ca, &[]);
+        stream.write_all(HTTP).unwrap();
+        stream.flush().unwrap();
+        stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    assert!(soon(answer).await.unwrap().ends_with("\"http\""));
+}
+
+#[tokio::test]
+async fn who_asks_for_a_protocol_in_the_handshake_must_keep_to_it() {
+    let place = Place::new().await;
+    let (address, ca) = (place.server.address().to_string(), place.authority.pem());
+    let ask = move |alpn: &'static [u8], say: Vec<u8>| {
+        let (address, ca) = (address.clone(), ca.clone());
+        soon(tokio::task::spawn_blocking(move || {
+            let mut stream = raw::connect(&address, &ca, &[alpn]);
+            // The server may have hung up already.
+            let _ = stream.write_all(&say);
+            stream.conn.send_close_notify();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).map(|_| answer).map_err(|error| error.to_string())
+        }))
+    };
+    let rpcx = rpcx_frame("Probe", "Echo", 1, false, b"\"a\"");
+    assert!(ask(b"http/1.1", HTTP.to_vec()).await.unwrap().unwrap().ends_with(b"\"http\""));
+    assert_eq!(ask(b"rpcx", rpcx.clone()).await.unwrap().unwrap().first(), Some(&8));
+    // The connection just ends, as one in clear text that speaks nothing we know.
+    assert!(ask(b"http/1.1", rpcx).await.unwrap().is_err());
+    let answer = ask(b"h2", HTTP.to_vec()).await.unwrap().unwrap_or_default();
+    assert!(!answer.starts_with(b"HTTP"), "{}", answer.escape_ascii());
+    let error = ask(b"spdy/3.1", HTTP.to_vec()).await.unwrap().unwrap_err();
+    assert!(error.contains("NoApplicationProtocol"), "{error}");
+}
+
+#[tokio::test]
+async fn a_session_is_resumed() {
+    let place = Place::new().await;
+    let (address, ca) = (place.server.address().to_string(), place.authority.pem());
+    let kinds = tokio::task::spawn_blocking(move || {
+        let config = raw::config(&ca, &[]);
+        let call = || {
+            let mut stream = raw::connect_with(&address, config.clone());
+            stream.write_all(HTTP).unwrap();
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).unwrap();
+            stream.conn.handshake_kind().unwrap()
+        };
+        [call(), call()]
+    });
+    assert_eq!(soon(kinds).await.unwrap(), [rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed]);
+}
+
+#[tokio::test]
+async fn a_reply_that_was_cut_off_is_no_reply() {
+    for (says_good_bye, want) in [(true, Ok("\"whole\"")), (false, Err("close_notify"))] {
+        let authority = Authority::new("authority");
+        let issued = authority.issue(&["127.0.0.1"]);
+        let (address, served) = raw::serve_once(&issued, move |stream| {
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n\"whole\"").unwrap();
+            if says_good_bye {
+                stream.conn.send_close_notify();
+            }
+            stream.flush().unwrap();
+        });
+        let tls = tls::Client::new().ca(Pem::bytes(authority.pem()));
+        let client = Client::builder(&format!("https://{address}")).tls(tls).build().unwrap();
+        let body = polyrpc::codec::Body::new(polyrpc::Format::Raw, &b""[..]);
+        let reply = soon(client.call_raw("S/M", body, Default::default())).await;
+        match want {
+            Ok(text) => assert_eq!(&reply.unwrap().message.bytes[..], text.as_bytes()),
+            Err(why) => assert!(reply.unwrap_err().message().contains(why)),
+        }
+        served.join().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_shuts_down_finishes_what_it_owes_within_tls() {
+    let prober = Prober::default();
+    let place = Place::with(prober.server(), |tls| tls).await;
+    let probe = place.probe(Protocol::Grpc);
+    let waiting = tokio::spawn(async move { probe.wait("owed".into()).await });
+    prober.gate.came(1).await;
+    let shutdown = tokio::spawn(place.server.shutdown(common::PATIENCE));
+    prober.gate.open();
+    assert_eq!(soon(waiting).await.unwrap().unwrap(), "owed");
+    soon(shutdown).await.unwrap();
+}
+
+#[test]
+fn connections_within_tls_are_dealt_out_to_cores_too() {
+    let authority = Authority::new("authority");
+    let tls = tls::Server::new(identity(&authority.issue(&["127.0.0.1"]))).unwrap();
+    let (runtime, _idle) = serve_apart(Server::new());
+    let cores = polyrpc::Cores::start(2).unwrap();
+    let listen = Listen::on("127.0.0.1:0").tls(tls);
+    let server = runtime.block_on(Prober::default().server().on(cores.clone()).bind(listen)).unwrap();
+    let server = runtime.block_on(async { server.start() });
+    let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
+    let client = Client::builder(&url(Protocol::Grpc, &server)).tls(trust).on(cores).build().unwrap();
+    let reply = runtime.block_on(soon(client.call::<String>("Probe/Echo", "a")));
+    assert_eq!(reply.unwrap(), "a");
+}

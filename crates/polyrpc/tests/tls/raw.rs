@@ -1,0 +1,77 @@
+//! Peers that do with TLS exactly what they are told to.
+
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::{JoinHandle, spawn};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+
+use crate::authority::Issued;
+
+pub(crate) type ClientStream = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type ServerStream = StreamOwned<ServerConnection, TcpStream>;
+
+pub(crate) fn config(ca: &str, alpn: &[&[u8]]) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
+    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    Arc::new(config)
+}
+
+pub(crate) fn connect(address: &str, ca: &str, alpn: &[&[u8]]) -> ClientStream {
+    connect_with(address, config(ca, alpn))
+}
+
+pub(crate) fn connect_with(address: &str, config: Arc<ClientConfig>) -> ClientStream {
+    let name = ServerName::try_from("localhost").unwrap();
+    let connection = ClientConnection::new(config, name).unwrap();
+    StreamOwned::new(connection, TcpStream::connect(address).unwrap())
+}
+
+/// Does the handshake and nothing more.
+pub(crate) fn shake(stream: &mut ClientStream) {
+    while stream.conn.is_handshaking() || stream.conn.wants_write() {
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+    }
+}
+
+/// How a client begins.
+pub(crate) fn client_hello() -> Vec<u8> {
+    let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut hello = Vec::new();
+    ClientConnection::new(Arc::new(config), name).unwrap().write_tls(&mut hello).unwrap();
+    hello
+}
+
+/// Whether these records end with an alert, or with one that is encrypted.
+pub(crate) fn alerts(mut records: &[u8]) -> bool {
+    let mut last = &records[..0];
+    while let [kind, _, _, high, low, ..] = *records {
+        let length = 5 + usize::from(u16::from_be_bytes([high, low]));
+        last = if matches!(kind, 0x15 | 0x17) { &records[..length] } else { &records[..0] };
+        records = &records[length..];
+    }
+    (6..40).contains(&last.len())
+}
+
+/// A server of one connection.
+pub(crate) fn serve_once(
+    issued: &Issued,
+    serve: impl FnOnce(&mut ServerStream) + Send + 'static,
+) -> (String, JoinHandle<()>) {
+    let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
+    let config =
+        ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let served = spawn(move || {
+        let connection = ServerConnection::new(Arc::new(config)).unwrap();
+        serve(&mut StreamOwned::new(connection, listener.accept().unwrap().0));
+    });
+    (address, served)
+}

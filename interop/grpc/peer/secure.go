@@ -1,0 +1,75 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"os"
+)
+
+// files are what the flags name.
+type files struct {
+	ca, cert, key *string
+}
+
+// secureFlags declares the flags -ca, -cert and -key. What the authorities of -ca have issued is trusted: of a server, or, by
+// a server, of its clients, who must then have a certificate.
+func secureFlags() files {
+	return files{
+		ca:   flag.String("ca", "", "PEM file of the authorities that the other end's certificate must be of"),
+		cert: flag.String("cert", "", "PEM file of the certificate to show"),
+		key:  flag.String("key", "", "PEM file of its key"),
+	}
+}
+
+// client is what a client connects with; nil: in clear text.
+func (f files) client() (*tls.Config, error) {
+	if *f.ca == "" {
+		return nil, nil
+	}
+	roots, err := authorities(*f.ca)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: roots}
+	if *f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(*f.cert, *f.key)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// server is what a server listens with; nil: in clear text.
+func (f files) server() (*tls.Config, error) {
+	if *f.cert == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(*f.cert, *f.key)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{pair}}
+	if *f.ca != "" {
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+		if config.ClientCAs, err = authorities(*f.ca); err != nil {
+			return nil, err
+		}
+	}
+	return config, nil
+}
+
+func authorities(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, errors.New("no certificate in " + path)
+	}
+	return pool, nil
+}
