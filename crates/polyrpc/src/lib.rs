@@ -21,6 +21,8 @@ pub mod service;
 
 pub mod introspection;
 
+pub mod transfer;
+
 pub mod codec;
 
 mod runtime;

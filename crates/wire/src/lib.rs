@@ -32,6 +32,7 @@ pub mod http_rule;
 pub mod json_rpc;
 pub mod rest_rpc;
 pub mod rpcx;
+pub mod websocket;
 
 pub mod payload;
 

@@ -295,6 +295,9 @@ pub enum Event<'s, T> {
     /// The connection goes on in HTTP/2, whose first request is here already. See
     /// [`grpc::Server::upgraded`](crate::grpc::Server::upgraded).
     Upgrade(Box<http1::Upgrade>),
+    /// The connection goes on as a WebSocket ([`websocket::Endpoint`](crate::websocket::Endpoint)): detect anew what
+    /// its messages carry.
+    WebSocket,
 }
 
 /// Streams that a caller offers beside a call.

@@ -25,7 +25,7 @@ async fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let cases = match url.split("://").next() {
-        Some("rpcx") => rpcx::cases(&url).await,
+        Some("rpcx" | "rpcx+ws" | "rpcx+unix") => rpcx::cases(&url).await,
         Some("baidu-std") => baidu_std::cases(&url).await,
         Some("grpc") => grpc::cases(&url).await,
         _ => {

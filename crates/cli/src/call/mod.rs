@@ -25,8 +25,8 @@ use crate::tls::Trust;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// The server: baidu-std://, rpcx://, grpc://, http:// or rest-rpc:// with host:port; also rpcx+unix:///path,
-    /// http+json-rpc://host:port and, for an older rest_rpc, rest-rpc+v0.11://host:port; with TLS grpcs://,
-    /// https://, rpcx+tls://, baidu-std+tls://
+    /// rpcx+ws://host:port, http+json-rpc://host:port and, for an older rest_rpc, rest-rpc+v0.11://host:port; with
+    /// TLS grpcs://, https://, rpcx+tls://, baidu-std+tls://
     url: String,
     /// The method, `Service/Method`, or a function's name
     target: String,

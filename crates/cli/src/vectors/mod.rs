@@ -8,6 +8,7 @@ mod rest_rpc;
 mod rich;
 mod testing;
 mod thrift;
+mod transfer;
 
 use polyrpc::Server;
 
@@ -29,4 +30,6 @@ pub(crate) fn add_to(server: Server) -> Server {
         .register("a.fake.service/mul", |args: plain::Args| async move {
             plain::Reply { c: args.a.wrapping_mul(args.b) }
         })
+        .streams(transfer::streams())
+        .files(transfer::files())
 }

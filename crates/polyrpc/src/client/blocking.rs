@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
 use polyrpc_wire::{
-    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rest_rpc, rpcx,
+    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rest_rpc, rpcx, websocket,
 };
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
@@ -76,7 +76,7 @@ impl Client {
         Ok(Self(Arc::new(Inner {
             tls: builder.connector(&url)?,
             sessions: builder.sessions(&url),
-            defaults: Defaults { generation: url.generation, ..builder.defaults(url.protocol) },
+            defaults: Defaults { generation: url.generation, ..builder.defaults(url.protocol, &url.address) },
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
@@ -197,6 +197,9 @@ impl Inner {
             Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
             Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
             Sessions::RestRpc(config) => Box::new(Connection::new(socket, rest_rpc::Client::new(config))),
+            Sessions::WebSocket(config, carried) => {
+                Box::new(Connection::new(socket, websocket::Client::new(config, carried.session())))
+            }
             #[cfg(test)]
             Sessions::Lines => Box::new(Connection::new(socket, super::tests::Lines::default())),
         })

@@ -3,7 +3,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, grpc, http1, rest_rpc, rpcx};
+use polyrpc_wire::session::Client as Session;
+use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, grpc, http1, rest_rpc, rpcx, websocket};
 
 use super::connection::{Connection, PushHandler};
 use super::keepalive::Keepalive;
@@ -147,6 +148,8 @@ pub(super) enum Sessions {
     Grpc(grpc::ClientConfig),
     Http(http1::ClientConfig),
     RestRpc(rest_rpc::ClientConfig),
+    /// Any of the others, within a WebSocket.
+    WebSocket(websocket::ClientConfig, Box<Self>),
     /// A protocol made up for tests.
     #[cfg(test)]
     Lines,
@@ -154,6 +157,17 @@ pub(super) enum Sessions {
 
 impl Sessions {
     pub(super) fn new(url: &Url, limits: polyrpc_wire::Limits, credential: Option<bytes::Bytes>) -> Self {
+        let Some(path) = &url.websocket else { return Self::plain(url, limits, credential) };
+        let config = websocket::ClientConfig {
+            limits: limits.clone(),
+            authority: url.authority(),
+            path: path.clone(),
+            random,
+        };
+        Self::WebSocket(config, Box::new(Self::plain(url, limits, credential)))
+    }
+
+    fn plain(url: &Url, limits: polyrpc_wire::Limits, credential: Option<bytes::Bytes>) -> Self {
         match url.protocol {
             Protocol::BaiduStd => {
                 let deliver_timeout = true;
@@ -196,8 +210,32 @@ impl Sessions {
             Self::RestRpc(config) => {
                 Connection::start(stream, rest_rpc::Client::new(config), keepalive, on_push)
             }
+            Self::WebSocket(config, carried) => {
+                let session = websocket::Client::new(config, carried.session());
+                Connection::start(stream, session, keepalive, on_push)
+            }
             #[cfg(test)]
             Self::Lines => Connection::start(stream, super::tests::Lines::default(), keepalive, on_push),
         }
     }
+
+    /// A session with its protocol forgotten.
+    pub(super) fn session(self) -> Box<dyn Session + Send> {
+        match self {
+            Self::BaiduStd(config) => Box::new(baidu_std::Client::new(config)),
+            Self::Rpcx(config) => Box::new(rpcx::Client::new(config)),
+            Self::Grpc(config) => Box::new(grpc::Client::new(config)),
+            Self::Http(config) => Box::new(http1::Client::new(config)),
+            Self::RestRpc(config) => Box::new(rest_rpc::Client::new(config)),
+            Self::WebSocket(config, carried) => Box::new(websocket::Client::new(config, carried.session())),
+            #[cfg(test)]
+            Self::Lines => Box::new(super::tests::Lines::default()),
+        }
+    }
+}
+
+/// What masks the messages of a WebSocket. They are not a page's, which might foresee the masks to its profit; so where
+/// the system gives nothing better, the keys of the standard hasher will do.
+fn random() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| RandomState::new().build_hasher().finish())
 }

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::request::{Options, Response};
 use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
+use crate::transfer::Near;
 
 /// What a client does when a call does not say otherwise.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub(super) struct Defaults {
     pub(super) decompressed: usize,
     /// A server may say of a call that it never looked at it: calls are kept, to be sent elsewhere.
     pub(super) keep: bool,
+    /// How data connections are made.
+    pub(super) near: Near,
 }
 
 /// Whether the protocol has words for it that a call was never looked at (HTTP/2's `GOAWAY` and `REFUSED_STREAM`).

@@ -62,6 +62,7 @@ use crate::codec::{Body, Codec};
 use crate::net::{Address, Stream};
 use crate::runtime::Cores;
 use crate::tls;
+use crate::transfer::Near;
 
 /// Calls a server, by whatever protocol its URL names.
 ///
@@ -91,8 +92,8 @@ enum Transport {
 
 impl Client {
     /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
-    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0;
-    /// `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest; with TLS
+    /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port` by
+    /// JSON-RPC 2.0; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest; with TLS
     /// `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
     ///
     /// # Errors
@@ -124,20 +125,31 @@ impl Client {
         let builder = Builder::new("");
         Self {
             transport: Transport::Mock(Mock::new(answer)),
-            defaults: Arc::new(builder.defaults(Protocol::Rpcx)),
+            defaults: Arc::new(builder.defaults(Protocol::Rpcx, &nowhere())),
         }
     }
 
     /// A client over a connected socket.
     pub(crate) fn over(stream: Stream, protocol: Protocol) -> Self {
         let builder = Builder::new("");
-        let address = Address::Unix("in-process".into());
-        let url = Url { protocol, address, tls: false, json_rpc: false, generation: Generation::default() };
+        let url = Url {
+            protocol,
+            address: nowhere(),
+            tls: false,
+            json_rpc: false,
+            generation: Generation::default(),
+            websocket: None,
+        };
         let link = builder.sessions(&url).start(stream, None, None);
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
-            defaults: Arc::new(builder.defaults(protocol)),
+            defaults: Arc::new(builder.defaults(protocol, &url.address)),
         }
+    }
+
+    /// How it makes data connections.
+    pub(crate) fn near(&self) -> &Near {
+        &self.defaults.near
     }
 
     /// The protocol it speaks.
@@ -244,6 +256,11 @@ impl Client {
 /// says nothing for 15 s (`rpc_server.h`), and its clients tell them every 5 s (`rpc_client.hpp`).
 fn keepalive(url: &Url) -> Option<Duration> {
     (url.protocol == Protocol::RestRpc).then_some(Duration::from_secs(5))
+}
+
+/// The address of a server that has none.
+fn nowhere() -> Address {
+    Address::Unix("in-process".into())
 }
 
 /// `Service/Method`, or a function's name.
@@ -399,7 +416,8 @@ impl Builder {
     /// When the URL is none, or what TLS needs cannot be read.
     pub fn build(self) -> Result<Client> {
         let url = Url::parse(&self.url)?;
-        let defaults = Arc::new(Defaults { generation: url.generation, ..self.defaults(url.protocol) });
+        let defaults = self.defaults(url.protocol, &url.address);
+        let defaults = Arc::new(Defaults { generation: url.generation, ..defaults });
         let dialer = Dialer {
             sessions: self.sessions(&url),
             tls: self.connector(&url)?,
@@ -424,7 +442,7 @@ impl Builder {
         blocking::Client::from_builder(self)
     }
 
-    fn defaults(&self, protocol: Protocol) -> Defaults {
+    fn defaults(&self, protocol: Protocol, address: &Address) -> Defaults {
         Defaults {
             protocol,
             generation: Generation::default(),
@@ -433,6 +451,7 @@ impl Builder {
             compression: self.compression,
             decompressed: self.limits.decompressed,
             keep: exchange::refuses(protocol),
+            near: Near::new(address, self.connect_timeout),
         }
     }
 

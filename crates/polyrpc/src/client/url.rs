@@ -4,7 +4,8 @@ use polyrpc_wire::{Protocol, Status};
 use crate::net::Address;
 
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
-/// `rpcx+unix:///run/echo.sock`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`; with TLS `grpcs://host:443`,
+/// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`; with TLS
+/// `grpcs://host:443`,
 /// `https://host`, `rpcx+tls://host:8972`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
@@ -15,6 +16,8 @@ pub(crate) struct Url {
     pub(crate) json_rpc: bool,
     /// What of rest_rpc is spoken.
     pub(crate) generation: Generation,
+    /// The path on the server at which a WebSocket carries the protocol.
+    pub(crate) websocket: Option<String>,
 }
 
 impl Url {
@@ -33,11 +36,12 @@ impl Url {
                 return Err(wrong(&format!("the protocol `{other}` is none of {SCHEMES}")));
             }
         };
-        let (mut unix, mut json_rpc, mut generation) = (false, false, Generation::default());
+        let (mut unix, mut ws, mut json_rpc, mut generation) = (false, false, false, Generation::default());
         let mut tls = matches!(name, "grpcs" | "https");
         for word in words {
             match word {
                 "unix" => unix = true,
+                "ws" => ws = true,
                 "tls" => tls = true,
                 "json-rpc" if protocol == Protocol::Http => json_rpc = true,
                 word if protocol == Protocol::RestRpc => {
@@ -60,7 +64,12 @@ impl Url {
                 (Err(_), _) => return Err(wrong("want host:port behind ://")),
             }
         };
-        Ok(Self { protocol, address, tls, json_rpc, generation })
+        let websocket = match (ws, unix) {
+            (false, _) => None,
+            (true, true) => Some(WEBSOCKET.to_owned()),
+            (true, false) => Some(path(rest).ok_or_else(|| wrong("the path has blanks"))?.to_owned()),
+        };
+        Ok(Self { protocol, address, tls, json_rpc, generation, websocket })
     }
 
     /// The server's name, as HTTP asks for it. A Unix socket has none.
@@ -85,6 +94,15 @@ impl Url {
 
 const SCHEMES: &str = "baidu-std, rpcx, grpc, http, rest-rpc";
 
+/// What stands behind the host; rpcx's path if that is nothing.
+fn path(rest: &str) -> Option<&str> {
+    let path = rest.find('/').and_then(|at| rest.get(at..)).filter(|path| *path != "/").unwrap_or(WEBSOCKET);
+    path.bytes().all(|byte| byte.is_ascii_graphic()).then_some(path)
+}
+
+/// Where rpcx has its WebSocket (rpcx `share/share.go`).
+const WEBSOCKET: &str = "/_rpcx_";
+
 #[cfg(test)]
 mod tests {
     use polyrpc_wire::rest_rpc::ByteOrder;
@@ -103,6 +121,16 @@ mod tests {
         assert_eq!(parsed("http://h/ignored"), (Protocol::Http, "h:80".into(), false));
         assert_eq!(parsed("http+json-rpc://h:3/"), (Protocol::Http, "h:3".into(), true));
         assert_eq!(parsed("rpcx+unix:///run/x"), (Protocol::Rpcx, "unix:/run/x".into(), false));
+    }
+
+    #[test]
+    fn a_websocket_is_where_rpcx_has_it_unless_the_url_says_otherwise() {
+        let path = |text| Url::parse(text).unwrap().websocket;
+        assert_eq!(path("rpcx://h:1/x"), None);
+        assert_eq!(path("rpcx+ws://h:1"), Some("/_rpcx_".to_owned()));
+        assert_eq!(path("grpc+ws://h:1/"), Some("/_rpcx_".to_owned()));
+        assert_eq!(path("http+ws://h/calls?x=1"), Some("/calls?x=1".to_owned()));
+        assert_eq!(path("rpcx+ws+unix:///run/x"), Some("/_rpcx_".to_owned()));
     }
 
     #[test]
@@ -143,6 +171,7 @@ mod tests {
             ("rest-rpc+v7://h:1", "`+v7`: want a tag of rest_rpc"),
             ("rpcx+json-rpc://h:1", "`+json-rpc` is unknown here"),
             ("rpcx://h", "want host:port"),
+            ("rpcx+ws://h:1/a b", "the path has blanks"),
         ] {
             let error = Url::parse(text).unwrap_err();
             assert!(error.message().contains(why), "{error}");

@@ -1,5 +1,6 @@
 //! How a method's Rust values become bytes and back, in whatever format the peer speaks.
 
+mod outline;
 mod protobuf;
 mod raw;
 mod rest_rpc;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use polyrpc_wire::payload::{compress, schema};
 use polyrpc_wire::{Compression, Format, Status};
 
+pub use self::outline::Outline;
 #[cfg(feature = "prost")]
 pub use self::prost::Prost;
 pub use self::protobuf::Protobuf;
@@ -40,6 +42,11 @@ pub trait Codec<T>: Send + Sync + 'static {
     /// What the schema says of `T`; `None` for types that need none.
     fn describe(_pool: &schema::Pool) -> Option<schema::Message> {
         None
+    }
+
+    /// What values of `T` look like, for those who ask what a server offers.
+    fn outline(_schema: Option<&schema::Message>) -> Outline {
+        Outline::Any
     }
 
     /// Reads a value.

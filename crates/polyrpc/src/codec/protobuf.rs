@@ -3,7 +3,7 @@ use polyrpc_wire::payload::msgpack::{Reader, Token};
 use polyrpc_wire::payload::{schema, transcode};
 use polyrpc_wire::{Format, Status};
 
-use super::{Body, Codec, unsupported};
+use super::{Body, Codec, Outline, outline, unsupported};
 
 /// Messages generated from a `.proto` by `polyrpc-build`.
 ///
@@ -24,6 +24,10 @@ where
 
     fn describe(pool: &schema::Pool) -> Option<schema::Message> {
         pool.message(T::FULL_NAME)
+    }
+
+    fn outline(schema: Option<&schema::Message>) -> Outline {
+        schema.map_or(Outline::Any, outline::of_message)
     }
 
     fn decode(body: Body, schema: Option<&schema::Message>) -> Result<T, Status> {

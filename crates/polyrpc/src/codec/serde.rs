@@ -6,7 +6,7 @@ use polyrpc_wire::payload::struct_pack::{self, Form, Plan, Type};
 use polyrpc_wire::{Format, Status};
 use rmp_serde::config::BytesMode;
 
-use super::{Body, Codec, rest_rpc, unsupported};
+use super::{Body, Codec, Outline, outline, rest_rpc, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
 /// strings as `bin`) or as C++ does (an array), struct_pack, and what rest_rpc makes of these.
@@ -25,6 +25,10 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
                 | Format::StructPack
                 | Format::RestRpc
         )
+    }
+
+    fn outline(_: Option<&schema::Message>) -> Outline {
+        outline::of_type::<T>()
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<T, Status> {

@@ -14,7 +14,7 @@ use super::port::Port;
 use super::streams::Streams;
 use super::topics::Subscriptions;
 use crate::introspection::Calls;
-use crate::net::{Inbox, Stream, scratch};
+use crate::net::{Inbox, Transport, scratch};
 use crate::service::{Accepted, ConnectionFacts, Ending};
 
 /// Drives one session over one socket.
@@ -23,7 +23,7 @@ use crate::service::{Accepted, ConnectionFacts, Ending};
 /// each handler once in place, and writes all answers of the round at once. Only a handler that waits is kept
 /// aside.
 pub(super) struct Connection<'a, S: Session> {
-    stream: &'a mut Stream,
+    stream: &'a mut Transport,
     inbox: &'a mut Inbox,
     registration: &'a Registration,
     port: &'a Port,
@@ -69,6 +69,8 @@ pub(super) enum End {
     Foreign,
     /// The peer goes on in HTTP/2, with a request that is here already.
     Upgrade(Box<http1::Upgrade>),
+    /// The peer goes on within a WebSocket.
+    WebSocket,
 }
 
 /// After how many calls their answers are written while more calls are at hand.
@@ -182,7 +184,7 @@ const PACE: u64 = 1024;
 
 impl<'a, S: Session> Connection<'a, S> {
     pub(super) fn new(
-        stream: &'a mut Stream,
+        stream: &'a mut Transport,
         inbox: &'a mut Inbox,
         registration: &'a Registration,
         port: &'a Port,
@@ -313,6 +315,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 Ok(Some(Event::Subscribe(topic))) => self.subscribe(topic),
                 Ok(Some(Event::Foreign)) => self.hand_over(End::Foreign),
                 Ok(Some(Event::Upgrade(upgrade))) => self.hand_over(End::Upgrade(upgrade)),
+                Ok(Some(Event::WebSocket)) => self.hand_over(End::WebSocket),
                 Ok(None) => {
                     self.starved = true;
                     self.round.end();

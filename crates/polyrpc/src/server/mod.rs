@@ -1,6 +1,7 @@
 //! The server, in the order in which a connection meets it: [`listen`](Listen) accepts it, `secure` does the handshake
 //! of TLS where there is one, `detect` tells its protocol, `connection` drives it, `dispatch` brings each call to its
-//! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several.
+//! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several. `data` is for
+//! connections that bring no calls.
 
 mod listen;
 
@@ -17,6 +18,8 @@ mod in_flight;
 mod streams;
 
 mod topics;
+
+mod data;
 
 mod limits;
 mod open;
@@ -48,6 +51,7 @@ use crate::introspection::{self, Facts, Health};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::{Function, Peer, Router, Service};
+use crate::transfer::{self, Data, Files, Streams};
 
 /// A server to be: services, functions, limits.
 ///
@@ -75,6 +79,8 @@ pub struct Server {
     health: Option<Health>,
     reflection: bool,
     publisher: Publisher,
+    streams: Option<Streams>,
+    files: Option<Files>,
 }
 
 impl Server {
@@ -162,10 +168,25 @@ impl Server {
 
     /// Tells callers what the server offers, by gRPC's reflection (`grpc.reflection.v1` and `v1alpha`): the services
     /// that have descriptors, whether they are added before or after this, and their `.proto` files. So `grpcurl`,
-    /// Postman and `polyrpc call` need none of those files.
+    /// Postman and `polyrpc call` need none of those files. Also by rpcx's reflection (the service `Reflection`, unless
+    /// there is one of that name): every service, as the text of a Go program.
     #[must_use]
     pub fn reflection(mut self) -> Self {
         self.reflection = true;
+        self
+    }
+
+    /// Lets clients open streams of bytes beside their calls, as rpcx's stream service does.
+    #[must_use]
+    pub fn streams(mut self, streams: Streams) -> Self {
+        self.streams = Some(streams);
+        self
+    }
+
+    /// Lets clients send and fetch files, as rpcx's file transfer does.
+    #[must_use]
+    pub fn files(mut self, files: Files) -> Self {
+        self.files = Some(files);
         self
     }
 
@@ -184,6 +205,7 @@ impl Server {
     /// When the address is none or is taken.
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
         let version = if self.version.is_empty() { default_version(&self.router) } else { self.version };
+        let data = transfer::add(&mut self.router, self.streams, self.files, &self.limits);
         introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
         let shared = Arc::new(Shared {
             router: self.router,
@@ -192,6 +214,7 @@ impl Server {
             version,
             cors: self.cors,
             health: self.health,
+            data,
             open: Arc::new(Open::new()),
             in_flight: Arc::new(AtomicUsize::new(0)),
             publisher: self.publisher,
@@ -221,6 +244,7 @@ pub(crate) struct Shared {
     version: String,
     cors: Cors,
     health: Option<Health>,
+    data: Option<Arc<Data>>,
     open: Arc<Open>,
     in_flight: Arc<AtomicUsize>,
     publisher: Publisher,
@@ -272,7 +296,10 @@ impl Bound {
     /// Outside of a tokio runtime.
     pub fn start(self) -> Running {
         let inside = self.listeners[0].1.clone();
-        let addresses = self.listeners.iter().map(|(_, port)| port.address.clone()).collect();
+        let addresses: Vec<_> = self.listeners.iter().map(|(_, port)| port.address.clone()).collect();
+        if let Some(data) = &self.shared.data {
+            data.listens(addresses.clone());
+        }
         let mut tasks = JoinSet::new();
         let mut watch = JoinSet::new();
         for (listener, port) in self.listeners {

@@ -283,6 +283,13 @@ impl Router {
         all
     }
 
+    /// The methods of every service that are one message each way, sorted.
+    pub(crate) fn methods(&self) -> Vec<(&str, Vec<(&str, &Arc<dyn Method>)>)> {
+        let mut services: Vec<_> = self.services.iter().map(|(name, methods)| (&**name, methods)).collect();
+        services.sort_unstable_by_key(|(name, _)| *name);
+        services.into_iter().map(|(name, methods)| (name, methods.unary())).collect()
+    }
+
     /// The services that came with descriptors, and these, sorted by name.
     pub(crate) fn described(&self) -> Vec<(&str, &[Pool])> {
         let mut described: Vec<_> =
@@ -317,6 +324,13 @@ impl Methods {
         let ServiceBuilder { name, schemas, methods } = service.into_builder();
         let by_name = methods.into_iter().map(|(name, method)| (name.into(), method)).collect();
         (name, Arc::new(Self { by_name, schemas }))
+    }
+
+    fn unary(&self) -> Vec<(&str, &Arc<dyn Method>)> {
+        let unary = self.by_name.iter().filter(|(_, method)| method.shape().is_unary());
+        let mut unary: Vec<_> = unary.map(|(name, method)| (&**name, method)).collect();
+        unary.sort_unstable_by_key(|(name, _)| *name);
+        unary
     }
 }
 

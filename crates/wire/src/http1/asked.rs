@@ -10,6 +10,7 @@ use crate::http_rule::Lookup;
 use crate::json_rpc::{self, Incoming};
 use crate::payload::{Compression, Format, Json};
 use crate::session::Missing;
+use crate::websocket::handshake::Unfit;
 use crate::{Call, Credential, Head, Metadata, Reply, Status};
 
 use super::head::WriteHead;
@@ -292,6 +293,8 @@ pub(crate) enum Answer {
     /// The message that a rule makes of the request cannot be made.
     Unfit(Status),
     UnsupportedCoding,
+    /// A WebSocket was asked for in a way that cannot be granted.
+    NoWebSocket(Unfit),
     /// The server is going away.
     GoingAway,
     Heartbeat(Box<gateway::Fields>, Bytes),
@@ -320,6 +323,7 @@ impl Answer {
             }
             Self::Unfit(status) => routed::failure(&status, head),
             Self::UnsupportedCoding => unsupported_coding(config, head),
+            Self::NoWebSocket(unfit) => no_websocket(unfit, head),
             Self::GoingAway => mapping::failure(&going_away(), &Metadata::new(), &config.address, head),
             Self::Heartbeat(fields, payload) => fields.heartbeat(payload, head),
             // rpcx answers 200 to a request it cannot read: the failure is in the fields.
@@ -380,6 +384,17 @@ fn unsupported_coding(config: &ServerConfig, head: &mut impl WriteHead) -> Bytes
     let body = plain(415, &text, head);
     head.field("Accept-Encoding", b"gzip, deflate");
     head.field(mapping::ERROR_CODE, status::EREQUEST.to_string().as_bytes());
+    body
+}
+
+#[cold]
+fn no_websocket(unfit: Unfit, head: &mut impl WriteHead) -> Bytes {
+    let body = plain(unfit.http(), unfit.reason(), head);
+    if unfit == Unfit::Version {
+        // What the client may ask for instead (RFC 6455 §4.4).
+        head.field("Upgrade", b"websocket");
+        head.field("Sec-WebSocket-Version", b"13");
+    }
     body
 }
 

@@ -102,6 +102,7 @@ enum Step {
     End(StreamId),
     Cancelled(StreamId),
     Upgrade(Box<Upgrade>),
+    WebSocket,
     Foreign,
 }
 
@@ -204,7 +205,7 @@ impl Server {
             return self.connect(&request, out);
         }
         let length = match request.framing {
-            Framing::Length(length) if inbox.len() >= length && !request.expects && !request.is_web() => {
+            Framing::Length(length) if inbox.len() >= length && !request.expects && !request.comes_last() => {
                 length
             }
             _ => {
@@ -220,7 +221,7 @@ impl Server {
     fn read_body(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let limits = &self.config.limits;
         let Reading::Body(partial) = &mut self.reading else { return Step::Next };
-        if partial.request.is_web() && self.order.owed() > 0 {
+        if partial.request.comes_last() && self.order.owed() > 0 {
             return self.hold();
         }
         let body = match partial.request.framing {
@@ -285,6 +286,9 @@ impl Server {
             out.copy(upgrade::SWITCHING);
             return Step::Upgrade(Box::new(Upgrade { settings: *settings, request, body }));
         }
+        if request.asks_for_websocket() && !self.draining {
+            return self.open_websocket(request, out);
+        }
         let origin = self.config.cors.origin(&request.metadata);
         let is_foreign = origin.is_none();
         let exchange = self.order.open(request.http10, request.method == Method::Head, origin);
@@ -317,6 +321,27 @@ impl Server {
                 self.reading = Reading::Entries(Box::new((exchange, entries)));
                 Step::Next
             }
+        }
+    }
+
+    /// Answers a request for a WebSocket, within which any protocol follows on this connection. Nothing is owed before it.
+    fn open_websocket(&mut self, request: Request, out: &mut Outbox) -> Step {
+        let fields = &request.metadata;
+        let origin = fields.bytes("origin").filter(|_| self.config.cors.origin(fields).is_none());
+        let granted = request.websocket.as_ref().map(|wish| wish.grant(origin.map(|origin| &origin[..])));
+        match granted {
+            Some(Ok(answer)) => {
+                out.copy(answer.as_bytes());
+                Step::WebSocket
+            }
+            Some(Err(unfit)) => {
+                let exchange = self.order.open(request.http10, false, None);
+                if !request.keep {
+                    self.order.close();
+                }
+                self.respond(exchange, Answer::NoWebSocket(unfit), out)
+            }
+            None => Step::Next,
         }
     }
 
@@ -372,6 +397,7 @@ impl session::Server for Server {
             Step::Wait | Step::Next => None,
             Step::Foreign => Some(Event::Foreign),
             Step::Upgrade(upgrade) => Some(Event::Upgrade(upgrade)),
+            Step::WebSocket => Some(Event::WebSocket),
             Step::Call(call, ticket) => {
                 let (service, method) = self.names.parts();
                 Some(Event::Call(Call { service, method, ..call }, ticket))

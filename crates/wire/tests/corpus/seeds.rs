@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 mod hpack;
 mod http2;
 mod streams;
+mod websocket;
 
 type Seeds = Vec<(String, Vec<u8>)>;
 
@@ -53,6 +54,7 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("transcode_proto3", messages(Format::Json(Json::Proto3))),
         ("transcode_protobuf", messages(Format::Protobuf)),
         ("transcode_text", messages(Format::ProtoText)),
+        ("websocket", websocket::frames()),
     ]
 }
 

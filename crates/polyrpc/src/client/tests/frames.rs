@@ -32,7 +32,7 @@ impl Place {
 
     /// A client whose calls are sent again if a server never looked at them.
     pub(super) fn client(&self, builder: Builder) -> Client {
-        let mut defaults = builder.defaults(Protocol::Rpcx);
+        let mut defaults = builder.defaults(Protocol::Rpcx, &self.url().address);
         defaults.keep = true;
         let dialer = Dialer {
             url: self.url(),
@@ -51,7 +51,14 @@ impl Place {
 
     pub(super) fn url(&self) -> Url {
         let address = Address::Tcp(self.listener.local_addr().unwrap().to_string());
-        Url { protocol: Protocol::Rpcx, address, tls: false, json_rpc: false, generation: Default::default() }
+        Url {
+            protocol: Protocol::Rpcx,
+            address,
+            tls: false,
+            json_rpc: false,
+            generation: Default::default(),
+            websocket: None,
+        }
     }
 
     /// The next connection.

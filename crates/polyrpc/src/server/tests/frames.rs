@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-use crate::net::{Address, Inbox, Stream};
+use crate::net::{Address, Inbox, Stream, Transport};
 use crate::server::connection::Connection;
 use crate::server::open::Open;
 use crate::server::port::Port;
@@ -47,6 +47,7 @@ impl Peer {
             cors: Default::default(),
             health: None,
             publisher: Default::default(),
+            data: None,
             open: Arc::new(Open::new()),
             in_flight: in_flight.clone(),
         };
@@ -94,7 +95,7 @@ async fn serve(socket: UnixStream, shared: Shared) {
     let address = Address::Unix("lines".into());
     let port = Port::new(Arc::new(shared), Vec::new(), None, None, None, address);
     let facts = Arc::new(ConnectionFacts::new(Protocol::Rpcx, From::InProcess, None));
-    let (mut stream, mut inbox) = (Stream::Unix(socket), Inbox::default());
+    let (mut stream, mut inbox) = (Transport::Socket(Stream::Unix(socket)), Inbox::default());
     let session = Lines::default();
     Connection::new(&mut stream, &mut inbox, &registration, &port, facts, session).run().await;
 }

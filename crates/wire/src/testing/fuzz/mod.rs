@@ -12,6 +12,7 @@ mod server;
 mod sniff;
 mod struct_pack;
 mod transcode;
+mod websocket;
 
 pub use client::{baidu_std_client, http_client, rest_rpc_client, rpcx_client};
 pub use grpc::{grpc_client, grpc_server};
@@ -24,6 +25,7 @@ pub use transcode::{
     RICH, transcode_brpc, transcode_go, transcode_msgpack, transcode_proto3, transcode_protobuf,
     transcode_text,
 };
+pub use websocket::websocket;
 
 use crate::{Limits, baidu_std};
 
@@ -31,7 +33,7 @@ use crate::{Limits, baidu_std};
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
@@ -56,6 +58,7 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("transcode_proto3", transcode_proto3),
     ("transcode_protobuf", transcode_protobuf),
     ("transcode_text", transcode_text),
+    ("websocket", websocket),
 ];
 
 /// What a fuzzed connection accepts: so little that the inputs of a fuzzer reach it.

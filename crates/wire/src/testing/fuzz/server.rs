@@ -160,7 +160,7 @@ impl<S: Server> Connection<S> {
                     let reply = reply(&call, self.manner);
                     self.handle(ticket, reply);
                 }
-                Ok(Some(Event::Foreign | Event::Upgrade(_))) => self.heard.foreign = true,
+                Ok(Some(Event::Foreign | Event::Upgrade(_) | Event::WebSocket)) => self.heard.foreign = true,
                 Ok(Some(event)) => {
                     self.heard.calls.push(tell_part(&event));
                     match event {
