@@ -1,14 +1,14 @@
 use ::serde::Serialize;
 use ::serde::de::DeserializeOwned;
 use bytes::Bytes;
-use polyrpc_wire::payload::schema;
+use polyrpc_wire::payload::{gob, schema};
 use polyrpc_wire::{Format, Status};
 use rmp_serde::config::BytesMode;
 
 use super::{Body, Codec, unsupported};
 
 /// Plain types with serde's derives: JSON, and MessagePack as Go's rpcx writes structs (a map keyed by field
-/// names, byte strings as `bin`).
+/// names, byte strings as `bin`), and gob as Go's net/rpc speaks it.
 #[derive(Debug, Clone, Copy)]
 pub struct Serde;
 
@@ -16,7 +16,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
     const PREFERRED: Format = Format::MessagePack;
 
     fn carries(format: Format) -> bool {
-        matches!(format, Format::Json(_) | Format::MessagePack)
+        matches!(format, Format::Json(_) | Format::MessagePack | Format::Gob)
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<T, Status> {
@@ -28,7 +28,11 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
     }
 
     fn encode(value: &T, format: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
-        encode(value, format)
+        match format {
+            // The one format that tells the type too, which no value shows whole.
+            Format::Gob => gob::to_vec(value).map(Bytes::from).map_err(|error| unwritable(&error)),
+            format => encode(value, format),
+        }
     }
 }
 
@@ -39,12 +43,16 @@ pub(crate) fn decode<T: DeserializeOwned>(body: &Body) -> Result<T, Status> {
     match body.format {
         Format::Json(_) => serde_json::from_slice(or_none(b"null")).map_err(|error| unreadable(&error)),
         Format::MessagePack => rmp_serde::from_slice(or_none(NIL)).map_err(|error| unreadable(&error)),
+        Format::Gob => gob::from_slice(or_none(NOTHING)).map_err(|error| unreadable(&error)),
         format => Err(unsupported("a serde type", format)),
     }
 }
 
 /// MessagePack's `nil`.
 const NIL: &[u8] = &[0xc0];
+
+/// Go's empty struct, in gob.
+const NOTHING: &[u8] = b"\x0a\x7f\x03\x01\x02\xff\x80\x00\x00\x00\x03\xff\x80\x00";
 
 /// Writes a value of a plain type.
 pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Result<Bytes, Status> {

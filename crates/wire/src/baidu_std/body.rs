@@ -167,7 +167,7 @@ fn content_type(format: Format) -> Option<i32> {
         Format::Json(Json::Brpc | Json::Go) => Some(1),
         Format::Json(Json::Proto3) => Some(2),
         Format::ProtoText => Some(3),
-        Format::MessagePack => None,
+        Format::MessagePack | Format::Gob => None,
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) fn content_type(format: Format) -> &'static [u8] {
         Format::Protobuf | Format::ProtoText | Format::Other(_) => b"application/grpc",
         Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"application/grpc+json",
         Format::MessagePack => b"application/grpc+msgpack",
+        Format::Gob => b"application/grpc+gob",
         Format::Raw => b"application/grpc+raw",
     }
 }

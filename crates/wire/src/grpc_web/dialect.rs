@@ -28,6 +28,7 @@ impl Dialect {
             Format::Protobuf | Format::ProtoText | Format::Other(_) => &b""[..],
             Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"+json",
             Format::MessagePack => b"+msgpack",
+            Format::Gob => b"+gob",
             Format::Raw => b"+raw",
         };
         [b"application/grpc", self.name(), suffix].concat()

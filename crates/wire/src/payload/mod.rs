@@ -2,6 +2,7 @@
 //! for messages of a `.proto`, how one format becomes another ([`schema`], [`transcode`]).
 
 pub mod compress;
+pub mod gob;
 pub mod msgpack;
 pub(crate) mod protobuf;
 pub mod schema;
@@ -19,6 +20,8 @@ pub enum Format {
     ProtoText,
     /// MessagePack; a struct is a map keyed by field names.
     MessagePack,
+    /// Gob, Go's own: a stream of a single value, which begins with what its types are.
+    Gob,
     /// Bytes that mean nothing to the framework.
     Raw,
     /// A format this framework cannot read, by the protocol's own number for it (rpcx's Thrift is 4). Only a
@@ -34,6 +37,7 @@ impl Format {
             Self::Json(_) => "json",
             Self::ProtoText => "proto-text",
             Self::MessagePack => "msgpack",
+            Self::Gob => "gob",
             Self::Raw => "raw",
             Self::Other(_) => "other",
         }

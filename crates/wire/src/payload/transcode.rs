@@ -35,7 +35,7 @@ pub fn to_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Ve
         Format::Json(dialect) => json::parse(message, dialect, bytes)?,
         Format::ProtoText => text::parse(message, bytes)?,
         Format::MessagePack => msgpack::parse(message, bytes)?,
-        Format::Raw | Format::Other(_) => return Err(Error::Unsupported(format)),
+        Format::Gob | Format::Raw | Format::Other(_) => return Err(Error::Unsupported(format)),
     };
     message.check_required(&protobuf)?;
     Ok(protobuf)
@@ -54,7 +54,7 @@ pub fn from_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<
         Format::Json(dialect) => json::print(message, dialect, bytes),
         Format::ProtoText => text::print(message, bytes),
         Format::MessagePack => msgpack::print(message, bytes),
-        Format::Raw | Format::Other(_) => Err(Error::Unsupported(format)),
+        Format::Gob | Format::Raw | Format::Other(_) => Err(Error::Unsupported(format)),
     }
 }
 

@@ -1,0 +1,1 @@
+//! Gob, against what Go writes.
