@@ -38,6 +38,7 @@ fn payload(wire: Wire) -> &'static str {
         Wire::Protobuf => "protobuf",
         Wire::Json => "json",
         Wire::Msgpack => "msgpack",
+        Wire::Gob => "gob",
         Wire::Raw => "raw",
         Wire::Text => "text",
     }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::codec::{Body, Codec, Serde};
-use polyrpc::payload::{Format, Json, transcode};
+use polyrpc::payload::{Format, Json, gob, transcode};
 use polyrpc::service::Shape;
 use polyrpc::{Protocol, Status};
 
@@ -54,6 +54,8 @@ pub(crate) enum Wire {
     Json,
     /// MessagePack
     Msgpack,
+    /// Gob, as Go's net/rpc speaks it; the peer's types are guessed from the JSON
+    Gob,
     /// The bytes of the argument as they are
     Raw,
     /// Protobuf's text format
@@ -160,6 +162,7 @@ impl Translator {
             (Some(types), wire) => types.input(wire, argument)?,
             (None, Format::Json(_)) => json::checked(argument).map_err(no_json)?.to_owned().into_bytes(),
             (None, Format::MessagePack) => plain_msgpack(argument)?.into(),
+            (None, Format::Gob) => gob::from_json(argument).map_err(|error| unsendable(&error))?,
             (None, _) if argument == b"{}" => Vec::new(),
             (None, wire) => return Err(undescribed(wire)),
         };
@@ -177,6 +180,10 @@ impl Translator {
                 let text = msgpack::to_json(bytes).map_err(|error| unreadable(&error))?;
                 Ok(json::pretty(&text))
             }
+            (None, Format::Gob) => {
+                let text = gob::to_json(bytes).map_err(|error| unreadable(&error))?;
+                Ok(json::pretty(&text))
+            }
             (None, Format::Protobuf | Format::ProtoText) => Ok(readable(bytes)),
         }
     }
@@ -190,6 +197,7 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
         Wire::Json if protocol == Protocol::Grpc => Format::Json(Json::Proto3),
         Wire::Json => Format::Json(Json::Brpc),
         Wire::Msgpack => Format::MessagePack,
+        Wire::Gob => Format::Gob,
         Wire::Raw => Format::Raw,
         Wire::Text => Format::ProtoText,
     }
@@ -223,7 +231,11 @@ const FOR_USERS: Format = Format::Json(Json::Proto3);
 fn plain_msgpack(argument: &[u8]) -> Result<Bytes, Failure> {
     let value: serde_json::Value = serde_json::from_slice(argument).map_err(no_json)?;
     let body = Serde::encode(&value, Format::MessagePack, None);
-    body.map_err(|status: Status| Failure::new(format!("the argument cannot be sent: {}", status.message())))
+    body.map_err(|status: Status| unsendable(&status.message()))
+}
+
+fn unsendable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("the argument cannot be sent: {error}"))
 }
 
 fn pretty(bytes: &[u8]) -> Result<String, Failure> {

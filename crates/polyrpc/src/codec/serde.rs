@@ -29,7 +29,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
 
     fn encode(value: &T, format: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
         match format {
-            // The one format that tells the type too, which no value shows whole.
+            // The one format that tells the type too, which a value alone does not show whole.
             Format::Gob => gob::to_vec(value).map(Bytes::from).map_err(|error| unwritable(&error)),
             format => encode(value, format),
         }
@@ -66,6 +66,7 @@ pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Resul
             value.serialize(&mut writer).map_err(|error| unwritable(&error))?;
             Ok(bytes.into())
         }
+        Format::Gob => gob::to_vec_plain(value).map(Bytes::from).map_err(|error| unwritable(&error)),
         format => Err(unsupported("a serde type", format)),
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Description {
     prelude: Vec<u8>,
     /// For values that only they themselves know the type of.
     any: Option<Any>,
+    /// It is of one value, and tells nothing of what the value did not show.
+    learned: bool,
 }
 
 /// A type within a description.
@@ -89,11 +91,15 @@ pub(super) fn of<T: DeserializeOwned + 'static>() -> Result<Rc<Description>, Err
 }
 
 impl Description {
+    pub(super) fn learned(kinds: Vec<Kind>, top: Type) -> Self {
+        Self { learned: true, ..Self::new(kinds, top) }
+    }
+
     fn new(kinds: Vec<Kind>, top: Type) -> Self {
         let mut numbers = Numbers { kinds: &kinds, ids: vec![0; kinds.len()], entered: vec![false; kinds.len()], next: id::FIRST };
         numbers.number(top);
         let (ids, next) = (numbers.ids, numbers.next);
-        let mut description = Self { kinds, ids, top, prelude: Vec::new(), any: None };
+        let mut description = Self { kinds, ids, top, prelude: Vec::new(), any: None, learned: false };
         description.define();
         if description.holds_anything() {
             description.define_any(next);
@@ -132,6 +138,10 @@ impl Description {
         self.any.is_some() || self.kinds.iter().any(|kind| matches!(kind, Kind::Choice(_)))
     }
 
+    pub(super) fn is_learned(&self) -> bool {
+        self.learned
+    }
+
     pub(super) fn any(&self) -> Result<Any, Error> {
         self.any.ok_or_else(Error::unknown_type)
     }
@@ -167,6 +177,21 @@ impl Description {
 }
 
 impl Kind {
+    /// A tuple: an array where all are of one type, as in `[T; N]`, and else a struct. `None` if there are too many.
+    pub(super) fn of_row(types: Vec<Type>) -> Option<Self> {
+        match types.first() {
+            Some(&first) if types.iter().all(|&each| each == first) => {
+                Some(Self::Array(first, types.len() as u64))
+            }
+            _ if types.len() > LETTERS.len() => None,
+            _ => {
+                let fields = LETTERS.into_iter().zip(types);
+                let fields = fields.map(|(name, of)| Field { name: name.into(), of }).collect();
+                Some(Self::Struct { name: "", fields })
+            }
+        }
+    }
+
     pub(super) fn inner(&self) -> impl Iterator<Item = Type> {
         let (fields, variants, others): (&[Field], &[Variant], _) = match self {
             Self::Struct { fields, .. } => (fields, &[], [None, None]),
@@ -198,6 +223,10 @@ impl Kind {
         }
     }
 }
+
+/// What the fields of a tuple are called where it is a struct.
+pub(super) const LETTERS: [&str; 16] =
+    ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P"];
 
 /// Gives out numbers in Go's order: a struct before what it is made of, anything else after
 /// (`encoding/gob/type.go`, `newTypeObject`).

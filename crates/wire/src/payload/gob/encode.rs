@@ -538,7 +538,7 @@ impl Members<'_, '_> {
                 let expected = fields.get(*next).filter(|field| field.name == name).map(|_| *next);
                 let place = expected.or_else(|| fields.iter().position(|field| field.name == name));
                 let Some((place, field)) = place.and_then(|at| Some((at, fields.get(at)?))) else {
-                    return undescribed(name, value);
+                    return if put.description.is_learned() { Ok(()) } else { undescribed(name, value) };
                 };
                 *next = place + 1;
                 let delta = place as i64 - *last;

@@ -32,6 +32,7 @@ mod dictionary;
 mod encode;
 mod error;
 mod json;
+mod learn;
 mod number;
 mod reader;
 mod special;
@@ -97,6 +98,19 @@ where
     let description = describe::of::<T>()?;
     let mut out = Vec::with_capacity(description.prelude().len() + 64);
     out.extend_from_slice(description.prelude());
+    encode::message(value, &description, description.id(), &mut out)?;
+    Ok(out)
+}
+
+/// Writes a value whose type cannot be read, and so cannot be asked what it is made of: it is told as far as the value
+/// shows it. [`to_vec`] tells it whole, and is faster.
+///
+/// # Errors
+///
+/// As [`to_vec`].
+pub fn to_vec_plain<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
+    let description = learn::learn(value)?;
+    let mut out = description.prelude().to_vec();
     encode::message(value, &description, description.id(), &mut out)?;
     Ok(out)
 }

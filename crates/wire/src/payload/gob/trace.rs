@@ -288,7 +288,6 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         Ok(value)
     }
 
-    /// An array where all are of one type, as in `[T; N]`.
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Error> {
         let mut elements = Vec::new();
         let value = visitor.visit_seq(Elements { trace: self.trace, found: &mut elements, left: length })?;
@@ -296,17 +295,8 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         if elements.len() < length {
             return Ok(value);
         }
-        *self.found = Some(match elements.first() {
-            Some(&first) if elements.iter().all(|&each| each == first) => {
-                self.trace.add(Kind::Array(first, length as u64))
-            }
-            _ if length > LETTERS.len() => return Err(Error::new("a tuple of too many")),
-            _ => {
-                let fields = LETTERS.into_iter().zip(elements);
-                let fields = fields.map(|(name, of)| Field { name: name.into(), of }).collect();
-                self.trace.add(Kind::Struct { name: "", fields })
-            }
-        });
+        let kind = Kind::of_row(elements).ok_or_else(|| Error::new("a tuple of too many"))?;
+        *self.found = Some(self.trace.add(kind));
         Ok(value)
     }
 
@@ -413,9 +403,6 @@ impl<'de> Deserializer<'de> for Probe<'_> {
 fn unit() -> Kind {
     Kind::Struct { name: "", fields: Vec::new() }
 }
-
-/// What the fields of a tuple are called where it is a struct.
-const LETTERS: [&str; 16] = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P"];
 
 /// Texts that types out of the libraries take, the plainest first.
 const TEXTS: &[&str] = &[

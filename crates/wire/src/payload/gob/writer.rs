@@ -51,8 +51,13 @@ impl Default for Writer {
 impl Writer {
     /// A writer at the beginning of a stream.
     pub fn new() -> Self {
+        Self::starting_at(id::FIRST)
+    }
+
+    /// A writer that gives its types numbers from `next` on.
+    pub(super) fn starting_at(next: i32) -> Self {
         let (types, preludes) = (HashMap::new(), HashMap::new());
-        Self { dictionary: Dictionary::default(), next: id::FIRST, types, preludes }
+        Self { dictionary: Dictionary::default(), next, types, preludes }
     }
 
     /// Appends the value of a stream of its own, as [`to_vec`] and [`Value::into_bytes`](super::Value::into_bytes)

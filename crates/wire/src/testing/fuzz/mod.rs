@@ -5,6 +5,7 @@
 
 mod client;
 mod frames;
+mod gob;
 mod grpc;
 mod h2;
 mod payload;
@@ -13,6 +14,7 @@ mod sniff;
 mod transcode;
 
 pub use client::{baidu_std_client, http_client, rpcx_client};
+pub use gob::gob;
 pub use grpc::{grpc_client, grpc_server};
 pub use h2::h2_frames;
 pub use payload::{compress, msgpack, schema};
@@ -29,10 +31,11 @@ use crate::Limits;
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 20] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
+    ("gob", gob),
     ("grpc_client", grpc_client),
     ("grpc_server", grpc_server),
     ("h2_frames", h2_frames),
