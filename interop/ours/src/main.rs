@@ -5,11 +5,15 @@
 //! polyrpc-interop rpcx://127.0.0.1:8972
 //! polyrpc-interop baidu-std://127.0.0.1:8002
 //! polyrpc-interop grpc://127.0.0.1:10000
+//! polyrpc-interop gob://interop/go/bin/gob
 //! ```
+//!
+//! The last is no server but a program to talk to.
 //!
 //! Prints a line for each case, `ok   NAME` or `FAIL NAME: why`, and exits with 1 if one failed.
 
 mod baidu_std;
+mod gob;
 mod grpc;
 mod rpcx;
 
@@ -28,8 +32,9 @@ async fn main() -> ExitCode {
         Some("rpcx") => rpcx::cases(&url).await,
         Some("baidu-std") => baidu_std::cases(&url).await,
         Some("grpc") => grpc::cases(&url).await,
+        Some("gob") => gob::cases(url.trim_start_matches("gob://")),
         _ => {
-            eprintln!("`{url}`: want rpcx://, baidu-std:// or grpc://");
+            eprintln!("`{url}`: want rpcx://, baidu-std://, grpc:// or gob://");
             return ExitCode::from(2);
         }
     };

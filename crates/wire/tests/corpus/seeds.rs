@@ -33,6 +33,7 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("sniff", sniff()),
         ("compress", compressed()),
         ("schema", descriptors()),
+        ("gob", gob()),
         ("msgpack", msgpack()),
         ("transcode_brpc", messages(Format::Json(Json::Brpc))),
         ("transcode_go", messages(Format::Json(Json::Go))),
@@ -366,6 +367,43 @@ fn messages(format: Format) -> Seeds {
     });
     seeds.into()
 }
+
+/// What Go wrote, and what nobody should.
+fn gob() -> Seeds {
+    let file: Value = serde_json::from_slice(&vector("netrpc/gob_values.json")).expect("JSON");
+    let all = file.as_array().expect("a list").iter();
+    let mut seeds: Seeds =
+        all.map(|value| (text(&value["name"]).to_owned(), hex(text(&value["hex"])).to_vec())).collect();
+    seeds.retain(|(name, _)| GOB.contains(&&**name));
+    for (name, side) in [("gob_mul", Side::Server), ("gob_error", Side::Client)] {
+        seeds.push((name.to_owned(), conversation("netrpc", name, side)));
+    }
+    let written = [
+        ("lying_length", "f8 7fffffffffffffff"),
+        ("lying_count", "0b7f020102ff80000104000007ff8000fdffffff"),
+        ("in_itself", "0c 7f 0201 02ff8000 01ff8000 00 00 09 ff8000 01 01 01 01 01 00"),
+        ("defined_twice", "0b7f020102ff800001040000 0b7f020102ff800001040000"),
+        ("of_nothing", "03 ff8800 02 7f 00"),
+    ];
+    seeds.extend(written.map(|(name, bytes)| (name.to_owned(), hex(bytes).to_vec())));
+    seeds.push((
+        "json".to_owned(),
+        br#"{"A":[1,"x",{"k":[null,18446744073709551615]}],"B":{"C":[[1],[2.5]]}}"#.to_vec(),
+    ));
+    behind_manners(seeds)
+}
+
+const GOB: [&str; 9] = [
+    "gob_int_-129",
+    "gob_complex",
+    "gob_bytes",
+    "gob_array_int",
+    "gob_map",
+    "gob_struct_P_twice",
+    "gob_all",
+    "gob_recursive",
+    "gob_interface_split",
+];
 
 fn msgpack() -> Seeds {
     let mut every = Vec::new();

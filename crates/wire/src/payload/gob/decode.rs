@@ -236,8 +236,16 @@ impl<'a, 't, 'de> Sent<'a, 't, 'de> {
             }
         }
         self.decoder.deeper(|decoder| {
-            let mut named =
-                Named { decoder, fields, last: -1, of: 0, wanted, next: 0, seen: Seen::default(), ended: false };
+            let mut named = Named {
+                decoder,
+                fields,
+                last: -1,
+                of: 0,
+                wanted,
+                next: 0,
+                seen: Seen::default(),
+                ended: false,
+            };
             let value = visitor.visit_map(&mut named)?;
             named.finish()?;
             Ok(value)
@@ -348,7 +356,7 @@ impl<'de> Deserializer<'de> for Sent<'_, '_, 'de> {
 
     /// Pointers are flattened: what was sent is there. Only an interface can hold nothing.
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.kind()? == Kind::Interface && self.decoder.cursor.clone().uint()? == 0 {
+        if self.kind()? == Kind::Interface && self.decoder.cursor.ahead().uint()? == 0 {
             self.decoder.cursor.uint()?;
             return visitor.visit_none();
         }
@@ -366,7 +374,11 @@ impl<'de> Deserializer<'de> for Sent<'_, '_, 'de> {
         })
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
         self.deserialize_unit(visitor)
     }
 
@@ -452,7 +464,7 @@ impl<'de> Deserializer<'de> for Sent<'_, '_, 'de> {
                 visitor.visit_enum(variant.into_deserializer())
             }
             Kind::Interface => {
-                let held = decoder.cursor.clone().text()?.to_owned();
+                let held = decoder.cursor.ahead().text()?.to_owned();
                 let Some((_, of)) = decoder.concrete()? else {
                     return Err(Error::new(format!("a nil interface is no {name}")));
                 };

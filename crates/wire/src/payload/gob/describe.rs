@@ -46,7 +46,10 @@ pub(super) enum Type {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
-    Struct { name: &'static str, fields: Vec<Field> },
+    Struct {
+        name: &'static str,
+        fields: Vec<Field>,
+    },
     Array(Type, u64),
     Slice(Type),
     Map(Type, Type),
@@ -96,7 +99,12 @@ impl Description {
     }
 
     fn new(kinds: Vec<Kind>, top: Type) -> Self {
-        let mut numbers = Numbers { kinds: &kinds, ids: vec![0; kinds.len()], entered: vec![false; kinds.len()], next: id::FIRST };
+        let mut numbers = Numbers {
+            kinds: &kinds,
+            ids: vec![0; kinds.len()],
+            entered: vec![false; kinds.len()],
+            next: id::FIRST,
+        };
         numbers.number(top);
         let (ids, next) = (numbers.ids, numbers.next);
         let mut description = Self { kinds, ids, top, prelude: Vec::new(), any: None, learned: false };

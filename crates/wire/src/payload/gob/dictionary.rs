@@ -24,10 +24,14 @@ impl Dictionary {
     /// Reads a definition where `cursor` is at the type's number, which is negative, and moves it behind the
     /// definition.
     pub(super) fn define(&mut self, cursor: &mut Cursor<'_>, limits: &Limits) -> Result<(), Error> {
-        let length = definition_length(*cursor)?;
-        if self.bytes.len() + length > limits.definitions {
-            return Err(Error::new(format!("definitions of types take more than {} bytes", limits.definitions)));
-        }
+        let room = limits.definitions.saturating_sub(self.bytes.len());
+        let within = cursor.rest().get(..room).map_or(*cursor, Cursor::new);
+        let length = match definition_length(within) {
+            // The end of the bytes may pass for that of the definition.
+            Ok(length) if length < within.len() || within.len() == cursor.len() => length,
+            Err(error) if within.len() == cursor.len() => return Err(error),
+            _ => return Err(too_long(limits)),
+        };
         let start = self.bytes.len();
         put_uint(&mut self.bytes, length as u64);
         let at = self.bytes.len();
@@ -69,6 +73,11 @@ impl Dictionary {
         }
         (reached, complete)
     }
+}
+
+#[cold]
+pub(super) fn too_long(limits: &Limits) -> Error {
+    Error::new(format!("definitions of types take more than {} bytes", limits.definitions))
 }
 
 /// Takes the number of a type that is about to be defined.

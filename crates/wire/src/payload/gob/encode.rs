@@ -3,11 +3,11 @@
 //! A field of a struct is left out if its value is zero. Elsewhere zeros are written, and a list cannot lack one of
 //! its elements (Go's `encoding/gob/encode.go`, `sendZero`).
 
-use serde::ser::{
-    SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple, SerializeTupleStruct,
-    SerializeTupleVariant, Serializer,
-};
 use serde::Serialize;
+use serde::ser::{
+    SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    SerializeTupleStruct, SerializeTupleVariant, Serializer,
+};
 
 use super::Error;
 use super::describe::{Description, Field, Kind, Type, Variant};
@@ -315,7 +315,12 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
         self.empty()
     }
 
-    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<Written, Error> {
+    fn serialize_unit_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+    ) -> Result<Written, Error> {
         if !matches!(self.kind(), Some(Kind::Choice(_))) {
             return self.serialize_str(variant);
         }
@@ -543,7 +548,9 @@ impl Members<'_, '_> {
                 *next = place + 1;
                 let delta = place as i64 - *last;
                 if delta < 1 {
-                    return Err(Error::new(format!("field {name} comes in another order than it is read in")));
+                    return Err(Error::new(format!(
+                        "field {name} comes in another order than it is read in"
+                    )));
                 }
                 let Put { description, out, .. } = put;
                 if value.serialize(Put { description, out, of: field.of, delta: delta as u64 })? {

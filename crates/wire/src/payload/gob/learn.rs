@@ -6,8 +6,8 @@
 
 use serde::Serialize;
 use serde::ser::{
-    SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple, SerializeTupleStruct,
-    SerializeTupleVariant, Serializer,
+    SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
 use super::Error;
@@ -19,7 +19,7 @@ use super::time;
 pub(super) fn learn<T: Serialize + ?Sized>(value: &T) -> Result<Description, Error> {
     let mut kinds = Vec::new();
     let seen = value.serialize(Look)?.ok_or_else(|| Error::new("cannot encode nil value"))?;
-    let top = seen.settle(&mut kinds).unwrap_or(Type::Any);
+    let top = seen.settle(&mut kinds)?.unwrap_or(Type::Any);
     Ok(Description::learned(kinds, top))
 }
 
@@ -31,7 +31,7 @@ enum Seen {
     Unit,
     List(Option<Box<Self>>),
     /// A tuple or an array.
-    Row(Vec<Option<Self>>),
+    Row(Vec<Self>),
     Map(Option<Box<(Self, Self)>>),
     Struct(&'static str, Vec<(&'static str, Option<Self>)>),
     /// What an enum holds, by the names of variants.
@@ -45,7 +45,7 @@ impl Seen {
             (one, other) if one == other => one,
             (Self::List(one), Self::List(other)) => Self::List(both(one, other)),
             (Self::Row(one), Self::Row(other)) if one.len() == other.len() => {
-                Self::Row(one.into_iter().zip(other).map(|(one, other)| either(one, other)).collect())
+                Self::Row(one.into_iter().zip(other).map(|(one, other)| one.and(other)).collect())
             }
             (Self::Map(one), Self::Map(other)) => Self::Map(match (one, other) {
                 (Some(one), Some(other)) => {
@@ -63,39 +63,44 @@ impl Seen {
     }
 
     /// Adds it to the types of a description; `None` where too little was seen.
-    fn settle(self, kinds: &mut Vec<Kind>) -> Option<Type> {
+    fn settle(self, kinds: &mut Vec<Kind>) -> Result<Option<Type>, Error> {
         let kind = match self {
-            Self::Basic(Type::Byte) => return Some(Type::Uint),
-            Self::Basic(of) => return Some(of),
+            Self::Basic(Type::Byte) => return Ok(Some(Type::Uint)),
+            Self::Basic(of) => return Ok(Some(of)),
+            Self::List(None) | Self::Map(None) => return Ok(None),
             Self::Time => Kind::Time,
             Self::Unit => Kind::Struct { name: "", fields: Vec::new() },
-            Self::List(elem) if elem.as_deref() == Some(&Self::Basic(Type::Byte)) => return Some(Type::Bytes),
-            Self::List(elem) => Kind::Slice(elem?.settle(kinds)?),
+            Self::List(Some(elem)) if *elem == Self::Basic(Type::Byte) => return Ok(Some(Type::Bytes)),
+            Self::List(Some(elem)) => Kind::Slice(elem.known(kinds)?),
             Self::Row(row) => {
-                let types: Option<Vec<_>> = row.into_iter().map(|each| each?.settle(kinds)).collect();
-                Kind::of_row(types?)?
+                let types: Result<_, _> = row.into_iter().map(|each| each.known(kinds)).collect();
+                Kind::of_row(types?).ok_or_else(|| Error::new("a tuple of too many"))?
             }
-            Self::Map(pair) => {
-                let (key, elem) = *pair?;
-                Kind::Map(key.settle(kinds)?, elem.settle(kinds)?)
-            }
+            Self::Map(Some(pair)) => Kind::Map(pair.0.known(kinds)?, pair.1.known(kinds)?),
             Self::Struct(name, seen) => {
-                let fields = seen.into_iter().filter_map(|(name, seen)| {
-                    Some(Field { name: name.into(), of: seen?.settle(kinds)? })
-                });
-                Kind::Struct { name, fields: fields.collect() }
+                let mut fields = Vec::new();
+                for (name, seen) in seen {
+                    let of = seen.map(|seen| seen.settle(kinds)).transpose()?.flatten();
+                    fields.extend(of.map(|of| Field { name: name.into(), of }));
+                }
+                Kind::Struct { name, fields }
             }
             Self::Choice(seen) => {
                 let variants =
-                    seen.into_iter().filter_map(|(name, seen)| Some(Variant { name, of: seen.settle(kinds)? }));
-                Kind::Choice(variants.collect())
+                    seen.into_iter().map(|(name, seen)| Ok(Variant { name, of: seen.known(kinds)? }));
+                Kind::Choice(variants.collect::<Result<_, Error>>()?)
             }
         };
         let known = kinds.iter().position(|known| *known == kind);
-        Some(Type::At(known.unwrap_or_else(|| {
+        Ok(Some(Type::At(known.unwrap_or_else(|| {
             kinds.push(kind);
             kinds.len() - 1
-        }) as u32))
+        }) as u32)))
+    }
+
+    /// The same where nothing can be left out.
+    fn known(self, kinds: &mut Vec<Kind>) -> Result<Type, Error> {
+        self.settle(kinds)?.ok_or_else(|| Error::new("nothing tells what an empty list is of"))
     }
 }
 
@@ -133,6 +138,9 @@ fn merge<T: Default>(
     }
     one
 }
+
+/// What cannot be left out and is not there: an interface that holds nothing.
+const NOTHING: Seen = Seen::Choice(Vec::new());
 
 impl Default for Seen {
     fn default() -> Self {
@@ -283,11 +291,11 @@ impl Parts {
     fn part<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
         let part = value.serialize(Look)?;
         match &mut self.seen {
-            Seen::List(elem) => *elem = both(elem.take(), part.map(Box::new)),
-            Seen::Row(row) => row.push(part),
+            Seen::List(elem) => *elem = both(elem.take(), Some(Box::new(part.unwrap_or(NOTHING)))),
+            Seen::Row(row) => row.push(part.unwrap_or(NOTHING)),
             Seen::Struct(_, fields) => fields.push((name, part)),
             Seen::Map(pair) => {
-                let new = self.key.take().zip(part).map(Box::new);
+                let new = self.key.take().map(|key| Box::new((key, part.unwrap_or(NOTHING))));
                 let known = Seen::Map(pair.take());
                 if let Seen::Map(all) = known.and(Seen::Map(new)) {
                     *pair = all;

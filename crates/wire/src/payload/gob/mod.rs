@@ -158,8 +158,11 @@ impl<'a> Split<'a> {
             let message = cursor.bytes()?;
             let end = bytes.len() - cursor.len();
             let mut content = Cursor::new(message);
-            if content.clone().id()? >= 0 {
+            if content.ahead().id()? >= 0 {
                 return Ok(Self { prelude: bytes.get(..at).unwrap_or_default(), table, rest });
+            }
+            if end > limits.definitions {
+                return Err(dictionary::too_long(limits));
             }
             let id = dictionary::defined(&mut content)?;
             table.define(id, bytes.get(..end).unwrap_or_default(), at, &mut content, limits)?;

@@ -17,6 +17,11 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes }
     }
 
+    /// For a look at what comes, without taking it.
+    pub(super) fn ahead(self) -> Self {
+        self
+    }
+
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }

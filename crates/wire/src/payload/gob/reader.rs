@@ -93,7 +93,7 @@ impl Reader {
         let whole = usize::try_from(length)
             .ok()
             .filter(|&length| length <= self.limits.message)
-            .map(|length| length + width)
+            .and_then(|length| length.checked_add(width))
             .ok_or_else(|| Error::new(format!("a message of {length} bytes")))?;
         if inbox.len() < whole {
             self.wanted = whole;
@@ -107,7 +107,7 @@ impl Reader {
         cursor.uint()?;
         match self.open.take() {
             Some(open) => self.go_on(open, &mut cursor),
-            None if cursor.clone().id()? < 0 => self.define(&mut cursor).map(|()| None),
+            None if cursor.ahead().id()? < 0 => self.define(&mut cursor).map(|()| None),
             None => self.begin(&message),
         }
     }
@@ -208,7 +208,7 @@ impl Prelude {
     fn of(dictionary: &Dictionary, types: &[i32]) -> (Arc<Self>, bool) {
         let (bytes, complete) = dictionary.closure(types);
         // They were read before, one by one, and against the stream's limits.
-        let limits = Limits { types: usize::MAX, ..Limits::default() };
+        let limits = Limits { types: usize::MAX, definitions: usize::MAX, ..Limits::default() };
         let table = Split::of(&bytes, &limits).map(|split| split.table).unwrap_or_default();
         (Arc::new(Self { bytes, table }), complete)
     }

@@ -241,12 +241,7 @@ fn every_kind_of_field_comes_back() {
 fn interfaces_hold_what_is_registered_under_the_names_of_variants() {
     let want = W {
         v: Some(Held::Q(Q { a: 5, l: vec!["x".into()] })),
-        s: vec![
-            Some(Held::Int(7)),
-            Some(Held::Text("s".into())),
-            None,
-            Some(Held::Floats(vec![1.5])),
-        ],
+        s: vec![Some(Held::Int(7)), Some(Held::Text("s".into())), None, Some(Held::Floats(vec![1.5]))],
     };
     let bytes = to_vec(&want).expect("a value");
     assert_eq!(from_slice::<W>(&bytes).as_ref(), Ok(&want));
@@ -381,10 +376,7 @@ fn integers_keep_their_sign_and_their_range() {
         from_slice::<Unsigned>(&bytes).map_err(error),
         Err("wrong type (u64) for received field A (int)".into())
     );
-    assert_eq!(
-        from_slice::<Small>(&bytes).map_err(error),
-        Err("value for \"A\" out of range".into())
-    );
+    assert_eq!(from_slice::<Small>(&bytes).map_err(error), Err("value for \"A\" out of range".into()));
     // Even where it is zero and was not sent.
     let zero = to_vec(&Args { a: 0, b: 1 }).expect("a value");
     assert!(from_slice::<Unsigned>(&zero).is_err());
@@ -495,13 +487,24 @@ fn times_are_gos() {
         "1900-03-01T00:00:00-11:00",
         "0001-01-01T00:00:00Z",
         "9999-12-31T23:59:59.999999999Z",
+        "-4517-05-08T19:12:17.4Z",
+        "123456-05-08T00:00:00Z",
     ] {
         let time: Time = text.parse().expect("a time");
         assert_eq!(time.to_string(), text);
         assert_eq!(from_slice::<Time>(&to_vec(&time).expect("a value")), Ok(time));
         assert_eq!(from_slice::<String>(&to_vec(&time).expect("a value")), Ok(text.into()));
     }
-    for text in ["", "2023-02-29T00:00:00Z", "2023-01-01T24:00:00Z", "2023-01-01", "x", "2023-01-01T00:00:00+1:00"] {
+    for text in [
+        "",
+        "2023-02-29T00:00:00Z",
+        "2023-01-01T24:00:00Z",
+        "2023-01-01",
+        "x",
+        "2023-01-01T00:00:00+1:00",
+        "999999999999-01-01T00:00:00Z",
+        "0-0-0T0:0:0Z",
+    ] {
         assert!(text.parse::<Time>().is_err(), "{text}");
     }
 }
@@ -614,7 +617,10 @@ fn what_a_peer_announces_meets_a_limit() {
     assert_eq!(refuses(&three), Some("more than 2 types".into()));
     let mut long = Vec::new();
     types::define(&mut long, 64, &"x".repeat(50), &types::Shape::Slice { elem: 64 });
-    assert_eq!(refuses(&[&long[..], &slice(65)].concat()), Some("definitions of types take more than 64 bytes".into()));
+    assert_eq!(
+        refuses(&[&long[..], &slice(65)].concat()),
+        Some("definitions of types take more than 64 bytes".into())
+    );
 
     // A list of lists of lists, in itself.
     let mut body = hex("ff8000").to_vec();

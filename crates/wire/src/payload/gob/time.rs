@@ -118,7 +118,8 @@ impl fmt::Display for Time {
         let local = self.seconds.saturating_add(self.offset.unwrap_or_default().into());
         let (days, second) = (local.div_euclid(DAY), local.rem_euclid(DAY));
         let (year, month, day) = date(days);
-        write!(f, "{year:04}-{month:02}-{day:02}T")?;
+        let sign = if year < 0 { "-" } else { "" };
+        write!(f, "{sign}{:04}-{month:02}-{day:02}T", year.abs())?;
         write!(f, "{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)?;
         if self.nanos > 0 {
             let digits = format!("{:09}", self.nanos);
@@ -147,17 +148,25 @@ fn parse(text: &str) -> Option<Time> {
     let zone = rest.find(['Z', 'z', '+', '-'])?;
     let (clock, zone) = rest.split_at_checked(zone)?;
     let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
-    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+    let (year, month, day) = year_month_day(date)?;
     let [hour, minute, second] = numbers(clock, ':', [2, 2, 2])?;
-    let in_range = (1..=12).contains(&month)
-        && (1..=days_of(year, month)).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second < 60;
+    if hour >= 24 || minute >= 60 || second >= 60 {
+        return None;
+    }
     let offset = offset(zone)?;
-    let local = days(year, month, day) * DAY + hour * 3600 + minute * 60 + second;
-    let seconds = local - i64::from(offset.unwrap_or_default());
-    in_range.then_some(Time { seconds, nanos: nanos(fraction)?, offset })
+    let of_day = hour * 3600 + minute * 60 + second - i64::from(offset.unwrap_or_default());
+    let seconds = days(year, month, day).checked_mul(DAY)?.checked_add(of_day)?;
+    Some(Time { seconds, nanos: nanos(fraction)?, offset })
+}
+
+/// Years beyond what RFC 3339 has digits for are let pass: Go has such times, and they must come back.
+fn year_month_day(date: &str) -> Option<(i64, i64, i64)> {
+    let (sign, date) = date.strip_prefix('-').map_or((1, date), |date| (-1, date));
+    let digits = date.find('-').filter(|digits| (4..=12).contains(digits))?;
+    let [year, month, day] = numbers(date, '-', [digits, 2, 2])?;
+    let year = sign * year;
+    let is_one = (1..=12).contains(&month) && (1..=days_of(year, month)).contains(&day);
+    is_one.then_some((year, month, day))
 }
 
 /// Numbers of so many digits each.

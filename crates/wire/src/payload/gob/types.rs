@@ -385,9 +385,17 @@ impl Parser<'_, '_> {
 
 /// What is to be said of a type.
 pub(super) enum Shape<'a> {
-    Array { elem: i32, len: u64 },
-    Slice { elem: i32 },
-    Map { key: i32, elem: i32 },
+    Array {
+        elem: i32,
+        len: u64,
+    },
+    Slice {
+        elem: i32,
+    },
+    Map {
+        key: i32,
+        elem: i32,
+    },
     /// The names and types of its fields.
     Struct(&'a [(&'a str, i32)]),
     Opaque(Opaque),

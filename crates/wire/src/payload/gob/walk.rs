@@ -24,11 +24,26 @@ pub(super) struct Walk {
 
 #[derive(Debug)]
 enum Frame {
-    Struct { of: i32, last: i64 },
-    Elements { of: i32, left: u64 },
-    Pairs { key: i32, elem: i32, left: u64, at_elem: bool },
+    Struct {
+        of: i32,
+        last: i64,
+    },
+    Elements {
+        of: i32,
+        left: u64,
+    },
+    Pairs {
+        key: i32,
+        elem: i32,
+        left: u64,
+        at_elem: bool,
+    },
     /// What is in an interface; its length stands at `mark`.
-    Interface { mark: usize, announced: u64, types: usize },
+    Interface {
+        mark: usize,
+        announced: u64,
+        types: usize,
+    },
 }
 
 /// How types are called in what comes out.
@@ -210,7 +225,7 @@ impl Walk {
             if cursor.is_empty() {
                 return Ok(false);
             }
-            let id = cursor.clone().id()?;
+            let id = cursor.ahead().id()?;
             if id >= 0 {
                 break cursor.id()?;
             }

@@ -122,7 +122,7 @@ impl Writer {
         while !definitions.is_empty() {
             check.define(&mut Cursor::new(definitions.bytes()?), &limits)?;
         }
-        let same = Walk::new().begin(of, &mut content.clone(), &mut check, &super::walk::Same, &limits)?;
+        let same = Walk::new().begin(of, &mut content.ahead(), &mut check, &super::walk::Same, &limits)?;
         if !same {
             return Err(Error::truncated());
         }

@@ -27,7 +27,11 @@ impl Zero {
     }
 
     fn fits(self, wanted: &str, fits: impl FnOnce(Kind) -> bool) -> Result<(), Error> {
-        if self.declared.is_none_or(fits) { Ok(()) } else { Err(Error::new(format!("wrong type ({wanted})"))) }
+        if self.declared.is_none_or(fits) {
+            Ok(())
+        } else {
+            Err(Error::new(format!("wrong type ({wanted})")))
+        }
     }
 }
 
@@ -81,7 +85,11 @@ impl<'de> Deserializer<'de> for Zero {
         visitor.visit_unit()
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
         visitor.visit_unit()
     }
 
@@ -91,7 +99,11 @@ impl<'de> Deserializer<'de> for Zero {
         visitor: V,
     ) -> Result<V::Value, Error> {
         // A time is a text within.
-        let declared = if name == super::time::NAME { Some(Kind::Opaque(super::types::Opaque::Gob)) } else { self.declared };
+        let declared = if name == super::time::NAME {
+            Some(Kind::Opaque(super::types::Opaque::Gob))
+        } else {
+            self.declared
+        };
         visitor.visit_newtype_struct(Self { declared })
     }
 
