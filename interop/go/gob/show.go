@@ -26,6 +26,8 @@ func show(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Complex64, reflect.Complex128:
 		return fmt.Sprintf("[%v,%v]", real(v.Complex()), imag(v.Complex()))
+	case reflect.Float32, reflect.Float64:
+		return fmt.Sprint(v.Float())
 	case reflect.String:
 		return quoted(v.String())
 	case reflect.Slice, reflect.Array:

@@ -115,7 +115,8 @@ impl Printer<'_> {
         let bytes = self.cursor.bytes()?;
         let definition = self.split.table.find(of).ok_or_else(Error::unknown_type)?;
         match self.split.table.name(self.split.prelude, definition) {
-            "Time" if let Ok(time) = Time::from_binary(bytes) => self.text(&time.to_string()),
+            // Behind a pointer it has no name (`getTypeInfo` in Go's `encoding/gob/type.go`).
+            "Time" | "" if let Ok(time) = Time::from_binary(bytes) => self.text(&time.to_string()),
             _ => self.text(&STANDARD.encode(bytes)),
         }
         Ok(())
