@@ -73,6 +73,12 @@ pub(crate) fn pin(core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &only)?)
 }
 
+/// Lets this process have only what others leave of its core.
+pub(crate) fn come_last() -> io::Result<()> {
+    rustix::process::nice(19)?;
+    Ok(())
+}
+
 /// The last core this process may run on: interrupts gather on the first ones.
 pub(crate) fn last_core() -> io::Result<usize> {
     cores()?.pop().ok_or_else(|| io::Error::other("this process may run on no core"))

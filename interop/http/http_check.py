@@ -10,8 +10,10 @@ chunks, `Expect`, and which of the two sides closes.
 """
 
 import argparse
+import base64
 import gzip
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -242,13 +244,98 @@ def two_lengths_are_400_and_close(peer):
 
 @case
 def curl(peer):
+    version, body = curl_posts(peer, "--http1.1")
+    equal("version", version, "1.1")
+    equal("reply", json.loads(body), {"message": "from curl"})
+
+
+@case
+def curl_http2(peer):
+    version, body = curl_posts(peer, "--http2-prior-knowledge")
+    equal("version", version, "2")
+    equal("reply", json.loads(body), {"message": "from curl"})
+
+
+@case
+def curl_http2_by_upgrade(peer):
+    version, body = curl_posts(peer, "--http2")
+    equal("version", version, "2")
+    equal("reply", json.loads(body), {"message": "from curl"})
+
+
+def curl_posts(peer, *options, data=b'{"message":"from curl"}', content_type="application/json", path=ECHO):
+    """The version of HTTP that curl came to, and the body it got."""
     if not shutil.which("curl"):
         raise Skipped("curl is not installed")
-    command = ["curl", "-sS", "--max-time", str(LIMIT), "-H", "Content-Type: application/json"]
-    command += ["-d", '{"message":"from curl"}', f"http://{peer.addr}{ECHO}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    equal("exit code", done.returncode, 0)
-    equal("reply", json.loads(done.stdout), {"message": "from curl"})
+    command = ["curl", "-sS", "--max-time", str(LIMIT), "-H", f"Content-Type: {content_type}", *options]
+    command += ["--data-binary", "@-", "-w", "%{stderr}%{http_version}", f"http://{peer.addr}{path}"]
+    done = subprocess.run(command, input=data, capture_output=True, check=False)
+    equal(f"exit code ({done.stderr.decode()})", done.returncode, 0)
+    return done.stderr.decode(), done.stdout
+
+
+# ---------------------------------------------------------------------------- gRPC-Web
+
+
+@case
+def grpc_web(peer):
+    response = peer.grpc_web(ECHO, grpc_frame(b"\x0a\x02hi"), "application/grpc-web+proto")
+    equal("status", response.status, 200)
+    equal("content type", response.content_type(), "application/grpc-web+proto")
+    is_grpc_web_answer(response.body, b"\x0a\x02hi")
+
+
+@case
+def grpc_web_text(peer):
+    body = base64.b64encode(grpc_frame(b"\x0a\x02hi"))
+    response = peer.grpc_web(ECHO, body, "application/grpc-web-text")
+    equal("content type", response.content_type(), "application/grpc-web-text+proto")
+    # A server may pad each of its parts: the text is a row of base64 texts.
+    parts = [part for part in re.split(rb"(?<==)(?!=)", response.body) if part]
+    is_grpc_web_answer(b"".join(base64.b64decode(part) for part in parts), b"\x0a\x02hi")
+
+
+@case
+def grpc_web_over_http2(peer):
+    options = ("--http2-prior-knowledge", "-H", "X-Grpc-Web: 1")
+    data = grpc_frame(b"\x0a\x02hi")
+    version, body = curl_posts(peer, *options, data=data, content_type="application/grpc-web")
+    equal("version", version, "2")
+    is_grpc_web_answer(body, b"\x0a\x02hi")
+
+
+@case
+def grpc_web_failure(peer):
+    response = peer.grpc_web("/example.EchoService/Nope", grpc_frame(b""), "application/grpc-web")
+    equal("status", response.status, 200)
+    told = response.headers if "grpc-status" in response.headers else grpc_web_parts(response.body)[1]
+    equal("grpc-status", told["grpc-status"], "12")
+
+
+def grpc_frame(message):
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+def is_grpc_web_answer(body, want):
+    messages, trailers = grpc_web_parts(body)
+    equal("messages", messages, [want])
+    equal("grpc-status", trailers.get("grpc-status"), "0")
+
+
+def grpc_web_parts(body):
+    """The messages and the trailers, of which gRPC-Web makes a frame too."""
+    messages, trailers = [], {}
+    while body:
+        flags, length = body[0], int.from_bytes(body[1:5], "big")
+        part, body = body[5 : 5 + length], body[5 + length :]
+        equal("bytes of a frame", len(part), length)
+        if flags & 0x80:
+            lines = part.decode().strip().split("\r\n")
+            trailers = dict(line.lower().split(":", 1) for line in lines)
+            trailers = {name: value.strip() for name, value in trailers.items()}
+        else:
+            messages.append(part)
+    return messages, trailers
 
 
 # ---------------------------------------------------------------------------- rpcx's gateway
@@ -458,6 +545,9 @@ class Peer:
         if not isinstance(body, bytes):
             body = json.dumps(body).encode()
         return self.send("POST", path, body, {"Content-Type": content_type, **(headers or {})})
+
+    def grpc_web(self, path, body, content_type):
+        return self.post(path, body, content_type, {"X-Grpc-Web": "1"})
 
     def gateway(self, service, method, headers=None, body=b'{"A":7,"B":8}'):
         names = {"X-RPCX-ServicePath": service, "X-RPCX-ServiceMethod": method, "X-RPCX-SerializeType": "1"}

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attack::{Answer, Attack, Pace};
 use super::frames::{ACK, END_STREAM, Frames, GOAWAY, HEADER, HEADERS, PING, RST_STREAM, SETTINGS};
+use crate::measure;
 use crate::process::{self, Ready};
 
 /// What the attacker is told.
@@ -48,6 +49,8 @@ pub(crate) fn live(options: &AttackerOptions) -> io::Result<()> {
     let attack = Attack::named(&options.attack)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no attack of this name"))?;
     process::prepare(options.core)?;
+    // It may have to share its core with the good client, who would wait for the end of its time slices.
+    measure::come_last()?;
     process::tell(&Ready {})?;
     let mut told = io::stdin().lines();
     if told.next().transpose()?.is_some() {

@@ -170,7 +170,7 @@ impl Measured {
         report::print_conditions(&self.machine, &self.command, &method);
         println!();
         println!(
-            "{:<32} {:>8} {:>8} {:>10} {:>9} {:>9} {:>6} {:>7} {:>5} {:>8} {:>8} {:>8} {:>6} {:>7}",
+            "{:<32} {:>8} {:>8} {:>10} {:>9} {:>9} {:>6} {:>7} {:>5} {:>8} {:>8} {:>8} {:>8} {:>6} {:>7}",
             "floods",
             "closed",
             "GOAWAY",
@@ -182,6 +182,7 @@ impl Measured {
             "lost",
             "p50 µs",
             "p99 µs",
+            "of all",
             "max µs",
             "× busy",
             "× quiet"
@@ -205,7 +206,7 @@ impl Measured {
             p99_us(baseline).map_or_else(report::dash, |baseline| format!("{:.2}", served.p99_us / baseline))
         };
         println!(
-            "{:<32} {:>8} {:>8} {:>10} {:>9} {:>9} {:>6.0} {:>7} {:>5} {:>8.0} {:>8.0} {:>8.0} {:>6} {:>7}",
+            "{:<32} {:>8} {:>8} {:>10} {:>9} {:>9} {:>6.0} {:>7} {:>5} {:>8.0} {:>8.0} {:>8.0} {:>8.0} {:>6} {:>7}",
             tried.name,
             of_siege(|siege| siege.closed.to_string()),
             of_siege(|siege| siege.goodbye.map_or_else(report::dash, |code| code.to_string())),
@@ -217,6 +218,7 @@ impl Measured {
             served.lost,
             served.p50_us,
             served.p99_us,
+            served.p99_of_all_us,
             served.max_us,
             times(&self.busy),
             times(&self.quiet),

@@ -78,13 +78,24 @@ pub(super) fn measure(options: &Options, peers: &[Peer]) -> Vec<Measured> {
     chosen
         .map(|case| {
             eprintln!("measuring {}", case.name);
-            let series = rounds::interleave(options.rounds, peers, |peer| case.client.load(peer));
+            let peers = case.client.servers(options, peers);
+            let series = rounds::interleave(options.rounds, &peers, |peer| case.client.load(peer));
             Measured { case, name: case.name, series }
         })
         .collect()
 }
 
 impl Client {
+    /// On one connection a second thread only costs: who can do without it is measured so as well.
+    fn servers(self, options: &Options, peers: &[Peer]) -> Vec<Peer> {
+        match self {
+            Self::H2load { .. } | Self::Ours { .. } if options.only.is_empty() => {
+                [peers, &Peer::ON_ONE_THREAD].concat()
+            }
+            _ => peers.to_vec(),
+        }
+    }
+
     /// Calls a fresh server, after some calls that do not count.
     fn load(self, peer: Peer) -> io::Result<Outcome> {
         match self {
@@ -190,7 +201,7 @@ pub(super) fn print(measured: &[Measured]) {
     }
     println!();
     println!(
-        "{:<14} {:<9} {:>32} {:>10} {:>22} {:>10} {:>20}",
+        "{:<14} {:<17} {:>32} {:>10} {:>22} {:>10} {:>20}",
         "gRPC", "server", "calls/s", "p99 µs", "server CPU µs", "client", "ours is"
     );
     for case in measured {
@@ -213,7 +224,7 @@ impl Measured {
             .filter(|_| series.subject != Peer::Polyrpc)
             .and_then(|own| own.ratio(series, |outcome| outcome.server_cpu_us));
         println!(
-            "{:<14} {:<9} {:>32} {:>10} {:>22} {:>10} {:>20}",
+            "{:<14} {:<17} {:>32} {:>10} {:>22} {:>10} {:>20}",
             self.name,
             series.subject.as_str(),
             with_spread(series.spread(|outcome| outcome.calls_per_second), 0),

@@ -152,7 +152,7 @@ impl Measured {
     pub(super) fn print(&self) {
         println!();
         println!(
-            "{:<14} {:<9} {:>22} {:>22} {:>12} {:>22} {:>22} {:>22}",
+            "{:<14} {:<17} {:>22} {:>22} {:>12} {:>22} {:>22} {:>22}",
             "heavy",
             "server",
             "calls/s",
@@ -166,7 +166,7 @@ impl Measured {
             let under_ghz = series.spread(|outcome| outcome.of_loop_under_ghz.unwrap_or(f64::NAN));
             let under_ghz = under_ghz.filter(|spread| !spread.median.is_nan());
             println!(
-                "{:<14} {:<9} {:>22} {:>22} {:>12} {:>22} {:>22} {:>22}",
+                "{:<14} {:<17} {:>22} {:>22} {:>12} {:>22} {:>22} {:>22}",
                 format!("{ADDITIONS}"),
                 series.subject.as_str(),
                 with_spread(series.spread(|outcome| outcome.heavy_per_second), 0),

@@ -147,7 +147,7 @@ pub(super) fn print(measured: &[Measured]) {
     }
     println!();
     println!(
-        "{:<11} {:<9} {:>24} {:>10} {:>20} {:>6} {:>9} {:>9} {:>11} {:>11}",
+        "{:<11} {:<17} {:>24} {:>10} {:>20} {:>6} {:>9} {:>9} {:>11} {:>11}",
         "connections",
         "server",
         "calls/s",
@@ -165,7 +165,7 @@ pub(super) fn print(measured: &[Measured]) {
                 series.spread(figure).map_or_else(String::new, |spread| format!("{:.digits$}", spread.median))
             };
             println!(
-                "{:<11} {:<9} {:>24} {:>10} {:>20} {:>6} {:>9} {:>9} {:>11} {:>11}",
+                "{:<11} {:<17} {:>24} {:>10} {:>20} {:>6} {:>9} {:>9} {:>11} {:>11}",
                 connections,
                 series.subject.as_str(),
                 with_spread(series.spread(|outcome| outcome.calls_per_second), 0),

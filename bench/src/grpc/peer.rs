@@ -18,40 +18,52 @@ pub(crate) enum Peer {
     Polyrpc,
     /// Rust's usual gRPC, on the crates h2 and hyper.
     Tonic,
+    /// The same on one thread, as ours is: its cheapest, since no thread wakes another.
+    TonicOneThread,
     /// Go's.
     GrpcGo,
+    /// The same on one thread.
+    GrpcGoOneThread,
     /// The first of them.
     GrpcCpp,
 }
 
 impl Peer {
+    /// Each as it runs when nothing is said.
     pub(super) const ALL: [Self; 4] = [Self::Polyrpc, Self::Tonic, Self::GrpcGo, Self::GrpcCpp];
+
+    /// Those that spend less on one connection when they have one thread.
+    pub(super) const ON_ONE_THREAD: [Self; 2] = [Self::TonicOneThread, Self::GrpcGoOneThread];
 
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Polyrpc => "polyrpc",
             Self::Tonic => "tonic",
+            Self::TonicOneThread => "tonic, 1 thread",
             Self::GrpcGo => "grpc-go",
+            Self::GrpcGoOneThread => "grpc-go, 1 thread",
             Self::GrpcCpp => "gRPC C++",
         }
     }
 
     /// Starts the server and waits until it listens; its greeter adds up `heavy` numbers in each call.
     pub(super) fn start(self, heavy: u64) -> io::Result<(Child, SocketAddr)> {
-        let heavy = format!("--heavy={heavy}");
+        let (heavy, one_thread) = (format!("--heavy={heavy}"), "--threads=1".to_owned());
         let server = match self {
             Self::Polyrpc => Child::start(&["grpc-server".to_owned(), heavy])?,
-            Self::Tonic => foreign("tonic-server", heavy)?,
-            Self::GrpcGo => foreign("go-server", heavy)?,
-            Self::GrpcCpp => foreign("cpp-server", heavy)?,
+            Self::Tonic => foreign("tonic-server", &[heavy])?,
+            Self::TonicOneThread => foreign("tonic-server", &[heavy, one_thread])?,
+            Self::GrpcGo => foreign("go-server", &[heavy])?,
+            Self::GrpcGoOneThread => foreign("go-server", &[heavy, one_thread])?,
+            Self::GrpcCpp => foreign("cpp-server", &[heavy])?,
         };
         let Listening { address } = server.hear(PATIENCE)?;
         Ok((server, address))
     }
 }
 
-fn foreign(name: &str, heavy: String) -> io::Result<Child> {
-    let arguments = ["--listen=127.0.0.1:0".to_owned(), heavy];
+fn foreign(name: &str, options: &[String]) -> io::Result<Child> {
+    let arguments = [&["--listen=127.0.0.1:0".to_owned()], options].concat();
     Child::start_program(&program(name), &arguments).map_err(|error| {
         io::Error::new(error.kind(), format!("{name}: {error} (is it built? bench/peers/build)"))
     })

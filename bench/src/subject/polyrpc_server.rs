@@ -2,29 +2,28 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::thread;
 
 use polyrpc::codec::Raw;
 use polyrpc::service::ServiceBuilder;
-use polyrpc::{Context, Cores, Result, Server};
+use polyrpc::{Context, Result, Server};
 
 use crate::proto::example::{EchoRequest, EchoResponse, EchoService, EchoServiceServer};
 
-/// Serves on one thread of its own, as the floor's servers with epoll do, until the process ends.
+/// Serves on one thread of its own, as the floor's servers with epoll do, until the process ends. It accepts there
+/// too: a second thread for that would fight it for its one core.
 pub(super) fn serve(listen: SocketAddr) -> io::Result<SocketAddr> {
-    let cores = Cores::start(1)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let bound = runtime.block_on(server(cores).bind(listen.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let bound = runtime.block_on(server().bind(listen.to_string()))?;
     let address = bound.address().to_string().parse().map_err(io::Error::other)?;
-    runtime.spawn(bound.run());
-    // The runtime accepts connections for as long as the process lives.
-    std::mem::forget(runtime);
+    thread::Builder::new().name("polyrpc".into()).spawn(move || runtime.block_on(bound.run()))?;
     Ok(address)
 }
 
-fn server(cores: Cores) -> Server {
+fn server() -> Server {
     let raw = ServiceBuilder::new("Echo")
         .method::<Raw, bytes::Bytes, bytes::Bytes, _, _>("Raw", |cx: Context, body| async { (cx, Ok(body)) });
-    Server::new().on(cores).service(EchoServiceServer::new(Echo)).service(raw)
+    Server::new().service(EchoServiceServer::new(Echo)).service(raw)
 }
 
 #[derive(Debug)]

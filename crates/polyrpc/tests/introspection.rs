@@ -1,11 +1,11 @@
-//! gRPC's standard services: how the server is, and what it offers.
+//! What a server tells of itself: how it is and what it offers, by gRPC's standard services; and what it is doing.
 
 mod common;
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use common::{ProbeServer, Prober, again, client, serve, soon};
+use common::{ProbeServer, Prober, again, client, serve, soon, until};
 use polyrpc::codec::Raw;
 use polyrpc::introspection::grpc::health::v1::health_check_response::ServingStatus::{
     self, NOT_SERVING, SERVICE_UNKNOWN, SERVING,
@@ -19,11 +19,11 @@ use polyrpc::introspection::grpc::reflection::v1::{
     ExtensionRequest, ServerReflectionClient, ServerReflectionRequest, ServerReflectionResponse,
 };
 use polyrpc::introspection::grpc::reflection::v1alpha;
-use polyrpc::introspection::{Health, Serving};
+use polyrpc::introspection::{Calls, Health, Serving};
 use polyrpc::server::Running;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::streaming::Sender;
-use polyrpc::{Code, Context, Protocol, Server, Streaming};
+use polyrpc::{Client, Code, Context, Protocol, Server, Status, Streaming};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 
 // ------------------------------------------------------------------------------------------------ health
@@ -406,3 +406,35 @@ const SOURCES: [(&str, &str); 3] = [
         "#,
     ),
 ];
+
+// ------------------------------------------------------------------------------------------------ facts
+
+#[tokio::test]
+async fn the_server_knows_its_connections_and_how_their_calls_ended() {
+    let server = Server::new().register("half", |n: i64| async move {
+        match n % 2 {
+            0 => Ok(n / 2),
+            _ => Err(Status::invalid_argument("odd")),
+        }
+    });
+    let server = serve(server).await;
+    let (even, odd) = (client(Protocol::Rpcx, &server), client(Protocol::BaiduStd, &server));
+    let half = async |client: &Client, n: i64| soon(client.call::<i64>("half", &n)).await;
+    half(&even, 2).await.unwrap();
+    half(&even, 4).await.unwrap();
+    half(&odd, 3).await.unwrap_err();
+
+    let told = |protocol| {
+        let connections = server.facts().connections;
+        connections.iter().find(|connection| connection.protocol == Some(protocol)).map(|open| open.calls)
+    };
+    let (two, one) =
+        (Calls { started: 2, succeeded: 2, failed: 0 }, Calls { started: 1, succeeded: 0, failed: 1 });
+    until(|| told(Protocol::Rpcx) == Some(two) && told(Protocol::BaiduStd) == Some(one)).await;
+
+    drop((even, odd));
+    until(|| server.facts().connections.is_empty()).await;
+    let all = server.facts().calls;
+    assert_eq!(all, Calls { started: 3, succeeded: 2, failed: 1 });
+    assert_eq!(all.in_flight(), 0);
+}

@@ -206,7 +206,7 @@ pub trait Client {
     }
 
     /// Appends the protocol's own "are you there?"; its answer comes as [`Answer::Alive`].
-    /// Returns `false` where the protocol has none.
+    /// Returns `false` where the protocol has none, or the peer would not bear it now.
     fn heartbeat(&mut self, _out: &mut Outbox) -> bool {
         false
     }
@@ -261,6 +261,8 @@ pub enum Answer {
     Push(Push),
     /// The peer answered a heartbeat.
     Alive,
+    /// The peer wants fewer heartbeats, and goes away for that.
+    TooManyHeartbeats,
     /// The peer is going away: send it nothing more, wait for what is owed.
     GoAway,
 }

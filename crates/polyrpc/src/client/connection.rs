@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
@@ -14,6 +14,7 @@ use polyrpc_wire::session::{Answer, Client as Session};
 use polyrpc_wire::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
 use tokio::time::{Sleep, sleep_until};
 
+use super::keepalive::{Heartbeat, Keepalive};
 use super::link::{Link, Over, Standing};
 use super::pending::{Arrived, Pending, note};
 use crate::net::{Inbox, ReadHalf, Stream, WriteHalf};
@@ -59,7 +60,7 @@ impl<S: Session + Send + 'static> Connection<S> {
     pub(super) fn start(
         stream: Stream,
         session: S,
-        keepalive: Option<Duration>,
+        keepalive: Option<Keepalive>,
         on_push: Option<PushHandler>,
     ) -> Arc<Self> {
         let (source, socket) = stream.split();
@@ -83,7 +84,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             wanted: 0,
             wakers: Vec::new(),
             alarm: None,
-            keepalive: keepalive.map(Keepalive::new),
+            heartbeat: keepalive.map(Heartbeat::new),
         };
         tokio::spawn(reader.run());
         connection
@@ -344,7 +345,7 @@ struct Reader<S> {
     wakers: Vec<Waker>,
     /// Rings when a call may have waited too long.
     alarm: Option<Pin<Box<Sleep>>>,
-    keepalive: Option<Keepalive>,
+    heartbeat: Option<Heartbeat>,
 }
 
 impl<S: Session + Send + 'static> Reader<S> {
@@ -358,7 +359,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         self.connection.reader.register(cx.waker());
         loop {
             self.poll_alarm(cx);
-            self.poll_keepalive(cx)?;
+            self.poll_heartbeat(cx)?;
             if self.poll_write(cx)?.is_ready() {
                 return Poll::Ready(Ok(()));
             }
@@ -438,6 +439,11 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
                 Ok(Some(Answer::Push(push))) => pushes.push(push),
                 Ok(Some(Answer::Alive)) => {}
+                Ok(Some(Answer::TooManyHeartbeats)) => {
+                    if let Some(heartbeat) = &self.heartbeat {
+                        heartbeat.keepalive.halve();
+                    }
+                }
                 Ok(Some(Answer::GoAway)) => shared.retiring = true,
                 Ok(None) => break Ok(()),
                 Err(violation) => break Err(broken_protocol(&violation)),
@@ -483,16 +489,16 @@ impl<S: Session + Send + 'static> Reader<S> {
     }
 
     /// Asks a silent server whether it is there.
-    fn poll_keepalive(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
-        let Some(keepalive) = &mut self.keepalive else { return Ok(()) };
-        while keepalive.poll_due(cx) {
+    fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
+        let Some(heartbeat) = &mut self.heartbeat else { return Ok(()) };
+        while heartbeat.poll_due(cx) {
             let mut shared = self.connection.lock();
             if std::mem::replace(&mut shared.listening, true) {
                 return Err(gone("the server does not answer heartbeats"));
             }
             let shared = &mut *shared;
             if !shared.session.heartbeat(&mut shared.out) {
-                // The protocol has no word for it.
+                // The protocol has no word for it, or not now.
                 shared.listening = false;
             }
         }
@@ -524,26 +530,6 @@ impl<S> Drop for Reader<S> {
     /// The runtime may end before the connection does: without its task no call would ever end.
     fn drop(&mut self) {
         self.end(gone("the runtime of the connection has ended"));
-    }
-}
-
-/// When to ask a server whether it is there.
-struct Keepalive {
-    every: Duration,
-    next: Pin<Box<Sleep>>,
-}
-
-impl Keepalive {
-    fn new(every: Duration) -> Self {
-        Self { every, next: Box::pin(tokio::time::sleep(every)) }
-    }
-
-    fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
-        let due = self.next.as_mut().poll(cx).is_ready();
-        if due {
-            self.next.as_mut().reset(tokio::time::Instant::now() + self.every);
-        }
-        due
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, grpc, http1, rpcx};
 
 use super::connection::{Connection, PushHandler};
+use super::keepalive::Keepalive;
 use super::link::Link;
 use super::url::Url;
 use crate::net::Stream;
@@ -21,7 +22,7 @@ pub(super) struct Dialer {
     pub(super) connect_timeout: Duration,
     pub(super) backoff: Backoff,
     pub(super) cores: Option<Cores>,
-    pub(super) keepalive: Option<Duration>,
+    pub(super) keepalive: Option<Keepalive>,
     pub(super) on_push: Option<PushHandler>,
     pub(super) failing: Mutex<Option<Failing>>,
 }
@@ -69,11 +70,11 @@ impl Dialer {
     async fn connect(&self) -> io::Result<Arc<dyn Link>> {
         let Some(cores) = &self.cores else {
             let stream = Stream::connect(&self.url.address).await?;
-            return Ok(self.sessions.start(stream, self.keepalive, self.on_push.clone()));
+            return Ok(self.sessions.start(stream, self.keepalive.clone(), self.on_push.clone()));
         };
         // The socket must be watched by the runtime that is to read from it.
         let (address, sessions) = (self.url.address.clone(), self.sessions.clone());
-        let (keepalive, on_push) = (self.keepalive, self.on_push.clone());
+        let (keepalive, on_push) = (self.keepalive.clone(), self.on_push.clone());
         let connecting = cores.next().spawn(async move {
             let stream = Stream::connect(&address).await?;
             Ok(sessions.start(stream, keepalive, on_push))
@@ -163,7 +164,7 @@ impl Sessions {
     pub(super) fn start(
         &self,
         stream: Stream,
-        keepalive: Option<Duration>,
+        keepalive: Option<Keepalive>,
         on_push: Option<PushHandler>,
     ) -> Arc<dyn Link> {
         match self.clone() {

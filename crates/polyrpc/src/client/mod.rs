@@ -16,6 +16,7 @@ mod pool;
 mod dial;
 
 mod connection;
+mod keepalive;
 mod link;
 mod pending;
 
@@ -49,6 +50,7 @@ use self::attempt::Attempt;
 use self::connection::PushHandler;
 use self::dial::{Dialer, Sessions};
 use self::exchange::Defaults;
+use self::keepalive::Keepalive;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
 use self::url::Url;
@@ -345,8 +347,11 @@ impl Builder {
         self
     }
 
-    /// Asks the server this often whether it is there, where the protocol can (rpcx, HTTP/2); a connection whose
+    /// Asks the server this often whether it is there, where the protocol can (rpcx, gRPC); a connection whose
     /// heartbeat stays without an answer until the next is closed. Default: never.
+    ///
+    /// gRPC's servers bear it only while they have calls to answer, and not often (grpc-go: every five minutes, unless
+    /// it is told otherwise): it is done only then, and half as often once a server closed a connection for it.
     pub fn keepalive(mut self, every: Duration) -> Self {
         self.keepalive = Some(every);
         self
@@ -373,7 +378,7 @@ impl Builder {
             connect_timeout: self.connect_timeout,
             backoff: self.backoff,
             cores: self.cores,
-            keepalive: self.keepalive,
+            keepalive: self.keepalive.map(Keepalive::every),
             on_push: self.on_push,
             failing: Default::default(),
         };

@@ -1,8 +1,11 @@
-//! What a server tells of itself, by gRPC's standard services: how it is ([`Health`]) and what it offers
+//! What a server tells of itself: to the program it runs in, what it is doing ([`Facts`]); to callers, by gRPC's
+//! standard services, how it is ([`Health`]) and what it offers
 //! ([`Server::reflection`](crate::Server::reflection)).
 //!
-//! They are services like any other, so every protocol that can carry them does, and a listener's authenticator
+//! These are services like any other, so every protocol that can carry them does, and a listener's authenticator
 //! judges who asks.
+
+mod facts;
 
 mod health;
 
@@ -12,6 +15,7 @@ mod reflection;
 #[path = "proto/mod.rs"]
 mod generated;
 
+pub use self::facts::{Calls, Connection, Facts};
 /// The messages, traits and stubs of the standard services, as `polyrpc-build` generates them.
 #[doc(inline)]
 pub use self::generated::grpc;

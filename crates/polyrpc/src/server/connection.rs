@@ -12,6 +12,7 @@ use super::in_flight::{Ended, InFlight, Running};
 use super::open::{Entry, Order, Phase, Registration};
 use super::port::Port;
 use super::streams::Streams;
+use crate::introspection::Calls;
 use crate::net::{Inbox, Stream, scratch};
 use crate::service::{ConnectionFacts, Ending};
 
@@ -33,6 +34,9 @@ pub(super) struct Connection<'a, S: Session> {
     state: State,
     /// How it ends, once it does.
     end: End,
+    /// How many bytes of a peer that was told good-bye are still read.
+    forbearance: usize,
+    calls: Calls,
     /// It was told to take on nothing new.
     draining: bool,
     /// The session has taken all it can from the inbox.
@@ -108,6 +112,7 @@ impl Default for Round {
 struct Turn {
     reads: usize,
     bytes: usize,
+    metadata: usize,
     /// It is the turn of others.
     passed: bool,
 }
@@ -118,9 +123,19 @@ impl Turn {
         self.bytes += bytes;
     }
 
+    /// What a call brought beside its message may be much in a few bytes, of which others have nothing.
+    fn note_metadata(&mut self, entries: usize) {
+        self.metadata += entries;
+    }
+
+    /// So much that what was read is left for the next turn.
+    fn is_heavy(&self) -> bool {
+        self.metadata >= METADATA
+    }
+
     /// Pending when it is the turn of others.
     fn poll_go_on(&mut self, entry: &Arc<Entry>) -> Poll<()> {
-        if self.reads < READS && self.bytes < BYTES {
+        if self.reads < READS && self.bytes < BYTES && !self.is_heavy() {
             return Poll::Ready(());
         }
         if !self.passed {
@@ -134,8 +149,16 @@ impl Turn {
 /// More than a peer that waits for its answers needs; to go round by the runtime costs less than half a microsecond.
 const READS: usize = 8;
 
-/// A large message and what lies around it.
-const BYTES: usize = 96 << 10;
+/// Some hundred small messages.
+const BYTES: usize = 32 << 10;
+
+/// About as much work as so many bytes.
+const METADATA: usize = 2048;
+
+/// How many bytes of a peer that broke the protocol are thrown away before its connection is closed with what is
+/// unread. Enough for the reason to arrive at one that made a mistake; one that floods has megabytes on their way, and
+/// to read them all would be its success.
+const LINGERED: usize = 64 << 10;
 
 /// How quickly a message comes in.
 #[derive(Debug, Default)]
@@ -176,6 +199,8 @@ impl<'a, S: Session> Connection<'a, S> {
             streams: Streams::default(),
             state: State::Serving,
             end: End::Closed,
+            forbearance: usize::MAX,
+            calls: registration.entry.calls(),
             draining: false,
             starved: false,
             round: Round::default(),
@@ -236,11 +261,17 @@ impl<'a, S: Session> Connection<'a, S> {
         self.starved = false;
         let end = self.round.taken.saturating_add(self.round.part);
         let in_flight = self.port.server.limits.in_flight_per_connection;
-        while self.state == State::Serving && !self.saturated() && self.round.taken < end {
+        while self.state == State::Serving
+            && !self.saturated()
+            && self.round.taken < end
+            && !self.turn.is_heavy()
+        {
             let crowded = self.in_flight.len() >= in_flight;
             match self.session.next_event(&mut self.inbox.bytes, &mut self.out) {
                 Ok(Some(Event::Call(call, ticket))) => {
                     self.pace.took = true;
+                    self.calls.started += 1;
+                    self.turn.note_metadata(call.head.metadata.len());
                     self.round.taken += 1;
                     let started = match crowded {
                         false => self.dispatch.start::<S>(call, &ticket, &mut self.streams, &mut arrived, cx),
@@ -250,6 +281,8 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
                 Ok(Some(Event::Open(call, ticket, stream))) => {
                     self.pace.took = true;
+                    self.calls.started += 1;
+                    self.turn.note_metadata(call.head.metadata.len());
                     self.round.taken += 1;
                     let started = match crowded {
                         false => {
@@ -280,7 +313,10 @@ impl<'a, S: Session> Connection<'a, S> {
                     return;
                 }
                 // Whatever the session had to say of it is in the outbox.
-                Err(_) => self.finish(),
+                Err(_) => {
+                    self.forbearance = LINGERED;
+                    self.finish();
+                }
             }
         }
     }
@@ -293,6 +329,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 self.in_flight.push(Running::new(handling, ticket, deadline, stream, way));
             }
             Started::Unauthenticated(status) => {
+                self.calls.ended(false);
                 if self.session.refuse(ticket, status, &mut self.out) {
                     self.finish();
                 }
@@ -305,8 +342,11 @@ impl<'a, S: Session> Connection<'a, S> {
             match (ending, streamed) {
                 (Some(ending), None) => self.end_call(ticket, ending),
                 (Some(ending), Some(stream)) => self.end_stream(stream, ticket, ending),
-                (None, None) => {}
-                (None, Some(stream)) => self.streams.forget(stream, &mut self.session, &mut self.out),
+                (None, None) => self.calls.ended(false),
+                (None, Some(stream)) => {
+                    self.calls.ended(false);
+                    self.streams.forget(stream, &mut self.session, &mut self.out);
+                }
             }
             // A session that keeps an order may have held calls back until this answer.
             self.starved = false;
@@ -314,6 +354,7 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn end_call(&mut self, ticket: S::Ticket, ending: Ending) {
+        self.calls.ended(ending.succeeded());
         match ending {
             Ending::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
             Ending::Finish { result, trailers } => {
@@ -324,6 +365,7 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn end_stream(&mut self, stream: StreamId, ticket: S::Ticket, ending: Ending) {
+        self.calls.ended(ending.succeeded());
         let closes = matches!(ending, Ending::CloseConnection);
         self.streams.close(stream, ticket, ending, &mut self.session, &mut self.out);
         if closes {
@@ -348,6 +390,7 @@ impl<'a, S: Session> Connection<'a, S> {
             return Poll::Ready(Ok(None));
         }
         match self.state {
+            State::Serving if self.turn.is_heavy() => self.poll_pass(),
             State::Serving if !self.starved && !self.saturated() => Poll::Ready(Ok(None)),
             State::Serving if self.starved && !self.has_enough() => self.poll_fill(cx, written),
             State::Serving => Poll::Pending,
@@ -355,6 +398,10 @@ impl<'a, S: Session> Connection<'a, S> {
             State::Finishing => Poll::Pending,
             State::Lingering => self.poll_linger(cx),
         }
+    }
+
+    fn poll_pass(&mut self) -> Poll<io::Result<Option<End>>> {
+        self.turn.poll_go_on(&self.registration.entry).map(|()| Ok(None))
     }
 
     /// Whether more has been read than is looked at before an answer is given. Some is read all the same, since that
@@ -398,7 +445,8 @@ impl<'a, S: Session> Connection<'a, S> {
         ready!(self.turn.poll_go_on(&self.registration.entry));
         let n = ready!(self.inbox.poll_fill(self.stream, cx, 0))?;
         self.turn.note(n);
-        Poll::Ready(Ok((n == 0).then_some(End::Closed)))
+        self.forbearance = self.forbearance.saturating_sub(n);
+        Poll::Ready(Ok((n == 0 || self.forbearance == 0).then_some(End::Closed)))
     }
 
     /// Leaves the connection to another session, once all that is owed is written.
@@ -439,6 +487,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         let phase = self.phase();
         let entry = &self.registration.entry;
+        entry.note(self.calls);
         let goes_on = match phase {
             Phase::Idle | Phase::Busy => true,
             Phase::MidMessage => self.pace.took || self.pace.received - self.pace.noted >= PACE,

@@ -103,6 +103,7 @@ fn poll_detect(
 
 fn facts(protocol: Protocol, peer: Peer, registration: &Registration) -> Arc<ConnectionFacts> {
     let entry = registration.entry.clone();
+    entry.speaks(protocol);
     let queue: Option<PushQueue> =
         (protocol == Protocol::Rpcx).then(|| Box::new(move |push| entry.push(push)) as PushQueue);
     Arc::new(ConnectionFacts::new(protocol, peer, queue))

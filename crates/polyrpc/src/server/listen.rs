@@ -107,7 +107,7 @@ pub(super) async fn accept(listener: Listener, port: Arc<Port>) {
 
 /// Serves a connection in a task of its own, if there is room for one more.
 pub(super) fn admit(port: &Arc<Port>, stream: Stream, peer: Peer) {
-    let Some(registration) = port.server.open.enter(port.server.limits.connections) else { return };
+    let Some(registration) = port.server.open.enter(peer, port.server.limits.connections) else { return };
     match &port.server.cores {
         None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration))),
         Some(cores) => admit_on(cores, port.clone(), stream, peer, registration),

@@ -38,7 +38,7 @@ pub use self::listen::Listen;
 use self::open::{Open, Order};
 use self::port::Port;
 use crate::client::Client;
-use crate::introspection::{self, Health};
+use crate::introspection::{self, Facts, Health};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::{Function, Peer, Router, Service};
@@ -297,6 +297,11 @@ impl Running {
     /// How many connections are open.
     pub fn connections(&self) -> usize {
         self.shared.open.len()
+    }
+
+    /// What it has done and is doing.
+    pub fn facts(&self) -> Facts {
+        self.shared.open.facts()
     }
 
     /// Stops: accepts no more connections, refuses new calls in each protocol's own words, finishes every call

@@ -3,17 +3,19 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
-use polyrpc_wire::{Push, Status};
+use polyrpc_wire::{Protocol, Push, Status};
 use slab::Slab;
 use tokio::sync::Notify;
 
 use super::limits::Limits;
+use crate::introspection::{self, Calls, Facts};
+use crate::service::Peer;
 
 /// All open connections of a server.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(super) struct Open {
     /// The time in ticks since the server began. Connections stamp themselves with it, so that no
     /// connection reads a clock for its time-outs.
     tick: AtomicU32,
+    /// The calls of connections that have closed.
+    past: Counters,
     /// Told when the last connection closes.
     emptied: Notify,
 }
@@ -29,6 +33,12 @@ pub(super) struct Open {
 /// One open connection, seen from outside its task.
 #[derive(Debug)]
 pub(super) struct Entry {
+    peer: Peer,
+    /// When it was opened, in ticks.
+    opened: u32,
+    /// What it speaks, once it is known.
+    protocol: AtomicU8,
+    calls: Counters,
     /// What it waits for.
     phase: AtomicU8,
     /// Since when, in ticks.
@@ -70,16 +80,25 @@ pub(super) enum Order {
 
 impl Open {
     pub(super) fn new() -> Self {
-        Self { entries: Mutex::default(), tick: AtomicU32::new(0), emptied: Notify::new() }
+        Self {
+            entries: Mutex::default(),
+            tick: AtomicU32::new(0),
+            past: Counters::default(),
+            emptied: Notify::new(),
+        }
     }
 
     /// Enters a connection, unless there are `limit` already.
-    pub(super) fn enter(self: &Arc<Self>, limit: usize) -> Option<Registration> {
+    pub(super) fn enter(self: &Arc<Self>, peer: Peer, limit: usize) -> Option<Registration> {
         let mut entries = self.lock();
         if entries.len() >= limit {
             return None;
         }
         let entry = Arc::new(Entry {
+            peer,
+            opened: self.tick(),
+            protocol: AtomicU8::new(UNTOLD),
+            calls: Counters::default(),
             phase: AtomicU8::new(Phase::Idle as u8),
             since: AtomicU32::new(self.tick()),
             order: AtomicU8::new(Order::Serve as u8),
@@ -100,6 +119,15 @@ impl Open {
     /// How many connections are open.
     pub(super) fn len(&self) -> usize {
         self.lock().len()
+    }
+
+    /// What is known of all connections.
+    pub(super) fn facts(&self) -> Facts {
+        let (now, entries) = (self.tick(), self.lock());
+        let connections: Vec<_> = entries.iter().map(|(_, entry)| entry.facts(now)).collect();
+        let mut calls = self.past.read();
+        connections.iter().for_each(|connection| calls.add(connection.calls));
+        Facts { calls, connections }
     }
 
     /// Waits until no connection is open.
@@ -154,7 +182,59 @@ fn ticks(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX)
 }
 
+/// [`Calls`] that one task writes and any may read.
+#[derive(Debug, Default)]
+struct Counters {
+    started: AtomicU64,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Counters {
+    fn write(&self, calls: Calls) {
+        self.started.store(calls.started, Ordering::Relaxed);
+        self.succeeded.store(calls.succeeded, Ordering::Relaxed);
+        self.failed.store(calls.failed, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Calls {
+        Calls {
+            started: self.started.load(Ordering::Relaxed),
+            succeeded: self.succeeded.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// No protocol's number.
+const UNTOLD: u8 = u8::MAX;
+
 impl Entry {
+    /// Notes what the connection speaks.
+    pub(super) fn speaks(&self, protocol: Protocol) {
+        self.protocol.store(protocol as u8, Ordering::Relaxed);
+    }
+
+    /// Notes what has become of its calls.
+    pub(super) fn note(&self, calls: Calls) {
+        self.calls.write(calls);
+    }
+
+    /// The calls of the sessions before.
+    pub(super) fn calls(&self) -> Calls {
+        self.calls.read()
+    }
+
+    fn facts(&self, now: u32) -> introspection::Connection {
+        let told = self.protocol.load(Ordering::Relaxed);
+        introspection::Connection {
+            peer: self.peer,
+            protocol: Protocol::ALL.into_iter().find(|&protocol| protocol as u8 == told),
+            age: TICK * now.saturating_sub(self.opened),
+            calls: self.calls.read(),
+        }
+    }
+
     /// Whom to wake when an order or a message to push comes.
     pub(super) fn wakes(&self, waker: &Waker) {
         self.waker.register(waker);
@@ -262,6 +342,9 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let mut entries = self.open.lock();
         entries.remove(self.key);
+        let mut past = self.open.past.read();
+        past.add(self.entry.calls.read().cut_off());
+        self.open.past.write(past);
         if entries.is_empty() {
             self.open.emptied.notify_waiters();
         }

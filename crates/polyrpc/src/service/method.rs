@@ -86,6 +86,17 @@ pub enum Ending {
     CloseConnection,
 }
 
+impl Ending {
+    /// Whether the caller gets what it asked for.
+    pub(crate) fn succeeded(&self) -> bool {
+        match self {
+            Self::Reply(reply) => reply.result.is_ok(),
+            Self::Finish { result, .. } => result.is_ok(),
+            Self::CloseConnection => false,
+        }
+    }
+}
+
 /// A method whose request and reply are `Req` and `Resp`, carried by the codec `C`.
 pub(super) struct Typed<C, Req, Resp, F> {
     handler: F,

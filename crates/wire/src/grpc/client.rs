@@ -178,9 +178,14 @@ impl session::Client for Client {
         !self.leaving && self.http.may_be_used()
     }
 
+    /// Servers take pings of a client that waits for nothing for an attack (gRPC's proposal A8): whether they are there
+    /// is found out by the next call.
     fn heartbeat(&mut self, out: &mut Outbox) -> bool {
-        self.http.ping(out);
-        true
+        let waits = !self.calls.is_empty();
+        if waits {
+            self.http.ping(out);
+        }
+        waits
     }
 }
 
@@ -296,10 +301,10 @@ impl Client {
                 Some(Answer::Room(call.id))
             }
             h2::Event::Pong => Some(Answer::Alive),
-            h2::Event::GoAway { last, .. } => {
+            h2::Event::GoAway { last, code } => {
                 self.leaving = true;
                 self.unseen(last);
-                None
+                (code == ErrorCode::ENHANCE_YOUR_CALM).then_some(Answer::TooManyHeartbeats)
             }
         }
     }

@@ -22,9 +22,11 @@ impl Dialect {
             .unwrap_or((Self::Native, suffix))
     }
 
-    /// The content type of answers in this dialect.
+    /// The content type of answers in this dialect. gRPC-Web wants the format told always, gRPC where it is not the
+    /// usual one (PROTOCOL-WEB.md of grpc/grpc).
     pub(crate) fn content_type(self, format: Format) -> Vec<u8> {
         let suffix = match format {
+            Format::Protobuf | Format::ProtoText | Format::Other(_) if self != Self::Native => &b"+proto"[..],
             Format::Protobuf | Format::ProtoText | Format::Other(_) => &b""[..],
             Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"+json",
             Format::MessagePack => b"+msgpack",

@@ -302,12 +302,18 @@ impl<T: Default> Connection<T> {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "PRIORITY without a stream"));
         }
         let Some(&[s0, s1, s2, s3, _]) = payload.as_array::<5>() else {
-            return Err(stream(header.stream, ErrorCode::FRAME_SIZE_ERROR));
+            return Err(self.wrong_priority(header.stream, ErrorCode::FRAME_SIZE_ERROR));
         };
         if u32::from_be_bytes([s0, s1, s2, s3]) & frame::STREAM == header.stream {
-            return Err(stream(header.stream, ErrorCode::PROTOCOL_ERROR));
+            return Err(self.wrong_priority(header.stream, ErrorCode::PROTOCOL_ERROR));
         }
         Ok(())
+    }
+
+    /// An error of the stream, unless it is idle: such a stream cannot be reset (§6.4).
+    fn wrong_priority(&self, id: u32, code: ErrorCode) -> Fault {
+        const WHY: &str = "a wrong PRIORITY on an idle stream";
+        self.check_not_idle(id, WHY).map_or_else(|_| connection(code, WHY), |()| stream(id, code))
     }
 
     /// §6.4

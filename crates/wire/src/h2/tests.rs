@@ -179,6 +179,16 @@ fn malformed_requests_end_their_stream_only() {
 }
 
 #[test]
+fn a_wrong_priority_resets_its_stream_but_no_stream_that_is_idle() {
+    let wrong = |stream| frame_of(frame::PRIORITY, 0, stream, &[0, 0, 0, 3]);
+    let bytes = [request(1, false), wrong(1)].concat();
+    assert_eq!(spoken().reset_with(&bytes), ErrorCode::FRAME_SIZE_ERROR);
+    assert_eq!(spoken().ended_with(&wrong(5)), ErrorCode::FRAME_SIZE_ERROR);
+    let itself = frame_of(frame::PRIORITY, 0, 5, &[0, 0, 0, 5, 0]);
+    assert_eq!(spoken().ended_with(&itself), ErrorCode::PROTOCOL_ERROR);
+}
+
+#[test]
 fn floods_end_the_connection() {
     let calm = ErrorCode::ENHANCE_YOUR_CALM;
     let repeat = |frame: Vec<u8>| frame.repeat(100_000);

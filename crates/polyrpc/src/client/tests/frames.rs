@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::Client;
 use crate::client::dial::{Dialer, Sessions};
+use crate::client::keepalive::Keepalive;
 use crate::client::pool::Pool;
 use crate::client::url::Url;
 use crate::client::{Builder, Kind, Transport};
@@ -39,7 +40,7 @@ impl Place {
             connect_timeout: builder.connect_timeout,
             backoff: builder.backoff,
             cores: None,
-            keepalive: builder.keepalive,
+            keepalive: builder.keepalive.map(Keepalive::every),
             on_push: None,
             failing: Default::default(),
         };

@@ -75,6 +75,12 @@ impl Peer {
         self.in_flight.load(Ordering::Relaxed)
     }
 
+    /// Writes junk until the connection has ended.
+    pub(super) async fn flood(mut self) {
+        while self.socket.write_all(&[b'x'; 4096]).await.is_ok() {}
+        self.connection.await.unwrap();
+    }
+
     /// Closes the socket and waits for the connection to end.
     pub(super) async fn close(self) {
         drop(self.socket);
@@ -83,7 +89,7 @@ impl Peer {
 }
 
 async fn serve(socket: UnixStream, shared: Shared) {
-    let registration = shared.open.clone().enter(1).unwrap();
+    let registration = shared.open.clone().enter(From::InProcess, 1).unwrap();
     let address = Address::Unix("lines".into());
     let port = Port::new(Arc::new(shared), Vec::new(), None, address);
     let facts = Arc::new(ConnectionFacts::new(Protocol::Rpcx, From::InProcess, None));

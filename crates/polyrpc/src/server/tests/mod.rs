@@ -335,3 +335,10 @@ async fn a_protocol_without_streams_says_so() {
     let error = client.call_raw("S/Endless", body, Options::default()).await.unwrap_err();
     assert!(error.message().contains("baidu_std cannot carry"), "{error}");
 }
+
+#[tokio::test]
+async fn who_breaks_the_protocol_and_goes_on_is_not_listened_to_for_long() {
+    let mut peer = Peer::of(service()).await;
+    peer.say("nonsense 1\n").await;
+    peer.flood().await;
+}

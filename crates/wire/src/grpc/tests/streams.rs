@@ -66,6 +66,7 @@ impl Both {
                 },
                 Answer::Room(id) => format!("room {}", id.0),
                 Answer::GoAway => "go away".to_owned(),
+                Answer::TooManyHeartbeats => "too many heartbeats".to_owned(),
                 other => format!("{other:?}"),
             });
         }
@@ -233,6 +234,26 @@ fn a_server_that_leaves_finishes_what_it_began() {
     both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     assert_eq!(both.answered(), ["done 1"]);
     assert!(both.server.finished());
+}
+
+#[test]
+fn heartbeats_are_sent_only_while_an_answer_is_awaited() {
+    let mut both = Both::new();
+    assert!(!both.client.heartbeat(&mut both.up));
+    both.open(1);
+    assert!(both.client.heartbeat(&mut both.up));
+    both.heard();
+    assert_eq!(both.answered(), ["Alive"]);
+}
+
+#[test]
+fn a_server_that_asks_for_calm_finds_the_heartbeats_too_many() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    // GOAWAY, the last stream 1, ENHANCE_YOUR_CALM, as grpc-go sends it.
+    both.down.buffer().extend_from_slice(b"\0\0\x16\x07\0\0\0\0\0\0\0\0\x01\0\0\0\x0btoo_many_pings");
+    assert_eq!(both.answered(), ["too many heartbeats", "go away"]);
 }
 
 #[test]

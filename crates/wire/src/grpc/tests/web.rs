@@ -29,7 +29,7 @@ fn a_call_is_answered_with_its_trailers_in_the_data() {
     browser.ask("POST", ECHO, &[WEB], &[HELLO]);
     browser.serve(echo);
     let (head, data) = browser.answer();
-    assert_eq!(head, [":status: 200", "content-type: application/grpc-web"]);
+    assert_eq!(head, [":status: 200", "content-type: application/grpc-web+proto"]);
     assert_eq!(data, [HELLO, OK].concat());
 }
 
@@ -61,7 +61,7 @@ fn text_may_come_in_pieces_and_gives_back_all_of_the_window() {
     });
     assert_eq!(&body[..], b"hello");
     let (head, data) = browser.answer();
-    assert_eq!(head[1], "content-type: application/grpc-web-text");
+    assert_eq!(head[1], "content-type: application/grpc-web-text+proto");
     assert_eq!(data, [STANDARD.encode(HELLO), STANDARD.encode(OK)].concat().into_bytes());
 }
 

@@ -73,7 +73,7 @@ fn a_call_is_answered_with_its_trailers_in_the_body() {
     talk.reply(ticket, reply);
     let (head, frames) = response(&talk.out.take());
     assert!(
-        head.starts_with("HTTP/1.1 200 OK\r\ncontent-type: application/grpc-web\r\nbefore: b\r\n"),
+        head.starts_with("HTTP/1.1 200 OK\r\ncontent-type: application/grpc-web+proto\r\nbefore: b\r\n"),
         "{head}"
     );
     assert_eq!(frames, [(0, b"hello".to_vec()), (0x80, b"grpc-status:0\r\nbehind-bin:AQ\r\n".to_vec())]);
@@ -91,7 +91,7 @@ fn text_is_answered_with_text() {
     assert_eq!(talk.parts(), ["StreamId(0): hello", "StreamId(0) ended"]);
     talk.reply(ticket, Reply::message(Format::Protobuf, Bytes::from_static(b"hello")));
     let (head, frames) = response(&talk.out.take());
-    assert!(head.contains("content-type: application/grpc-web-text\r\n"), "{head}");
+    assert!(head.contains("content-type: application/grpc-web-text+proto\r\n"), "{head}");
     assert_eq!(frames, [(0, b"hello".to_vec()), (0x80, b"grpc-status:0\r\n".to_vec())]);
 }
 

@@ -252,5 +252,5 @@ fn a_picture_is_no_message() {
         let (response, finished) = refused(post("/S/M", content_type, "body"));
         assert_eq!((response.status, finished), (415, false));
     }
-    assert_eq!(called(&post("/S/M", "text/plain", "{}")).head.format, Format::Json(Json::Brpc));
+    assert_eq!(called(post("/S/M", "text/plain", "{}")).head.format, Format::Json(Json::Brpc));
 }

@@ -442,7 +442,7 @@ impl Asking {
                 assert!(self.session.room(id), "{id:?} was said to have room");
             }
             Answer::Push(_) => panic!("gRPC pushes nothing"),
-            Answer::Alive | Answer::GoAway => {}
+            Answer::Alive | Answer::TooManyHeartbeats | Answer::GoAway => {}
         }
     }
 

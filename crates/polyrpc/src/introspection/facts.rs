@@ -1,0 +1,65 @@
+use std::time::Duration;
+
+use polyrpc_wire::Protocol;
+
+use crate::service::Peer;
+
+/// What a server has done and is doing: what gRPC's channelz tells of a server and its sockets, for every protocol.
+/// See [`Running::facts`](crate::server::Running::facts).
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// All calls since the server began, those of connections that have closed among them.
+    pub calls: Calls,
+    /// The connections that are open, in no order.
+    pub connections: Vec<Connection>,
+}
+
+/// How many calls began, and how they ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// They were taken from the wire.
+    pub started: u64,
+    /// They were answered, and not with a failure.
+    pub succeeded: u64,
+    /// They failed, were refused, or were cancelled by the caller.
+    pub failed: u64,
+}
+
+impl Calls {
+    /// How many are under way.
+    pub fn in_flight(&self) -> u64 {
+        self.started.saturating_sub(self.succeeded).saturating_sub(self.failed)
+    }
+
+    /// What becomes of them when their connection closes: those under way have failed.
+    pub(crate) fn cut_off(self) -> Self {
+        Self { failed: self.failed + self.in_flight(), ..self }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.started += other.started;
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+    }
+
+    /// Counts the end of a call.
+    pub(crate) fn ended(&mut self, succeeded: bool) {
+        match succeeded {
+            true => self.succeeded += 1,
+            false => self.failed += 1,
+        }
+    }
+}
+
+/// An open connection.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    /// Who is at its other end.
+    pub peer: Peer,
+    /// What it speaks; `None` until its first bytes have told.
+    pub protocol: Option<Protocol>,
+    /// How long it is open, to a quarter of a second.
+    pub age: Duration,
+    /// Its calls, as they were when it last waited for something.
+    pub calls: Calls,
+}
