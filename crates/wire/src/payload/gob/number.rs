@@ -110,7 +110,7 @@ pub(super) fn uint(bytes: &[u8]) -> Result<Option<(u64, usize)>, Error> {
 }
 
 #[inline]
-pub(super) fn put_uint(out: &mut Vec<u8>, value: u64) {
+pub(in crate::payload) fn put_uint(out: &mut Vec<u8>, value: u64) {
     if value < 0x80 {
         out.push(value as u8);
     } else {
@@ -121,33 +121,33 @@ pub(super) fn put_uint(out: &mut Vec<u8>, value: u64) {
 }
 
 #[inline]
-pub(super) fn put_int(out: &mut Vec<u8>, value: i64) {
+pub(in crate::payload) fn put_int(out: &mut Vec<u8>, value: i64) {
     put_uint(out, if value < 0 { !(value << 1) as u64 } else { (value as u64) << 1 });
 }
 
-pub(super) fn put_float(out: &mut Vec<u8>, value: f64) {
+pub(in crate::payload) fn put_float(out: &mut Vec<u8>, value: f64) {
     put_uint(out, value.to_bits().swap_bytes());
 }
 
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(in crate::payload) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_uint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Leaves room for the length of what follows; [`end`] fills it in.
-pub(super) fn begin(out: &mut Vec<u8>) -> usize {
+pub(in crate::payload) fn begin(out: &mut Vec<u8>) -> usize {
     out.push(0);
     out.len() - 1
 }
 
 /// Only a length that does not fit the byte set aside moves what was written since.
-pub(super) fn end(out: &mut Vec<u8>, mark: usize) {
+pub(in crate::payload) fn end(out: &mut Vec<u8>, mark: usize) {
     let length = out.len() - mark - 1;
     recount(out, mark, 1, length as u64);
 }
 
 /// Writes a number over the one at `mark`, which takes `width` bytes.
-pub(super) fn recount(out: &mut Vec<u8>, mark: usize, width: usize, count: u64) {
+pub(in crate::payload) fn recount(out: &mut Vec<u8>, mark: usize, width: usize, count: u64) {
     if width == 1 && count < 0x80 {
         out[mark] = count as u8;
         return;

@@ -6,7 +6,7 @@ use super::number::{Cursor, begin, end, put_bytes, put_int, put_uint};
 use super::{Error, Limits};
 
 /// A type as a stream names it: one of Go's basic types, or a number of its own.
-pub(super) mod id {
+pub(in crate::payload) mod id {
     pub(crate) const BOOL: i32 = 1;
     pub(crate) const INT: i32 = 2;
     pub(crate) const UINT: i32 = 3;
@@ -39,7 +39,7 @@ pub(super) enum Kind {
 
 /// By whose method a value was written that only its own type can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Opaque {
+pub(in crate::payload) enum Opaque {
     Gob,
     Binary,
     Text,
@@ -384,7 +384,7 @@ impl Parser<'_, '_> {
 }
 
 /// What is to be said of a type.
-pub(super) enum Shape<'a> {
+pub(in crate::payload) enum Shape<'a> {
     Array {
         elem: i32,
         len: u64,
@@ -402,7 +402,7 @@ pub(super) enum Shape<'a> {
 }
 
 /// Appends the message that defines a type.
-pub(super) fn define(out: &mut Vec<u8>, id: i32, name: &str, shape: &Shape<'_>) {
+pub(in crate::payload) fn define(out: &mut Vec<u8>, id: i32, name: &str, shape: &Shape<'_>) {
     let mark = begin(out);
     put_int(out, -i64::from(id));
     let place = match shape {
