@@ -1,6 +1,6 @@
 //! Which protocol a connection speaks, told from its first bytes.
 
-use crate::{baidu_std, grpc, http1, rpcx};
+use crate::{baidu_std, grpc, http1, net_rpc, rpcx};
 
 /// A protocol a server can speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,19 +13,22 @@ pub enum Protocol {
     Grpc,
     /// HTTP/1.x: JSON and protobuf by `POST /Service/Method`, rpcx's gateway, JSON-RPC 2.0.
     Http,
+    /// Go's `net/rpc`: gob, JSON-RPC 1.0, and the codecs of the rpcx of 2016.
+    NetRpc,
 }
 
 impl Protocol {
     /// Every protocol, in the order in which they are tried.
-    pub const ALL: [Self; 4] = [Self::BaiduStd, Self::Rpcx, Self::Grpc, Self::Http];
+    pub const ALL: [Self; 5] = [Self::BaiduStd, Self::Rpcx, Self::Grpc, Self::Http, Self::NetRpc];
 
-    /// The name users know: `baidu_std`, `rpcx`, `grpc`, `http`.
+    /// The name users know: `baidu_std`, `rpcx`, `grpc`, `http`, `net_rpc`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BaiduStd => "baidu_std",
             Self::Rpcx => "rpcx",
             Self::Grpc => "grpc",
             Self::Http => "http",
+            Self::NetRpc => "net_rpc",
         }
     }
 
@@ -35,6 +38,7 @@ impl Protocol {
             Self::Rpcx => rpcx::recognise(start),
             Self::Grpc => grpc::recognise(start),
             Self::Http => http1::recognise(start),
+            Self::NetRpc => net_rpc::recognise(start),
         }
     }
 }
@@ -87,6 +91,9 @@ mod tests {
         assert_eq!(all(&[8, 0, 0, 0x30]), Guess::Is(Protocol::Rpcx));
         assert_eq!(all(b"POST /EchoService/Echo HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
         assert_eq!(all(b"GET / HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
+        assert_eq!(all(&[0x2e, 0x7f, 3, 1, 1, 7]), Guess::Is(Protocol::NetRpc));
+        assert_eq!(all(br#"{"method":"Arith.Mul""#), Guess::Is(Protocol::NetRpc));
+        assert_eq!(all(b"\x82\xa3Seq"), Guess::Is(Protocol::NetRpc));
     }
 
     #[test]

@@ -75,8 +75,9 @@ enum Sharing {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    let protocol = options.client().build()?.protocol();
-    let translator = Translator::new(protocol, &options.target, &options.message)?;
+    let client = options.client().build()?;
+    let protocol = client.protocol();
+    let translator = Translator::new(&client, &options.target, &options.message)?;
     if !translator.shape().is_unary() {
         let text = format!("{} streams; only calls of one message each way are measured", options.target);
         return Err(Failure::new(text));

@@ -23,8 +23,8 @@ use crate::terminal;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The server: baidu-std://, rpcx://, grpc:// or http:// with host:port; also rpcx+unix:///path and
-    /// http+json-rpc://host:port
+    /// The server: baidu-std://, rpcx://, grpc://, http:// or net-rpc:// with host:port; also rpcx+unix:///path,
+    /// http+json-rpc://host:port, net-rpc+json:// (msgpack, protobuf, gencode) and net-rpc+http://
     url: String,
     /// The method, `Service/Method`, or a function's name
     target: String,
@@ -142,16 +142,16 @@ async fn call(client: &Client, options: &Options) -> Result<(), Failure> {
 
 /// How the method's messages travel: as a `.proto` says, as this program knows, or as the server says.
 async fn translator(client: &Client, options: &Options) -> Result<Translator, Failure> {
-    let (protocol, target) = (client.protocol(), options.target.as_str());
-    let translator = Translator::new(protocol, target, &options.message)?;
-    let asks = protocol == Protocol::Grpc && translator.format() != Format::Raw;
+    let target = options.target.as_str();
+    let translator = Translator::new(client, target, &options.message)?;
+    let asks = client.protocol() == Protocol::Grpc && translator.format() != Format::Raw;
     if !asks || translator.knows_the_method() {
         return Ok(translator);
     }
     match reflected(client, options).await {
         Ok(Some(set)) => {
             let types = Described::new(&set, "the server's own description")?.types(target)?;
-            Ok(Translator::described(protocol, target, &options.message, types))
+            Ok(Translator::described(client, target, &options.message, types))
         }
         // The method may do without a description: what it thinks of the message, it will say.
         Ok(None) => Ok(translator),
@@ -237,5 +237,6 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call rpcx://127.0.0.1:8002 Arith/Mul '{"A":7,"B":8}'
   polyrpc call baidu-std://127.0.0.1:8002 example.EchoService/Echo '{"message":"hi"}' --compress gzip
   polyrpc call http+json-rpc://127.0.0.1:8002 add '[1,2]'
+  polyrpc call net-rpc+http://127.0.0.1:1234 Arith/Multiply '{"A":7,"B":8}'
   polyrpc call grpc://127.0.0.1:50051 pkg.Service/Sum '{"n":1} {"n":2}'
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto -v"#;

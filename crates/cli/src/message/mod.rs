@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::payload::{Format, Json, gob, transcode};
 use polyrpc::service::Shape;
-use polyrpc::{Protocol, Status};
+use polyrpc::{Client, Protocol, Status};
 
 use crate::failure::Failure;
 
@@ -92,26 +92,24 @@ pub(crate) struct Translator {
 }
 
 impl Translator {
-    /// How `target` is called by this protocol.
-    pub(crate) fn new(protocol: Protocol, target: &str, options: &Options) -> Result<Self, Failure> {
+    /// How `target` is called by this client.
+    pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         match options.files.described()? {
-            Some(described) => Ok(Self::described(protocol, target, options, described.types(target)?)),
-            None => Ok(Self::of(protocol, target, options, schema::built_in(target), false)),
+            Some(described) => Ok(Self::described(client, target, options, described.types(target)?)),
+            None => Ok(Self::of(client, target, options, schema::built_in(target), false)),
         }
     }
 
-    /// How `target` is called by this protocol, as its messages were described for this call.
-    pub(crate) fn described(protocol: Protocol, target: &str, options: &Options, types: Types) -> Self {
-        Self::of(protocol, target, options, Some(types), true)
+    /// How `target` is called by this client, as its messages were described for this call.
+    pub(crate) fn described(client: &Client, target: &str, options: &Options, types: Types) -> Self {
+        Self::of(client, target, options, Some(types), true)
     }
 
-    fn of(
-        protocol: Protocol,
-        target: &str,
-        options: &Options,
-        types: Option<Types>,
-        described: bool,
-    ) -> Self {
+    fn of(client: &Client, target: &str, options: &Options, types: Option<Types>, described: bool) -> Self {
+        let (protocol, function) = (client.protocol(), !target.contains('/'));
+        if let (None, Some(wire)) = (options.format, client.only_format()) {
+            return Self { wire, types, described, function };
+        }
         let wire = match (options.format, protocol) {
             (Some(wire), _) => wire,
             (None, Protocol::Http) => Wire::Json,
@@ -119,9 +117,9 @@ impl Translator {
             (None, Protocol::Rpcx) if described => Wire::Protobuf,
             (None, Protocol::BaiduStd | Protocol::Grpc) => Wire::Json,
             (None, Protocol::Rpcx) => Wire::Msgpack,
+            (None, Protocol::NetRpc) => Wire::Gob,
         };
-        let wire = format(wire, protocol);
-        Self { wire, types, described, function: !target.contains('/') }
+        Self { wire: format(wire, protocol), types, described, function }
     }
 
     /// Whether anything is known of the method.
@@ -193,7 +191,7 @@ impl Translator {
 fn format(wire: Wire, protocol: Protocol) -> Format {
     match wire {
         Wire::Protobuf => Format::Protobuf,
-        Wire::Json if protocol == Protocol::Rpcx => Format::Json(Json::Go),
+        Wire::Json if matches!(protocol, Protocol::Rpcx | Protocol::NetRpc) => Format::Json(Json::Go),
         Wire::Json if protocol == Protocol::Grpc => Format::Json(Json::Proto3),
         Wire::Json => Format::Json(Json::Brpc),
         Wire::Msgpack => Format::MessagePack,

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rpcx};
+use polyrpc_wire::{
+    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, net_rpc, rpcx,
+};
 use rustix::buffer::spare_capacity;
 use rustix::net::RecvFlags;
 use serde::Serialize;
@@ -71,7 +73,7 @@ impl Client {
         let url = Url::parse(&builder.url)?;
         Ok(Self(Arc::new(Inner {
             sessions: builder.sessions(&url),
-            defaults: builder.defaults(url.protocol),
+            defaults: builder.defaults(&url),
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
@@ -190,6 +192,7 @@ impl Inner {
             Sessions::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
             Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
             Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
+            Sessions::NetRpc(config) => Box::new(Connection::new(socket, net_rpc::Client::new(config))),
             #[cfg(test)]
             Sessions::Lines => Box::new(Connection::new(socket, super::tests::Lines::default())),
         })

@@ -3,7 +3,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, grpc, http1, rpcx};
+use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, grpc, http1, net_rpc, rpcx};
 
 use super::connection::{Connection, PushHandler};
 use super::keepalive::Keepalive;
@@ -135,6 +135,7 @@ pub(super) enum Sessions {
     Rpcx(rpcx::ClientConfig),
     Grpc(grpc::ClientConfig),
     Http(http1::ClientConfig),
+    NetRpc(net_rpc::ClientConfig),
     /// A protocol made up for tests.
     #[cfg(test)]
     Lines,
@@ -158,6 +159,12 @@ impl Sessions {
                 let authority = url.address.to_string();
                 Self::Http(http1::ClientConfig { limits, authority, credential, json_rpc: url.json_rpc })
             }
+            Protocol::NetRpc => Self::NetRpc(net_rpc::ClientConfig {
+                limits,
+                codec: url.codec,
+                connect: url.connect.clone(),
+                credential,
+            }),
         }
     }
 
@@ -174,6 +181,9 @@ impl Sessions {
             Self::Rpcx(config) => Connection::start(stream, rpcx::Client::new(config), keepalive, on_push),
             Self::Grpc(config) => Connection::start(stream, grpc::Client::new(config), keepalive, on_push),
             Self::Http(config) => Connection::start(stream, http1::Client::new(config), keepalive, on_push),
+            Self::NetRpc(config) => {
+                Connection::start(stream, net_rpc::Client::new(config), keepalive, on_push)
+            }
             #[cfg(test)]
             Self::Lines => Connection::start(stream, super::tests::Lines::default(), keepalive, on_push),
         }

@@ -17,6 +17,8 @@ pub(super) struct Defaults {
     pub(super) protocol: Protocol,
     pub(super) timeout: Option<Duration>,
     pub(super) format: Option<Format>,
+    /// The one format in which the protocol, as it was set up, carries messages.
+    pub(super) only: Option<Format>,
     pub(super) compression: Compression,
     /// Bytes of a reply after decompression.
     pub(super) decompressed: usize,
@@ -28,7 +30,7 @@ pub(super) struct Defaults {
 pub(super) fn refuses(protocol: Protocol) -> bool {
     match protocol {
         Protocol::Grpc => true,
-        Protocol::BaiduStd | Protocol::Rpcx | Protocol::Http => false,
+        Protocol::BaiduStd | Protocol::Rpcx | Protocol::Http | Protocol::NetRpc => false,
     }
 }
 
@@ -118,6 +120,7 @@ impl Defaults {
     /// The format in which this protocol carries what the codec prefers.
     fn preferred(&self, codec: Format) -> Format {
         match (self.protocol, codec) {
+            _ if let Some(only) = self.only => only,
             // brpc's content types know no MessagePack, and its HTTP speaks its own JSON.
             (Protocol::BaiduStd, Format::MessagePack) => Format::Json(Json::Brpc),
             (Protocol::Http, Format::MessagePack | Format::Protobuf) => Format::Json(Json::Brpc),

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::{Compression, Format, Protocol, Push, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -55,7 +56,7 @@ use self::mock::Mock;
 use self::pool::{Bounds, Pool};
 use self::url::Url;
 use crate::Result;
-use crate::codec::{Body, Codec};
+use crate::codec::{self, Body};
 use crate::net::Stream;
 use crate::runtime::Cores;
 
@@ -87,7 +88,9 @@ enum Transport {
 
 impl Client {
     /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
-    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0.
+    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0; `net-rpc://host:port` for
+    /// Go's `net/rpc` in gob, `net-rpc+json://`, `net-rpc+msgpack://`, `net-rpc+protobuf://` and so on in another
+    /// [`Codec`](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` where a server of Go speaks it behind HTTP.
     ///
     /// # Errors
     ///
@@ -118,24 +121,29 @@ impl Client {
         let builder = Builder::new("");
         Self {
             transport: Transport::Mock(Mock::new(answer)),
-            defaults: Arc::new(builder.defaults(Protocol::Rpcx)),
+            defaults: Arc::new(builder.defaults(&Url::in_process(Protocol::Rpcx, Codec::default()))),
         }
     }
 
     /// A client over a connected socket.
-    pub(crate) fn over(stream: Stream, protocol: Protocol) -> Self {
+    pub(crate) fn over(stream: Stream, protocol: Protocol, codec: Codec) -> Self {
         let builder = Builder::new("");
-        let url = Url { protocol, address: crate::net::Address::Unix("in-process".into()), json_rpc: false };
+        let url = Url::in_process(protocol, codec);
         let link = builder.sessions(&url).start(stream, None, None);
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
-            defaults: Arc::new(builder.defaults(protocol)),
+            defaults: Arc::new(builder.defaults(&url)),
         }
     }
 
     /// The protocol it speaks.
     pub fn protocol(&self) -> Protocol {
         self.defaults.protocol
+    }
+
+    /// The one format in which it carries messages, where protocol and URL leave no choice (net/rpc).
+    pub fn only_format(&self) -> Option<Format> {
+        self.defaults.only
     }
 
     /// Calls a function or a method with plain types: `add`, `Arith/Mul`.
@@ -190,7 +198,7 @@ impl Client {
         request: impl Into<Request<Req>>,
     ) -> Result<Response<Resp>>
     where
-        C: Codec<Req> + Codec<Resp>,
+        C: codec::Codec<Req> + codec::Codec<Resp>,
     {
         let Request { message, options } = request.into();
         let body = self.defaults.encode::<C, Req>(&message, signature.input.as_ref(), &options)?;
@@ -371,7 +379,7 @@ impl Builder {
     /// When the URL is none.
     pub fn build(self) -> Result<Client> {
         let url = Url::parse(&self.url)?;
-        let defaults = Arc::new(self.defaults(url.protocol));
+        let defaults = Arc::new(self.defaults(&url));
         let dialer = Dialer {
             sessions: self.sessions(&url),
             url,
@@ -395,11 +403,13 @@ impl Builder {
         blocking::Client::from_builder(self)
     }
 
-    fn defaults(&self, protocol: Protocol) -> Defaults {
+    fn defaults(&self, url: &Url) -> Defaults {
+        let protocol = url.protocol;
         Defaults {
             protocol,
             timeout: self.timeout,
             format: self.format,
+            only: (protocol == Protocol::NetRpc).then(|| url.codec.format()),
             compression: self.compression,
             decompressed: self.limits.decompressed,
             keep: exchange::refuses(protocol),

@@ -1,5 +1,6 @@
 use ::serde::Serialize;
-use ::serde::de::DeserializeOwned;
+use ::serde::de::value::{Error as ValueError, UnitDeserializer};
+use ::serde::de::{DeserializeOwned, IntoDeserializer};
 use bytes::Bytes;
 use polyrpc_wire::payload::{gob, schema};
 use polyrpc_wire::{Format, Status};
@@ -43,7 +44,8 @@ pub(crate) fn decode<T: DeserializeOwned>(body: &Body) -> Result<T, Status> {
     match body.format {
         Format::Json(_) => serde_json::from_slice(or_none(b"null")).map_err(|error| unreadable(&error)),
         Format::MessagePack => rmp_serde::from_slice(or_none(NIL)).map_err(|error| unreadable(&error)),
-        Format::Gob => gob::from_slice(or_none(NOTHING)).map_err(|error| unreadable(&error)),
+        Format::Gob if body.bytes.is_empty() => nothing_in_gob(),
+        Format::Gob => gob::from_slice(&body.bytes).map_err(|error| unreadable(&error)),
         format => Err(unsupported("a serde type", format)),
     }
 }
@@ -51,8 +53,14 @@ pub(crate) fn decode<T: DeserializeOwned>(body: &Body) -> Result<T, Status> {
 /// MessagePack's `nil`.
 const NIL: &[u8] = &[0xc0];
 
-/// Go's empty struct, in gob.
-const NOTHING: &[u8] = b"\x0a\x7f\x03\x01\x02\xff\x80\x00\x00\x00\x03\xff\x80\x00";
+/// What Go's empty struct is here, or no value at all.
+fn nothing_in_gob<T: DeserializeOwned>() -> Result<T, Status> {
+    let unit: UnitDeserializer<ValueError> = ().into_deserializer();
+    T::deserialize(unit).or_else(|_| gob::from_slice(EMPTY_STRUCT).map_err(|error| unreadable(&error)))
+}
+
+/// A gob stream of a struct without name and fields.
+const EMPTY_STRUCT: &[u8] = b"\x09\x7f\x03\x01\x02\xff\x80\x00\x00\x00\x03\xff\x80\x00";
 
 /// Writes a value of a plain type.
 pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Result<Bytes, Status> {

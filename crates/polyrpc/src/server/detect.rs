@@ -2,7 +2,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use polyrpc_wire::{Guess, Protocol, baidu_std, grpc, http1, rpcx, sniff};
+use polyrpc_wire::{Guess, Protocol, baidu_std, grpc, http1, net_rpc, rpcx, sniff};
 
 use super::connection::{Connection, End};
 use super::open::{Order, Phase, Registration};
@@ -23,9 +23,10 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
             End::Foreign => None,
             End::Upgrade(upgrade) => Some(upgrade),
         };
-        let protocol = match &upgrade {
-            Some(_) => Protocol::Grpc,
-            None => match detect(&mut stream, &mut inbox, &port, &registration).await {
+        let protocol = match (&upgrade, port.spoken) {
+            (Some(_), _) => Protocol::Grpc,
+            (None, Some(spoken)) => spoken,
+            (None, None) => match detect(&mut stream, &mut inbox, &port, &registration).await {
                 Some(protocol) => protocol,
                 None => return,
             },
@@ -50,6 +51,10 @@ pub(super) async fn serve(mut stream: Stream, peer: Peer, port: Arc<Port>, regis
             }
             Protocol::Http => {
                 let session = http1::Server::new(port.http.clone());
+                Connection::new(stream, inbox, registration, port, facts, session).run().await
+            }
+            Protocol::NetRpc => {
+                let session = net_rpc::Server::new(port.net_rpc.clone());
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
         };

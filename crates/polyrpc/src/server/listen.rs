@@ -3,12 +3,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::{Protocol, Status};
 
 use super::Shared;
 use super::detect;
 use super::open::Registration;
-use super::port::{Authenticator, Port};
+use super::port::{Authenticator, Port, Spoken};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::Peer;
@@ -27,21 +28,30 @@ use crate::service::Peer;
 /// ```
 pub struct Listen {
     pub(super) address: String,
-    allowed: Vec<Protocol>,
+    spoken: Spoken,
     authenticator: Option<Authenticator>,
 }
 
 impl Listen {
-    /// Listens here, speaking every protocol: `127.0.0.1:8000`, `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes
-    /// a free one.
+    /// Listens here, speaking every protocol that the first bytes of a connection tell: `127.0.0.1:8000`,
+    /// `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes a free one.
     pub fn on(address: impl Into<String>) -> Self {
-        Self { address: address.into(), allowed: Protocol::ALL.to_vec(), authenticator: None }
+        let spoken = Spoken::Sniffed(Protocol::ALL.to_vec());
+        Self { address: address.into(), spoken, authenticator: None }
     }
 
     /// Speaks only these protocols.
     #[must_use]
     pub fn only(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
-        self.allowed = protocols.into_iter().collect();
+        self.spoken = Spoken::Sniffed(protocols.into_iter().collect());
+        self
+    }
+
+    /// Speaks only Go's `net/rpc`, in this codec: the way to those that no first bytes tell, such as
+    /// [`Codec::Protobuf`] and [`Codec::Gencode`].
+    #[must_use]
+    pub fn net_rpc(mut self, codec: Codec) -> Self {
+        self.spoken = Spoken::NetRpc(codec);
         self
     }
 
@@ -66,7 +76,7 @@ impl Listen {
         })?;
         let listener = Listener::bind(&address).await?;
         let address = listener.address()?;
-        let port = Port::new(server, self.allowed, self.authenticator, address);
+        let port = Port::new(server, self.spoken, self.authenticator, address);
         Ok((listener, Arc::new(port)))
     }
 }
@@ -87,7 +97,7 @@ impl fmt::Debug for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listen")
             .field("address", &self.address)
-            .field("allowed", &self.allowed)
+            .field("spoken", &self.spoken)
             .field("authenticates", &self.authenticator.is_some())
             .finish()
     }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use polyrpc_wire::{Protocol, Status, baidu_std, grpc, h2, http1, rpcx};
+use polyrpc_wire::{Protocol, Status, baidu_std, grpc, h2, http1, net_rpc, rpcx};
 
 use super::Shared;
 use crate::net::Address;
@@ -16,21 +16,32 @@ pub(super) struct Port {
     pub(super) rpcx: Arc<rpcx::ServerConfig>,
     pub(super) grpc: Arc<grpc::ServerConfig>,
     pub(super) http: Arc<http1::ServerConfig>,
+    pub(super) net_rpc: Arc<net_rpc::ServerConfig>,
+    /// The one protocol that is spoken here without being told by the first bytes.
+    pub(super) spoken: Option<Protocol>,
 }
 
 impl Port {
     pub(super) fn new(
         server: Arc<Shared>,
-        allowed: Vec<Protocol>,
+        spoken: Spoken,
         authenticator: Option<Authenticator>,
         address: Address,
     ) -> Self {
+        let (allowed, codec) = match spoken {
+            Spoken::Sniffed(allowed) => (allowed, None),
+            Spoken::NetRpc(codec) => (vec![Protocol::NetRpc], Some(codec)),
+        };
         let limits = server.limits.wire();
         let baidu_std = baidu_std::ServerConfig { limits: limits.clone(), address: address.to_string() };
         let rpcx = rpcx::ServerConfig { limits: limits.clone() };
         let http2 = h2::Config { unsent_in_all: server.limits.unsent, ..h2::Config::default() };
         let cors = server.cors.clone();
         let version = server.version.clone();
+        // It tells whoever asks what there is to be called.
+        let shows = allowed.contains(&Protocol::NetRpc) && authenticator.is_none();
+        let debug_page = if shows { net_rpc::page(&server.router.list()) } else { String::new() };
+        let net_rpc = net_rpc::ServerConfig { limits: limits.clone(), codec };
         let http = http1::ServerConfig {
             limits: limits.clone(),
             address: address.to_string(),
@@ -38,6 +49,7 @@ impl Port {
             routes: server.router.routes().clone(),
             cors: cors.clone(),
             h2c: allowed.contains(&Protocol::Grpc),
+            debug_page,
         };
         let http = Arc::new(http);
         let gateway = allowed.contains(&Protocol::Http).then(|| http.clone());
@@ -51,8 +63,19 @@ impl Port {
             rpcx: Arc::new(rpcx),
             grpc: Arc::new(grpc),
             http,
+            net_rpc: Arc::new(net_rpc),
+            spoken: codec.map(|_| Protocol::NetRpc),
         }
     }
+}
+
+/// What is spoken at a listening socket.
+#[derive(Debug, Clone)]
+pub(super) enum Spoken {
+    /// One of these, as the first bytes of a connection tell.
+    Sniffed(Vec<Protocol>),
+    /// Only this, whose first bytes may be any.
+    NetRpc(net_rpc::Codec),
 }
 
 /// Judges who calls by the credential that came with the call, if one did.

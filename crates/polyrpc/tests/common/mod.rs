@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use polyrpc::server::Running;
 use polyrpc::{Client, Context, Protocol, Result, Retry, Server};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, grpc, http1, rpcx};
+use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, grpc, http1, net_rpc, rpcx};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -276,6 +276,11 @@ impl Wire {
     }
 }
 
+/// The protocols that say more of a call than its name and its message, which may be in any format: metadata, how
+/// long the caller waits.
+pub(crate) const ADORNED: [Protocol; 4] =
+    [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http];
+
 fn session(protocol: Protocol) -> Box<dyn Session + Send> {
     match protocol {
         Protocol::BaiduStd => Box::new(baidu_std::Client::new(baidu_std::ClientConfig {
@@ -292,6 +297,11 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
         })),
         Protocol::Http => Box::new(http1::Client::new(http1::ClientConfig {
             authority: "test".into(),
+            ..Default::default()
+        })),
+        // In the codec of the calls that are made here.
+        Protocol::NetRpc => Box::new(net_rpc::Client::new(net_rpc::ClientConfig {
+            codec: net_rpc::Codec::Json,
             ..Default::default()
         })),
     }

@@ -23,6 +23,8 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("baidu_std_client", conversations("baidu_std", &BAIDU_STD, Side::Client)),
         ("rpcx_server", conversations("rpcx", &RPCX, Side::Server)),
         ("rpcx_client", conversations("rpcx", &RPCX, Side::Client)),
+        ("net_rpc_server", net_rpc(Side::Server)),
+        ("net_rpc_client", net_rpc(Side::Client)),
         ("grpc_server", http2::grpc_requests()),
         ("grpc_client", http2::grpc_responses()),
         ("h2_frames", http2::frames()),
@@ -80,6 +82,23 @@ const RPCX: [&str; 14] = [
     "two_calls",
 ];
 
+/// Each with the number of its codec.
+const NET_RPC: [(&str, u8); 13] = [
+    ("gob_mul", 0),
+    ("gob_error", 0),
+    ("gob_nomethod", 0),
+    ("json_mul", 1),
+    ("json_error", 1),
+    ("json_nomethod", 1),
+    ("old_msgpack_mul", 2),
+    ("old_msgpack_echo", 2),
+    ("old_msgpack_error", 2),
+    ("old_protobuf_mul", 3),
+    ("old_protobuf_error", 3),
+    ("old_gencode_mul", 4),
+    ("old_gencode_error", 4),
+];
+
 const GATEWAY: [&str; 8] = [
     "gateway_ok",
     "gateway_path",
@@ -111,6 +130,31 @@ fn conversations(folder: &str, names: &[&str], side: Side) -> Seeds {
     let seeds = names.iter().map(|name| ((*name).to_owned(), conversation(folder, name, side)));
     // The peer whose answers these would be may have said nothing.
     behind_manners(seeds.filter(|(_, bytes)| !bytes.is_empty()))
+}
+
+/// A byte for the codec goes before the manners; a server is asked without one too, a client behind HTTP too.
+fn net_rpc(side: Side) -> Seeds {
+    let captured = NET_RPC.iter().map(|(name, codec)| (*name, *codec, conversation("netrpc", name, side)));
+    let written: [(&str, u8, &[u8]); 4] = [
+        ("colfer", 5, b"\x01\x09Arith.Mul\x03\x05\x7f\x00\x07\x01\x08\x7f\x00\x01\x02\x04boom\x7f"),
+        ("bson", 6, b"\x30\0\0\0\x02servicemethod\0\x04\0\0\0S.M\0\x12seq\0\x01\0\0\0\0\0\0\0\0\x05\0\0\0\0"),
+        ("json_odd", 1, b" {\"id\":[],\"PARAMS\":[1,{}],\"method\":\"\\u0061\"}{\"id\":0,\"error\":7}"),
+        ("msgpack_odd", 2, b"\x93\xa3S.M\x00\xa0\xde\x00\x01\xd4\x01\x02\xcb\0\0\0\0\0\0\0\0\x80\xc0"),
+    ];
+    let all = captured.chain(written.map(|(name, codec, bytes)| (name, codec, bytes.to_vec())));
+    let mut seeds = Seeds::new();
+    for (name, codec, bytes) in all.filter(|(.., bytes)| !bytes.is_empty()) {
+        let manners = match side {
+            Side::Server => [codec, 7],
+            Side::Client => [codec, codec | 0x80],
+        };
+        let greeted = [&b"HTTP/1.0 200 Connected to Go RPC\n\n"[..], &bytes].concat();
+        let second = if side == Side::Client { &greeted } else { &bytes };
+        for (at, (choice, bytes)) in [(manners[0], &bytes), (manners[1], second)].into_iter().enumerate() {
+            seeds.push((format!("{name}_{at}"), [&[choice, 7, 0x20][..], bytes].concat()));
+        }
+    }
+    seeds
 }
 
 /// All that one side of a captured connection received.
@@ -219,7 +263,7 @@ fn behind(bits: &[u8], seeds: impl IntoIterator<Item = (String, Vec<u8>)>) -> Se
 }
 
 fn sniff() -> Seeds {
-    let starts: [(&str, &[u8]); 9] = [
+    let starts: [(&str, &[u8]); 12] = [
         ("call", b"PRPC\0\0\0\0"),
         ("stream", b"STRM\0\0\0\0"),
         ("rpcx", b"\x08\0\0\x30\0\0\0\0"),
@@ -228,9 +272,12 @@ fn sniff() -> Seeds {
         ("options", b"OPTIONS *"),
         ("connect", b"CONNECT /_rpcx_ HTTP/1.0\n\n"),
         ("http2", b"PRI * HTTP/2.0\r\n\r\n"),
+        ("gob", b"\x30\xfe\x01\x01\x03\x01\x01\x07Request"),
+        ("json", b" \r\n{\"method\""),
+        ("msgpack", b"\x82\xa3Seq\0"),
         ("junk", b"\0\x01\x02\x03\x04\x05\x06\x07"),
     ];
-    starts.map(|(name, start)| (name.to_owned(), [&[7], start].concat())).into()
+    starts.map(|(name, start)| (name.to_owned(), [&[0x1f], start].concat())).into()
 }
 
 fn compressed() -> Seeds {

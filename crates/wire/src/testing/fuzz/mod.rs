@@ -13,12 +13,12 @@ mod server;
 mod sniff;
 mod transcode;
 
-pub use client::{baidu_std_client, http_client, rpcx_client};
+pub use client::{baidu_std_client, http_client, net_rpc_client, rpcx_client};
 pub use gob::gob;
 pub use grpc::{grpc_client, grpc_server};
 pub use h2::h2_frames;
 pub use payload::{compress, msgpack, schema};
-pub use server::{baidu_std_server, http_server, json_rpc, rpcx_server};
+pub use server::{baidu_std_server, http_server, json_rpc, net_rpc_server, rpcx_server};
 pub use sniff::sniff;
 pub use transcode::{
     RICH, transcode_brpc, transcode_go, transcode_msgpack, transcode_proto3, transcode_protobuf,
@@ -31,7 +31,7 @@ use crate::Limits;
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
@@ -43,6 +43,8 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("http_server", http_server),
     ("json_rpc", json_rpc),
     ("msgpack", msgpack),
+    ("net_rpc_client", net_rpc_client),
+    ("net_rpc_server", net_rpc_server),
     ("rpcx_client", rpcx_client),
     ("rpcx_server", rpcx_server),
     ("schema", schema),

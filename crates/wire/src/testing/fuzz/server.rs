@@ -8,7 +8,7 @@ use super::{LIMITS, Manner, assert_bounded, assert_modest};
 use crate::session::{Event, Server};
 use crate::sniff::{self, Guess, Protocol};
 use crate::testing::{Heard, tell, tell_part};
-use crate::{Call, Metadata, Outbox, Push, Reply, Status, baidu_std, grpc, http1, rpcx};
+use crate::{Call, Metadata, Outbox, Push, Reply, Status, baidu_std, grpc, http1, net_rpc, rpcx};
 
 /// Bytes for [`baidu_std::Server`].
 pub fn baidu_std_server(input: &[u8]) {
@@ -18,6 +18,14 @@ pub fn baidu_std_server(input: &[u8]) {
 /// Bytes for [`rpcx::Server`].
 pub fn rpcx_server(input: &[u8]) {
     serve(rpcx, Some(Protocol::Rpcx), input);
+}
+
+/// Bytes for [`net_rpc::Server`], behind one that says which codec is set up: after all of them, none is.
+pub fn net_rpc_server(input: &[u8]) {
+    let Some((&choice, input)) = input.split_first() else { return };
+    let codec = net_rpc::Codec::ALL.get(usize::from(choice) % (net_rpc::Codec::ALL.len() + 1)).copied();
+    let own = codec.is_none().then_some(Protocol::NetRpc);
+    serve(|| net_rpc(codec), own, input);
 }
 
 /// Bytes for [`http1::Server`]. After a `CONNECT`, it leaves to another protocol what may well be HTTP.
@@ -41,6 +49,10 @@ pub(super) fn baidu_std() -> baidu_std::Server {
 
 pub(super) fn rpcx() -> rpcx::Server {
     rpcx::Server::new(Arc::new(rpcx::ServerConfig { limits: LIMITS }))
+}
+
+pub(super) fn net_rpc(codec: Option<net_rpc::Codec>) -> net_rpc::Server {
+    net_rpc::Server::new(Arc::new(net_rpc::ServerConfig { limits: LIMITS, codec }))
 }
 
 pub(super) fn grpc() -> grpc::Server {

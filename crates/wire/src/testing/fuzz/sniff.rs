@@ -40,6 +40,7 @@ fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
         Protocol::Rpcx => disowns(server::rpcx(), start),
         Protocol::Grpc => disowns(server::grpc(), start),
         Protocol::Http => disowns(server::http(), start),
+        Protocol::NetRpc => disowns(server::net_rpc(None), start),
     };
     assert!(!disowns, "{protocol:?} is not for its own session");
 }
