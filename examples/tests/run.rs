@@ -41,6 +41,16 @@ fn blocking_client() {
 }
 
 #[test]
+fn net_rpc() {
+    let output = run(env!("CARGO_BIN_EXE_net_rpc"), &[]);
+    for scheme in ["net-rpc", "net-rpc+http", "net-rpc+json"] {
+        let want =
+            format!("{scheme}\nArith: 7*8=56\nArith: 17/8=2 and 1 left\narith error: divide by zero\n");
+        assert!(output.contains(&want), "{output}");
+    }
+}
+
+#[test]
 fn grpc_streaming() {
     let output = run(env!("CARGO_BIN_EXE_grpc_streaming"), &[]);
     let want = "counted 1\ncounted 2\ncounted 3\nsum 5050\nsquare Some(9)\nsquare Some(16)\n";

@@ -48,6 +48,11 @@ pub use server::Server;
 pub use service::Context;
 pub use streaming::Streaming;
 
+/// What is particular to Go's `net/rpc`.
+pub mod net_rpc {
+    pub use polyrpc_wire::net_rpc::Codec;
+}
+
 /// Calls without a runtime.
 pub use client::blocking;
 

@@ -74,8 +74,8 @@ async fn a_function_fails_with_whatever_the_question_mark_takes() {
         }
         let error = client.call::<String>("find", "key").await.unwrap_err();
         assert!(error.message().contains("no key here"), "{protocol:?}: {error}");
-        if protocol != Protocol::Rpcx {
-            // rpcx has nothing but the text.
+        if !matches!(protocol, Protocol::Rpcx | Protocol::NetRpc) {
+            // These have nothing but the text.
             assert_eq!(error.code(), Code::NotFound, "{protocol:?}");
         }
     }

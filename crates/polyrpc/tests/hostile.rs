@@ -137,7 +137,7 @@ async fn who_goes_on_after_he_was_refused_is_not_heard_for_ever() {
 #[tokio::test]
 async fn a_meaningless_call_is_answered_and_its_connection_goes_on() {
     let server = serve(Prober::default().server()).await;
-    for protocol in PROTOCOLS {
+    for protocol in common::ADORNED {
         let mut wire = common::Wire::connect(protocol, &server).await;
         for (n, body) in
             ["", "{", "\u{0}", "[[[[[[[[", "\"unended", "nul", "{\"a\":1}", "99999999999999999999"]

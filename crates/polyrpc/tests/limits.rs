@@ -59,11 +59,15 @@ async fn a_client_does_not_take_a_reply_that_is_too_long() {
     for protocol in PROTOCOLS {
         let limits = polyrpc_wire::Limits { message: 64 << 10, ..Default::default() };
         let client = Client::builder(&url(protocol, &server)).limits(limits).build().unwrap();
-        let error = soon(client.call::<String>("repeat", &("x", 65 << 10))).await.unwrap_err();
+        let error = soon(client.call::<String>("repeat", &("x", 65usize << 10))).await.unwrap_err();
         // Over HTTP/2 it fails nobody else.
         let why = if protocol == Protocol::Grpc { "exceeds the limit" } else { "broke the protocol" };
         assert!(error.message().contains(why), "{protocol:?}: {error}");
-        assert_eq!(soon(client.call::<String>("repeat", &("x", 3))).await.unwrap(), "xxx", "{protocol:?}");
+        assert_eq!(
+            soon(client.call::<String>("repeat", &("x", 3usize))).await.unwrap(),
+            "xxx",
+            "{protocol:?}"
+        );
     }
 }
 

@@ -103,7 +103,8 @@ async fn a_listener_speaks_only_what_it_is_told_to() {
     let listen = |allowed: Protocol| Listen::on("127.0.0.1:0").only([allowed]);
     let server = Prober::default().server().bind(listen(Protocol::BaiduStd)).await.unwrap();
     let server = server.and(listen(Protocol::Rpcx)).await.unwrap().and(listen(Protocol::Grpc)).await.unwrap();
-    let server = server.and(listen(Protocol::Http)).await.unwrap().start();
+    let server = server.and(listen(Protocol::Http)).await.unwrap();
+    let server = server.and(listen(Protocol::NetRpc)).await.unwrap().start();
     for (address, allowed) in server.addresses().iter().zip(PROTOCOLS) {
         for protocol in PROTOCOLS {
             let client = Client::new(&format!("{}://{address}", protocol.as_str())).unwrap();

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::Bytes;
-use common::{PROTOCOLS, client, serve, serve_apart, url};
+use common::{ADORNED, PROTOCOLS, client, serve, serve_apart, url};
 use polyrpc::client::{Options, Request};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::service::ServiceBuilder;
@@ -193,7 +193,7 @@ async fn an_attachment_free_body_of_any_size_comes_back_whole() {
     let raw = ServiceBuilder::new("Bytes")
         .method::<Raw, Bytes, Bytes, _, _>("Echo", |cx, body| async { (cx, Ok(body)) });
     let server = serve(Server::new().service(raw)).await;
-    for protocol in PROTOCOLS {
+    for protocol in ADORNED {
         let client = client(protocol, &server);
         for size in [0, 1, 1023, 8 << 10, (8 << 10) + 1, 16 << 10, 64 << 10, (1 << 20) + 7, 9 << 20] {
             let format = if protocol == Protocol::BaiduStd { Format::Protobuf } else { Format::Raw };

@@ -30,6 +30,7 @@ pub mod h2;
 pub mod http1;
 pub mod http_rule;
 pub mod json_rpc;
+pub mod net_rpc;
 pub mod rest_rpc;
 pub mod rpcx;
 pub mod websocket;

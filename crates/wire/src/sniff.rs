@@ -1,6 +1,6 @@
 //! Which protocol a connection speaks, told from its first bytes.
 
-use crate::{baidu_std, grpc, http1, rest_rpc, rpcx};
+use crate::{baidu_std, grpc, http1, net_rpc, rest_rpc, rpcx};
 
 /// A protocol a server can speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,13 +16,16 @@ pub enum Protocol {
     /// rest_rpc's own. By their first bytes v0.12 to v0.20 and v0.21 are told; for other generations a listener is
     /// set.
     RestRpc,
+    /// Go's `net/rpc`: gob, JSON-RPC 1.0, and the codecs of the rpcx of 2016.
+    NetRpc,
 }
 
 impl Protocol {
     /// Every protocol, in the order in which they are tried.
-    pub const ALL: [Self; 5] = [Self::BaiduStd, Self::Rpcx, Self::Grpc, Self::Http, Self::RestRpc];
+    pub const ALL: [Self; 6] =
+        [Self::BaiduStd, Self::Rpcx, Self::Grpc, Self::Http, Self::RestRpc, Self::NetRpc];
 
-    /// The name users know: `baidu_std`, `rpcx`, `grpc`, `http`, `rest_rpc`.
+    /// The name users know: `baidu_std`, `rpcx`, `grpc`, `http`, `rest_rpc`, `net_rpc`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BaiduStd => "baidu_std",
@@ -30,6 +33,7 @@ impl Protocol {
             Self::Grpc => "grpc",
             Self::Http => "http",
             Self::RestRpc => "rest_rpc",
+            Self::NetRpc => "net_rpc",
         }
     }
 
@@ -40,6 +44,7 @@ impl Protocol {
             Self::Grpc => grpc::recognise(start),
             Self::Http => http1::recognise(start),
             Self::RestRpc => rest_rpc::recognise(start),
+            Self::NetRpc => net_rpc::recognise(start),
         }
     }
 }
@@ -92,6 +97,9 @@ mod tests {
         assert_eq!(all(&[8, 0, 0, 0x30]), Guess::Is(Protocol::Rpcx));
         assert_eq!(all(b"POST /EchoService/Echo HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
         assert_eq!(all(b"GET / HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
+        assert_eq!(all(&[0x2e, 0x7f, 3, 1, 1, 7]), Guess::Is(Protocol::NetRpc));
+        assert_eq!(all(br#"{"method":"Arith.Mul""#), Guess::Is(Protocol::NetRpc));
+        assert_eq!(all(b"\x82\xa3Seq"), Guess::Is(Protocol::NetRpc));
     }
 
     #[test]

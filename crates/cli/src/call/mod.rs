@@ -24,9 +24,10 @@ use crate::tls::Trust;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The server: baidu-std://, rpcx://, grpc://, http:// or rest-rpc:// with host:port; also rpcx+unix:///path,
-    /// rpcx+ws://host:port, http+json-rpc://host:port and, for an older rest_rpc, rest-rpc+v0.11://host:port; with
-    /// TLS grpcs://, https://, rpcx+tls://, baidu-std+tls://
+    /// The server: baidu-std://, rpcx://, grpc://, http://, rest-rpc:// or net-rpc:// with host:port; also
+    /// rpcx+unix:///path, rpcx+ws://host:port, http+json-rpc://host:port; an older rest_rpc as rest-rpc+v0.11://,
+    /// net-rpc+json:// (msgpack, protobuf, gencode) and net-rpc+http://; with TLS grpcs://, https://, rpcx+tls://,
+    /// baidu-std+tls://
     url: String,
     /// The method, `Service/Method`, or a function's name
     target: String,
@@ -149,9 +150,9 @@ async fn call(client: &Client, options: &Options) -> Result<(), Failure> {
 
 /// How the method's messages travel: as a `.proto` says, as this program knows, or as the server says.
 async fn translator(client: &Client, options: &Options) -> Result<Translator, Failure> {
-    let (protocol, target) = (client.protocol(), options.target.as_str());
+    let target = options.target.as_str();
     let translator = Translator::new(client, target, &options.message)?;
-    let asks = protocol == Protocol::Grpc && translator.format() != Format::Raw;
+    let asks = client.protocol() == Protocol::Grpc && translator.format() != Format::Raw;
     if !asks || translator.knows_the_method() {
         return Ok(translator);
     }
@@ -246,6 +247,7 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call http+json-rpc://127.0.0.1:8002 add '[1,2]'
   polyrpc call rest-rpc+v0.20://127.0.0.1:9000 add '[1,2]'
   polyrpc call rest-rpc://127.0.0.1:9004 get_person '[[1,"tom",20]]' --types 'struct<int,string,int>'
+  polyrpc call net-rpc+http://127.0.0.1:1234 Arith/Multiply '{"A":7,"B":8}'
   polyrpc call grpc://127.0.0.1:50051 pkg.Service/Sum '{"n":1} {"n":2}'
   polyrpc call grpcs://echo.example:443 pkg.Service/Sum '{"n":1}' --cacert ca.pem
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto -v"#;

@@ -122,6 +122,10 @@ pub(super) const CALLS: &[Call] = &[
     },
     call("HTTP, JSON-RPC 2.0", "http+json-rpc", Wire::Json, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
     call("HTTP, JSON-RPC 2.0", "http+json-rpc", Wire::Json, "add", "[1,2]", "3"),
+    call("Go net/rpc", "net-rpc", Wire::Gob, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call("Go net/rpc, HTTP", "net-rpc+http", Wire::Gob, "Arith/Add", SEVEN_AND_EIGHT, r#"{"C":15}"#),
+    call("Go net/rpc/jsonrpc", "net-rpc+json", Wire::Json, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call("rpcx of 2016", "net-rpc+msgpack", Wire::Msgpack, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
 ];
 
 const ECHO: &str = "example.EchoService/Echo";

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::codec::{Body, Codec, Serde};
-use polyrpc::payload::{Format, Json, transcode};
+use polyrpc::payload::{Format, Json, gob, transcode};
 use polyrpc::service::Shape;
 use polyrpc::{Client, Protocol, Status};
 
@@ -63,6 +63,8 @@ pub(crate) enum Wire {
     Msgpack,
     /// struct_pack, by the types that --types names
     StructPack,
+    /// Gob, as Go's net/rpc speaks it; the peer's types are guessed from the JSON
+    Gob,
     /// The bytes of the argument as they are
     Raw,
     /// Protobuf's text format
@@ -103,7 +105,7 @@ pub(crate) struct Translator {
 }
 
 impl Translator {
-    /// How `target` is called by this protocol.
+    /// How `target` is called by this client.
     pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
         match options.files.described()? {
             Some(described) => Ok(Self::described(client, target, options, described.types(target)?)),
@@ -111,13 +113,16 @@ impl Translator {
         }
     }
 
-    /// How `target` is called by this protocol, as its messages were described for this call.
+    /// How `target` is called by this client, as its messages were described for this call.
     pub(crate) fn described(client: &Client, target: &str, options: &Options, types: Types) -> Self {
         Self::of(client, target, options, Some(types), true)
     }
 
     fn of(client: &Client, target: &str, options: &Options, types: Option<Types>, described: bool) -> Self {
-        let protocol = client.protocol();
+        let (protocol, function) = (client.protocol(), !target.contains('/'));
+        if let (None, Some(wire)) = (options.format, client.only_format()) {
+            return Self { wire, types, described, function };
+        }
         let wire = match (options.format, protocol) {
             (Some(wire), _) => wire,
             (None, Protocol::Http) => Wire::Json,
@@ -130,9 +135,9 @@ impl Translator {
                 Wire::Cpp
             }
             (None, Protocol::Rpcx | Protocol::RestRpc) => Wire::Msgpack,
+            (None, Protocol::NetRpc) => Wire::Gob,
         };
         let wire = format(wire, protocol);
-        let function = !target.contains('/');
         Self { wire, types, signature: options.types.clone(), described, function }
     }
 
@@ -177,6 +182,7 @@ impl Translator {
             (None, Format::MessagePackArray) => return arguments(argument),
             (None, Format::MessagePack) => plain_msgpack(argument)?.into(),
             (None, Format::StructPack) => self.packed(argument)?,
+            (None, Format::Gob) => gob::from_json(argument).map_err(|error| unsendable(&error))?,
             (None, _) if argument == b"{}" => Vec::new(),
             (None, wire) => return Err(undescribed(wire)),
         };
@@ -202,6 +208,10 @@ impl Translator {
                 let value = struct_pack::read(self.signature.as_ref(), bytes);
                 let value = value.map_err(|error| unreadable(&error))?;
                 value.map_or_else(|| Ok(readable(bytes)), |value| pretty(value.to_string().as_bytes()))
+            }
+            (None, Format::Gob) => {
+                let text = gob::to_json(bytes).map_err(|error| unreadable(&error))?;
+                Ok(json::pretty(&text))
             }
             (None, Format::Protobuf | Format::ProtoText) => Ok(readable(bytes)),
         }
@@ -234,12 +244,13 @@ fn arguments(argument: &[u8]) -> Result<Body, Failure> {
 fn format(wire: Wire, protocol: Protocol) -> Format {
     match wire {
         Wire::Protobuf => Format::Protobuf,
-        Wire::Json if protocol == Protocol::Rpcx => Format::Json(Json::Go),
+        Wire::Json if matches!(protocol, Protocol::Rpcx | Protocol::NetRpc) => Format::Json(Json::Go),
         Wire::Json if protocol == Protocol::Grpc => Format::Json(Json::Proto3),
         Wire::Json => Format::Json(Json::Brpc),
         Wire::Msgpack if protocol == Protocol::RestRpc => Format::MessagePackArray,
         Wire::Msgpack => Format::MessagePack,
         Wire::StructPack => Format::StructPack,
+        Wire::Gob => Format::Gob,
         Wire::Raw => Format::Raw,
         Wire::Text => Format::ProtoText,
         Wire::Cpp => Format::RestRpc,
@@ -274,7 +285,11 @@ const FOR_USERS: Format = Format::Json(Json::Proto3);
 fn plain_msgpack(argument: &[u8]) -> Result<Bytes, Failure> {
     let value: serde_json::Value = serde_json::from_slice(argument).map_err(no_json)?;
     let body = Serde::encode(&value, Format::MessagePack, None);
-    body.map_err(|status: Status| Failure::new(format!("the argument cannot be sent: {}", status.message())))
+    body.map_err(|status: Status| unsendable(&status.message()))
+}
+
+fn unsendable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("the argument cannot be sent: {error}"))
 }
 
 fn pretty(bytes: &[u8]) -> Result<String, Failure> {

@@ -3,14 +3,18 @@
 
 mod arith;
 mod echo;
+mod old;
 mod plain;
 mod rest_rpc;
 mod rich;
+mod shapes;
 mod testing;
 mod thrift;
 mod transfer;
 
 use polyrpc::Server;
+
+pub(crate) use old::{gencode, protobuf};
 
 use crate::proto::example::EchoServiceServer;
 use crate::proto::grpc::testing::TestServiceServer;
@@ -27,6 +31,8 @@ pub(crate) fn add_to(server: Server) -> Server {
         .service(thrift::service())
         .service(plain::echo())
         .service(plain::router())
+        .service(shapes::service())
+        .alias_method("math/times", "Arith/Mul")
         .register("a.fake.service/mul", |args: plain::Args| async move {
             plain::Reply { c: args.a.wrapping_mul(args.b) }
         })

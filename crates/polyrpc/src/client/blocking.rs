@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
 use polyrpc_wire::{
-    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, rest_rpc, rpcx, websocket,
+    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, net_rpc, rest_rpc, rpcx,
+    websocket,
 };
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
@@ -76,7 +77,7 @@ impl Client {
         Ok(Self(Arc::new(Inner {
             tls: builder.connector(&url)?,
             sessions: builder.sessions(&url),
-            defaults: Defaults { generation: url.generation, ..builder.defaults(url.protocol, &url.address) },
+            defaults: builder.defaults(&url),
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
@@ -200,6 +201,7 @@ impl Inner {
             Sessions::WebSocket(config, carried) => {
                 Box::new(Connection::new(socket, websocket::Client::new(config, carried.session())))
             }
+            Sessions::NetRpc(config) => Box::new(Connection::new(socket, net_rpc::Client::new(config))),
             #[cfg(test)]
             Sessions::Lines => Box::new(Connection::new(socket, super::tests::Lines::default())),
         })

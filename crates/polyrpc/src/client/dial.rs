@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use polyrpc_wire::session::Client as Session;
-use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, grpc, http1, rest_rpc, rpcx, websocket};
+use polyrpc_wire::{
+    Protocol, Retry, Scope, Status, baidu_std, grpc, http1, net_rpc, rest_rpc, rpcx, websocket,
+};
 
 use super::connection::{Connection, PushHandler};
 use super::keepalive::Keepalive;
@@ -150,6 +152,7 @@ pub(super) enum Sessions {
     RestRpc(rest_rpc::ClientConfig),
     /// Any of the others, within a WebSocket.
     WebSocket(websocket::ClientConfig, Box<Self>),
+    NetRpc(net_rpc::ClientConfig),
     /// A protocol made up for tests.
     #[cfg(test)]
     Lines,
@@ -191,6 +194,12 @@ impl Sessions {
                 Self::Http(http1::ClientConfig { limits, authority, credential, json_rpc: url.json_rpc })
             }
             Protocol::RestRpc => Self::RestRpc(rest_rpc::ClientConfig { limits, generation: url.generation }),
+            Protocol::NetRpc => Self::NetRpc(net_rpc::ClientConfig {
+                limits,
+                codec: url.codec,
+                connect: url.connect.clone(),
+                credential,
+            }),
         }
     }
 
@@ -214,6 +223,9 @@ impl Sessions {
                 let session = websocket::Client::new(config, carried.session());
                 Connection::start(stream, session, keepalive, on_push)
             }
+            Self::NetRpc(config) => {
+                Connection::start(stream, net_rpc::Client::new(config), keepalive, on_push)
+            }
             #[cfg(test)]
             Self::Lines => Connection::start(stream, super::tests::Lines::default(), keepalive, on_push),
         }
@@ -227,6 +239,7 @@ impl Sessions {
             Self::Grpc(config) => Box::new(grpc::Client::new(config)),
             Self::Http(config) => Box::new(http1::Client::new(config)),
             Self::RestRpc(config) => Box::new(rest_rpc::Client::new(config)),
+            Self::NetRpc(config) => Box::new(net_rpc::Client::new(config)),
             Self::WebSocket(config, carried) => Box::new(websocket::Client::new(config, carried.session())),
             #[cfg(test)]
             Self::Lines => Box::new(super::tests::Lines::default()),

@@ -21,6 +21,8 @@ pub(super) struct Defaults {
     pub(super) generation: Generation,
     pub(super) timeout: Option<Duration>,
     pub(super) format: Option<Format>,
+    /// The one format in which the protocol, as it was set up, carries messages.
+    pub(super) only: Option<Format>,
     pub(super) compression: Compression,
     /// Bytes of a reply after decompression.
     pub(super) decompressed: usize,
@@ -34,7 +36,7 @@ pub(super) struct Defaults {
 pub(super) fn refuses(protocol: Protocol) -> bool {
     match protocol {
         Protocol::Grpc => true,
-        Protocol::BaiduStd | Protocol::Rpcx | Protocol::Http | Protocol::RestRpc => false,
+        Protocol::BaiduStd | Protocol::Rpcx | Protocol::Http | Protocol::RestRpc | Protocol::NetRpc => false,
     }
 }
 
@@ -132,6 +134,7 @@ impl Defaults {
     /// The format in which this protocol carries what the codec prefers.
     fn preferred(&self, codec: Format) -> Format {
         match (self.protocol, codec) {
+            _ if let Some(only) = self.only => only,
             // brpc's content types know no MessagePack, and its HTTP speaks its own JSON.
             (Protocol::BaiduStd, Format::MessagePack) => Format::Json(Json::Brpc),
             (Protocol::Http, Format::MessagePack | Format::Protobuf) => Format::Json(Json::Brpc),

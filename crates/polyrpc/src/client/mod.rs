@@ -36,6 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Compression, Format, Protocol, Push, Status};
 use serde::Serialize;
@@ -58,8 +59,8 @@ use self::mock::Mock;
 use self::pool::{Bounds, Pool};
 use self::url::Url;
 use crate::Result;
-use crate::codec::{Body, Codec};
-use crate::net::{Address, Stream};
+use crate::codec::{self, Body};
+use crate::net::Stream;
 use crate::runtime::Cores;
 use crate::tls;
 use crate::transfer::Near;
@@ -93,8 +94,10 @@ enum Transport {
 impl Client {
     /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
     /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port` by
-    /// JSON-RPC 2.0; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest; with TLS
-    /// `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
+    /// JSON-RPC 2.0; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest;
+    /// `net-rpc://host:port` for Go's `net/rpc` in gob, `net-rpc+json://`, `net-rpc+msgpack://`, `net-rpc+protobuf://`
+    /// and so on in another [`Codec`](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` where a server of Go speaks it
+    /// behind HTTP; with TLS `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
     ///
     /// # Errors
     ///
@@ -125,25 +128,18 @@ impl Client {
         let builder = Builder::new("");
         Self {
             transport: Transport::Mock(Mock::new(answer)),
-            defaults: Arc::new(builder.defaults(Protocol::Rpcx, &nowhere())),
+            defaults: Arc::new(builder.defaults(&Url::in_process(Protocol::Rpcx, Codec::default()))),
         }
     }
 
     /// A client over a connected socket.
-    pub(crate) fn over(stream: Stream, protocol: Protocol) -> Self {
+    pub(crate) fn over(stream: Stream, protocol: Protocol, codec: Codec) -> Self {
         let builder = Builder::new("");
-        let url = Url {
-            protocol,
-            address: nowhere(),
-            tls: false,
-            json_rpc: false,
-            generation: Generation::default(),
-            websocket: None,
-        };
+        let url = Url::in_process(protocol, codec);
         let link = builder.sessions(&url).start(stream, None, None);
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
-            defaults: Arc::new(builder.defaults(protocol, &url.address)),
+            defaults: Arc::new(builder.defaults(&url)),
         }
     }
 
@@ -160,6 +156,11 @@ impl Client {
     /// What of rest_rpc it speaks, if that is the protocol.
     pub fn generation(&self) -> Option<Generation> {
         (self.defaults.protocol == Protocol::RestRpc).then_some(self.defaults.generation)
+    }
+
+    /// The one format in which it carries messages, where protocol and URL leave no choice (net/rpc).
+    pub fn only_format(&self) -> Option<Format> {
+        self.defaults.only
     }
 
     /// Calls a function or a method with plain types: `add`, `Arith/Mul`.
@@ -214,7 +215,7 @@ impl Client {
         request: impl Into<Request<Req>>,
     ) -> Result<Response<Resp>>
     where
-        C: Codec<Req> + Codec<Resp>,
+        C: codec::Codec<Req> + codec::Codec<Resp>,
     {
         let Request { message, options } = request.into();
         let body = self.defaults.encode::<C, Req>(&message, signature.input.as_ref(), &options)?;
@@ -256,11 +257,6 @@ impl Client {
 /// says nothing for 15 s (`rpc_server.h`), and its clients tell them every 5 s (`rpc_client.hpp`).
 fn keepalive(url: &Url) -> Option<Duration> {
     (url.protocol == Protocol::RestRpc).then_some(Duration::from_secs(5))
-}
-
-/// The address of a server that has none.
-fn nowhere() -> Address {
-    Address::Unix("in-process".into())
 }
 
 /// `Service/Method`, or a function's name.
@@ -416,8 +412,7 @@ impl Builder {
     /// When the URL is none, or what TLS needs cannot be read.
     pub fn build(self) -> Result<Client> {
         let url = Url::parse(&self.url)?;
-        let defaults = self.defaults(url.protocol, &url.address);
-        let defaults = Arc::new(Defaults { generation: url.generation, ..defaults });
+        let defaults = Arc::new(self.defaults(&url));
         let dialer = Dialer {
             sessions: self.sessions(&url),
             tls: self.connector(&url)?,
@@ -442,16 +437,18 @@ impl Builder {
         blocking::Client::from_builder(self)
     }
 
-    fn defaults(&self, protocol: Protocol, address: &Address) -> Defaults {
+    fn defaults(&self, url: &Url) -> Defaults {
+        let protocol = url.protocol;
         Defaults {
             protocol,
-            generation: Generation::default(),
+            generation: url.generation,
             timeout: self.timeout,
             format: self.format,
+            only: (protocol == Protocol::NetRpc).then(|| url.codec.format()),
             compression: self.compression,
             decompressed: self.limits.decompressed,
             keep: exchange::refuses(protocol),
-            near: Near::new(address, self.connect_timeout),
+            near: Near::new(&url.address, self.connect_timeout),
         }
     }
 

@@ -1,12 +1,13 @@
+use polyrpc_wire::net_rpc::{self, Codec};
 use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
 use polyrpc_wire::{Protocol, Status};
 
 use crate::net::Address;
 
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
-/// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`; with TLS
-/// `grpcs://host:443`,
-/// `https://host`, `rpcx+tls://host:8972`.
+/// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`,
+/// `net-rpc+json://host:1234`, `net-rpc+http://host:1234`; with TLS `grpcs://host:443`, `https://host`,
+/// `rpcx+tls://host:8972`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) protocol: Protocol,
@@ -18,6 +19,10 @@ pub(crate) struct Url {
     pub(crate) generation: Generation,
     /// The path on the server at which a WebSocket carries the protocol.
     pub(crate) websocket: Option<String>,
+    /// How net/rpc is written.
+    pub(crate) codec: Codec,
+    /// The path of the `CONNECT` that a connection of net/rpc begins with.
+    pub(crate) connect: Option<String>,
 }
 
 impl Url {
@@ -32,24 +37,29 @@ impl Url {
             "grpc" | "grpcs" => Protocol::Grpc,
             "http" | "https" => Protocol::Http,
             "rest-rpc" | "rest_rpc" => Protocol::RestRpc,
+            "net-rpc" | "net_rpc" => Protocol::NetRpc,
             other => {
                 return Err(wrong(&format!("the protocol `{other}` is none of {SCHEMES}")));
             }
         };
-        let (mut unix, mut ws, mut json_rpc, mut generation) = (false, false, false, Generation::default());
+        let (mut unix, mut ws, mut json_rpc, mut connects) = (false, false, false, false);
+        let (mut generation, mut codec) = (Generation::default(), None);
         let mut tls = matches!(name, "grpcs" | "https");
         for word in words {
-            match word {
-                "unix" => unix = true,
-                "ws" => ws = true,
-                "tls" => tls = true,
-                "json-rpc" if protocol == Protocol::Http => json_rpc = true,
-                word if protocol == Protocol::RestRpc => {
+            let named = Codec::ALL.into_iter().find(|codec| codec.as_str() == word);
+            match (word, named) {
+                ("unix", _) => unix = true,
+                ("ws", _) => ws = true,
+                ("tls", _) => tls = true,
+                ("json-rpc", _) if protocol == Protocol::Http => json_rpc = true,
+                ("http", _) if protocol == Protocol::NetRpc => connects = true,
+                (_, Some(named)) if protocol == Protocol::NetRpc && codec.is_none() => codec = Some(named),
+                (word, _) if protocol == Protocol::RestRpc => {
                     generation = word
                         .parse()
                         .map_err(|error: UnknownGeneration| wrong(&format!("`+{word}`: {error}")))?;
                 }
-                other => return Err(wrong(&format!("`+{other}` is unknown here"))),
+                (other, _) => return Err(wrong(&format!("`+{other}` is unknown here"))),
             }
         }
         let address = if unix {
@@ -67,9 +77,34 @@ impl Url {
         let websocket = match (ws, unix) {
             (false, _) => None,
             (true, true) => Some(WEBSOCKET.to_owned()),
-            (true, false) => Some(path(rest).ok_or_else(|| wrong("the path has blanks"))?.to_owned()),
+            (true, false) => {
+                Some(path(rest, WEBSOCKET).ok_or_else(|| wrong("the path has blanks"))?.to_owned())
+            }
         };
-        Ok(Self { protocol, address, tls, json_rpc, generation, websocket })
+        let connect = match (connects, unix) {
+            (false, _) => None,
+            (true, true) => Some(net_rpc::CONNECT_PATH.to_owned()),
+            (true, false) => {
+                let path = path(rest, net_rpc::CONNECT_PATH).ok_or_else(|| wrong("the path has blanks"))?;
+                Some(path.to_owned())
+            }
+        };
+        let codec = codec.unwrap_or_default();
+        Ok(Self { protocol, address, tls, json_rpc, generation, websocket, codec, connect })
+    }
+
+    /// The address of a server in this process.
+    pub(crate) fn in_process(protocol: Protocol, codec: Codec) -> Self {
+        Self {
+            protocol,
+            address: Address::Unix("in-process".into()),
+            tls: false,
+            json_rpc: false,
+            generation: Generation::default(),
+            websocket: None,
+            codec,
+            connect: None,
+        }
     }
 
     /// The server's name, as HTTP asks for it. A Unix socket has none.
@@ -92,11 +127,11 @@ impl Url {
     }
 }
 
-const SCHEMES: &str = "baidu-std, rpcx, grpc, http, rest-rpc";
+const SCHEMES: &str = "baidu-std, rpcx, grpc, http, rest-rpc, net-rpc";
 
-/// What stands behind the host; rpcx's path if that is nothing.
-fn path(rest: &str) -> Option<&str> {
-    let path = rest.find('/').and_then(|at| rest.get(at..)).filter(|path| *path != "/").unwrap_or(WEBSOCKET);
+/// What stands behind the host; the peers' own path if that is nothing.
+fn path<'a>(rest: &'a str, usual: &'a str) -> Option<&'a str> {
+    let path = rest.find('/').and_then(|at| rest.get(at..)).filter(|path| *path != "/").unwrap_or(usual);
     path.bytes().all(|byte| byte.is_ascii_graphic()).then_some(path)
 }
 
@@ -164,12 +199,29 @@ mod tests {
     }
 
     #[test]
+    fn urls_of_net_rpc_name_a_codec_and_whether_http_comes_first() {
+        for (text, codec, connect) in [
+            ("net-rpc://h:1", Codec::Gob, None),
+            ("net_rpc+json://h:1", Codec::Json, None),
+            ("net-rpc+msgpack+unix:///run/x", Codec::MessagePack, None),
+            ("net-rpc+http://h:1/", Codec::Gob, Some("/_goRPC_")),
+            ("net-rpc+http+protobuf://h:1/rpc", Codec::Protobuf, Some("/rpc")),
+            ("net-rpc+unix+http:///run/x", Codec::Gob, Some("/_goRPC_")),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.protocol, url.codec, url.connect.as_deref()), (Protocol::NetRpc, codec, connect));
+        }
+    }
+
+    #[test]
     fn a_wrong_url_says_what_is_wrong_with_it() {
         for (text, why) in [
             ("127.0.0.1:80", "want protocol://host:port"),
-            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, grpc, http, rest-rpc"),
+            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, grpc, http, rest-rpc, net-rpc"),
             ("rest-rpc+v7://h:1", "`+v7`: want a tag of rest_rpc"),
             ("rpcx+json-rpc://h:1", "`+json-rpc` is unknown here"),
+            ("rpcx+json://h:1", "`+json` is unknown here"),
+            ("net-rpc+gob+json://h:1", "`+json` is unknown here"),
             ("rpcx://h", "want host:port"),
             ("rpcx+ws://h:1/a b", "the path has blanks"),
         ] {

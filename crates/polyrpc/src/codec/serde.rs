@@ -1,15 +1,17 @@
 use ::serde::Serialize;
-use ::serde::de::DeserializeOwned;
+use ::serde::de::value::{Error as ValueError, UnitDeserializer};
+use ::serde::de::{DeserializeOwned, IntoDeserializer};
 use bytes::Bytes;
-use polyrpc_wire::payload::schema;
 use polyrpc_wire::payload::struct_pack::{self, Form, Plan, Type};
+use polyrpc_wire::payload::{gob, schema};
 use polyrpc_wire::{Format, Status};
 use rmp_serde::config::BytesMode;
 
 use super::{Body, Codec, Outline, outline, rest_rpc, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
-/// strings as `bin`) or as C++ does (an array), struct_pack, and what rest_rpc makes of these.
+/// strings as `bin`) or as C++ does (an array), struct_pack, what rest_rpc makes of these, and gob as Go's net/rpc
+/// speaks it.
 #[derive(Debug, Clone, Copy)]
 pub struct Serde;
 
@@ -24,6 +26,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
                 | Format::MessagePackArray
                 | Format::StructPack
                 | Format::RestRpc
+                | Format::Gob
         )
     }
 
@@ -80,6 +83,8 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
         Format::StructPack => struct_pack::from_slice(&body.bytes).map_err(|error| unreadable(&error)),
         Format::RestRpc if body.positional => rest_rpc::read_arguments(&body.bytes),
         Format::RestRpc => rest_rpc::read_value(&body.bytes),
+        Format::Gob if body.bytes.is_empty() => nothing_in_gob(),
+        Format::Gob => gob::from_slice(&body.bytes).map_err(|error| unreadable(&error)),
         format => Err(unsupported("a serde type", format)),
     }
 }
@@ -105,6 +110,15 @@ where
     }
 }
 
+/// What Go's empty struct is here, or no value at all.
+fn nothing_in_gob<T: DeserializeOwned>() -> Result<T, Status> {
+    let unit: UnitDeserializer<ValueError> = ().into_deserializer();
+    T::deserialize(unit).or_else(|_| gob::from_slice(EMPTY_STRUCT).map_err(|error| unreadable(&error)))
+}
+
+/// A gob stream of a struct without name and fields.
+const EMPTY_STRUCT: &[u8] = b"\x09\x7f\x03\x01\x02\xff\x80\x00\x00\x00\x03\xff\x80\x00";
+
 /// Writes a value of a plain type.
 pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Result<Bytes, Status> {
     match format {
@@ -127,6 +141,7 @@ pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Resul
             Type::Unit => Ok(Bytes::new()),
             ty => struct_packed(&Plan::new(ty).map_err(|error| unwritable(&error))?, value),
         },
+        Format::Gob => gob::to_vec_plain(value).map(Bytes::from).map_err(|error| unwritable(&error)),
         format => Err(unsupported("a serde type", format)),
     }
 }

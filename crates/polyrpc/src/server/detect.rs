@@ -5,7 +5,7 @@ use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use polyrpc_wire::{Guess, Protocol, baidu_std, grpc, http1, rest_rpc, rpcx, sniff};
+use polyrpc_wire::{Guess, Protocol, baidu_std, grpc, http1, net_rpc, rest_rpc, rpcx, sniff};
 
 use super::connection::{Connection, End};
 use super::data;
@@ -31,7 +31,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
     let Some(Opening { stream, peer, speaks }) = opening else { return };
     let mut transport = Transport::Socket(stream);
     let mut allowed = speaks.as_ref().map_or(&port.allowed[..], slice::from_ref);
-    let mut settled = port.generation.map(|_| Protocol::RestRpc).or(speaks);
+    let mut settled = port.spoken.or(speaks);
     let mut end = End::Foreign;
     loop {
         let upgrade = match end {
@@ -85,6 +85,10 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
             Protocol::RestRpc => {
                 let generation = port.generation.or_else(|| rest_rpc::generation(&inbox.bytes));
                 let session = rest_rpc::Server::new(port.rest_rpc.clone(), generation.unwrap_or_default());
+                Connection::new(stream, inbox, registration, port, facts, session).run().await
+            }
+            Protocol::NetRpc => {
+                let session = net_rpc::Server::new(port.net_rpc.clone());
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
         };

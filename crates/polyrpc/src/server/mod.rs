@@ -137,6 +137,20 @@ impl Server {
         self
     }
 
+    /// Makes a method answer to another name too: `math/times` for `Arith/Mul`, or a name without a service.
+    ///
+    /// # Panics
+    ///
+    /// When there is no method `target`: add it first.
+    #[must_use]
+    pub fn alias_method(mut self, alias: &str, target: &str) -> Self {
+        assert!(
+            self.router.alias_method(alias, target),
+            "there is no method `{target}` to be called `{alias}`"
+        );
+        self
+    }
+
     /// Sets what the server takes on.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
@@ -350,7 +364,8 @@ impl Running {
     pub fn client(&self, protocol: Protocol) -> io::Result<Client> {
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
         listen::admit(&self.inside, Stream::Unix(theirs), Peer::InProcess);
-        Ok(Client::over(Stream::Unix(ours), protocol))
+        let codec = self.inside.net_rpc.codec.unwrap_or_default();
+        Ok(Client::over(Stream::Unix(ours), protocol, codec))
     }
 
     /// How many connections are open.

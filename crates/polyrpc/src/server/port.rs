@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use polyrpc_wire::rest_rpc::{self, Functions, Generation};
-use polyrpc_wire::{Protocol, Status, baidu_std, grpc, h2, http1, rpcx};
+use polyrpc_wire::{Protocol, Status, baidu_std, grpc, h2, http1, net_rpc, rpcx};
 
 use super::Shared;
 use crate::net::Address;
@@ -24,17 +24,31 @@ pub(super) struct Port {
     pub(super) rest_rpc: Arc<rest_rpc::ServerConfig>,
     /// Every connection speaks this of rest_rpc, whatever it begins with.
     pub(super) generation: Option<Generation>,
+    pub(super) net_rpc: Arc<net_rpc::ServerConfig>,
+    /// The one protocol that is spoken here without being told by the first bytes.
+    pub(super) spoken: Option<Protocol>,
 }
 
 impl Port {
     pub(super) fn new(
         server: Arc<Shared>,
-        allowed: Vec<Protocol>,
-        generation: Option<Generation>,
+        spoken: Spoken,
         authenticator: Option<Authenticator>,
         tls: Option<tls::Server>,
         address: Address,
     ) -> Self {
+        let (mut codec, mut generation) = (None, None);
+        let (allowed, spoken) = match spoken {
+            Spoken::Sniffed(allowed) => (allowed, None),
+            Spoken::NetRpc(only) => {
+                codec = Some(only);
+                (vec![Protocol::NetRpc], Some(Protocol::NetRpc))
+            }
+            Spoken::RestRpc(only) => {
+                generation = Some(only);
+                (vec![Protocol::RestRpc], Some(Protocol::RestRpc))
+            }
+        };
         let limits = server.limits.wire();
         let baidu_std = baidu_std::ServerConfig {
             limits: limits.clone(),
@@ -45,6 +59,10 @@ impl Port {
         let http2 = h2::Config { unsent_in_all: server.limits.unsent, ..h2::Config::default() };
         let cors = server.cors.clone();
         let version = server.version.clone();
+        // It tells whoever asks what there is to be called.
+        let shows = allowed.contains(&Protocol::NetRpc) && authenticator.is_none();
+        let debug_page = if shows { net_rpc::page(&server.router.list()) } else { String::new() };
+        let net_rpc = net_rpc::ServerConfig { limits: limits.clone(), codec };
         let http = http1::ServerConfig {
             limits: limits.clone(),
             address: address.to_string(),
@@ -52,6 +70,7 @@ impl Port {
             routes: server.router.routes().clone(),
             cors: cors.clone(),
             h2c: allowed.contains(&Protocol::Grpc),
+            debug_page,
         };
         let https = Arc::new(http1::ServerConfig { h2c: false, ..http.clone() });
         let http = Arc::new(http);
@@ -72,6 +91,8 @@ impl Port {
             https,
             rest_rpc: Arc::new(rest_rpc),
             generation,
+            net_rpc: Arc::new(net_rpc),
+            spoken,
         }
     }
 }
@@ -83,6 +104,17 @@ fn functions(router: &Router) -> Functions {
         methods.iter().for_each(|method| functions.add(&service, method));
     }
     functions
+}
+
+/// What is spoken at a listening socket.
+#[derive(Debug, Clone)]
+pub(super) enum Spoken {
+    /// One of these, as the first bytes of a connection tell.
+    Sniffed(Vec<Protocol>),
+    /// Only this, whose first bytes may be any.
+    NetRpc(net_rpc::Codec),
+    /// Only this, of rest_rpc.
+    RestRpc(Generation),
 }
 
 /// Judges who calls by the credential that came with the call, if one did.

@@ -227,13 +227,25 @@ impl Router {
         true
     }
 
+    /// Makes the method `target` answer to another name too: `math/times` for `Arith/Mul`, or a name without a service.
+    /// Returns whether there is such a method.
+    pub fn alias_method(&mut self, alias: &str, target: &str) -> bool {
+        let (service, method) = target.rsplit_once('/').unwrap_or(("", target));
+        let Ok(method) = self.find(service, method).cloned() else { return false };
+        self.insert_method(alias, method);
+        true
+    }
+
     /// Adds a function. A name with a `/` puts it into a service: `a.fake.service/mul`.
     pub fn register<Args, Kind>(&mut self, name: &str, function: impl Function<Args, Kind>)
     where
         Args: 'static,
         Kind: 'static,
     {
-        let method: Arc<dyn Method> = Arc::new(Registered::new(function));
+        self.insert_method(name, Arc::new(Registered::new(function)));
+    }
+
+    fn insert_method(&mut self, name: &str, method: Arc<dyn Method>) {
         match name.rsplit_once('/') {
             None => {
                 self.functions.insert(name.into(), method);

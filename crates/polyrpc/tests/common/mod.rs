@@ -11,15 +11,14 @@ use bytes::{Bytes, BytesMut};
 use polyrpc::server::Running;
 use polyrpc::{Client, Context, Protocol, Result, Retry, Server};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, grpc, http1, rest_rpc, rpcx};
+use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, grpc, http1, net_rpc, rest_rpc, rpcx};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// The protocols that carry whatever these tests ask for: JSON, metadata, credentials, deadlines. rest_rpc has tests of
-/// its own.
-pub(crate) const PROTOCOLS: [Protocol; 4] =
-    [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http];
+/// The protocols that carry JSON. rest_rpc has tests of its own.
+pub(crate) const PROTOCOLS: [Protocol; 5] =
+    [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http, Protocol::NetRpc];
 
 /// How long a test waits for what must happen: far longer than it takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -281,6 +280,11 @@ impl Wire {
     }
 }
 
+/// The protocols that say more of a call than its name and its message, which may be in any format: metadata, how
+/// long the caller waits.
+pub(crate) const ADORNED: [Protocol; 4] =
+    [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http];
+
 fn session(protocol: Protocol) -> Box<dyn Session + Send> {
     match protocol {
         Protocol::BaiduStd => Box::new(baidu_std::Client::new(baidu_std::ClientConfig {
@@ -300,6 +304,11 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
             ..Default::default()
         })),
         Protocol::RestRpc => Box::new(rest_rpc::Client::new(Default::default())),
+        // In the codec of the calls that are made here.
+        Protocol::NetRpc => Box::new(net_rpc::Client::new(net_rpc::ClientConfig {
+            codec: net_rpc::Codec::Json,
+            ..Default::default()
+        })),
     }
 }
 

@@ -34,6 +34,7 @@ impl Dialect {
             | Format::Other(_) => &b""[..],
             Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"+json",
             Format::MessagePack | Format::MessagePackArray => b"+msgpack",
+            Format::Gob => b"+gob",
             Format::Raw => b"+raw",
         };
         [b"application/grpc", self.name(), suffix].concat()

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::grpc_web::Preflight;
 use crate::http_rule::Lookup;
 use crate::json_rpc::{self, Incoming};
+use crate::net_rpc;
 use crate::payload::{Compression, Format, Json};
 use crate::session::Missing;
 use crate::websocket::handshake::Unfit;
@@ -36,13 +37,16 @@ impl Asked {
     pub(crate) fn read(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Self {
         match (request.method, request.path.as_str()) {
             (Method::Options, _) => Self::Answer(Answer::Options(request.preflight())),
-            (_, RPCX_PATH) => Self::Answer(Answer::MustConnect),
+            (_, RPCX_PATH | net_rpc::CONNECT_PATH) => Self::Answer(Answer::MustConnect),
             _ if speaks_json_rpc(&request, &body) => json_rpc_calls(request, &body, names),
             _ if speaks_gateway(&request) => gateway_call(request, body, names),
             (_, path) if config.routes.leads(path) => routed_call(config, request, body, names),
             (Method::Get | Method::Head, "/" | "") => Self::Answer(Answer::Text(200, INDEX)),
             (Method::Get | Method::Head, "/health") => Self::Answer(Answer::Text(200, "OK")),
             (Method::Get | Method::Head, "/version") => Self::Answer(Answer::Version),
+            (Method::Get | Method::Head, net_rpc::PAGE_PATH) if !config.debug_page.is_empty() => {
+                Self::Answer(Answer::DebugPage)
+            }
             _ => mapped_call(request, body, names),
         }
     }
@@ -285,6 +289,8 @@ pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
 pub(crate) enum Answer {
     Text(u16, &'static str),
     Version,
+    /// What the server offers, as Go's `net/rpc` shows it.
+    DebugPage,
     /// The methods of HTTP that are understood, or the leave that a browser asks for.
     Options(Option<Preflight>),
     MustConnect,
@@ -310,6 +316,7 @@ impl Answer {
         match self {
             Self::Text(http, text) => plain(http, text, head),
             Self::Version => plain(200, &config.version, head),
+            Self::DebugPage => html(&config.debug_page, head),
             Self::Options(preflight) => options(preflight, head),
             Self::MustConnect => {
                 let body = plain(405, "405 must CONNECT\n", head);
@@ -357,6 +364,13 @@ fn speaks_gateway(request: &Request) -> bool {
 pub(crate) fn plain(http: u16, text: &str, head: &mut impl WriteHead) -> Bytes {
     head.begin(http, Some(text.len()));
     head.field("Content-Type", b"text/plain");
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// A page.
+fn html(text: &str, head: &mut impl WriteHead) -> Bytes {
+    head.begin(200, Some(text.len()));
+    head.field("Content-Type", b"text/html; charset=utf-8");
     Bytes::copy_from_slice(text.as_bytes())
 }
 

@@ -13,7 +13,7 @@ use crate::http_rule::Routes;
 use crate::session::{self, Event, Missing};
 use crate::sniff::Guess;
 use crate::{Call, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
-use crate::{grpc, json_rpc};
+use crate::{grpc, json_rpc, net_rpc};
 
 use super::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
 use super::chunked::Chunked;
@@ -38,6 +38,8 @@ pub struct ServerConfig {
     pub cors: Cors,
     /// Whether a client may go on in HTTP/2, which [`Event::Upgrade`] tells.
     pub h2c: bool,
+    /// What `GET /debug/rpc` shows, as Go's `net/rpc` has it; nothing if it is empty.
+    pub debug_page: String,
 }
 
 /// The server's side of a connection.
@@ -256,14 +258,16 @@ impl Server {
         }
     }
 
-    /// Answers `CONNECT`: to `/_rpcx_` rpcx frames follow on this connection (rpcx `server/server.go`).
+    /// Answers `CONNECT`: to `/_rpcx_` rpcx frames follow on this connection (rpcx `server/server.go`), to
+    /// `/_goRPC_` what Go's `net/rpc` speaks. Their clients want these very lines.
     fn connect(&mut self, request: &Request, out: &mut Outbox) -> Step {
-        if request.path.as_str() == RPCX_PATH && !self.draining {
-            // Its clients want this very line, ended as Go's `net/rpc` does.
-            out.copy(b"HTTP/1.0 200 Connected to rpcx\n\n");
-            return Step::Foreign;
-        }
-        self.give_up(Refusal::no_proxy(), out)
+        out.copy(match request.path.as_str() {
+            _ if self.draining => return self.give_up(Refusal::no_proxy(), out),
+            RPCX_PATH => b"HTTP/1.0 200 Connected to rpcx\n\n",
+            net_rpc::CONNECT_PATH => net_rpc::CONNECTED,
+            _ => return self.give_up(Refusal::no_proxy(), out),
+        });
+        Step::Foreign
     }
 
     /// Answers a request whose end is in doubt, after which nothing more can be read.

@@ -2,6 +2,7 @@
 //! for messages of a `.proto`, how one format becomes another ([`schema`], [`transcode`]).
 
 pub mod compress;
+pub mod gob;
 pub mod msgpack;
 pub(crate) mod protobuf;
 pub mod schema;
@@ -27,6 +28,8 @@ pub enum Format {
     RestRpc,
     /// struct_pack, of rest_rpc and yalantinglibs: the bytes of C++ types.
     StructPack,
+    /// Gob, Go's own: a stream of a single value, which begins with what its types are.
+    Gob,
     /// Bytes that mean nothing to the framework.
     Raw,
     /// A format this framework cannot read, by the protocol's own number for it (rpcx's Thrift is 4). Only a
@@ -45,6 +48,7 @@ impl Format {
             Self::MessagePackArray => "msgpack-array",
             Self::RestRpc => "rest_rpc",
             Self::StructPack => "struct_pack",
+            Self::Gob => "gob",
             Self::Raw => "raw",
             Self::Other(_) => "other",
         }

@@ -5,6 +5,7 @@
 
 mod client;
 mod frames;
+mod gob;
 mod grpc;
 mod h2;
 mod payload;
@@ -14,11 +15,12 @@ mod struct_pack;
 mod transcode;
 mod websocket;
 
-pub use client::{baidu_std_client, http_client, rest_rpc_client, rpcx_client};
+pub use client::{baidu_std_client, http_client, net_rpc_client, rest_rpc_client, rpcx_client};
+pub use gob::gob;
 pub use grpc::{grpc_client, grpc_server};
 pub use h2::h2_frames;
 pub use payload::{compress, msgpack, schema};
-pub use server::{baidu_std_server, http_server, json_rpc, rest_rpc_server, rpcx_server};
+pub use server::{baidu_std_server, http_server, json_rpc, net_rpc_server, rest_rpc_server, rpcx_server};
 pub use sniff::sniff;
 pub use struct_pack::{struct_pack, struct_pack_types};
 pub use transcode::{
@@ -33,10 +35,11 @@ use crate::{Limits, baidu_std};
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 25] = [
+pub const TARGETS: [(&str, Target); 28] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
+    ("gob", gob),
     ("grpc_client", grpc_client),
     ("grpc_server", grpc_server),
     ("h2_frames", h2_frames),
@@ -44,6 +47,8 @@ pub const TARGETS: [(&str, Target); 25] = [
     ("http_server", http_server),
     ("json_rpc", json_rpc),
     ("msgpack", msgpack),
+    ("net_rpc_client", net_rpc_client),
+    ("net_rpc_server", net_rpc_server),
     ("rest_rpc_client", rest_rpc_client),
     ("rest_rpc_server", rest_rpc_server),
     ("rpcx_client", rpcx_client),

@@ -10,7 +10,8 @@ use crate::session::{Event, Server};
 use crate::sniff::{self, Guess, Protocol};
 use crate::testing::{Heard, tell, tell_part};
 use crate::{
-    Call, Message, Metadata, Outbox, Push, Reply, Status, StreamId, baidu_std, grpc, http1, rest_rpc, rpcx,
+    Call, Message, Metadata, Outbox, Push, Reply, Status, StreamId, baidu_std, grpc, http1, net_rpc,
+    rest_rpc, rpcx,
 };
 
 /// Bytes for [`baidu_std::Server`].
@@ -27,6 +28,14 @@ pub fn rpcx_server(input: &[u8]) {
 pub fn rest_rpc_server(input: &[u8]) {
     let Some((choice, input)) = input.split_first() else { return };
     serve(|| rest_rpc(generation(*choice)), None, input);
+}
+
+/// Bytes for [`net_rpc::Server`], behind one that says which codec is set up: after all of them, none is.
+pub fn net_rpc_server(input: &[u8]) {
+    let Some((&choice, input)) = input.split_first() else { return };
+    let codec = net_rpc::Codec::ALL.get(usize::from(choice) % (net_rpc::Codec::ALL.len() + 1)).copied();
+    let own = codec.is_none().then_some(Protocol::NetRpc);
+    serve(|| net_rpc(codec), own, input);
 }
 
 /// Bytes for [`http1::Server`]. After a `CONNECT`, it leaves to another protocol what may well be HTTP.
@@ -67,6 +76,10 @@ pub(super) fn rest_rpc(generation: Generation) -> rest_rpc::Server {
 pub(super) fn generation(choice: u8) -> Generation {
     let all = Generation::ALL;
     all.get(usize::from(choice) % all.len()).copied().unwrap_or_default()
+}
+
+pub(super) fn net_rpc(codec: Option<net_rpc::Codec>) -> net_rpc::Server {
+    net_rpc::Server::new(Arc::new(net_rpc::ServerConfig { limits: LIMITS, codec }))
 }
 
 pub(super) fn grpc() -> grpc::Server {

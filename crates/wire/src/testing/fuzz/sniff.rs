@@ -42,6 +42,7 @@ fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
         Protocol::Grpc => disowns(server::grpc(), start),
         Protocol::Http => disowns(server::http(), start),
         Protocol::RestRpc => disowns(server::rest_rpc(generation(start).unwrap_or_default()), start),
+        Protocol::NetRpc => disowns(server::net_rpc(None), start),
     };
     assert!(!disowns, "{protocol:?} is not for its own session");
 }
