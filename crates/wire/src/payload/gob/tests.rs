@@ -272,6 +272,33 @@ fn a_type_is_defined_once_in_a_stream() {
     assert_bytes(&typed, &ours);
 }
 
+#[test]
+fn an_interface_in_an_interface_is_as_long_as_the_numbers_of_its_types_make_it() {
+    let want = json!([[["deep"]], {"a": [1]}]);
+    let body = to_vec(&want).expect("a value");
+    for first in [64, 128, 40_000] {
+        let mut out = Vec::new();
+        Writer::starting_at(first).value(&body, &mut out).expect("a value");
+        assert_eq!(from_slice::<serde_json::Value>(&out).as_ref(), Ok(&want), "{first}");
+    }
+}
+
+#[test]
+fn an_interface_by_itself_keeps_the_type_of_what_it_holds_each_time_it_is_sent() {
+    let mut writer = Writer::starting_at(100);
+    let (mut stream, body) = (BytesMut::new(), to_vec(&Held::Floats(vec![1.5])).expect("a value"));
+    for _ in 0..3 {
+        let mut out = Vec::new();
+        writer.value(&body, &mut out).expect("a value");
+        stream.extend_from_slice(&out);
+    }
+    let mut reader = Reader::new(Limits::default());
+    for _ in 0..3 {
+        let value = reader.next(&mut stream).expect("a stream").expect("a value");
+        assert_eq!(value.decode(), Ok(Held::Floats(vec![1.5])));
+    }
+}
+
 #[derive(Serialize, Deserialize, Debug, PartialEq)]
 #[serde(rename_all = "PascalCase")]
 struct Request {

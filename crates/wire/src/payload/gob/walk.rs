@@ -38,10 +38,11 @@ enum Frame {
         left: u64,
         at_elem: bool,
     },
-    /// What is in an interface; its length stands at `mark`.
+    /// What is in an interface. Its length stands at `mark`; there were `left` bytes before it.
     Interface {
         mark: usize,
         announced: u64,
+        left: usize,
         types: usize,
     },
 }
@@ -131,12 +132,13 @@ impl Walk {
                 *at_elem = !*at_elem;
                 return more(cursor).map(|()| Step::Value(of));
             }
-            Frame::Interface { mark, announced, types } => {
-                let length = (self.out.len() - *mark - 1) as u64;
+            Frame::Interface { mark, announced, left, types } => {
                 // Definitions within count as well, and only up to the first one.
-                if length != *announced && *types == dictionary.table().len() {
+                let whole = *types == dictionary.table().len();
+                if whole && left.checked_sub(cursor.len()).is_none_or(|read| read as u64 != *announced) {
                     return Err(Error::new("an interface value is not as long as it says"));
                 }
+                let length = (self.out.len() - *mark - 1) as u64;
                 recount(&mut self.out, *mark, 1, length);
             }
             Frame::Elements { .. } | Frame::Pairs { .. } => {}
@@ -242,7 +244,7 @@ impl Walk {
         put_int(&mut self.out, names.name(of)?.into());
         let announced = cursor.uint()?;
         let (mark, types) = (begin(&mut self.out), dictionary.table().len());
-        self.enter(Frame::Interface { mark, announced, types }, limits)?;
+        self.enter(Frame::Interface { mark, announced, left: cursor.len(), types }, limits)?;
         self.top(of, cursor, dictionary, limits)?;
         Ok(true)
     }

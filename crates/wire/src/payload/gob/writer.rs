@@ -67,9 +67,10 @@ impl Writer {
     ///
     /// When `body` is no such stream. Nothing was appended then.
     pub fn value(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-        let prelude = body.get(..prelude_length(body)?).unwrap_or_default();
+        let (prelude, of) = prelude(body)?;
         let known = self.preludes.get(prelude);
-        if let Some(renaming) = known.filter(|renaming| !renaming.dynamic) {
+        // What an interface holds that is not within anything does not show in the definitions.
+        if let Some(renaming) = known.filter(|renaming| !renaming.dynamic && of != id::INTERFACE) {
             return plain(body.get(prelude.len()..).unwrap_or_default(), renaming, out);
         }
         self.unknown(body, out)
@@ -239,13 +240,14 @@ fn plain(message: &[u8], names: &Renaming, out: &mut Vec<u8>) -> Result<(), Erro
     Ok(())
 }
 
-/// How many bytes the definitions take in front of a value.
-fn prelude_length(body: &[u8]) -> Result<usize, Error> {
+/// The definitions in front of a value, and the value's type.
+fn prelude(body: &[u8]) -> Result<(&[u8], i32), Error> {
     let mut rest = Cursor::new(body);
     loop {
         let at = body.len() - rest.len();
-        if Cursor::new(rest.bytes()?).id()? >= 0 {
-            return Ok(at);
+        let id = Cursor::new(rest.bytes()?).id()?;
+        if id >= 0 {
+            return Ok((body.get(..at).unwrap_or_default(), id));
         }
     }
 }
