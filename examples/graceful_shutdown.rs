@@ -16,7 +16,7 @@ async fn main() -> Result<()> {
             async move {
                 let _ = began.send(());
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                "done"
+                "done".to_owned()
             }
         })
         .bind("127.0.0.1:0")

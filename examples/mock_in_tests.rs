@@ -23,8 +23,9 @@ async fn main() -> Result<()> {
 }
 
 fn server() -> Server {
-    Server::new()
-        .register("Users/Language", |name: String| async move { if name == "Li" { "zh" } else { "en" } })
+    Server::new().register("Users/Language", |name: String| async move {
+        (if name == "Li" { "zh" } else { "en" }).to_owned()
+    })
 }
 
 #[cfg(test)]

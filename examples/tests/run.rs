@@ -50,6 +50,16 @@ fn blocking_client() {
 }
 
 #[test]
+fn net_rpc() {
+    let output = run(env!("CARGO_BIN_EXE_net_rpc"), &[]);
+    for scheme in ["net-rpc", "net-rpc+http", "net-rpc+json"] {
+        let want =
+            format!("{scheme}\nArith: 7*8=56\nArith: 17/8=2 and 1 left\narith error: divide by zero\n");
+        assert!(output.contains(&want), "{output}");
+    }
+}
+
+#[test]
 fn grpc_streaming() {
     let output = run(env!("CARGO_BIN_EXE_grpc_streaming"), &[]);
     let want = "counted 1\ncounted 2\ncounted 3\nsum 5050\nsquare Some(9)\nsquare Some(16)\n";
@@ -60,6 +70,13 @@ fn grpc_streaming() {
 fn brpc_streaming() {
     let output = run(env!("CARGO_BIN_EXE_brpc_streaming"), &[]);
     assert_eq!(output, "hello to you\nyou said one\nyou said two\n");
+}
+
+#[test]
+fn rest_rpc() {
+    let output = run(env!("CARGO_BIN_EXE_rest_rpc"), &[]);
+    let each = "1 + 2 = 3, Person { id: 1, name: \"tom\", age: 21 }\n1 / 0: division by zero\nnews: rest_rpc in Rust\n";
+    assert_eq!(output, each.repeat(3));
 }
 
 /// The heavy calls would take minutes each.
@@ -105,6 +122,14 @@ fn http_annotations() {
 fn rpcx_push() {
     let output = run(env!("CARGO_BIN_EXE_rpcx_push"), &[]);
     assert_eq!(output, "News/weather 1: news 1\nNews/weather 2: news 2\nNews/weather 3: news 3\n");
+}
+
+#[test]
+fn rpcx_transfer() {
+    let output = run(env!("CARGO_BIN_EXE_rpcx_transfer"), &[]);
+    let want = "Ann wants its lines measured\nthey have 3 and 5\nkept a.txt, 11 bytes\nfetched: the content\n\
+                b.txt: not found: no such file\n";
+    assert_eq!(output, want);
 }
 
 #[test]

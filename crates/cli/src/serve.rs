@@ -7,10 +7,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use clap::Args;
+use polyrpc::net_rpc::Codec;
+use polyrpc::rest_rpc::{ByteOrder, Generation};
 use polyrpc::server::{Bound, Listen};
 use polyrpc::{Cores, Protocol, Server, Status};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 use crate::failure::Failure;
 use crate::tls::Proof;
@@ -33,11 +36,63 @@ pub(crate) struct Options {
     /// Also listen here, for those whose credential is `bearer tGzv3JOkF0XG5Qx2TlKWIA`
     #[arg(long, value_name = "ADDR")]
     rpcx_auth_listen: Option<String>,
+    #[command(flatten)]
+    rest_rpc: RestRpc,
+    /// Also listen here, for Go's net/rpc in protobuf, as the rpcx of 2016 has it
+    #[arg(long, value_name = "ADDR")]
+    old_protobuf_listen: Option<String>,
+    /// Also listen here, for Go's net/rpc in gencode, as the rpcx of 2016 has it
+    #[arg(long, value_name = "ADDR")]
+    old_gencode_listen: Option<String>,
     /// Run on so many threads with a runtime each, instead of one runtime on all cores
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
     #[command(flatten)]
     proof: Proof,
+}
+
+/// Where generations of rest_rpc are spoken that nothing on the wire tells.
+#[derive(Debug, Args)]
+struct RestRpc {
+    /// Also listen here for rest_rpc v0.01 to v0.04
+    #[arg(long, value_name = "ADDR")]
+    rest_w1_listen: Option<String>,
+    /// Also listen here for rest_rpc v0.05 to v0.11
+    #[arg(long, value_name = "ADDR")]
+    rest_w2_listen: Option<String>,
+    /// Also listen here for rest_rpc as it was from 2022-12-23 on
+    #[arg(long, value_name = "ADDR")]
+    rest_w3_listen: Option<String>,
+    /// Also listen here for rest_rpc as it was from 2023-02-16 on
+    #[arg(long, value_name = "ADDR")]
+    rest_w4_listen: Option<String>,
+    /// Also listen here for rest_rpc v0.12 to v0.20
+    #[arg(long, value_name = "ADDR")]
+    rest_w5_listen: Option<String>,
+    /// Also listen here for rest_rpc v0.21
+    #[arg(long, value_name = "ADDR")]
+    rest_w6_listen: Option<String>,
+    /// Also listen here for rest_rpc v0.21 with its option enable_cross_ending
+    #[arg(long, value_name = "ADDR")]
+    rest_w6be_listen: Option<String>,
+}
+
+impl RestRpc {
+    fn listeners(&self) -> [(&'static str, Option<&String>, fn(Listen) -> Listen); 7] {
+        [
+            ("rest-w1", self.rest_w1_listen.as_ref(), |listen| listen.rest_rpc(Generation::V0_04)),
+            ("rest-w2", self.rest_w2_listen.as_ref(), |listen| listen.rest_rpc(Generation::V0_11)),
+            ("rest-w3", self.rest_w3_listen.as_ref(), |listen| listen.rest_rpc(Generation::From20221223)),
+            ("rest-w4", self.rest_w4_listen.as_ref(), |listen| listen.rest_rpc(Generation::From20230216)),
+            ("rest-w5", self.rest_w5_listen.as_ref(), |listen| listen.rest_rpc(Generation::V0_20)),
+            ("rest-w6", self.rest_w6_listen.as_ref(), |listen| {
+                listen.rest_rpc(Generation::V0_21(ByteOrder::Little))
+            }),
+            ("rest-w6be", self.rest_w6be_listen.as_ref(), |listen| {
+                listen.rest_rpc(Generation::V0_21(ByteOrder::Big))
+            }),
+        ]
+    }
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
@@ -62,23 +117,49 @@ fn runtime(cores: bool) -> io::Result<Runtime> {
 
 async fn serve(options: Options) -> Result<(), Failure> {
     let stop = stop_signal().map_err(|error| Failure::system("watch for signals", &error))?;
-    let listeners = listeners(&options)?;
+    let mut listeners = listeners(&options)?;
+    let others = if options.vectors { others(&mut listeners) } else { Vec::new() };
     let mut server = services::server();
+    let mut publishing = JoinSet::new();
     if options.vectors {
         server = vectors::add_to(server);
+        publishing.spawn(vectors::publish(server.publisher()));
     }
     if let Some(cores) = options.cores {
         server = server.on(Cores::start(cores).map_err(|error| Failure::system("start threads", &error))?);
     }
-    let names: Vec<_> = listeners.iter().map(|(name, ..)| *name).collect();
-    let bound = bind(server, listeners).await?;
-    announce(&names, &bound).map_err(|error| Failure::system("write to standard output", &error))?;
-    bound.run_until(stop, GRACE).await;
+    let mut bound = vec![bind(server, listeners).await?];
+    for (server, listener) in others {
+        bound.push(bind(server, vec![listener]).await?);
+    }
+    announce(&bound).map_err(|error| Failure::system("write to standard output", &error))?;
+    let running: Vec<_> = bound.into_iter().map(|(_, bound)| bound.start()).collect();
+    stop.await;
+    for server in running {
+        server.shutdown(GRACE).await;
+    }
     Ok(())
 }
 
+/// A listener by its name and address.
+type Listener = (&'static str, String, Listen);
+
+/// Takes out the listeners that have a server of their own.
+fn others(listeners: &mut Vec<Listener>) -> Vec<(Server, Listener)> {
+    let mut take = |name, server: fn() -> Server| {
+        let at = listeners.iter().position(|(known, ..)| *known == name)?;
+        Some((server(), listeners.remove(at)))
+    };
+    let servers: [(_, fn() -> Server); 2] =
+        [(OLD_PROTOBUF, vectors::protobuf), (OLD_GENCODE, vectors::gencode)];
+    servers.into_iter().filter_map(|(name, server)| take(name, server)).collect()
+}
+
+const OLD_PROTOBUF: &str = "old-protobuf";
+const OLD_GENCODE: &str = "old-gencode";
+
 /// Every listener by its name and address.
-fn listeners(options: &Options) -> Result<Vec<(&'static str, String, Listen)>, Failure> {
+fn listeners(options: &Options) -> Result<Vec<Listener>, Failure> {
     let tls = options.proof.server()?;
     let mut listeners = Vec::new();
     let mut add = |name, address: &str, adorn: fn(Listen) -> Listen| {
@@ -103,6 +184,17 @@ fn listeners(options: &Options) -> Result<Vec<(&'static str, String, Listen)>, F
             only_with(listen, b"bearer tGzv3JOkF0XG5Qx2TlKWIA", "invalid token")
         });
     }
+    for (name, address, adorn) in options.rest_rpc.listeners() {
+        if let Some(address) = address {
+            add(name, address, adorn);
+        }
+    }
+    if let Some(address) = &options.old_protobuf_listen {
+        add(OLD_PROTOBUF, address, |listen| listen.net_rpc(Codec::Protobuf));
+    }
+    if let Some(address) = &options.old_gencode_listen {
+        add(OLD_GENCODE, address, |listen| listen.net_rpc(Codec::Gencode));
+    }
     Ok(listeners)
 }
 
@@ -113,7 +205,9 @@ fn only_with(listen: Listen, expected: &'static [u8], refusal: &'static str) -> 
     })
 }
 
-async fn bind(server: Server, listeners: Vec<(&'static str, String, Listen)>) -> Result<Bound, Failure> {
+/// What listens, with the names of its listeners.
+async fn bind(server: Server, listeners: Vec<Listener>) -> Result<(Vec<&'static str>, Bound), Failure> {
+    let names = listeners.iter().map(|(name, ..)| *name).collect();
     let refused = |address, error| Failure::system(format!("listen on {address}"), &error);
     let mut listeners = listeners.into_iter();
     let (_, address, first) =
@@ -122,16 +216,18 @@ async fn bind(server: Server, listeners: Vec<(&'static str, String, Listen)>) ->
     for (_, address, listen) in listeners {
         bound = bound.and(listen).await.map_err(|error| refused(address, error))?;
     }
-    Ok(bound)
+    Ok((names, bound))
 }
 
 /// Says where to call, for people and for scripts that wait for `ready`.
 ///
 /// The sockets listen already: who connects before the first connection is accepted waits in their queue.
-fn announce(names: &[&str], bound: &Bound) -> io::Result<()> {
+fn announce(bound: &[(Vec<&str>, Bound)]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    for (name, address) in names.iter().zip(bound.addresses()) {
-        writeln!(stdout, "listening {name} {address}")?;
+    for (names, bound) in bound {
+        for (name, address) in names.iter().zip(bound.addresses()) {
+            writeln!(stdout, "listening {name} {address}")?;
+        }
     }
     writeln!(stdout, "ready")?;
     stdout.flush()

@@ -83,6 +83,45 @@ fn every_service_of_the_demo_answers_over_every_protocol() {
 }
 
 #[test]
+fn go_net_rpc_is_answered_in_every_codec() {
+    let server = Server::serve([
+        "--vectors",
+        "--old-protobuf-listen",
+        "127.0.0.1:0",
+        "--old-gencode-listen",
+        "127.0.0.1:0",
+    ]);
+    for scheme in ["net-rpc", "net-rpc+http", "net-rpc+json", "net-rpc+http+msgpack", "net-rpc+msgpack"] {
+        for (target, message, reply) in [
+            ("Arith/Mul", r#"{"A":7,"B":8}"#, r#"{"C":56}"#),
+            ("math/times", r#"{"A":7,"B":8}"#, r#"{"C":56}"#),
+            ("echo", r#""hi""#, r#""hi""#),
+            ("add", "[1,2]", "3"),
+            ("Shapes/Length", r#""four""#, "4"),
+        ] {
+            let ran = polyrpc(["call", &server.url(scheme), target, message]);
+            assert_eq!(
+                ran.json(),
+                serde_json::from_str::<Value>(reply).unwrap(),
+                "{scheme} {target} {ran:?}"
+            );
+        }
+    }
+    let listening = |name: &str| {
+        let line = server.said().lines().find_map(|line| line.strip_prefix(&format!("listening {name} ")));
+        line.expect("it is announced").to_owned()
+    };
+    let old = format!("net-rpc+protobuf://{}", listening("old-protobuf"));
+    let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/proto/arith.proto");
+    let ran = polyrpc(["call", &old, "PBArith/Mul", "{}", "--proto", proto]);
+    assert_ne!(ran.code, 0, "it has another service: {ran:?}");
+    let gencode = format!("net-rpc+gencode://{}", listening("old-gencode"));
+    let ran = polyrpc(["call", &gencode, "Arith/Mul", "AAAABBBB"]);
+    let product = 0x4141_4141_i32.wrapping_mul(0x4242_4242);
+    assert_eq!((ran.code, ran.stdout.is_empty()), (0, false), "{product:x} {ran:?}");
+}
+
+#[test]
 fn a_proto_file_describes_what_is_called() {
     let server = Server::serve([]);
     for scheme in SCHEMES {
@@ -189,7 +228,7 @@ fn what_cannot_be_sent_is_refused_before_it_is_sent() {
     };
     fails(
         &["ftp://h:1", "x"],
-        "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, grpc, http\n",
+        "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, grpc, http, rest-rpc\n",
     );
     fails(
         &["rpcx://h:1", "echo", "hello"],
@@ -269,7 +308,7 @@ fn serve_speaks_only_the_protocols_it_is_told_and_listens_on_unix_sockets() {
     assert!(server.stop().success());
     let ran = polyrpc(["serve", "--protocols", "corba"]);
     assert!(
-        ran.stderr.contains("there is no protocol `corba`; there are baidu_std, rpcx, grpc, http"),
+        ran.stderr.contains("there is no protocol `corba`; there are baidu_std, rpcx, grpc, http, rest_rpc"),
         "{ran:?}"
     );
 }

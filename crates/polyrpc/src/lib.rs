@@ -21,6 +21,8 @@ pub mod service;
 
 pub mod introspection;
 
+pub mod transfer;
+
 pub mod codec;
 
 mod runtime;
@@ -29,6 +31,10 @@ pub mod streaming;
 
 /// FlatBuffers: what generated code reads and writes.
 pub use polyrpc_wire::payload::flatbuffers;
+/// Which generations of rest_rpc there are.
+pub mod rest_rpc {
+    pub use polyrpc_wire::rest_rpc::{ByteOrder, Generation, UnknownGeneration};
+}
 
 pub use polyrpc_macros::service;
 pub use polyrpc_wire::{
@@ -43,6 +49,11 @@ pub use runtime::Cores;
 pub use server::Server;
 pub use service::Context;
 pub use streaming::Streaming;
+
+/// What is particular to Go's `net/rpc`.
+pub mod net_rpc {
+    pub use polyrpc_wire::net_rpc::Codec;
+}
 
 /// Calls without a runtime.
 pub use client::blocking;

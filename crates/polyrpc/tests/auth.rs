@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Prober, Socket, TYPED, Wire, json_call, soon, url};
+use common::{PROTOCOLS, Prober, Socket, Wire, json_call, soon, url};
 use polyrpc::client::Options;
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;
@@ -84,7 +84,7 @@ async fn callers_that_share_a_connection_share_its_credential() {
 #[tokio::test]
 async fn who_cannot_prove_who_he_is_reaches_no_handler() {
     let guarded = Guarded::start().await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         for client in [guarded.client(protocol, "guess"), common::client(protocol, &guarded.server)] {
             for _ in 0..3 {
                 let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{
-    PATIENCE, ProbeBlockingClient, ProbeClient, Prober, TYPED, Wire, again, client, json_call, serve,
+    PATIENCE, PROTOCOLS, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, json_call, serve,
     serve_apart, soon, until, url,
 };
 use futures_util::FutureExt;
@@ -28,7 +28,7 @@ const ECHO: Signature = Signature::plain("Probe", "Echo");
 
 #[tokio::test]
 async fn calls_share_a_connection_or_have_their_own_as_they_like() {
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
             let prober = Prober::default();
             let server = serve(prober.server()).await;
@@ -115,7 +115,7 @@ async fn a_server_that_is_not_there_is_told_at_once() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let url = format!("{}://{address}", protocol.as_str());
         for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
             let client = Client::builder(&url).kind(kind).build().unwrap();
@@ -229,7 +229,7 @@ async fn a_call_may_wait_until_the_server_can_be_reached() {
 async fn when_the_server_comes_back_so_does_the_client() {
     let mut server = serve(Prober::default().server()).await;
     let address = server.address().to_string();
-    let clients: Vec<_> = TYPED
+    let clients: Vec<_> = PROTOCOLS
         .into_iter()
         .flat_map(|protocol| {
             [Kind::Single, Kind::Pooled, Kind::Short].map(|kind| {
@@ -256,7 +256,7 @@ async fn when_the_server_comes_back_so_does_the_client() {
 
 #[tokio::test]
 async fn a_call_that_nobody_waits_for_disturbs_no_other() {
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
         let probe = ProbeClient::new(client(protocol, &server));
@@ -296,7 +296,7 @@ async fn a_call_that_was_never_polled_twice_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn each_call_has_its_own_time() {
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
         let builder = Client::builder(&url(protocol, &server)).timeout(Duration::from_millis(80));
@@ -367,7 +367,7 @@ async fn a_server_that_does_not_read_is_not_sent_to_for_ever() {
 
 #[tokio::test]
 async fn a_oneway_call_is_sent_and_over() {
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
         let client = client(protocol, &server);
@@ -534,7 +534,7 @@ async fn a_mock_answers_in_place_of_a_server() {
 
 #[tokio::test]
 async fn a_client_in_the_servers_process_needs_no_network() {
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
         let probe = ProbeClient::new(server.client(protocol).unwrap());
@@ -554,7 +554,7 @@ async fn unix_sockets_serve_as_well() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let server = Prober::default().server().bind(listen.as_str()).await.unwrap().start();
     assert!(Prober::default().server().bind(listen.as_str()).await.is_err());
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let url = format!("{}+unix://{}", protocol.as_str(), path.display());
         let probe = ProbeClient::new(Client::new(&url).unwrap());
         assert_eq!(probe.peer().await.unwrap(), "unix", "{protocol:?}");
@@ -572,7 +572,7 @@ async fn unix_sockets_serve_as_well() {
 #[tokio::test]
 async fn server_and_client_may_have_threads_of_their_own() {
     let server = serve(Prober::default().server().on(Cores::start(2).unwrap())).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let cores = Cores::start(1).unwrap();
         let builder = Client::builder(&url(protocol, &server)).on(cores).kind(Kind::Pooled);
         let probe = ProbeClient::new(builder.build().unwrap());
@@ -595,7 +595,7 @@ async fn server_and_client_may_have_threads_of_their_own() {
 #[test]
 fn many_threads_share_a_blocking_client() {
     let (_runtime, server) = serve_apart(Prober::default().server());
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let client = polyrpc::blocking::Client::new(&url(protocol, &server)).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..8 {
@@ -617,7 +617,7 @@ fn many_threads_share_a_blocking_client() {
 fn a_blocking_call_has_its_time_and_its_late_reply_reaches_no_other() {
     let prober = Prober::default();
     let (_runtime, server) = serve_apart(prober.server());
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let probe =
             ProbeBlockingClient::new(polyrpc::blocking::Client::new(&url(protocol, &server)).unwrap());
         probe.echo("warm".into()).unwrap();
@@ -681,7 +681,7 @@ fn a_reply_that_drips_in_does_not_stretch_the_time_of_a_blocking_call() {
 fn a_blocking_client_finds_its_way_back() {
     let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
     let (_runtime, server) = serve_apart(Prober::default().server().limits(limits));
-    let probes: Vec<_> = TYPED
+    let probes: Vec<_> = PROTOCOLS
         .map(|protocol| {
             ProbeBlockingClient::new(polyrpc::blocking::Client::new(&url(protocol, &server)).unwrap())
         })

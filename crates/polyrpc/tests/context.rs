@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{Gate, PATIENCE, TYPED, Wire, client, json_call, serve, soon};
+use common::{ADORNED, Gate, PATIENCE, PROTOCOLS, Wire, client, json_call, serve, soon};
 use polyrpc::client::{Options, Request};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::payload::Json;
@@ -116,7 +116,7 @@ async fn told(teller: &Teller) -> polyrpc::server::Running {
 #[tokio::test]
 async fn a_handler_sees_how_long_the_caller_waits() {
     let server = told(&Teller::default()).await;
-    for protocol in TYPED {
+    for protocol in ADORNED {
         let stub = ToldClient::new(client(protocol, &server));
         let request = Request::new(()).with_timeout(Duration::from_millis(5000));
         let left = stub.remaining_with(request).await.unwrap().message.expect("a deadline");
@@ -129,7 +129,7 @@ async fn a_handler_sees_how_long_the_caller_waits() {
 
 #[tokio::test]
 async fn at_the_deadline_the_handler_is_dropped_though_the_caller_waits_on() {
-    for protocol in TYPED {
+    for protocol in ADORNED {
         let teller = Teller::default();
         let (tell, dropped) = oneshot::channel();
         *teller.dropped.lock().unwrap() = Some(tell);
@@ -152,7 +152,7 @@ async fn at_the_deadline_the_handler_is_dropped_though_the_caller_waits_on() {
 
 #[tokio::test]
 async fn a_blocking_method_learns_that_nobody_waits_any_more() {
-    for protocol in TYPED {
+    for protocol in ADORNED {
         // By the deadline.
         let teller = Teller::default();
         let (tell, cancelled) = oneshot::channel();
@@ -178,7 +178,7 @@ async fn a_blocking_method_learns_that_nobody_waits_any_more() {
 #[tokio::test]
 async fn metadata_travels_both_ways() {
     let server = told(&Teller::default()).await;
-    for protocol in TYPED {
+    for protocol in ADORNED {
         let stub = ToldClient::new(client(protocol, &server));
         let request = Request::new(()).with_metadata("k1", "v1").with_metadata("k2", "two words, and more");
         let reply = stub.metadata_with(request).await.unwrap();
@@ -222,7 +222,7 @@ async fn an_attachment_travels_beside_the_message() {
 #[tokio::test]
 async fn a_handler_knows_who_calls() {
     let server = told(&Teller::default()).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let stub = ToldClient::new(client(protocol, &server));
         let peer = stub.peer().await.unwrap();
         assert!(
@@ -280,7 +280,7 @@ async fn what_a_handler_chooses_is_what_goes_over_the_wire() {
 #[tokio::test]
 async fn a_handler_may_close_the_connection_instead_of_answering() {
     let server = told(&Teller::default()).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let stub = ToldClient::new(client(protocol, &server));
         let error = soon(stub.close()).await.unwrap_err();
         assert_eq!(error.code(), Code::Unavailable, "{protocol:?}: {error}");
@@ -291,7 +291,7 @@ async fn a_handler_may_close_the_connection_instead_of_answering() {
 
 #[tokio::test]
 async fn a_oneway_call_runs_and_nobody_waits() {
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let teller = Teller::default();
         let server = told(&teller).await;
         let stub = ToldClient::new(client(protocol, &server));

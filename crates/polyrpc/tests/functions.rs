@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TYPED, client, serve, url};
+use common::{PROTOCOLS, client, serve, url};
 use polyrpc::client::{Options, Request};
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;
@@ -27,7 +27,7 @@ fn sums() -> Server {
 #[tokio::test]
 async fn a_function_takes_up_to_eight_arguments() {
     let server = serve(sums()).await;
-    let urls = TYPED.map(|protocol| url(protocol, &server));
+    let urls = PROTOCOLS.map(|protocol| url(protocol, &server));
     let json_rpc = format!("http+json-rpc://{}", server.address());
     for url in urls.iter().chain([&json_rpc]) {
         let client = Client::new(url).unwrap();
@@ -46,7 +46,7 @@ async fn a_function_takes_up_to_eight_arguments() {
 #[tokio::test]
 async fn the_only_argument_may_stand_alone_or_in_a_list() {
     let server = serve(sums().register("length", |list: Vec<String>| async move { list.len() })).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         assert_eq!(client.call::<i32>("sum1", &(5,)).await.unwrap(), 5, "{protocol:?}");
         assert_eq!(client.call::<usize>("length", &["a", "b"]).await.unwrap(), 2, "{protocol:?}");
@@ -65,7 +65,7 @@ async fn a_function_fails_with_whatever_the_question_mark_takes() {
             }),
     )
     .await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         assert_eq!(client.call::<i32>("parse", "12").await.unwrap(), 12);
         for function in ["parse", "std"] {
@@ -74,8 +74,8 @@ async fn a_function_fails_with_whatever_the_question_mark_takes() {
         }
         let error = client.call::<String>("find", "key").await.unwrap_err();
         assert!(error.message().contains("no key here"), "{protocol:?}: {error}");
-        if protocol != Protocol::Rpcx {
-            // rpcx has nothing but the text.
+        if !matches!(protocol, Protocol::Rpcx | Protocol::NetRpc) {
+            // These have nothing but the text.
             assert_eq!(error.code(), Code::NotFound, "{protocol:?}");
         }
     }
@@ -90,7 +90,7 @@ async fn a_name_with_a_slash_puts_a_function_into_a_service() {
             .alias("Other", "a.fake.service"),
     )
     .await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         for service in ["a.fake.service", "service", "Other"] {
             let mul = format!("{service}/mul");
@@ -106,7 +106,7 @@ async fn a_name_with_a_slash_puts_a_function_into_a_service() {
 async fn arguments_that_do_not_fit_are_told_and_the_function_does_not_run() {
     let server =
         serve(Server::new().register("never", |_: i32, _: i32| async { unreachable!() as i32 })).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         for error in [
             client.call::<i32>("never", &("a", "b")).await.unwrap_err(),

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ProbeClient, Prober, Socket, TYPED, baidu_frame, client, rpcx_frame, serve, soon};
+use common::{PROTOCOLS, ProbeClient, Prober, Socket, baidu_frame, client, rpcx_frame, serve, soon};
 use polyrpc::Protocol;
 use polyrpc::server::Running;
 
@@ -20,7 +20,7 @@ const LIES: [u32; 5] = [0, 1, (1 << 31) - 1, 1 << 31, u32::MAX];
 #[tokio::test]
 async fn a_length_that_lies_costs_its_connection_at_most() {
     let server = serve(Prober::default().server()).await;
-    let goods = TYPED.map(|protocol| ProbeClient::new(client(protocol, &server)));
+    let goods = PROTOCOLS.map(|protocol| ProbeClient::new(client(protocol, &server)));
     for good in &goods {
         good.echo("warm".into()).await.unwrap();
     }
@@ -137,7 +137,7 @@ async fn who_goes_on_after_he_was_refused_is_not_heard_for_ever() {
 #[tokio::test]
 async fn a_meaningless_call_is_answered_and_its_connection_goes_on() {
     let server = serve(Prober::default().server()).await;
-    for protocol in TYPED {
+    for protocol in common::ADORNED {
         let mut wire = common::Wire::connect(protocol, &server).await;
         for (n, body) in
             ["", "{", "\u{0}", "[[[[[[[[", "\"unended", "nul", "{\"a\":1}", "99999999999999999999"]

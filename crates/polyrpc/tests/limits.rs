@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Gate, ProbeClient, Prober, Socket, TYPED, Wire, client, json_call, serve, soon, until, url};
+use common::{
+    Gate, PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until, url,
+};
 use polyrpc::client::{Options, Request};
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;
@@ -20,7 +22,7 @@ fn limited(limits: Limits) -> Server {
 #[tokio::test]
 async fn a_message_that_is_too_long_is_not_taken() {
     let server = serve(limited(Limits { message: 64 << 10, ..Limits::default() })).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let probe = ProbeClient::new(client(protocol, &server));
         let other = ProbeClient::new(client(protocol, &server));
         other.echo("here".into()).await.unwrap();
@@ -54,14 +56,18 @@ async fn a_client_does_not_take_a_reply_that_is_too_long() {
         Server::new().register("repeat", |text: String, times: usize| async move { text.repeat(times) }),
     )
     .await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let limits = polyrpc_wire::Limits { message: 64 << 10, ..Default::default() };
         let client = Client::builder(&url(protocol, &server)).limits(limits).build().unwrap();
-        let error = soon(client.call::<String>("repeat", &("x", 65 << 10))).await.unwrap_err();
+        let error = soon(client.call::<String>("repeat", &("x", 65usize << 10))).await.unwrap_err();
         // Over HTTP/2 it fails nobody else.
         let why = if protocol == Protocol::Grpc { "exceeds the limit" } else { "broke the protocol" };
         assert!(error.message().contains(why), "{protocol:?}: {error}");
-        assert_eq!(soon(client.call::<String>("repeat", &("x", 3))).await.unwrap(), "xxx", "{protocol:?}");
+        assert_eq!(
+            soon(client.call::<String>("repeat", &("x", 3usize))).await.unwrap(),
+            "xxx",
+            "{protocol:?}"
+        );
     }
 }
 
@@ -146,7 +152,7 @@ async fn a_reply_that_grows_too_long_by_decompression_fails_its_call_only() {
 #[tokio::test]
 async fn one_connection_too_many_is_closed_until_another_ends() {
     let server = serve(limited(Limits { connections: 2, ..Limits::default() })).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let mut wires = Vec::new();
         for n in 0..2 {
             let mut wire = Wire::connect(protocol, &server).await;
@@ -168,7 +174,7 @@ async fn one_connection_too_many_is_closed_until_another_ends() {
 
 #[tokio::test]
 async fn one_call_too_many_is_refused_while_the_others_go_on() {
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server().limits(Limits { in_flight: 4, ..Limits::default() })).await;
         let probe = ProbeClient::new(client(protocol, &server));
@@ -221,7 +227,7 @@ impl Counted for Counter {
 #[tokio::test]
 async fn a_connection_with_too_many_calls_is_read_on_later_and_loses_none() {
     const CALLS: usize = 500;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let counter = Counter::default();
         let limits = Limits { in_flight_per_connection: 8, ..Limits::default() };
         let server = serve(Server::new().service(CountedServer::new(counter.clone())).limits(limits)).await;
@@ -262,7 +268,7 @@ async fn a_message_that_drips_in_ends_its_connection_and_no_other() {
     let server =
         serve(limited(Limits { header_timeout: Duration::from_millis(500), ..Limits::default() })).await;
     let whole = "\"".to_owned() + &"x".repeat(400) + "\"";
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let probe = ProbeClient::new(client(protocol, &server));
         let mut wire = Wire::connect(protocol, &server).await;
         let bytes = wire.encode(1, &json_call("Probe", "Echo", &whole));
@@ -329,7 +335,7 @@ async fn a_head_that_does_not_end_is_not_waited_for() {
 async fn a_large_message_may_take_longer_than_the_header() {
     let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
     let server = serve(limited(limits)).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let mut wire = Wire::connect(protocol, &server).await;
         let bytes = wire.encode(1, &json_call("Probe", "Echo", &format!("\"{}\"", "x".repeat(200 << 10))));
         // Four times the time-out in all, each part well within it.
@@ -347,7 +353,7 @@ async fn a_connection_that_does_nothing_is_closed_and_made_again() {
     let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
     let prober = Prober::default();
     let server = serve(prober.server().limits(limits)).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let probe = ProbeClient::new(client(protocol, &server));
         probe.echo("a".into()).await.unwrap();
         let mut wire = Wire::connect(protocol, &server).await;
@@ -371,7 +377,7 @@ async fn a_connection_that_does_nothing_is_closed_and_made_again() {
 async fn a_client_that_does_not_read_is_not_read_either() {
     const CALLS: usize = 400;
     const SIZE: usize = 128 << 10;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let ran = Arc::new(AtomicUsize::new(0));
         let counted = ran.clone();
         let server = Server::new()

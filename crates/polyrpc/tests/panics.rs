@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Gate, TYPED, client, serve, soon};
+use common::{Gate, PROTOCOLS, client, serve, soon};
 use polyrpc::server::Listen;
 use polyrpc::{Client, Context, Protocol, Result, Server};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -84,7 +84,7 @@ impl Fragile for Glass {
 
 #[tokio::test]
 async fn whatever_panics_only_its_own_call_fails() {
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let gate = Gate::default();
         let server = serve(Server::new().service(FragileServer::new(Glass(gate.clone())))).await;
         let client = client(protocol, &server);
@@ -121,10 +121,10 @@ async fn whatever_panics_only_its_own_call_fails() {
 async fn a_function_that_panics_before_its_future_exists_fails_its_call_only() {
     let server = serve(Server::new().register("early", |fine: bool| {
         assert!(fine, "not fine");
-        async { "fine" }
+        async { "fine".to_owned() }
     }))
     .await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         let error = client.call::<String>("early", &false).await.unwrap_err();
         assert!(error.message().contains("not fine"), "{protocol:?}: {error}");
@@ -142,7 +142,7 @@ async fn an_authenticator_that_panics_lets_nobody_in() {
     });
     let listen = Listen::on("127.0.0.1:0").authenticate(|_, _| panic!("boom"));
     let server = server.bind(listen).await.unwrap().start();
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         for _ in 0..2 {
             soon(client.call::<()>("run", &())).await.unwrap_err();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    ProbeClient, Prober, Socket, TYPED, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon,
+    PROTOCOLS, ProbeClient, Prober, Socket, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon,
 };
 use polyrpc::server::Listen;
 use polyrpc::{Address, Client, Protocol};
@@ -87,7 +87,7 @@ async fn rpcx_may_come_through_connect() {
 #[tokio::test]
 async fn the_first_bytes_may_come_one_by_one() {
     let server = serve(Prober::default().server()).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let mut wire = Wire::connect(protocol, &server).await;
         wire.socket.stream.set_nodelay(true).unwrap();
         for byte in wire.encode(1, &json_call("Probe", "Echo", "\"a\"")) {
@@ -103,9 +103,10 @@ async fn a_listener_speaks_only_what_it_is_told_to() {
     let listen = |allowed: Protocol| Listen::on("127.0.0.1:0").only([allowed]);
     let server = Prober::default().server().bind(listen(Protocol::BaiduStd)).await.unwrap();
     let server = server.and(listen(Protocol::Rpcx)).await.unwrap().and(listen(Protocol::Grpc)).await.unwrap();
-    let server = server.and(listen(Protocol::Http)).await.unwrap().start();
-    for (address, allowed) in server.addresses().iter().zip(TYPED) {
-        for protocol in TYPED {
+    let server = server.and(listen(Protocol::Http)).await.unwrap();
+    let server = server.and(listen(Protocol::NetRpc)).await.unwrap().start();
+    for (address, allowed) in server.addresses().iter().zip(PROTOCOLS) {
+        for protocol in PROTOCOLS {
             let client = Client::new(&format!("{}://{address}", protocol.as_str())).unwrap();
             let reply = soon(client.call::<String>("Probe/Echo", "a")).await;
             assert_eq!(reply.is_ok(), protocol == allowed, "{protocol:?} at one for {allowed:?}: {reply:?}");

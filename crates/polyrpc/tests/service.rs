@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::Bytes;
-use common::{TYPED, client, serve, serve_apart, url};
+use common::{ADORNED, PROTOCOLS, client, serve, serve_apart, url};
 use polyrpc::client::{Options, Request};
 use polyrpc::codec::{Body, Raw};
 use polyrpc::service::ServiceBuilder;
@@ -89,7 +89,7 @@ impl Cart for Shop {
 #[tokio::test]
 async fn every_form_a_method_can_have_is_served() {
     let server = serve(Server::new().service(CartServer::new(Shop))).await;
-    let urls = TYPED.map(|protocol| url(protocol, &server));
+    let urls = PROTOCOLS.map(|protocol| url(protocol, &server));
     let json_rpc = format!("http+json-rpc://{}", server.address());
     for url in urls.iter().chain([&json_rpc]) {
         let cart = CartClient::new(Client::new(url).unwrap());
@@ -113,7 +113,7 @@ fn protocol_of(url: &str) -> &str {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocking_method_may_hold_its_thread() {
     let server = serve(Server::new().service(CartServer::new(Shop))).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let cart = CartClient::new(client(protocol, &server));
         assert_eq!(cart.thread().await.unwrap(), "thread 1", "{protocol:?}");
     }
@@ -122,7 +122,7 @@ async fn a_blocking_method_may_hold_its_thread() {
 #[test]
 fn the_blocking_stub_has_the_same_methods() {
     let (_runtime, server) = serve_apart(Server::new().service(CartServer::new(Shop)));
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let client = polyrpc::blocking::Client::new(&url(protocol, &server)).unwrap();
         let cart = CartBlockingClient::new(client);
         assert_eq!(cart.add_item("pear".into(), 2).unwrap().count, 2);
@@ -135,7 +135,7 @@ fn the_blocking_stub_has_the_same_methods() {
 #[tokio::test]
 async fn methods_bear_the_names_of_the_peers() {
     let server = serve(Server::new().service(CartServer::new(Shop))).await;
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         assert_eq!(client.call::<String>("shop.v1.Cart/Greet", "you").await.unwrap(), "hello you");
         assert_eq!(client.call::<String>("Cart/Greet", "you").await.unwrap(), "hello you");
@@ -193,7 +193,7 @@ async fn an_attachment_free_body_of_any_size_comes_back_whole() {
     let raw = ServiceBuilder::new("Bytes")
         .method::<Raw, Bytes, Bytes, _, _>("Echo", |cx, body| async { (cx, Ok(body)) });
     let server = serve(Server::new().service(raw)).await;
-    for protocol in TYPED {
+    for protocol in ADORNED {
         let client = client(protocol, &server);
         for size in [0, 1, 1023, 8 << 10, (8 << 10) + 1, 16 << 10, 64 << 10, (1 << 20) + 7, 9 << 20] {
             let format = if protocol == Protocol::BaiduStd { Format::Protobuf } else { Format::Raw };

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, ProbeClient, Prober, Socket, TYPED, again, client, json_call, serve, soon, url};
+use common::{PATIENCE, PROTOCOLS, ProbeClient, Prober, Socket, again, client, json_call, serve, soon, url};
 use polyrpc::server::Running;
 use polyrpc::{Client, Protocol, Retry};
 use tokio::net::TcpStream;
@@ -137,7 +137,7 @@ async fn the_answer_that_is_owed_says_that_it_is_the_last_in_http() {
 
 #[tokio::test]
 async fn a_handler_that_hangs_is_cut_off() {
-    for protocol in TYPED {
+    for protocol in PROTOCOLS {
         let prober = Prober::default();
         let server = serve(prober.server()).await;
         let probe = ProbeClient::new(client(protocol, &server));
@@ -156,11 +156,11 @@ async fn a_handler_that_hangs_is_cut_off() {
 #[tokio::test]
 async fn clients_that_wait_for_nothing_do_not_hold_it_up() {
     let server = serve(Prober::default().server()).await;
-    let probes = TYPED.map(|protocol| ProbeClient::new(client(protocol, &server)));
+    let probes = PROTOCOLS.map(|protocol| ProbeClient::new(client(protocol, &server)));
     for probe in &probes {
         probe.echo("a".into()).await.unwrap();
     }
-    assert_eq!(server.connections(), TYPED.len());
+    assert_eq!(server.connections(), PROTOCOLS.len());
     let begun = Instant::now();
     soon(server.shutdown(PATIENCE)).await;
     // Well before the two seconds after which a connection is closed whose client does not close it.

@@ -159,6 +159,15 @@ pub struct Push {
     pub body: Bytes,
 }
 
+/// What a client subscribes to, as its protocol names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// By its name; a connection may have any number of them.
+    Name(String),
+    /// By the number that stands for its name; a connection has one, the last.
+    Id(u32),
+}
+
 /// Key/value pairs that travel beside a message.
 ///
 /// [`insert`](Self::insert) keeps a key unique, as most protocols have it; [`append`](Self::append) gives it

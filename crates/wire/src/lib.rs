@@ -31,14 +31,17 @@ pub mod h2;
 pub mod http1;
 pub mod http_rule;
 pub mod json_rpc;
+pub mod net_rpc;
+pub mod rest_rpc;
 pub mod rpcx;
+pub mod websocket;
 
 pub mod payload;
 
 #[doc(hidden)]
 pub mod testing;
 
-pub use call::{Call, CallId, Checksum, Credential, Head, Message, Metadata, Push, Reply, StreamId};
+pub use call::{Call, CallId, Checksum, Credential, Head, Message, Metadata, Push, Reply, StreamId, Topic};
 pub use outbox::Outbox;
 pub use payload::{Compression, Format};
 pub use session::{Limits, Violation};

@@ -128,6 +128,19 @@ impl Outbox {
         all
     }
 
+    /// Moves everything behind what is in `other`: small bytes are copied, large ones change hands.
+    pub fn pour(&mut self, other: &mut Self) {
+        self.chunks.drain(..).for_each(|chunk| other.body(chunk));
+        self.shared = 0;
+        if self.len() >= Self::SHARE {
+            self.close_tail();
+            return self.pour(other);
+        }
+        other.copy(&self.tail[self.sent..]);
+        self.tail.clear();
+        self.sent = 0;
+    }
+
     /// Turns the tail into a chunk, so that something can be put behind it without a copy.
     fn close_tail(&mut self) {
         if !self.tail.is_empty() {
@@ -170,6 +183,20 @@ mod tests {
                 out.advance(n);
             }
             assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn what_is_poured_leaves_behind_what_was_there() {
+        for length in [0, 3, Outbox::SHARE, 3 * Outbox::SHARE] {
+            let (mut from, mut to) = (Outbox::new(), Outbox::new());
+            to.copy(b"first");
+            from.body(Bytes::from(vec![1; length]));
+            from.copy(&vec![2; length]);
+            let want = [&b"first"[..], &vec![1; length], &vec![2; length]].concat();
+            from.pour(&mut to);
+            assert!(from.is_empty());
+            assert_eq!(to.take(), want);
         }
     }
 

@@ -29,7 +29,9 @@ use std::fmt;
 use bytes::{Bytes, BytesMut};
 
 use crate::baidu_std::StreamOptions;
-use crate::{Call, CallId, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId, http1};
+use crate::{
+    Call, CallId, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId, Topic, http1,
+};
 
 /// The server's side of a connection.
 pub trait Server {
@@ -52,6 +54,11 @@ pub trait Server {
 
     /// Answers a call. Calls may be answered in any order; a protocol that must keep the order keeps it here.
     fn reply(&mut self, ticket: Self::Ticket, reply: Reply, out: &mut Outbox);
+
+    /// The failure of a call whose message its method cannot read, in the protocol's own words where it has some.
+    fn unreadable(status: Status) -> Status {
+        status
+    }
 
     /// The failure of a call to something that does not exist, in the protocol's own words and numbers.
     fn unknown(call: &Call<'_>, missing: Missing) -> Status;
@@ -195,6 +202,16 @@ pub trait Client {
         Err(Status::unimplemented("this protocol has no streams beside a call"))
     }
 
+    /// Appends a subscription: what is published under `key` and `token` comes as [`Answer::Message`]s of this call
+    /// from now on, until it is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send); [`Unimplemented`](crate::Code::Unimplemented) where the protocol has no topics.
+    fn subscribe(&mut self, _id: CallId, _key: &str, _token: &str, _out: &mut Outbox) -> Result<(), Status> {
+        Err(Status::unimplemented("this protocol has no topics"))
+    }
+
     /// Sends one message of an opened call, encoded and not compressed yet.
     ///
     /// It is taken whatever [`room`](Self::room) says; what the peer does not take yet waits in the session.
@@ -246,7 +263,8 @@ pub trait Client {
     }
 
     /// Appends the protocol's own "are you there?"; its answer comes as [`Answer::Alive`].
-    /// Returns `false` where the protocol has none, or the peer would not bear it now.
+    /// Returns `false` where none comes: the protocol has no such word, nobody answers it, or the peer would not bear
+    /// it now.
     fn heartbeat(&mut self, _out: &mut Outbox) -> bool {
         false
     }
@@ -268,6 +286,8 @@ pub enum Event<'s, T> {
     Room(StreamId),
     /// The peer no longer waits for this call: its answer would be thrown away.
     Cancelled(StreamId),
+    /// The peer wants to be pushed what is published under this topic from now on.
+    Subscribe(Topic),
     /// The rest of the inbox is not of this protocol: answer what is owed, then detect anew.
     /// The peers allow one connection to change its protocol between messages
     /// (brpc `input_messenger.cpp`, rpcx's `CONNECT`).
@@ -275,6 +295,9 @@ pub enum Event<'s, T> {
     /// The connection goes on in HTTP/2, whose first request is here already. See
     /// [`grpc::Server::upgraded`](crate::grpc::Server::upgraded).
     Upgrade(Box<http1::Upgrade>),
+    /// The connection goes on as a WebSocket ([`websocket::Endpoint`](crate::websocket::Endpoint)): detect anew what
+    /// its messages carry.
+    WebSocket,
 }
 
 /// Streams that a caller offers beside a call.

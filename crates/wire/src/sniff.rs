@@ -1,6 +1,6 @@
 //! Which protocol a connection speaks, told from its first bytes.
 
-use crate::{baidu_std, fb_rpc, grpc, http1, rpcx};
+use crate::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx};
 
 /// A protocol a server can speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,13 +15,19 @@ pub enum Protocol {
     Grpc,
     /// HTTP/1.x: JSON and protobuf by `POST /Service/Method`, rpcx's gateway, JSON-RPC 2.0.
     Http,
+    /// rest_rpc's own. By their first bytes v0.12 to v0.20 and v0.21 are told; for other generations a listener is
+    /// set.
+    RestRpc,
+    /// Go's `net/rpc`: gob, JSON-RPC 1.0, and the codecs of the rpcx of 2016.
+    NetRpc,
 }
 
 impl Protocol {
     /// Every protocol, in the order in which they are tried.
-    pub const ALL: [Self; 5] = [Self::BaiduStd, Self::Rpcx, Self::FbRpc, Self::Grpc, Self::Http];
+    pub const ALL: [Self; 7] =
+        [Self::BaiduStd, Self::Rpcx, Self::FbRpc, Self::Grpc, Self::Http, Self::RestRpc, Self::NetRpc];
 
-    /// The name users know: `baidu_std`, `rpcx`, `fb_rpc`, `grpc`, `http`.
+    /// The name users know: `baidu_std`, `rpcx`, `fb_rpc`, `grpc`, `http`, `rest_rpc`, `net_rpc`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BaiduStd => "baidu_std",
@@ -29,6 +35,8 @@ impl Protocol {
             Self::FbRpc => "fb_rpc",
             Self::Grpc => "grpc",
             Self::Http => "http",
+            Self::RestRpc => "rest_rpc",
+            Self::NetRpc => "net_rpc",
         }
     }
 
@@ -39,6 +47,8 @@ impl Protocol {
             Self::FbRpc => fb_rpc::recognise(start),
             Self::Grpc => grpc::recognise(start),
             Self::Http => http1::recognise(start),
+            Self::RestRpc => rest_rpc::recognise(start),
+            Self::NetRpc => net_rpc::recognise(start),
         }
     }
 }
@@ -93,6 +103,9 @@ mod tests {
         assert_eq!(all(b"BRPC\0\0\0\x34"), Guess::Is(Protocol::FbRpc));
         assert_eq!(all(b"POST /EchoService/Echo HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
         assert_eq!(all(b"GET / HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
+        assert_eq!(all(&[0x2e, 0x7f, 3, 1, 1, 7]), Guess::Is(Protocol::NetRpc));
+        assert_eq!(all(br#"{"method":"Arith.Mul""#), Guess::Is(Protocol::NetRpc));
+        assert_eq!(all(b"\x82\xa3Seq"), Guess::Is(Protocol::NetRpc));
     }
 
     #[test]

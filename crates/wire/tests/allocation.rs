@@ -13,11 +13,12 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::payload::compress::{compress, decompress};
 use polyrpc_wire::payload::transcode::to_protobuf;
-use polyrpc_wire::payload::{Json, msgpack, schema};
+use polyrpc_wire::payload::{Json, gob, msgpack, schema};
 use polyrpc_wire::session::{Client, Event, Server};
 use polyrpc_wire::testing::fuzz::RICH;
 use polyrpc_wire::testing::hex;
 use polyrpc_wire::{Call, CallId, Compression, Format, Limits, Outbox, baidu_std, http1, rpcx};
+use serde::de::IgnoredAny;
 
 /// What lengths are said to be.
 const LIES: [u32; 5] = [0, 1, (1 << 31) - 1, 1 << 31, u32::MAX];
@@ -120,6 +121,39 @@ fn lying_lengths_and_nesting_cost_reading_messagepack_nothing() {
             let run = |kept: &mut Option<_>| *kept = Some(msgpack::Reader::new(&deep).skip());
             assert_frugal(&format!("{marker:x} in each other"), FEW, || None, run);
         }
+    });
+}
+
+#[test]
+fn lying_lengths_and_nesting_cost_reading_gob_nothing() {
+    alone("lying_lengths_and_nesting_cost_reading_gob_nothing", || {
+        let read = |what: &str, times, stream: &[u8]| {
+            for message in [gob::Limits::default().message, usize::MAX] {
+                let limits = gob::Limits { message, ..gob::Limits::default() };
+                let new = || (gob::Reader::new(limits.clone()), BytesMut::from(stream), None);
+                assert_frugal(what, times, new, |(reader, inbox, kept)| {
+                    while let Ok(Some(value)) = reader.next(inbox) {
+                        *kept = Some((value.decode::<Vec<Vec<u64>>>(), value.decode::<IgnoredAny>()));
+                    }
+                });
+            }
+        };
+        // A list of lists of numbers, and a struct of too many fields.
+        const LISTS: &str = "0c7f020102ff800001ff820000 0cff81020102ff820001060000";
+        for lie in LIES {
+            let lie = [&[0xfc][..], &lie.to_be_bytes()].concat();
+            for before in ["", "080c00", "09ff8000", "0bff80000101", "0fff83030102ff840001"] {
+                let known = if before.is_empty() { Bytes::new() } else { hex(LISTS) };
+                read(
+                    &format!("a count of {lie:?}"),
+                    MANY,
+                    &[&known[..], &hex(before), &lie, b"\x01"].concat(),
+                );
+            }
+        }
+        let mut deep = hex("0c7f020102ff800001ff800000 fd0f4243 ff8000").to_vec();
+        deep.resize(deep.len() + DEEP, 1);
+        read("lists in each other", FEW, &deep);
     });
 }
 

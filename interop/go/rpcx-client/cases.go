@@ -49,6 +49,18 @@ var cases = []testCase{
 	{"overtaking", overtaking},
 	{"concurrent_100", concurrent},
 	{"http_connect", httpConnect},
+	{"websocket", webSocket},
+	{"unix_socket", unixSocket},
+	{"unix_stream", unixStream},
+	{"stream", stream},
+	{"stream_1mib", streamMebibyte},
+	{"stream_refused", streamRefused},
+	{"send_file", sendFile},
+	{"download_file", downloadFile},
+	{"download_missing", downloadMissing},
+	{"reflection", reflectOne},
+	{"reflection_all", reflectAll},
+	{"reflection_unknown", reflectUnknown},
 }
 
 func protobuf(server peer) error {

@@ -1,6 +1,6 @@
 // Command rpcx-client calls a server with the real rpcx client and says, case by case, what held.
 //
-//	rpcx-client [--auth-addr ADDR] [--http-addr ADDR] [--ca FILE [--cert FILE --key FILE]] ADDR [CASE…]
+//	rpcx-client [--auth-addr ADDR] [--http-addr ADDR] [--unix-addr PATH] [--ca FILE [--cert FILE --key FILE]] ADDR [CASE…]
 //	rpcx-client --list
 //
 // One line a case: `ok   NAME`, `skip NAME: why` or `FAIL NAME: why`. It exits with 1 if a case failed.
@@ -24,6 +24,7 @@ type peer struct {
 	addr     string
 	authAddr string
 	httpAddr string
+	unixAddr string
 }
 
 // testCase is one row of the table of results.
@@ -42,6 +43,7 @@ func main() {
 	list := flag.Bool("list", false, "print the names of the cases")
 	authAddr := flag.String("auth-addr", "", "address of a listener that asks for the token")
 	httpAddr := flag.String("http-addr", "", "address that answers HTTP CONNECT; by default ADDR, as with one port for all")
+	unixAddr := flag.String("unix-addr", "", "path of a Unix socket of the same server")
 	files := secure.Flags()
 	flag.Usage = usage
 	flag.Parse()
@@ -63,7 +65,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	server := peer{addr: flag.Arg(0), authAddr: *authAddr, httpAddr: *httpAddr}
+	server := peer{addr: flag.Arg(0), authAddr: *authAddr, httpAddr: *httpAddr, unixAddr: *unixAddr}
 	if server.httpAddr == "" {
 		server.httpAddr = server.addr
 	}
@@ -73,7 +75,7 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: rpcx-client [--auth-addr ADDR] [--http-addr ADDR] ADDR [CASE…]\n       rpcx-client --list")
+	fmt.Fprintln(os.Stderr, "usage: rpcx-client [--auth-addr ADDR] [--http-addr ADDR] [--unix-addr PATH] ADDR [CASE…]\n       rpcx-client --list")
 	flag.PrintDefaults()
 }
 

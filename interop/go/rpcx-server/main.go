@@ -1,7 +1,8 @@
 // Command rpcx-server is the real rpcx server, offering what PolyRPC's own `polyrpc serve` offers.
 //
-// It prints `listening ADDR` once it accepts connections and, since rpcx serves HTTP CONNECT on a
-// listener of its own, `listening-http ADDR`. It ends when its standard input closes.
+// It prints `listening ADDR` once it accepts connections and, since rpcx serves WebSocket, Unix sockets and HTTP CONNECT
+// on listeners of their own, `listening-ws ADDR`, `listening-unix PATH` (with --unix) and at last `listening-http ADDR`.
+// It ends when its standard input closes.
 package main
 
 import (
@@ -13,11 +14,15 @@ import (
 	"io"
 	"log"
 	"net"
+	"net/http"
 	"os"
 
 	rpcxlog "github.com/smallnest/rpcx/log"
 	"github.com/smallnest/rpcx/protocol"
+	"github.com/smallnest/rpcx/reflection"
 	"github.com/smallnest/rpcx/server"
+	"github.com/smallnest/rpcx/share"
+	"golang.org/x/net/websocket"
 
 	"github.com/polyrpc/polyrpc/interop/go/arith"
 	"github.com/polyrpc/polyrpc/interop/go/secure"
@@ -26,6 +31,7 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	auth := flag.Bool("auth", false, "ask every call for the token")
+	unix := flag.String("unix", "", "path of a Unix socket to listen on too")
 	files := secure.Flags()
 	flag.Parse()
 	secured, err := files.Server()
@@ -37,8 +43,13 @@ func main() {
 	rpcxlog.SetDummyLogger()
 
 	plain := serve("tcp", *listen, *auth, secured)
+	webSocket := serve("ws", "127.0.0.1:0", *auth, secured)
 	connect := serve("http", "127.0.0.1:0", *auth, secured)
 	fmt.Println("listening", plain)
+	fmt.Println("listening-ws", webSocket)
+	if *unix != "" {
+		fmt.Println("listening-unix", serve("unix", *unix, *auth, nil))
+	}
 	fmt.Println("listening-http", connect)
 
 	_, _ = io.Copy(io.Discard, os.Stdin)
@@ -46,7 +57,11 @@ func main() {
 
 // serve starts a server with every handler and returns the address it listens on.
 func serve(network, address string, auth bool, secured *tls.Config) net.Addr {
-	listener, err := net.Listen("tcp", address)
+	kind := "tcp"
+	if network == "unix" {
+		kind = network
+	}
+	listener, err := net.Listen(kind, address)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,12 +75,26 @@ func serve(network, address string, auth bool, secured *tls.Config) net.Addr {
 	if err := register(s); err != nil {
 		log.Fatal(err)
 	}
-	go func() { log.Fatal(s.ServeListener(network, listener)) }()
+	go func() { log.Fatal(serveListener(s, network, listener)) }()
 	return listener.Addr()
 }
 
+// serveListener knows WebSocket beside what rpcx's own method of this name knows.
+func serveListener(s *server.Server, network string, listener net.Listener) error {
+	if network != "ws" {
+		return s.ServeListener(network, listener)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(share.DefaultRPCPath, websocket.Handler(s.ServeWS))
+	return http.Serve(listener, mux)
+}
+
 func register(s *server.Server) error {
+	known := reflection.New()
+	s.Plugins.Add(known)
+	enableTransfers(s)
 	return errors.Join(
+		s.RegisterName("Reflection", known, ""),
 		s.RegisterName("Arith", &Arith{server: s}, ""),
 		s.RegisterName("PBArith", PBArith{}, ""),
 		s.RegisterName("Echo", Echo{}, ""),

@@ -5,12 +5,18 @@
 //! polyrpc-interop rpcx://127.0.0.1:8972
 //! polyrpc-interop baidu-std://127.0.0.1:8002
 //! polyrpc-interop grpc://127.0.0.1:10000
+//! polyrpc-interop net-rpc+json://127.0.0.1:1234
+//! polyrpc-interop gob://interop/go/bin/gob
 //! ```
+//!
+//! The last is no server but a program to talk to.
 //!
 //! Prints a line for each case, `ok   NAME` or `FAIL NAME: why`, and exits with 1 if one failed.
 
 mod baidu_std;
+mod gob;
 mod grpc;
+mod net_rpc;
 mod rpcx;
 
 use std::process::ExitCode;
@@ -25,11 +31,13 @@ async fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let cases = match url.split("://").next() {
-        Some("rpcx") => rpcx::cases(&url).await,
+        Some("rpcx" | "rpcx+ws" | "rpcx+unix") => rpcx::cases(&url).await,
         Some("baidu-std") => baidu_std::cases(&url).await,
         Some("grpc") => grpc::cases(&url).await,
+        Some(scheme) if scheme.starts_with("net-rpc") => net_rpc::cases(&url).await,
+        Some("gob") => gob::cases(url.trim_start_matches("gob://")),
         _ => {
-            eprintln!("`{url}`: want rpcx://, baidu-std:// or grpc://");
+            eprintln!("`{url}`: want rpcx://, baidu-std://, grpc://, net-rpc:// or gob://");
             return ExitCode::from(2);
         }
     };

@@ -1,9 +1,11 @@
+use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use polyrpc::client::{Kind, Request};
 use polyrpc::{Client, Code, Push, Result};
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use crate::{Outcome, ensure, told};
@@ -37,6 +39,12 @@ pub(crate) async fn cases(url: &str) -> Vec<(&'static str, Outcome)> {
         ("100_calls_on_pooled_connections", many_calls(url, Kind::Pooled).await),
         ("a_late_reply_reaches_nobody", late_reply(url).await),
         ("blocking", blocking(url)),
+        ("stream", stream(url).await),
+        ("stream_1mib", long_stream(url).await),
+        ("stream_refused", refused_stream(url).await),
+        ("send_file", send_file(url).await),
+        ("download_file", download_file(url).await),
+        ("reflection", reflection(url).await),
     ]
 }
 
@@ -95,6 +103,60 @@ async fn late_reply(url: &str) -> Outcome {
         ensure(reply.c == 10, || format!("got {reply:?}"))?;
     }
     Ok(())
+}
+
+async fn stream(url: &str) -> Outcome {
+    let client = Client::new(url).map_err(told)?;
+    let mut stream = client.byte_stream(&HashMap::new()).await.map_err(told)?;
+    let mut answer = String::new();
+    let talk = async {
+        stream.write_all(b"hello").await?;
+        stream.read_to_string(&mut answer).await
+    };
+    talk.await.map_err(|error| error.to_string())?;
+    ensure(answer == "echo hello", || format!("got {answer}"))
+}
+
+async fn long_stream(url: &str) -> Outcome {
+    let client = Client::new(url).map_err(told)?;
+    let echo = HashMap::from([("echo".to_owned(), "yes".to_owned())]);
+    let (mut from, mut to) = tokio::io::split(client.byte_stream(&echo).await.map_err(told)?);
+    let content = b"0123456789abcdef".repeat(1 << 16);
+    let mut echoed = vec![0; content.len()];
+    let both = tokio::join!(to.write_all(&content), from.read_exact(&mut echoed));
+    both.0.and(both.1).map_err(|error| error.to_string())?;
+    ensure(echoed == content, || "the bytes came back changed".to_owned())
+}
+
+async fn refused_stream(url: &str) -> Outcome {
+    let client = Client::new(url).map_err(told)?;
+    let refuse = HashMap::from([("refuse".to_owned(), "yes".to_owned())]);
+    let error = client.byte_stream(&refuse).await.err().ok_or("it was not refused")?;
+    ensure(error.message() == "server refused the connection", || told(error))
+}
+
+/// Fetches what was sent, too.
+async fn send_file(url: &str) -> Outcome {
+    let client = Client::new(url).map_err(told)?;
+    let content = [1, 2, 3, 0, 255].repeat(50_000);
+    let size = content.len() as u64;
+    client.send_file("content.bin", size, &HashMap::new(), &content[..]).await.map_err(told)?;
+    let mut kept = Vec::new();
+    client.download_file("last", &HashMap::new(), &mut kept).await.map_err(told)?;
+    ensure(kept == content, || format!("{} bytes were kept", kept.len()))
+}
+
+async fn download_file(url: &str) -> Outcome {
+    let client = Client::new(url).map_err(told)?;
+    let mut content = Vec::new();
+    client.download_file("dl.txt", &HashMap::new(), &mut content).await.map_err(told)?;
+    ensure(content == b"file:dl.txt", || format!("got {content:?}"))
+}
+
+async fn reflection(url: &str) -> Outcome {
+    let client = Client::new(url).map_err(told)?;
+    let text: String = client.call("Reflection/GetService", "Arith").await.map_err(told)?;
+    ensure(text.contains("type (s *Arith) Mul(ctx context.Context, arg *Args, reply *Reply)"), || text)
 }
 
 fn blocking(url: &str) -> Outcome {

@@ -15,7 +15,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use polyrpc::client::{self, Kind};
 use polyrpc::codec::Body;
-use polyrpc::{Code, Protocol, Scope};
+use polyrpc::rest_rpc::Generation;
+use polyrpc::{Client, Code, Protocol, Scope};
 
 use self::load::{Clients, Extent, Load};
 use self::report::{Report, Setting};
@@ -75,15 +76,15 @@ enum Sharing {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    let protocol = options.client().build()?.protocol();
-    let translator = Translator::new(protocol, &options.target, &options.message)?;
+    let client = options.client().build()?;
+    let translator = Translator::new(&client, &options.target, &options.message)?;
     if !translator.shape().is_unary() {
         let text = format!("{} streams; only calls of one message each way are measured", options.target);
         return Err(Failure::new(text));
     }
     let request = translator.request(&options.argument()?)?;
     let reply_bytes = options.try_once(translator.target(&options.target), request.clone())?;
-    let clients = options.clients(protocol)?;
+    let clients = options.clients(&client)?;
     let setting = Setting {
         url: options.url.clone(),
         target: options.target.clone(),
@@ -143,9 +144,11 @@ impl Options {
         }
     }
 
-    fn clients(&self, protocol: Protocol) -> Result<Clients, Failure> {
-        // HTTP/1 has no calls side by side on one connection: each caller gets one.
-        let shared = self.kind == Sharing::Single && protocol != Protocol::Http && !self.blocking;
+    fn clients(&self, client: &Client) -> Result<Clients, Failure> {
+        // HTTP/1 and some generations of rest_rpc have no calls side by side on one connection: each caller gets one.
+        let side_by_side = client.protocol() != Protocol::Http
+            && !client.generation().is_some_and(Generation::is_one_at_a_time);
+        let shared = self.kind == Sharing::Single && side_by_side && !self.blocking;
         let connections = self.connections.unwrap_or(1);
         let callers = self.callers.unwrap_or(connections);
         if self.connections.is_some() && !shared {

@@ -24,8 +24,10 @@ use crate::tls::Trust;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The server: baidu-std://, rpcx://, fb-rpc://, grpc:// or http:// with host:port; also rpcx+unix:///path and
-    /// http+json-rpc://host:port; with TLS grpcs://, https://, rpcx+tls://, baidu-std+tls://
+    /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, http://, rest-rpc:// or net-rpc:// with host:port; also
+    /// rpcx+unix:///path, rpcx+ws://host:port, http+json-rpc://host:port; an older rest_rpc as rest-rpc+v0.11://,
+    /// net-rpc+json:// (msgpack, protobuf, gencode) and net-rpc+http://; with TLS grpcs://, https://, rpcx+tls://,
+    /// baidu-std+tls://
     url: String,
     /// The method, `Service/Method`, or a function's name
     target: String,
@@ -149,16 +151,16 @@ async fn call(client: &Client, options: &Options) -> Result<(), Failure> {
 
 /// How the method's messages travel: as a `.proto` says, as this program knows, or as the server says.
 async fn translator(client: &Client, options: &Options) -> Result<Translator, Failure> {
-    let (protocol, target) = (client.protocol(), options.target.as_str());
-    let translator = Translator::new(protocol, target, &options.message)?;
-    let asks = protocol == Protocol::Grpc && translator.format() != Format::Raw;
+    let target = options.target.as_str();
+    let translator = Translator::new(client, target, &options.message)?;
+    let asks = client.protocol() == Protocol::Grpc && translator.format() != Format::Raw;
     if !asks || translator.knows_the_method() {
         return Ok(translator);
     }
     match reflected(client, options).await {
         Ok(Some(set)) => {
             let types = Described::new(&set, "the server's own description")?.types(target)?;
-            Ok(Translator::described(protocol, target, &options.message, types))
+            Ok(Translator::described(client, target, &options.message, types))
         }
         // The method may do without a description: what it thinks of the message, it will say.
         Ok(None) => Ok(translator),
@@ -244,6 +246,9 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call rpcx://127.0.0.1:8002 Arith/Mul '{"A":7,"B":8}'
   polyrpc call baidu-std://127.0.0.1:8002 example.EchoService/Echo '{"message":"hi"}' --compress gzip
   polyrpc call http+json-rpc://127.0.0.1:8002 add '[1,2]'
+  polyrpc call rest-rpc+v0.20://127.0.0.1:9000 add '[1,2]'
+  polyrpc call rest-rpc://127.0.0.1:9004 get_person '[[1,"tom",20]]' --types 'struct<int,string,int>'
+  polyrpc call net-rpc+http://127.0.0.1:1234 Arith/Multiply '{"A":7,"B":8}'
   polyrpc call grpc://127.0.0.1:50051 pkg.Service/Sum '{"n":1} {"n":2}'
   polyrpc call grpcs://echo.example:443 pkg.Service/Sum '{"n":1}' --cacert ca.pem
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto -v"#;

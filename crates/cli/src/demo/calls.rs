@@ -38,7 +38,7 @@ impl Call {
     async fn try_to(&self, address: &Address) -> Result<Outcome, Failure> {
         let url = url(self.scheme, address);
         let client = Client::new(&url)?;
-        let translator = Translator::new(client.protocol(), self.target, &Options::of(self.format))?;
+        let translator = Translator::new(&client, self.target, &Options::of(self.format))?;
         let request = translator.request(self.request.as_bytes())?;
         let options = client::Options {
             metadata: self.headers.iter().copied().collect(),
@@ -105,6 +105,9 @@ pub(super) const CALLS: &[Call] = &[
     call("rpcx", "rpcx", Wire::Msgpack, "echo", r#""hello""#, r#""hello""#),
     call("fb_rpc", "fb-rpc", Wire::Flatbuffers, BENCHMARK, ANY_MESSAGE, ANY_MESSAGE),
     call("gRPC", "grpc", Wire::Flatbuffers, BENCHMARK, ANY_MESSAGE, ANY_MESSAGE),
+    call("rest_rpc v0.20", "rest-rpc+v0.20", Wire::Msgpack, "add", "[1,2]", "3"),
+    call("rest_rpc v0.20", "rest-rpc+v0.20", Wire::Msgpack, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call("rest_rpc v0.21", "rest-rpc+v0.21", Wire::Cpp, "echo", r#""hello""#, r#""hello""#),
     call("gRPC", "grpc", Wire::Protobuf, ECHO, HELLO, HELLO),
     call("gRPC", "grpc", Wire::Json, "helloworld.Greeter/SayHello", r#"{"name":"you"}"#, HELLO_YOU),
     call("gRPC", "grpc", Wire::Protobuf, "pb.Hello/Say", ANY_BENCHMARK, OK_BENCHMARK),
@@ -122,6 +125,10 @@ pub(super) const CALLS: &[Call] = &[
     },
     call("HTTP, JSON-RPC 2.0", "http+json-rpc", Wire::Json, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
     call("HTTP, JSON-RPC 2.0", "http+json-rpc", Wire::Json, "add", "[1,2]", "3"),
+    call("Go net/rpc", "net-rpc", Wire::Gob, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call("Go net/rpc, HTTP", "net-rpc+http", Wire::Gob, "Arith/Add", SEVEN_AND_EIGHT, r#"{"C":15}"#),
+    call("Go net/rpc/jsonrpc", "net-rpc+json", Wire::Json, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
+    call("rpcx of 2016", "net-rpc+msgpack", Wire::Msgpack, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
 ];
 
 const ECHO: &str = "example.EchoService/Echo";

@@ -39,8 +39,10 @@ fn payload(wire: Wire) -> &'static str {
         Wire::Json => "json",
         Wire::Msgpack => "msgpack",
         Wire::StructPack => "struct_pack",
+        Wire::Gob => "gob",
         Wire::Raw => "raw",
         Wire::Text => "text",
         Wire::Flatbuffers => "flatbuffers",
+        Wire::Cpp => "cpp",
     }
 }

@@ -63,6 +63,7 @@ fn ours(address: &Address) -> String {
         call("rpcx", r#"Arith/Mul '{"A":7,"B":8}'"#),
         call("http", r#"Arith/Div '{"A":7,"B":0}'"#),
         call("http+json-rpc", "add '[1,2]'"),
+        call("net-rpc", r#"Arith/Mul '{"A":7,"B":8}'"#),
         bench,
     ]
     .join("\n")

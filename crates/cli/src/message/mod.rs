@@ -3,6 +3,7 @@
 //! A [`Translator`] knows how one method's messages travel. A [`schema`] says what binary formats leave out;
 //! where there is none, JSON and MessagePack carry plain values.
 
+mod cpp;
 mod flatbuffers;
 mod json;
 mod msgpack;
@@ -15,9 +16,9 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use polyrpc::codec::{Body, Codec, Serde};
-use polyrpc::payload::{Format, Json, transcode};
+use polyrpc::payload::{Format, Json, gob, transcode};
 use polyrpc::service::Shape;
-use polyrpc::{Protocol, Status};
+use polyrpc::{Client, Protocol, Status};
 
 use crate::failure::Failure;
 
@@ -66,10 +67,14 @@ pub(crate) enum Wire {
     Msgpack,
     /// struct_pack, by the types that --types names
     StructPack,
+    /// Gob, as Go's net/rpc speaks it; the peer's types are guessed from the JSON
+    Gob,
     /// The bytes of the argument as they are
     Raw,
     /// Protobuf's text format
     Text,
+    /// A single number or text as text, anything else in struct_pack (rest_rpc since v0.21)
+    Cpp,
     /// FlatBuffers, as a .fbs describes them
     Flatbuffers,
 }
@@ -108,22 +113,23 @@ pub(crate) struct Translator {
 }
 
 impl Translator {
-    /// How `target` is called by this protocol.
-    pub(crate) fn new(protocol: Protocol, target: &str, options: &Options) -> Result<Self, Failure> {
+    /// How `target` is called by this client.
+    pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
+        let protocol = client.protocol();
         let wanted = options.format == Some(Wire::Flatbuffers)
             || options.format.is_none() && protocol == Protocol::FbRpc;
         if let Some(method) = flatbuffers::Method::find(&options.files, wanted, protocol, target)? {
             return Ok(Self::flatbuffers(method));
         }
         match options.files.described()? {
-            Some(described) => Ok(Self::described(protocol, target, options, described.types(target)?)),
-            None => Ok(Self::of(protocol, target, options, schema::built_in(target), false)),
+            Some(described) => Ok(Self::described(client, target, options, described.types(target)?)),
+            None => Ok(Self::of(client, target, options, schema::built_in(target), false)),
         }
     }
 
-    /// How `target` is called by this protocol, as its messages were described for this call.
-    pub(crate) fn described(protocol: Protocol, target: &str, options: &Options, types: Types) -> Self {
-        Self::of(protocol, target, options, Some(types), true)
+    /// How `target` is called by this client, as its messages were described for this call.
+    pub(crate) fn described(client: &Client, target: &str, options: &Options, types: Types) -> Self {
+        Self::of(client, target, options, Some(types), true)
     }
 
     fn flatbuffers(method: flatbuffers::Method) -> Self {
@@ -142,25 +148,28 @@ impl Translator {
         self.fbs.as_ref().map_or(target, flatbuffers::Method::numbered)
     }
 
-    fn of(
-        protocol: Protocol,
-        target: &str,
-        options: &Options,
-        types: Option<Types>,
-        described: bool,
-    ) -> Self {
+    fn of(client: &Client, target: &str, options: &Options, types: Option<Types>, described: bool) -> Self {
+        let (protocol, function) = (client.protocol(), !target.contains('/'));
+        if let (None, Some(wire)) = (options.format, client.only_format()) {
+            return Self { wire, types, signature: None, described, function, fbs: None };
+        }
         let wire = match (options.format, protocol) {
             (Some(wire), _) => wire,
             (None, Protocol::Http) => Wire::Json,
             (None, Protocol::BaiduStd | Protocol::Grpc) if types.is_some() => Wire::Protobuf,
             (None, Protocol::Rpcx) if described => Wire::Protobuf,
             (None, Protocol::BaiduStd | Protocol::Grpc) => Wire::Json,
-            (None, Protocol::Rpcx) => Wire::Msgpack,
+            (None, Protocol::RestRpc)
+                if client.generation().is_some_and(|it| it.format() == Format::RestRpc) =>
+            {
+                Wire::Cpp
+            }
+            (None, Protocol::Rpcx | Protocol::RestRpc) => Wire::Msgpack,
+            (None, Protocol::NetRpc) => Wire::Gob,
             // Without a .fbs nobody can say more of it.
             (None, Protocol::FbRpc) => Wire::Raw,
         };
         let wire = format(wire, protocol);
-        let function = !target.contains('/');
         Self { wire, types, signature: options.types.clone(), described, function, fbs: None }
     }
 
@@ -204,8 +213,11 @@ impl Translator {
             (_, Format::Raw) => argument.to_vec(),
             (Some(types), wire) => types.input(wire, argument)?,
             (None, Format::Json(_)) => json::checked(argument).map_err(no_json)?.to_owned().into_bytes(),
+            (None, Format::RestRpc) => return cpp::request(self.signature.as_ref(), argument),
+            (None, Format::MessagePackArray) => return arguments(argument),
             (None, Format::MessagePack) => plain_msgpack(argument)?.into(),
             (None, Format::StructPack) => self.packed(argument)?,
+            (None, Format::Gob) => gob::from_json(argument).map_err(|error| unsendable(&error))?,
             (None, _) if argument == b"{}" => Vec::new(),
             (None, wire) => return Err(undescribed(wire)),
         };
@@ -222,7 +234,11 @@ impl Translator {
             (_, Format::Raw | Format::Other(_)) => Ok(readable(bytes)),
             (Some(types), format) => types.output(format, bytes).and_then(|text| pretty(&text)),
             (None, Format::Json(_)) => pretty(bytes),
-            (None, Format::MessagePack) => {
+            (None, Format::RestRpc) => cpp::reply(self.signature.as_ref(), bytes),
+            (None, Format::MessagePack | Format::MessagePackArray) if bytes.is_empty() => {
+                Ok("null".to_owned())
+            }
+            (None, Format::MessagePack | Format::MessagePackArray) => {
                 let text = msgpack::to_json(bytes).map_err(|error| unreadable(&error))?;
                 Ok(json::pretty(&text))
             }
@@ -230,6 +246,10 @@ impl Translator {
                 let value = struct_pack::read(self.signature.as_ref(), bytes);
                 let value = value.map_err(|error| unreadable(&error))?;
                 value.map_or_else(|| Ok(readable(bytes)), |value| pretty(value.to_string().as_bytes()))
+            }
+            (None, Format::Gob) => {
+                let text = gob::to_json(bytes).map_err(|error| unreadable(&error))?;
+                Ok(json::pretty(&text))
             }
             (None, Format::Protobuf | Format::ProtoText | Format::FlatBuffers) => Ok(readable(bytes)),
         }
@@ -249,18 +269,30 @@ impl Translator {
     }
 }
 
+/// The arguments of a function of rest_rpc: a list of them, a single one, or none.
+fn arguments(argument: &[u8]) -> Result<Body, Failure> {
+    let (positional, argument) = match argument {
+        b"null" => (true, &b"[]"[..]),
+        list => (list.starts_with(b"["), list),
+    };
+    Ok(Body { positional, ..Body::new(Format::MessagePackArray, plain_msgpack(argument)?) })
+}
+
 /// What users call a format, as the protocol spells it.
 fn format(wire: Wire, protocol: Protocol) -> Format {
     match wire {
         Wire::Protobuf => Format::Protobuf,
-        Wire::Json if protocol == Protocol::Rpcx => Format::Json(Json::Go),
+        Wire::Json if matches!(protocol, Protocol::Rpcx | Protocol::NetRpc) => Format::Json(Json::Go),
         Wire::Json if protocol == Protocol::Grpc => Format::Json(Json::Proto3),
         Wire::Json => Format::Json(Json::Brpc),
+        Wire::Msgpack if protocol == Protocol::RestRpc => Format::MessagePackArray,
         Wire::Msgpack => Format::MessagePack,
         Wire::StructPack => Format::StructPack,
+        Wire::Gob => Format::Gob,
         Wire::Raw => Format::Raw,
         Wire::Text => Format::ProtoText,
         Wire::Flatbuffers => Format::FlatBuffers,
+        Wire::Cpp => Format::RestRpc,
     }
 }
 
@@ -292,7 +324,11 @@ const FOR_USERS: Format = Format::Json(Json::Proto3);
 fn plain_msgpack(argument: &[u8]) -> Result<Bytes, Failure> {
     let value: serde_json::Value = serde_json::from_slice(argument).map_err(no_json)?;
     let body = Serde::encode(&value, Format::MessagePack, None);
-    body.map_err(|status: Status| Failure::new(format!("the argument cannot be sent: {}", status.message())))
+    body.map_err(|status: Status| unsendable(&status.message()))
+}
+
+fn unsendable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("the argument cannot be sent: {error}"))
 }
 
 fn pretty(bytes: &[u8]) -> Result<String, Failure> {

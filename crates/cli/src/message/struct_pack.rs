@@ -8,8 +8,8 @@ use serde_json::Value;
 /// The types of a function's arguments and of its answer: `int, string -> vector<int>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signature {
-    arguments: Vec<Type>,
-    answer: Option<Type>,
+    pub(super) arguments: Vec<Type>,
+    pub(super) answer: Option<Type>,
 }
 
 impl FromStr for Signature {

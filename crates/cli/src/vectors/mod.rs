@@ -1,21 +1,29 @@
 //! What `serve --vectors` offers beside the demo's services: the handlers that the recorded conversations of
-//! brpc and rpcx were made with, and those that gRPC's tests of other implementations want.
+//! brpc, rpcx and rest_rpc were made with, and those that gRPC's tests of other implementations want.
 
 mod arith;
 mod echo;
+mod old;
 mod plain;
+mod rest_rpc;
 mod rich;
+mod shapes;
 mod testing;
 mod thrift;
+mod transfer;
 
 use polyrpc::Server;
+
+pub(crate) use old::{gencode, protobuf};
 
 use crate::proto::example::EchoServiceServer;
 use crate::proto::grpc::testing::TestServiceServer;
 
+pub(crate) use rest_rpc::publish;
+
 /// The server with these handlers, which replace services of the same name.
 pub(crate) fn add_to(server: Server) -> Server {
-    server
+    rest_rpc::add_to(server)
         .service(EchoServiceServer::new(echo::Echo))
         .service(arith::service())
         .alias("PBArith", "Arith")
@@ -23,7 +31,11 @@ pub(crate) fn add_to(server: Server) -> Server {
         .service(thrift::service())
         .service(plain::echo())
         .service(plain::router())
+        .service(shapes::service())
+        .alias_method("math/times", "Arith/Mul")
         .register("a.fake.service/mul", |args: plain::Args| async move {
             plain::Reply { c: args.a.wrapping_mul(args.b) }
         })
+        .streams(transfer::streams())
+        .files(transfer::files())
 }

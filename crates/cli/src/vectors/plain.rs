@@ -36,6 +36,7 @@ enum Text {
 pub(super) fn echo() -> ServiceBuilder {
     ServiceBuilder::new("Echo")
         .method::<Raw, Bytes, Bytes, _, _>("Raw", same)
+        .method::<Raw, Bytes, Bytes, _, _>("Echo", same)
         .method::<Serde, Text, Text, _, _>("Str", same)
         .method::<Serde, Rich, Rich, _, _>("Rich", same)
 }

@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, rpcx};
+use polyrpc_wire::{
+    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc,
+    rpcx, websocket,
+};
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
 use serde::Serialize;
@@ -74,7 +77,7 @@ impl Client {
         Ok(Self(Arc::new(Inner {
             tls: builder.connector(&url)?,
             sessions: builder.sessions(&url),
-            defaults: builder.defaults(url.protocol),
+            defaults: builder.defaults(&url),
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
@@ -196,6 +199,11 @@ impl Inner {
             Sessions::FbRpc(config) => Box::new(Connection::new(socket, fb_rpc::Client::new(config))),
             Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
             Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
+            Sessions::RestRpc(config) => Box::new(Connection::new(socket, rest_rpc::Client::new(config))),
+            Sessions::WebSocket(config, carried) => {
+                Box::new(Connection::new(socket, websocket::Client::new(config, carried.session())))
+            }
+            Sessions::NetRpc(config) => Box::new(Connection::new(socket, net_rpc::Client::new(config))),
             #[cfg(test)]
             Sessions::Lines => Box::new(Connection::new(socket, super::tests::Lines::default())),
         })

@@ -178,6 +178,19 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         Ok(id)
     }
 
+    fn subscribe(&self, key: &str, token: &str) -> Result<CallId, Status> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        shared.check()?;
+        let id = shared.pending.open(None).ok_or_else(too_many)?;
+        if let Err(status) = shared.session.subscribe(id, key, token, &mut shared.out) {
+            shared.pending.forget(id);
+            return Err(status);
+        }
+        self.flush(shared);
+        Ok(id)
+    }
+
     fn poll_send(
         &self,
         id: CallId,
@@ -293,17 +306,21 @@ impl<S: Session> Connection<S> {
 impl<S: Session> Shared<S> {
     /// Takes a call over, or leaves it if this connection takes no more.
     fn admit<'a>(&mut self, call: &mut Option<Call<'a>>) -> Result<Call<'a>, Status> {
-        if let Some(status) = &self.closed {
-            return Err(status.clone());
-        }
-        if self.standing() != Standing::Free {
-            return Err(no_more_calls());
-        }
+        self.check()?;
         let call = call.take().expect("a call is sent once");
         if self.out.len() >= UNSENT {
             return Err(overcrowded());
         }
         Ok(call)
+    }
+
+    /// Whether one more call may be sent.
+    fn check(&self) -> Result<(), Status> {
+        match &self.closed {
+            Some(status) => Err(status.clone()),
+            None if self.standing() != Standing::Free => Err(no_more_calls()),
+            None => Ok(()),
+        }
     }
 
     fn standing(&self) -> Standing {

@@ -3,7 +3,10 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Protocol, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, rpcx};
+use polyrpc_wire::session::Client as Session;
+use polyrpc_wire::{
+    Protocol, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, websocket,
+};
 
 use super::connection::{Connection, PushHandler};
 use super::keepalive::Keepalive;
@@ -147,6 +150,10 @@ pub(super) enum Sessions {
     FbRpc(fb_rpc::ClientConfig),
     Grpc(grpc::ClientConfig),
     Http(http1::ClientConfig),
+    RestRpc(rest_rpc::ClientConfig),
+    /// Any of the others, within a WebSocket.
+    WebSocket(websocket::ClientConfig, Box<Self>),
+    NetRpc(net_rpc::ClientConfig),
     /// A protocol made up for tests.
     #[cfg(test)]
     Lines,
@@ -154,6 +161,17 @@ pub(super) enum Sessions {
 
 impl Sessions {
     pub(super) fn new(url: &Url, limits: polyrpc_wire::Limits, credential: Option<bytes::Bytes>) -> Self {
+        let Some(path) = &url.websocket else { return Self::plain(url, limits, credential) };
+        let config = websocket::ClientConfig {
+            limits: limits.clone(),
+            authority: url.authority(),
+            path: path.clone(),
+            random,
+        };
+        Self::WebSocket(config, Box::new(Self::plain(url, limits, credential)))
+    }
+
+    fn plain(url: &Url, limits: polyrpc_wire::Limits, credential: Option<bytes::Bytes>) -> Self {
         match url.protocol {
             Protocol::BaiduStd => {
                 let deliver_timeout = true;
@@ -177,6 +195,13 @@ impl Sessions {
                 let authority = url.address.to_string();
                 Self::Http(http1::ClientConfig { limits, authority, credential, json_rpc: url.json_rpc })
             }
+            Protocol::RestRpc => Self::RestRpc(rest_rpc::ClientConfig { limits, generation: url.generation }),
+            Protocol::NetRpc => Self::NetRpc(net_rpc::ClientConfig {
+                limits,
+                codec: url.codec,
+                connect: url.connect.clone(),
+                credential,
+            }),
         }
     }
 
@@ -194,8 +219,40 @@ impl Sessions {
             Self::FbRpc(config) => Connection::start(stream, fb_rpc::Client::new(config), keepalive, on_push),
             Self::Grpc(config) => Connection::start(stream, grpc::Client::new(config), keepalive, on_push),
             Self::Http(config) => Connection::start(stream, http1::Client::new(config), keepalive, on_push),
+            Self::RestRpc(config) => {
+                Connection::start(stream, rest_rpc::Client::new(config), keepalive, on_push)
+            }
+            Self::WebSocket(config, carried) => {
+                let session = websocket::Client::new(config, carried.session());
+                Connection::start(stream, session, keepalive, on_push)
+            }
+            Self::NetRpc(config) => {
+                Connection::start(stream, net_rpc::Client::new(config), keepalive, on_push)
+            }
             #[cfg(test)]
             Self::Lines => Connection::start(stream, super::tests::Lines::default(), keepalive, on_push),
         }
     }
+
+    /// A session with its protocol forgotten.
+    pub(super) fn session(self) -> Box<dyn Session + Send> {
+        match self {
+            Self::BaiduStd(config) => Box::new(baidu_std::Client::new(config)),
+            Self::Rpcx(config) => Box::new(rpcx::Client::new(config)),
+            Self::Grpc(config) => Box::new(grpc::Client::new(config)),
+            Self::Http(config) => Box::new(http1::Client::new(config)),
+            Self::RestRpc(config) => Box::new(rest_rpc::Client::new(config)),
+            Self::NetRpc(config) => Box::new(net_rpc::Client::new(config)),
+            Self::FbRpc(config) => Box::new(fb_rpc::Client::new(config)),
+            Self::WebSocket(config, carried) => Box::new(websocket::Client::new(config, carried.session())),
+            #[cfg(test)]
+            Self::Lines => Box::new(super::tests::Lines::default()),
+        }
+    }
+}
+
+/// What masks the messages of a WebSocket. They are not a page's, which might foresee the masks to its profit; so where
+/// the system gives nothing better, the keys of the standard hasher will do.
+fn random() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| RandomState::new().build_hasher().finish())
 }

@@ -4,31 +4,44 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use polyrpc_wire::payload::{Json, schema};
+use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Call, Compression, Credential, Format, Head, Protocol, Reply, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::request::{Options, Response};
-use crate::codec::{Body, Codec, decode_plain, encode_plain, uncompressed};
+use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
+use crate::transfer::Near;
 
 /// What a client does when a call does not say otherwise.
 #[derive(Debug, Clone)]
 pub(super) struct Defaults {
     pub(super) protocol: Protocol,
+    /// Of rest_rpc, if that is the protocol.
+    pub(super) generation: Generation,
     pub(super) timeout: Option<Duration>,
     pub(super) format: Option<Format>,
+    /// The one format in which the protocol, as it was set up, carries messages.
+    pub(super) only: Option<Format>,
     pub(super) compression: Compression,
     /// Bytes of a reply after decompression.
     pub(super) decompressed: usize,
     /// A server may say of a call that it never looked at it: calls are kept, to be sent elsewhere.
     pub(super) keep: bool,
+    /// How data connections are made.
+    pub(super) near: Near,
 }
 
 /// Whether the protocol has words for it that a call was never looked at (HTTP/2's `GOAWAY` and `REFUSED_STREAM`).
 pub(super) fn refuses(protocol: Protocol) -> bool {
     match protocol {
         Protocol::Grpc => true,
-        Protocol::BaiduStd | Protocol::Rpcx | Protocol::FbRpc | Protocol::Http => false,
+        Protocol::BaiduStd
+        | Protocol::Rpcx
+        | Protocol::FbRpc
+        | Protocol::Http
+        | Protocol::RestRpc
+        | Protocol::NetRpc => false,
     }
 }
 
@@ -46,7 +59,7 @@ impl Defaults {
         options: &Options,
     ) -> Result<Body, Status> {
         let format = self.format(C::PREFERRED, options);
-        Ok(Body::new(format, C::encode_owned(message, format, schema)?))
+        C::encode_request(message, format, schema)
     }
 
     /// Writes plain arguments, which need not be readable.
@@ -56,7 +69,10 @@ impl Defaults {
         options: &Options,
     ) -> Result<Body, Status> {
         let format = self.format(Format::MessagePack, options);
-        Ok(Body::new(format, encode_plain(arguments, format)?))
+        match self.protocol {
+            Protocol::RestRpc => encode_arguments(arguments, format),
+            _ => Ok(Body::new(format, encode_plain(arguments, format)?)),
+        }
     }
 
     /// How messages are written that come one by one.
@@ -123,11 +139,13 @@ impl Defaults {
     /// The format in which this protocol carries what the codec prefers.
     fn preferred(&self, codec: Format) -> Format {
         match (self.protocol, codec) {
+            _ if let Some(only) = self.only => only,
             // brpc's content types know no MessagePack, and its HTTP speaks its own JSON.
             (Protocol::BaiduStd, Format::MessagePack) => Format::Json(Json::Brpc),
             (Protocol::Http, Format::MessagePack | Format::Protobuf) => Format::Json(Json::Brpc),
             // rpcx has no number for it, nor brpc's baidu_std.
             (Protocol::Rpcx, Format::FlatBuffers) => Format::Raw,
+            (Protocol::RestRpc, _) => self.generation.format(),
             (_, codec) => codec,
         }
     }

@@ -40,6 +40,9 @@ pub(super) trait Link: Send + Sync {
     /// where it is as by [`submit`](Self::submit).
     fn open(&self, call: &mut Option<Call<'_>>, deadline: Option<Instant>) -> Result<CallId, Status>;
 
+    /// Subscribes to a topic: what is published comes as the messages of an opened call.
+    fn subscribe(&self, key: &str, token: &str) -> Result<CallId, Status>;
+
     /// Sends messages of an opened call as long as there is room. Ready when all are sent and there is room for
     /// more, or they were the `last`.
     fn poll_send(

@@ -24,6 +24,7 @@ mod beside;
 mod opened;
 mod raw;
 mod streamed;
+mod subscribed;
 mod talk;
 
 mod mock;
@@ -35,6 +36,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use polyrpc_wire::net_rpc::Codec;
+use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Compression, Format, Protocol, Push, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -56,10 +59,11 @@ use self::mock::Mock;
 use self::pool::{Bounds, Pool};
 use self::url::Url;
 use crate::Result;
-use crate::codec::{Body, Codec};
-use crate::net::{Address, Stream};
+use crate::codec::{self, Body};
+use crate::net::Stream;
 use crate::runtime::Cores;
 use crate::tls;
+use crate::transfer::Near;
 
 /// Calls a server, by whatever protocol its URL names.
 ///
@@ -89,8 +93,11 @@ enum Transport {
 
 impl Client {
     /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
-    /// `rpcx+unix:///path` over a Unix socket, `http+json-rpc://host:port` by JSON-RPC 2.0; with TLS
-    /// `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
+    /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port` by
+    /// JSON-RPC 2.0; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest;
+    /// `net-rpc://host:port` for Go's `net/rpc` in gob, `net-rpc+json://`, `net-rpc+msgpack://`, `net-rpc+protobuf://`
+    /// and so on in another [`Codec`](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` where a server of Go speaks it
+    /// behind HTTP; with TLS `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
     ///
     /// # Errors
     ///
@@ -121,25 +128,39 @@ impl Client {
         let builder = Builder::new("");
         Self {
             transport: Transport::Mock(Mock::new(answer)),
-            defaults: Arc::new(builder.defaults(Protocol::Rpcx)),
+            defaults: Arc::new(builder.defaults(&Url::in_process(Protocol::Rpcx, Codec::default()))),
         }
     }
 
     /// A client over a connected socket.
-    pub(crate) fn over(stream: Stream, protocol: Protocol) -> Self {
+    pub(crate) fn over(stream: Stream, protocol: Protocol, codec: Codec) -> Self {
         let builder = Builder::new("");
-        let address = Address::Unix("in-process".into());
-        let url = Url { protocol, address, tls: false, json_rpc: false, fb_rpc: Default::default() };
+        let url = Url::in_process(protocol, codec);
         let link = builder.sessions(&url).start(stream, None, None);
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
-            defaults: Arc::new(builder.defaults(protocol)),
+            defaults: Arc::new(builder.defaults(&url)),
         }
+    }
+
+    /// How it makes data connections.
+    pub(crate) fn near(&self) -> &Near {
+        &self.defaults.near
     }
 
     /// The protocol it speaks.
     pub fn protocol(&self) -> Protocol {
         self.defaults.protocol
+    }
+
+    /// What of rest_rpc it speaks, if that is the protocol.
+    pub fn generation(&self) -> Option<Generation> {
+        (self.defaults.protocol == Protocol::RestRpc).then_some(self.defaults.generation)
+    }
+
+    /// The one format in which it carries messages, where protocol and URL leave no choice (net/rpc).
+    pub fn only_format(&self) -> Option<Format> {
+        self.defaults.only
     }
 
     /// Calls a function or a method with plain types: `add`, `Arith/Mul`.
@@ -194,7 +215,7 @@ impl Client {
         request: impl Into<Request<Req>>,
     ) -> Result<Response<Resp>>
     where
-        C: Codec<Req> + Codec<Resp>,
+        C: codec::Codec<Req> + codec::Codec<Resp>,
     {
         let Request { message, options } = request.into();
         let body = self.defaults.encode::<C, Req>(message, signature.input.as_ref(), &options)?;
@@ -231,6 +252,12 @@ impl Client {
             }
         }
     }
+}
+
+/// How often a server is told that the client is there, where nobody says: rest_rpc's servers close a connection that
+/// says nothing for 15 s (`rpc_server.h`), and its clients tell them every 5 s (`rpc_client.hpp`).
+fn keepalive(url: &Url) -> Option<Duration> {
+    (url.protocol == Protocol::RestRpc).then_some(Duration::from_secs(5))
 }
 
 /// `Service/Method`, or a function's name.
@@ -355,7 +382,8 @@ impl Builder {
     }
 
     /// Asks the server this often whether it is there, where the protocol can (rpcx, gRPC); a connection whose
-    /// heartbeat stays without an answer until the next is closed. Default: never.
+    /// heartbeat stays without an answer until the next is closed. Default: never; by rest_rpc, whose servers do not
+    /// answer, every 5 s.
     ///
     /// gRPC's servers bear it only while they have calls to answer, and not often (grpc-go: every five minutes, unless
     /// it is told otherwise): it is done only then, and half as often once a server closed a connection for it.
@@ -385,15 +413,15 @@ impl Builder {
     /// When the URL is none, or what TLS needs cannot be read.
     pub fn build(self) -> Result<Client> {
         let url = Url::parse(&self.url)?;
-        let defaults = Arc::new(self.defaults(url.protocol));
+        let defaults = Arc::new(self.defaults(&url));
         let dialer = Dialer {
             sessions: self.sessions(&url),
             tls: self.connector(&url)?,
+            keepalive: self.keepalive.or_else(|| keepalive(&url)).map(Keepalive::every),
             url,
             connect_timeout: self.connect_timeout,
             backoff: self.backoff,
             cores: self.cores,
-            keepalive: self.keepalive.map(Keepalive::every),
             on_push: self.on_push,
             failing: Default::default(),
         };
@@ -410,14 +438,18 @@ impl Builder {
         blocking::Client::from_builder(self)
     }
 
-    fn defaults(&self, protocol: Protocol) -> Defaults {
+    fn defaults(&self, url: &Url) -> Defaults {
+        let protocol = url.protocol;
         Defaults {
             protocol,
+            generation: url.generation,
             timeout: self.timeout,
             format: self.format,
+            only: (protocol == Protocol::NetRpc).then(|| url.codec.format()),
             compression: self.compression,
             decompressed: self.limits.decompressed,
             keep: exchange::refuses(protocol),
+            near: Near::new(&url.address, self.connect_timeout),
         }
     }
 

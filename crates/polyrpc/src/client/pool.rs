@@ -14,7 +14,7 @@ use super::link::{Link, Standing};
 pub enum Kind {
     /// All calls share one connection, many at a time; where a server allows only so many calls on each (HTTP/2),
     /// further connections are made, up to [a bound](super::Builder::connections). A protocol without correlation
-    /// ids (HTTP/1) uses a pool instead, since one slow call would hold up the rest.
+    /// ids (HTTP/1, rest_rpc since v0.21) uses a pool instead, since one slow call would hold up the rest.
     #[default]
     Single,
     /// Every call has a connection to itself, which goes back to a pool afterwards.
@@ -48,6 +48,7 @@ impl Pool {
     pub(super) fn new(dialer: Dialer, kind: Kind, bounds: Bounds) -> Self {
         let kind = match (kind, dialer.url.protocol) {
             (Kind::Single, Protocol::Http) => Kind::Pooled,
+            (Kind::Single, Protocol::RestRpc) if dialer.url.generation.is_one_at_a_time() => Kind::Pooled,
             (kind, _) => kind,
         };
         Self {

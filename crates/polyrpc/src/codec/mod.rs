@@ -1,8 +1,10 @@
 //! How a method's Rust values become bytes and back, in whatever format the peer speaks.
 
 mod flatbuffers;
+mod outline;
 mod protobuf;
 mod raw;
+mod rest_rpc;
 mod serde;
 
 #[cfg(feature = "prost")]
@@ -13,13 +15,15 @@ use polyrpc_wire::payload::{compress, schema};
 use polyrpc_wire::{Compression, Format, Status};
 
 pub use self::flatbuffers::FlatBuffers;
+pub use self::outline::Outline;
 #[cfg(feature = "prost")]
 pub use self::prost::Prost;
 pub use self::protobuf::Protobuf;
 pub use self::raw::Raw;
 pub use self::serde::Serde;
 
-pub(crate) use self::serde::{decode as decode_plain, encode as encode_plain};
+pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
+pub(crate) use self::serde::{decode as decode_plain, encode as encode_plain, encode_value};
 
 /// Turns values of type `T` into messages and back.
 ///
@@ -40,6 +44,11 @@ pub trait Codec<T>: Send + Sync + 'static {
     /// What the schema says of `T`; `None` for types that need none.
     fn describe(_pool: &schema::Pool) -> Option<schema::Message> {
         None
+    }
+
+    /// What values of `T` look like, for those who ask what a server offers.
+    fn outline(_schema: Option<&schema::Message>) -> Outline {
+        Outline::Any
     }
 
     /// Reads a value.
@@ -64,6 +73,16 @@ pub trait Codec<T>: Send + Sync + 'static {
     /// As [`decode`](Self::decode).
     fn encode_owned(value: T, format: Format, schema: Option<&schema::Message>) -> Result<Bytes, Status> {
         Self::encode(&value, format, schema)
+    }
+
+    /// Writes a value as the request of a call, where that is something else than the value alone: a list of
+    /// arguments, of which it is the only one or, if it is a tuple, all.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode).
+    fn encode_request(value: T, format: Format, schema: Option<&schema::Message>) -> Result<Body, Status> {
+        Self::encode_owned(value, format, schema).map(|bytes| Body::new(format, bytes))
     }
 }
 
@@ -97,6 +116,16 @@ pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) 
             }
         }),
     }
+}
+
+/// Writes the arguments of a call as [`Client::call`](crate::Client::call) does by rest_rpc, for who makes the call with
+/// an encoded message: the members of a tuple, or a single argument that stands alone.
+///
+/// # Errors
+///
+/// When they cannot be written so.
+pub fn arguments(arguments: &(impl ::serde::Serialize + ?Sized), format: Format) -> Result<Body, Status> {
+    encode_arguments(arguments, format)
 }
 
 /// What a codec answers to a format it cannot read or write.

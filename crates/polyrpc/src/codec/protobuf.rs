@@ -1,8 +1,9 @@
 use bytes::Bytes;
+use polyrpc_wire::payload::msgpack::{Reader, Token};
 use polyrpc_wire::payload::{schema, transcode};
 use polyrpc_wire::{Format, Status};
 
-use super::{Body, Codec, unsupported};
+use super::{Body, Codec, Outline, outline, unsupported};
 
 /// Messages generated from a `.proto` by `polyrpc-build`.
 ///
@@ -25,6 +26,10 @@ where
         pool.message(T::FULL_NAME)
     }
 
+    fn outline(schema: Option<&schema::Message>) -> Outline {
+        schema.map_or(Outline::Any, outline::of_message)
+    }
+
     fn decode(body: Body, schema: Option<&schema::Message>) -> Result<T, Status> {
         let mut binary = to_binary(body, schema, T::FULL_NAME)?;
         T::decode(&mut binary).map_err(|error| unreadable(T::FULL_NAME, &error))
@@ -37,8 +42,10 @@ where
 
 /// Any format to binary protobuf, with the required fields checked.
 pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str) -> Result<Bytes, Status> {
+    let body = sole(body);
     let binary = match (body.format, schema) {
-        (Format::Protobuf, _) => body.bytes,
+        // rest_rpc takes what a type's own `serialize` wrote, for protobuf the binary format.
+        (Format::Protobuf | Format::RestRpc, _) => body.bytes,
         (format @ (Format::FlatBuffers | Format::Other(_) | Format::Raw), _) | (format, None) => {
             return Err(unsupported(name, format));
         }
@@ -56,6 +63,19 @@ pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str
     }
 }
 
+/// The only member of a list of arguments in MessagePack, as rest_rpc sends it.
+fn sole(body: Body) -> Body {
+    let mut reader = Reader::new(&body.bytes);
+    match body.format {
+        Format::MessagePack | Format::MessagePackArray
+            if body.positional && reader.next() == Ok(Token::Array(1)) =>
+        {
+            Body { bytes: body.bytes.slice_ref(reader.rest()), positional: false, ..body }
+        }
+        _ => body,
+    }
+}
+
 /// Binary protobuf to any format.
 pub(super) fn from_binary(
     binary: Vec<u8>,
@@ -65,7 +85,7 @@ pub(super) fn from_binary(
 ) -> Result<Bytes, Status> {
     match (format, schema) {
         // Raw is what a protocol without formats asks for.
-        (Format::Protobuf | Format::Raw, _) => Ok(binary.into()),
+        (Format::Protobuf | Format::RestRpc | Format::Raw, _) => Ok(binary.into()),
         (format, Some(schema)) => transcode::from_protobuf(schema, format, &binary)
             .map(Bytes::from)
             .map_err(|error| Status::internal(format!("cannot write {name}: {error}"))),

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use polyrpc_wire::payload::schema;
 use polyrpc_wire::{Format, Status};
 
-use super::{Body, Codec};
+use super::{Body, Codec, Outline};
 
 /// Bytes that mean nothing to the framework, in whatever format the peer says they are.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +13,10 @@ impl Codec<Bytes> for Raw {
 
     fn carries(_: Format) -> bool {
         true
+    }
+
+    fn outline(_: Option<&schema::Message>) -> Outline {
+        Outline::Bytes
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<Bytes, Status> {
@@ -35,6 +39,10 @@ impl Codec<Vec<u8>> for Raw {
         true
     }
 
+    fn outline(_: Option<&schema::Message>) -> Outline {
+        Outline::Bytes
+    }
+
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<Vec<u8>, Status> {
         Ok(body.bytes.into())
     }
@@ -49,6 +57,10 @@ impl Codec<String> for Raw {
 
     fn carries(_: Format) -> bool {
         true
+    }
+
+    fn outline(_: Option<&schema::Message>) -> Outline {
+        Outline::String
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<String, Status> {

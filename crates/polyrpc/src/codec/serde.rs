@@ -1,15 +1,17 @@
 use ::serde::Serialize;
-use ::serde::de::DeserializeOwned;
+use ::serde::de::value::{Error as ValueError, UnitDeserializer};
+use ::serde::de::{DeserializeOwned, IntoDeserializer};
 use bytes::Bytes;
-use polyrpc_wire::payload::schema;
 use polyrpc_wire::payload::struct_pack::{self, Form, Plan, Type};
+use polyrpc_wire::payload::{gob, schema};
 use polyrpc_wire::{Format, Status};
 use rmp_serde::config::BytesMode;
 
-use super::{Body, Codec, unsupported};
+use super::{Body, Codec, Outline, outline, rest_rpc, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
-/// strings as `bin`), and struct_pack.
+/// strings as `bin`) or as C++ does (an array), struct_pack, what rest_rpc makes of these, and gob as Go's net/rpc
+/// speaks it.
 #[derive(Debug, Clone, Copy)]
 pub struct Serde;
 
@@ -17,43 +19,105 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
     const PREFERRED: Format = Format::MessagePack;
 
     fn carries(format: Format) -> bool {
-        matches!(format, Format::Json(_) | Format::MessagePack | Format::StructPack)
+        matches!(
+            format,
+            Format::Json(_)
+                | Format::MessagePack
+                | Format::MessagePackArray
+                | Format::StructPack
+                | Format::RestRpc
+                | Format::Gob
+        )
+    }
+
+    fn outline(_: Option<&schema::Message>) -> Outline {
+        outline::of_type::<T>()
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<T, Status> {
-        match decode(&body) {
-            // A list of one argument for a method of one argument.
-            Err(status) if body.positional => decode(&body).map(|(sole,)| sole).map_err(|_| status),
-            result => result,
+        match body.format {
+            _ if !body.positional => decode(&body),
+            // A list of one argument for a method of one argument. Here the list may be the argument itself, as peers
+            // with one request type have it.
+            Format::Json(_) | Format::StructPack => decode(&body).or_else(|status| sole(&body).ok_or(status)),
+            _ => sole(&body).map_or_else(|| decode(&body.or_nothing()), Ok),
         }
     }
 
     fn encode(value: &T, format: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
+        encode_value(value, format)
+    }
+
+    fn encode_request(value: T, format: Format, _: Option<&schema::Message>) -> Result<Body, Status> {
         match format {
-            // Readable values have a type of which the value need not tell everything.
-            Format::StructPack => match Plan::of::<T>().map_err(|error| unwritable(&error))? {
-                plan if *plan.ty() == Type::Unit => Ok(Bytes::new()),
-                plan => struct_packed(&plan, value),
-            },
-            _ => encode(value, format),
+            Format::MessagePackArray | Format::RestRpc => rest_rpc::encode_request(&value, format),
+            _ => Ok(Body::new(format, encode_value(&value, format)?)),
         }
     }
 }
 
-/// Reads a value of a plain type.
+/// The only member of a list of arguments.
+fn sole<T: DeserializeOwned + 'static>(body: &Body) -> Option<T> {
+    decode(body).map(|(sole,)| sole).ok()
+}
+
+impl Body {
+    /// The same, in which no arguments are none, not an empty list.
+    fn or_nothing(mut self) -> Self {
+        if self.bytes == rest_rpc::EMPTY_LIST {
+            self.bytes = Bytes::from_static(NIL);
+        }
+        self
+    }
+}
+
+/// Reads a value of a plain type, or the arguments of a call as a tuple.
 pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
     // A call without parameters is a call with none, not a broken one.
     let or_none = |none: &'static [u8]| if body.bytes.is_empty() { none } else { &body.bytes[..] };
     match body.format {
         Format::Json(_) => serde_json::from_slice(or_none(b"null")).map_err(|error| unreadable(&error)),
-        Format::MessagePack => rmp_serde::from_slice(or_none(NIL)).map_err(|error| unreadable(&error)),
+        Format::MessagePack | Format::MessagePackArray => {
+            rmp_serde::from_slice(or_none(NIL)).map_err(|error| unreadable(&error))
+        }
         Format::StructPack => struct_pack::from_slice(&body.bytes).map_err(|error| unreadable(&error)),
+        Format::RestRpc if body.positional => rest_rpc::read_arguments(&body.bytes),
+        Format::RestRpc => rest_rpc::read_value(&body.bytes),
+        Format::Gob if body.bytes.is_empty() => nothing_in_gob(),
+        Format::Gob => gob::from_slice(&body.bytes).map_err(|error| unreadable(&error)),
         format => Err(unsupported("a serde type", format)),
     }
 }
 
 /// MessagePack's `nil`.
 const NIL: &[u8] = &[0xc0];
+
+/// Writes a value whose type is known from outside: that of a result, or of a single argument.
+pub(crate) fn encode_value<T>(value: &T, format: Format) -> Result<Bytes, Status>
+where
+    T: Serialize + DeserializeOwned + 'static,
+{
+    match format {
+        Format::RestRpc => rest_rpc::write_value(value),
+        // Readable values have a type of which the value need not tell everything.
+        Format::StructPack => match Plan::of::<T>().map_err(|error| unwritable(&error))? {
+            plan if *plan.ty() == Type::Unit => Ok(Bytes::new()),
+            plan => struct_packed(&plan, value),
+        },
+        // No result is no value, where that is told from a result that is none.
+        Format::MessagePackArray if rest_rpc::is_nothing(value) => Ok(Bytes::new()),
+        format => encode(value, format),
+    }
+}
+
+/// What Go's empty struct is here, or no value at all.
+fn nothing_in_gob<T: DeserializeOwned>() -> Result<T, Status> {
+    let unit: UnitDeserializer<ValueError> = ().into_deserializer();
+    T::deserialize(unit).or_else(|_| gob::from_slice(EMPTY_STRUCT).map_err(|error| unreadable(&error)))
+}
+
+/// A gob stream of a struct without name and fields.
+const EMPTY_STRUCT: &[u8] = b"\x09\x7f\x03\x01\x02\xff\x80\x00\x00\x00\x03\xff\x80\x00";
 
 /// Writes a value of a plain type.
 pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Result<Bytes, Status> {
@@ -67,10 +131,17 @@ pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Resul
             value.serialize(&mut writer).map_err(|error| unwritable(&error))?;
             Ok(bytes.into())
         }
+        Format::MessagePackArray => {
+            let mut bytes = Vec::with_capacity(64);
+            let mut writer = rmp_serde::Serializer::new(&mut bytes).with_bytes(BytesMode::ForceIterables);
+            value.serialize(&mut writer).map_err(|error| unwritable(&error))?;
+            Ok(bytes.into())
+        }
         Format::StructPack => match Type::of_value(value).map_err(|error| unwritable(&error))? {
             Type::Unit => Ok(Bytes::new()),
             ty => struct_packed(&Plan::new(ty).map_err(|error| unwritable(&error))?, value),
         },
+        Format::Gob => gob::to_vec_plain(value).map(Bytes::from).map_err(|error| unwritable(&error)),
         format => Err(unsupported("a serde type", format)),
     }
 }
@@ -80,12 +151,12 @@ fn struct_packed(plan: &Plan, value: &(impl Serialize + ?Sized)) -> Result<Bytes
 }
 
 #[cold]
-fn unreadable(error: &dyn std::fmt::Display) -> Status {
+pub(super) fn unreadable(error: &dyn std::fmt::Display) -> Status {
     Status::invalid_argument(format!("cannot read the request: {error}"))
 }
 
 #[cold]
-fn unwritable(error: &dyn std::fmt::Display) -> Status {
+pub(super) fn unwritable(error: &dyn std::fmt::Display) -> Status {
     Status::internal(format!("cannot write the reply: {error}"))
 }
 

@@ -1,6 +1,6 @@
 //! What a server tells of itself: to the program it runs in, what it is doing ([`Facts`]); to callers, by gRPC's
 //! standard services, how it is ([`Health`]) and what it offers
-//! ([`Server::reflection`](crate::Server::reflection)).
+//! ([`Server::reflection`](crate::Server::reflection)), the latter by rpcx's service too.
 //!
 //! These are services like any other, so every protocol that can carry them does, and a listener's authenticator
 //! judges who asks.
@@ -11,6 +11,7 @@ mod health;
 
 mod files;
 mod reflection;
+mod rpcx;
 
 #[path = "proto/mod.rs"]
 mod generated;
@@ -30,6 +31,7 @@ pub(crate) fn add(router: &mut Router, health: Option<&Health>, reflection: bool
         router.standard(grpc::health::v1::HealthServer::new(health.clone()));
     }
     if reflection {
+        rpcx::add(router);
         reflection::add(router);
     }
     if let Some(health) = health {

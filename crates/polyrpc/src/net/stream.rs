@@ -1,11 +1,12 @@
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use polyrpc_wire::Outbox;
 use rustix::net::Shutdown;
-use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 use super::Address;
@@ -94,6 +95,80 @@ impl Stream {
         }
     }
 
+    /// This end's address, over TCP.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok().map(plain),
+            Self::Unix(_) | Self::Tls(_) => None,
+        }
+    }
+
+    /// Reads what has arrived, for one task at a time; 0 at the end of the stream.
+    pub(crate) fn poll_receive(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let read = match self {
+                Self::Tcp(stream) => {
+                    ready!(stream.poll_read_ready(cx))?;
+                    stream.try_read_buf(buffer)
+                }
+                Self::Unix(stream) => {
+                    ready!(stream.poll_read_ready(cx))?;
+                    stream.try_read_buf(buffer)
+                }
+                Self::Tls(_) => return Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            };
+            if !is_not_yet(&read) {
+                return Poll::Ready(read);
+            }
+        }
+    }
+
+    /// Writes what the socket takes, for one task at a time.
+    pub(crate) fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let written = match self {
+                Self::Tcp(stream) => {
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream.try_write(bytes)
+                }
+                Self::Unix(stream) => {
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream.try_write(bytes)
+                }
+                Self::Tls(_) => return Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            };
+            if !is_not_yet(&written) {
+                return Poll::Ready(written);
+            }
+        }
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        let ended = match self {
+            Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Write),
+            Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Write),
+            Self::Tls(_) => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        match ended {
+            // The peer has gone away altogether.
+            Err(rustix::io::Errno::NOTCONN) => Ok(()),
+            ended => Ok(ended?),
+        }
+    }
+
+    /// Lets the peer see that something went wrong, instead of the end of the stream, once it is closed.
+    pub(crate) fn break_off(&self) {
+        if let Self::Tcp(stream) = self {
+            // Where it cannot be done, the peer sees an end.
+            let _ = stream.set_zero_linger();
+        }
+    }
+
     /// Writes once.
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
@@ -124,6 +199,22 @@ impl Source for Stream {
             Self::Tls(stream) => stream.poll_read(cx, inbox),
         }
     }
+}
+
+/// An address of IPv4 as one, not in the clothes of IPv6 that a socket for both gives it.
+fn plain(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::from((v4, v6.port())),
+            None => address,
+        },
+        SocketAddr::V4(_) => address,
+    }
+}
+
+/// The socket seemed to be ready and was not.
+fn is_not_yet(result: &io::Result<usize>) -> bool {
+    matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Something to read from.

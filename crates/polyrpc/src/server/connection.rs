@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use polyrpc_wire::session::{Event, Server as Session};
-use polyrpc_wire::{Outbox, Reply, StreamId, http1};
+use polyrpc_wire::{Credential, Outbox, Reply, StreamId, Topic, http1};
 
 use super::dispatch::{self, Dispatch, Started};
 use super::in_flight::{Ended, InFlight, Running, Way};
 use super::open::{Entry, Order, Phase, Registration};
 use super::port::Port;
 use super::streams::Streams;
+use super::topics::Subscriptions;
 use crate::introspection::Calls;
-use crate::net::{Inbox, Stream, scratch};
+use crate::net::{Inbox, Transport, scratch};
 use crate::service::{Accepted, ConnectionFacts, Ending};
 
 /// Drives one session over one socket.
@@ -22,7 +23,7 @@ use crate::service::{Accepted, ConnectionFacts, Ending};
 /// each handler once in place, and writes all answers of the round at once. Only a handler that waits is kept
 /// aside.
 pub(super) struct Connection<'a, S: Session> {
-    stream: &'a mut Stream,
+    stream: &'a mut Transport,
     inbox: &'a mut Inbox,
     registration: &'a Registration,
     port: &'a Port,
@@ -31,6 +32,7 @@ pub(super) struct Connection<'a, S: Session> {
     out: Outbox,
     in_flight: InFlight<S::Ticket>,
     streams: Streams,
+    subscriptions: Subscriptions,
     state: State,
     /// How it ends, once it does.
     end: End,
@@ -67,6 +69,8 @@ pub(super) enum End {
     Foreign,
     /// The peer goes on in HTTP/2, with a request that is here already.
     Upgrade(Box<http1::Upgrade>),
+    /// The peer goes on within a WebSocket.
+    WebSocket,
 }
 
 /// After how many calls their answers are written while more calls are at hand.
@@ -180,7 +184,7 @@ const PACE: u64 = 1024;
 
 impl<'a, S: Session> Connection<'a, S> {
     pub(super) fn new(
-        stream: &'a mut Stream,
+        stream: &'a mut Transport,
         inbox: &'a mut Inbox,
         registration: &'a Registration,
         port: &'a Port,
@@ -197,6 +201,10 @@ impl<'a, S: Session> Connection<'a, S> {
             out: Outbox::new(),
             in_flight: InFlight::new(port.server.in_flight.clone()),
             streams: Streams::default(),
+            subscriptions: Subscriptions::new(
+                port.server.publisher.topics().clone(),
+                registration.entry.clone(),
+            ),
             state: State::Serving,
             end: End::Closed,
             forbearance: usize::MAX,
@@ -304,8 +312,10 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.streams.cancel(stream);
                     self.in_flight.cancel(stream);
                 }
+                Ok(Some(Event::Subscribe(topic))) => self.subscribe(topic),
                 Ok(Some(Event::Foreign)) => self.hand_over(End::Foreign),
                 Ok(Some(Event::Upgrade(upgrade))) => self.hand_over(End::Upgrade(upgrade)),
+                Ok(Some(Event::WebSocket)) => self.hand_over(End::WebSocket),
                 Ok(None) => {
                     self.starved = true;
                     self.round.end();
@@ -320,6 +330,19 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.finish();
                 }
             }
+        }
+    }
+
+    /// It is not acknowledged; who may not, or has too many, is not served any more.
+    fn subscribe(&mut self, topic: Topic) {
+        self.pace.took = true;
+        if self
+            .dispatch
+            .admits(&Credential::Connection(None))
+            .and_then(|()| self.subscriptions.add(topic))
+            .is_err()
+        {
+            self.finish();
         }
     }
 
@@ -527,6 +550,7 @@ impl<'a, S: Session> Connection<'a, S> {
             State::Serving if self.out.is_empty() && self.session.mid_message(&self.inbox.bytes) => {
                 Phase::MidMessage
             }
+            _ if self.subscriptions.expect_silence() => Phase::Busy,
             _ => Phase::Idle,
         }
     }

@@ -1,47 +1,66 @@
 use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
 use std::slice;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, rpcx, sniff};
+use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, sniff};
 
 use super::connection::{Connection, End};
+use super::data;
 use super::open::{Order, Phase, Registration};
 use super::port::Port;
 use super::secure::{self, Opening};
-use crate::net::{Inbox, Stream};
+use crate::net::{Inbox, Stream, Transport};
 use crate::service::{ConnectionFacts, Peer, PushQueue};
+use crate::transfer::{Seen, Start};
 
 /// Serves one connection from its first byte to its last.
 ///
 /// The first bytes pick the protocol, unless TLS's handshake has; from there on everything is generic over it. The
 /// peers allow a connection to go on in another protocol between two messages, hence the loop.
 pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registration: Registration) {
+    // Only who is sent elsewhere for data needs to know where he is.
+    let local = port.server.data.as_ref().and_then(|_| stream.local());
     let mut inbox = Inbox::default();
     let opening = match &port.tls {
         None => Some(Opening { stream, peer, speaks: None }),
         Some(acceptor) => secure::open(stream, &mut inbox, peer, acceptor, &registration).await,
     };
-    let Some(Opening { mut stream, peer, speaks }) = opening else { return };
-    let allowed = speaks.as_ref().map_or(&port.allowed[..], slice::from_ref);
-    let mut settled = speaks;
+    let Some(Opening { stream, peer, speaks }) = opening else { return };
+    let mut transport = Transport::Socket(stream);
+    let mut allowed = speaks.as_ref().map_or(&port.allowed[..], slice::from_ref);
+    let mut settled = port.spoken.or(speaks);
     let mut end = End::Foreign;
     loop {
         let upgrade = match end {
             End::Closed => return,
             End::Foreign => None,
             End::Upgrade(upgrade) => Some(upgrade),
+            End::WebSocket => match transport.into_websocket(&mut inbox) {
+                Some(websocket) => {
+                    transport = websocket;
+                    // What TLS's handshake said was of HTTP, not of what it carries.
+                    allowed = &port.allowed;
+                    None
+                }
+                None => return,
+            },
         };
         let protocol = match (&upgrade, settled.take()) {
             (Some(_), _) => Protocol::Grpc,
             (None, Some(protocol)) => protocol,
-            (None, None) => match detect(&mut stream, &mut inbox, allowed, &registration).await {
-                Some(protocol) => protocol,
-                None => return,
+            (None, None) => match detect(&mut transport, &mut inbox, &port, allowed, &registration).await {
+                Some(Purpose::Calls(protocol)) => protocol,
+                Some(Purpose::Data(start)) => {
+                    return data::carry(start, transport, inbox, registration).await;
+                }
+                None => return leave(transport, inbox, &registration).await,
             },
         };
-        let facts = facts(protocol, peer.clone(), &registration);
-        let (stream, inbox, registration, port) = (&mut stream, &mut inbox, &registration, &*port);
+        let facts = facts(protocol, peer.clone(), local, &registration);
+        let (stream, inbox, registration, port) = (&mut transport, &mut inbox, &registration, &*port);
         end = match protocol {
             Protocol::BaiduStd => {
                 let session = baidu_std::Server::new(port.baidu_std.clone());
@@ -67,39 +86,61 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
                 let session = http1::Server::new(config.clone());
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
+            Protocol::RestRpc => {
+                let generation = port.generation.or_else(|| rest_rpc::generation(&inbox.bytes));
+                let session = rest_rpc::Server::new(port.rest_rpc.clone(), generation.unwrap_or_default());
+                Connection::new(stream, inbox, registration, port, facts, session).run().await
+            }
+            Protocol::NetRpc => {
+                let session = net_rpc::Server::new(port.net_rpc.clone());
+                Connection::new(stream, inbox, registration, port, facts, session).run().await
+            }
         };
     }
 }
 
-/// Waits for enough bytes to tell the protocol. `None`: the connection ended first, or speaks none that is
+/// What a connection is for.
+enum Purpose {
+    Calls(Protocol),
+    /// Nothing but bytes, behind a token.
+    Data(Start),
+}
+
+/// Waits for enough bytes to tell what the connection is for. `None`: it ended first, or speaks nothing that is
 /// allowed here.
 async fn detect(
-    stream: &mut Stream,
+    stream: &mut Transport,
     inbox: &mut Inbox,
+    port: &Port,
     allowed: &[Protocol],
     registration: &Registration,
-) -> Option<Protocol> {
+) -> Option<Purpose> {
     let mut started = false;
-    poll_fn(|cx| poll_detect(stream, inbox, allowed, registration, &mut started, cx)).await
+    poll_fn(|cx| poll_detect(stream, inbox, port, allowed, registration, &mut started, cx)).await
 }
 
 fn poll_detect(
-    stream: &mut Stream,
+    stream: &mut Transport,
     inbox: &mut Inbox,
+    port: &Port,
     allowed: &[Protocol],
     registration: &Registration,
     started: &mut bool,
     cx: &mut Context<'_>,
-) -> Poll<Option<Protocol>> {
+) -> Poll<Option<Purpose>> {
     registration.entry.wakes(cx.waker());
     loop {
         if registration.entry.ordered() != Order::Serve {
             return Poll::Ready(None);
         }
-        match sniff::sniff(&inbox.bytes, allowed) {
-            Guess::Is(protocol) => return Poll::Ready(Some(protocol)),
-            Guess::Unknown => return Poll::Ready(None),
-            Guess::NeedMore => {}
+        match port.server.data.as_ref().map_or(Seen::No, |data| data.recognise(&inbox.bytes)) {
+            Seen::Token(start) => return Poll::Ready(start.map(Purpose::Data)),
+            Seen::NeedMore => {}
+            Seen::No => match sniff::sniff(&inbox.bytes, allowed) {
+                Guess::Is(protocol) => return Poll::Ready(Some(Purpose::Calls(protocol))),
+                Guess::Unknown => return Poll::Ready(None),
+                Guess::NeedMore => {}
+            },
         }
         if !*started && !inbox.bytes.is_empty() {
             *started = true;
@@ -116,10 +157,42 @@ fn poll_detect(
     }
 }
 
-fn facts(protocol: Protocol, peer: Peer, registration: &Registration) -> Arc<ConnectionFacts> {
+/// Ends what speaks no protocol, or not any more. A WebSocket has a word for it.
+async fn leave(mut transport: Transport, mut inbox: Inbox, registration: &Registration) {
+    if !matches!(transport, Transport::WebSocket(_)) {
+        return;
+    }
+    let entry = &registration.entry;
+    entry.waits(Phase::Closing, registration.tick());
+    let mut said = false;
+    poll_fn(|cx| {
+        entry.wakes(cx.waker());
+        if entry.ordered() == Order::Close {
+            return Poll::Ready(Ok(()));
+        }
+        if !said {
+            ready!(transport.poll_shutdown(cx))?;
+            said = true;
+        }
+        // Closing with unread bytes would destroy the word on its way.
+        while ready!(inbox.poll_fill(&mut transport, cx, 0))? > 0 {
+            inbox.bytes.clear();
+        }
+        Poll::Ready(io::Result::Ok(()))
+    })
+    .await
+    .unwrap_or_default();
+}
+
+fn facts(
+    protocol: Protocol,
+    peer: Peer,
+    local: Option<SocketAddr>,
+    registration: &Registration,
+) -> Arc<ConnectionFacts> {
     let entry = registration.entry.clone();
     entry.speaks(protocol);
-    let queue: Option<PushQueue> =
-        (protocol == Protocol::Rpcx).then(|| Box::new(move |push| entry.push(push)) as PushQueue);
-    Arc::new(ConnectionFacts::new(protocol, peer, queue))
+    let pushes = matches!(protocol, Protocol::Rpcx | Protocol::RestRpc);
+    let queue: Option<PushQueue> = pushes.then(|| Box::new(move |push| entry.push(push)) as PushQueue);
+    Arc::new(ConnectionFacts::new(protocol, peer, queue).at(local))
 }

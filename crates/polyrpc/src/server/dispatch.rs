@@ -136,6 +136,11 @@ impl<'a> Dispatch<'a> {
         Started::Waiting { handling, deadline, way: Way::Streamed }
     }
 
+    /// Judges who wants something that is no call.
+    pub(super) fn admits(&mut self, credential: &Credential) -> Result<(), Status> {
+        self.authenticate(credential)
+    }
+
     /// Judges who calls: once for a connection whose protocol proves it once, else on every call.
     fn authenticate(&mut self, credential: &Credential) -> Result<(), Status> {
         let Some(authenticator) = &self.port.authenticator else { return Ok(()) };
@@ -204,7 +209,7 @@ fn begin<S: Session>(
     let deadline = deadline(&call, arrived);
     let body = Body { format: call.head.format, positional: call.head.positional, bytes };
     let cx = context::<S>(call, connection, deadline).with_offer(offer);
-    Ok((started(method, cx, body)?, deadline))
+    Ok((started(method, cx, body).map_err(S::unreadable)?, deadline))
 }
 
 fn deadline(call: &Call<'_>, arrived: &mut Option<Instant>) -> Option<Instant> {

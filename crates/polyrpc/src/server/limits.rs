@@ -26,6 +26,10 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// How long a connection may do nothing. `None`: forever. 10 minutes.
     pub idle_timeout: Option<Duration>,
+    /// Streams and files that were granted and not begun (`transfer`); one more ends the oldest. 1,024.
+    pub tokens: usize,
+    /// How long a stream or a file that was granted may be begun. 30 s.
+    pub token_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -41,6 +45,8 @@ impl Default for Limits {
             unsent: 4 << 20,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Some(Duration::from_secs(600)),
+            tokens: 1024,
+            token_timeout: Duration::from_secs(30),
         }
     }
 }

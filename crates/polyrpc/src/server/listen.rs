@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polyrpc_wire::fb_rpc::Dialect;
+use polyrpc_wire::net_rpc::Codec;
+use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Protocol, Status};
 
 use super::Shared;
 use super::detect;
 use super::open::Registration;
-use super::port::{Authenticator, Port};
+use super::port::{Authenticator, Port, Spoken};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::Peer;
@@ -29,24 +31,41 @@ use crate::tls;
 /// ```
 pub struct Listen {
     pub(super) address: String,
-    allowed: Vec<Protocol>,
-    fb_rpc: Option<Dialect>,
+    spoken: Spoken,
     authenticator: Option<Authenticator>,
     tls: Option<tls::Server>,
 }
 
 impl Listen {
-    /// Listens here, speaking every protocol: `127.0.0.1:8000`, `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes
-    /// a free one.
+    /// Listens here, speaking every protocol that the first bytes of a connection tell: `127.0.0.1:8000`,
+    /// `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes a free one.
     pub fn on(address: impl Into<String>) -> Self {
-        let allowed = Protocol::ALL.to_vec();
-        Self { address: address.into(), allowed, fb_rpc: None, authenticator: None, tls: None }
+        let spoken = Spoken::Sniffed(Protocol::ALL.to_vec());
+        Self { address: address.into(), spoken, authenticator: None, tls: None }
     }
 
     /// Speaks only these protocols.
     #[must_use]
     pub fn only(mut self, protocols: impl IntoIterator<Item = Protocol>) -> Self {
-        self.allowed = protocols.into_iter().collect();
+        self.spoken = Spoken::Sniffed(protocols.into_iter().collect());
+        self
+    }
+
+    /// Speaks only Go's `net/rpc`, in this codec: the way to those that no first bytes tell, such as
+    /// [`Codec::Protobuf`] and [`Codec::Gencode`].
+    #[must_use]
+    pub fn net_rpc(mut self, codec: Codec) -> Self {
+        self.spoken = Spoken::NetRpc(codec);
+        self
+    }
+
+    /// Speaks only rest_rpc, and of it only this generation.
+    ///
+    /// Without it v0.12 to v0.20 and v0.21 with its usual byte order are told by the first bytes of a connection;
+    /// the others have nothing that tells them.
+    #[must_use]
+    pub fn rest_rpc(mut self, generation: Generation) -> Self {
+        self.spoken = Spoken::RestRpc(generation);
         self
     }
 
@@ -54,8 +73,7 @@ impl Listen {
     /// answer each in its own.
     #[must_use]
     pub fn fb_rpc(mut self, dialect: Dialect) -> Self {
-        self.allowed = vec![Protocol::FbRpc];
-        self.fb_rpc = Some(dialect);
+        self.spoken = Spoken::FbRpc(dialect);
         self
     }
 
@@ -88,7 +106,7 @@ impl Listen {
         })?;
         let listener = Listener::bind(&address).await?;
         let address = listener.address()?;
-        let port = Port::new(server, self.allowed, self.fb_rpc, self.authenticator, self.tls, address);
+        let port = Port::new(server, self.spoken, self.authenticator, self.tls, address);
         Ok((listener, Arc::new(port)))
     }
 }
@@ -109,7 +127,7 @@ impl fmt::Debug for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listen")
             .field("address", &self.address)
-            .field("allowed", &self.allowed)
+            .field("spoken", &self.spoken)
             .field("authenticates", &self.authenticator.is_some())
             .field("tls", &self.tls)
             .finish()

@@ -1,6 +1,7 @@
 //! The server, in the order in which a connection meets it: [`listen`](Listen) accepts it, `secure` does the handshake
 //! of TLS where there is one, `detect` tells its protocol, `connection` drives it, `dispatch` brings each call to its
-//! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several.
+//! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several. `data` is for
+//! connections that bring no calls.
 
 mod listen;
 
@@ -15,6 +16,10 @@ mod dispatch;
 mod in_flight;
 
 mod streams;
+
+mod topics;
+
+mod data;
 
 mod limits;
 mod open;
@@ -36,14 +41,17 @@ pub use polyrpc_wire::grpc_web::Cors;
 
 pub use self::limits::Limits;
 pub use self::listen::Listen;
+pub use self::topics::Publisher;
 
 use self::open::{Open, Order};
 use self::port::Port;
+use self::topics::Packed;
 use crate::client::Client;
 use crate::introspection::{self, Facts, Health};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::{Function, Peer, Router, Service};
+use crate::transfer::{self, Data, Files, Streams};
 
 /// A server to be: services, functions, limits.
 ///
@@ -70,6 +78,9 @@ pub struct Server {
     cors: Cors,
     health: Option<Health>,
     reflection: bool,
+    publisher: Publisher,
+    streams: Option<Streams>,
+    files: Option<Files>,
 }
 
 impl Server {
@@ -96,6 +107,25 @@ impl Server {
         self
     }
 
+    /// Publishes to clients that have subscribed, now or when the server runs (rest_rpc).
+    pub fn publisher(&self) -> Publisher {
+        self.publisher.clone()
+    }
+
+    /// Lets clients publish, by the functions that rest_rpc's clients up to v0.20 call for it: `publish` and
+    /// `publish_by_token`, with a key, a token and a value.
+    #[must_use]
+    pub fn publishing(self) -> Self {
+        let publish = |publisher: Publisher| {
+            move |key: String, token: String, value: Packed| {
+                publisher.publish_packed(&key, &token, value.0);
+                std::future::ready(())
+            }
+        };
+        let (publisher, by_token) = (self.publisher(), self.publisher());
+        self.register("publish", publish(publisher)).register("publish_by_token", publish(by_token))
+    }
+
     /// Makes a service answer to another name too.
     ///
     /// # Panics
@@ -104,6 +134,20 @@ impl Server {
     #[must_use]
     pub fn alias(mut self, alias: &str, target: &str) -> Self {
         assert!(self.router.alias(alias, target), "there is no service `{target}` to be called `{alias}`");
+        self
+    }
+
+    /// Makes a method answer to another name too: `math/times` for `Arith/Mul`, or a name without a service.
+    ///
+    /// # Panics
+    ///
+    /// When there is no method `target`: add it first.
+    #[must_use]
+    pub fn alias_method(mut self, alias: &str, target: &str) -> Self {
+        assert!(
+            self.router.alias_method(alias, target),
+            "there is no method `{target}` to be called `{alias}`"
+        );
         self
     }
 
@@ -138,10 +182,25 @@ impl Server {
 
     /// Tells callers what the server offers, by gRPC's reflection (`grpc.reflection.v1` and `v1alpha`): the services
     /// that have descriptors, whether they are added before or after this, and their `.proto` files. So `grpcurl`,
-    /// Postman and `polyrpc call` need none of those files.
+    /// Postman and `polyrpc call` need none of those files. Also by rpcx's reflection (the service `Reflection`, unless
+    /// there is one of that name): every service, as the text of a Go program.
     #[must_use]
     pub fn reflection(mut self) -> Self {
         self.reflection = true;
+        self
+    }
+
+    /// Lets clients open streams of bytes beside their calls, as rpcx's stream service does.
+    #[must_use]
+    pub fn streams(mut self, streams: Streams) -> Self {
+        self.streams = Some(streams);
+        self
+    }
+
+    /// Lets clients send and fetch files, as rpcx's file transfer does.
+    #[must_use]
+    pub fn files(mut self, files: Files) -> Self {
+        self.files = Some(files);
         self
     }
 
@@ -160,6 +219,7 @@ impl Server {
     /// When the address is none or is taken.
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
         let version = if self.version.is_empty() { default_version(&self.router) } else { self.version };
+        let data = transfer::add(&mut self.router, self.streams, self.files, &self.limits);
         introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
         let shared = Arc::new(Shared {
             router: self.router,
@@ -168,8 +228,10 @@ impl Server {
             version,
             cors: self.cors,
             health: self.health,
+            data,
             open: Arc::new(Open::new()),
             in_flight: Arc::new(AtomicUsize::new(0)),
+            publisher: self.publisher,
         });
         Bound { shared, listeners: Vec::new() }.and(listen).await
     }
@@ -196,8 +258,10 @@ pub(crate) struct Shared {
     version: String,
     cors: Cors,
     health: Option<Health>,
+    data: Option<Arc<Data>>,
     open: Arc<Open>,
     in_flight: Arc<AtomicUsize>,
+    publisher: Publisher,
 }
 
 /// A server that listens.
@@ -246,7 +310,10 @@ impl Bound {
     /// Outside of a tokio runtime.
     pub fn start(self) -> Running {
         let inside = self.listeners[0].1.clone();
-        let addresses = self.listeners.iter().map(|(_, port)| port.address.clone()).collect();
+        let addresses: Vec<_> = self.listeners.iter().map(|(_, port)| port.address.clone()).collect();
+        if let Some(data) = &self.shared.data {
+            data.listens(addresses.clone());
+        }
         let mut tasks = JoinSet::new();
         let mut watch = JoinSet::new();
         for (listener, port) in self.listeners {
@@ -297,7 +364,8 @@ impl Running {
     pub fn client(&self, protocol: Protocol) -> io::Result<Client> {
         let (ours, theirs) = tokio::net::UnixStream::pair()?;
         listen::admit(&self.inside, Stream::Unix(theirs), Peer::InProcess);
-        Ok(Client::over(Stream::Unix(ours), protocol))
+        let codec = self.inside.net_rpc.codec.unwrap_or_default();
+        Ok(Client::over(Stream::Unix(ours), protocol, codec))
     }
 
     /// How many connections are open.

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
-use polyrpc_wire::{Protocol, Status, baidu_std, fb_rpc, grpc, h2, http1, rpcx};
+use polyrpc_wire::rest_rpc::{self, Functions, Generation};
+use polyrpc_wire::{Protocol, Status, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
 
 use super::Shared;
 use crate::net::Address;
-use crate::service::Peer;
+use crate::service::{Peer, Router};
 use crate::tls;
 
 /// What the connections of one listening socket share.
@@ -21,17 +22,39 @@ pub(super) struct Port {
     pub(super) http: Arc<http1::ServerConfig>,
     /// Within TLS, where HTTP/2 is asked for in the handshake or not at all (RFC 9113, section 3.2).
     pub(super) https: Arc<http1::ServerConfig>,
+    pub(super) rest_rpc: Arc<rest_rpc::ServerConfig>,
+    /// Every connection speaks this of rest_rpc, whatever it begins with.
+    pub(super) generation: Option<Generation>,
+    pub(super) net_rpc: Arc<net_rpc::ServerConfig>,
+    /// The one protocol that is spoken here without being told by the first bytes.
+    pub(super) spoken: Option<Protocol>,
 }
 
 impl Port {
     pub(super) fn new(
         server: Arc<Shared>,
-        allowed: Vec<Protocol>,
-        dialect: Option<fb_rpc::Dialect>,
+        spoken: Spoken,
         authenticator: Option<Authenticator>,
         tls: Option<tls::Server>,
         address: Address,
     ) -> Self {
+        let (mut codec, mut generation, mut dialect) = (None, None, None);
+        let (allowed, spoken) = match spoken {
+            Spoken::Sniffed(allowed) => (allowed, None),
+            Spoken::NetRpc(only) => {
+                codec = Some(only);
+                (vec![Protocol::NetRpc], Some(Protocol::NetRpc))
+            }
+            // Its frames tell the protocol, and the dialect.
+            Spoken::FbRpc(only) => {
+                dialect = Some(only);
+                (vec![Protocol::FbRpc], None)
+            }
+            Spoken::RestRpc(only) => {
+                generation = Some(only);
+                (vec![Protocol::RestRpc], Some(Protocol::RestRpc))
+            }
+        };
         let limits = server.limits.wire();
         let baidu_std = baidu_std::ServerConfig {
             limits: limits.clone(),
@@ -44,6 +67,10 @@ impl Port {
         let http2 = h2::Config { unsent_in_all: server.limits.unsent, ..h2::Config::default() };
         let cors = server.cors.clone();
         let version = server.version.clone();
+        // It tells whoever asks what there is to be called.
+        let shows = allowed.contains(&Protocol::NetRpc) && authenticator.is_none();
+        let debug_page = if shows { net_rpc::page(&server.router.list()) } else { String::new() };
+        let net_rpc = net_rpc::ServerConfig { limits: limits.clone(), codec };
         let http = http1::ServerConfig {
             limits: limits.clone(),
             address: address.to_string(),
@@ -51,9 +78,12 @@ impl Port {
             routes: server.router.routes().clone(),
             cors: cors.clone(),
             h2c: allowed.contains(&Protocol::Grpc),
+            debug_page,
         };
         let https = Arc::new(http1::ServerConfig { h2c: false, ..http.clone() });
         let http = Arc::new(http);
+        let rest_rpc =
+            rest_rpc::ServerConfig { limits: limits.clone(), functions: functions(&server.router) };
         let gateway = allowed.contains(&Protocol::Http).then(|| http.clone());
         let grpc = grpc::ServerConfig { limits, http: Arc::new(http2), cors, gateway };
         Self {
@@ -68,8 +98,34 @@ impl Port {
             grpc: Arc::new(grpc),
             http,
             https,
+            rest_rpc: Arc::new(rest_rpc),
+            generation,
+            net_rpc: Arc::new(net_rpc),
+            spoken,
         }
     }
+}
+
+/// What the server offers, by the names and numbers of rest_rpc.
+fn functions(router: &Router) -> Functions {
+    let mut functions = Functions::default();
+    for (service, methods) in router.list() {
+        methods.iter().for_each(|method| functions.add(&service, method));
+    }
+    functions
+}
+
+/// What is spoken at a listening socket.
+#[derive(Debug, Clone)]
+pub(super) enum Spoken {
+    /// One of these, as the first bytes of a connection tell.
+    Sniffed(Vec<Protocol>),
+    /// Only this, whose first bytes may be any.
+    NetRpc(net_rpc::Codec),
+    /// Only this, of rest_rpc.
+    RestRpc(Generation),
+    /// Only this, of fb_rpc.
+    FbRpc(fb_rpc::Dialect),
 }
 
 /// Judges who calls by the credential that came with the call, if one did.

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use polyrpc_wire::session::Offered;
 use polyrpc_wire::{Code, Metadata, Status, StreamId};
@@ -89,7 +89,9 @@ impl Context {
 pub(crate) struct Offer {
     offered: Offered,
     bell: Arc<Bell>,
-    accepted: Option<Accepted>,
+    /// Never locked: it is only reached through `&mut`. It lets threads share a context, as handlers do that hold a
+    /// `&Context` while they wait.
+    accepted: Mutex<Option<Accepted>>,
 }
 
 /// The streams that a handler has accepted, on their way to the connection.
@@ -112,11 +114,11 @@ pub(crate) struct AcceptedStream {
 
 impl Offer {
     pub(crate) fn new(offered: Offered, bell: Arc<Bell>) -> Self {
-        Self { offered, bell, accepted: None }
+        Self { offered, bell, accepted: Mutex::default() }
     }
 
     pub(super) fn into_accepted(self) -> Option<Accepted> {
-        self.accepted
+        self.accepted.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn accept<C, M>(&mut self, options: StreamOptions) -> Result<Vec<(Streaming<M>, Sender<M>)>>
@@ -124,7 +126,7 @@ impl Offer {
         C: Codec<M>,
         M: Send + 'static,
     {
-        if self.accepted.is_some() {
+        if self.accepted().is_some() {
             return Err(refused("the streams were accepted before"));
         }
         if self.offered.streams == 0 {
@@ -133,8 +135,12 @@ impl Offer {
         let first = self.offered.first.0;
         let ids = (0..self.offered.streams as u64).map(|n| StreamId(first + n));
         let (streams, ends) = ids.map(|id| self.accept_one::<C, M>(id)).unzip();
-        self.accepted = Some(Accepted { options, streams });
+        *self.accepted() = Some(Accepted { options, streams });
         Ok(ends)
+    }
+
+    fn accepted(&mut self) -> &mut Option<Accepted> {
+        self.accepted.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn accept_one<C, M>(&self, stream: StreamId) -> (AcceptedStream, (Streaming<M>, Sender<M>))

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -111,6 +112,11 @@ impl Context {
     /// Who called.
     pub fn peer(&self) -> &Peer {
         &self.0.connection.peer
+    }
+
+    /// The address that the caller reached, if it was noted.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        self.0.connection.local
     }
 
     /// How the request was written.
@@ -273,13 +279,19 @@ pub(crate) type PushQueue = Box<dyn Fn(Push) -> Result<(), Status> + Send + Sync
 pub(crate) struct ConnectionFacts {
     pub(crate) protocol: Protocol,
     pub(crate) peer: Peer,
+    local: Option<SocketAddr>,
     closed: AtomicBool,
     pushes: Option<PushQueue>,
 }
 
 impl ConnectionFacts {
     pub(crate) fn new(protocol: Protocol, peer: Peer, pushes: Option<PushQueue>) -> Self {
-        Self { protocol, peer, closed: AtomicBool::new(false), pushes }
+        Self { protocol, peer, local: None, closed: AtomicBool::new(false), pushes }
+    }
+
+    /// Notes this end's address.
+    pub(crate) fn at(self, local: Option<SocketAddr>) -> Self {
+        Self { local, ..self }
     }
 
     /// Nobody will read an answer any more.

@@ -12,12 +12,13 @@ use polyrpc_wire::Status;
 use super::Context;
 use super::method::{Handling, Method};
 use crate::Error;
-use crate::codec::{Body, Codec, Serde, decode_plain, encode_plain};
+use crate::codec::{Body, Codec, Serde, decode_plain, encode_value};
 
 /// An async function or closure that can be registered by name.
 ///
 /// Implemented for functions of up to eight arguments that serde can read, which return what serde can
-/// write, or a [`Result`](crate::Result) of it.
+/// write and read, or a [`Result`](crate::Result) of it. That a result can be read too is what tells its type to
+/// formats in which a value does not say it by itself (struct_pack).
 ///
 /// ```
 /// # use polyrpc::{Result, Server, Status};
@@ -31,7 +32,7 @@ use crate::codec::{Body, Codec, Serde, decode_plain, encode_plain};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be registered as a function",
     note = "it must be an async function of at most eight arguments that serde can read, \
-            returning what serde can write or a `Result` of it"
+            returning what serde can write and read or a `Result` of it"
 )]
 pub trait Function<Args, Kind>: Send + Sync + 'static {
     /// Reads the arguments and begins to run.
@@ -60,16 +61,20 @@ pub struct Plain;
 #[derive(Debug)]
 pub struct Fallible;
 
-impl<T: Serialize + Send> Outcome<Plain> for T {
+impl<T: Serialize + DeserializeOwned + Send + 'static> Outcome<Plain> for T {
     fn encode(self, format: polyrpc_wire::Format) -> Result<Bytes, Status> {
-        encode_plain(&self, format)
+        encode_value(&self, format)
     }
 }
 
-impl<T: Serialize + Send, E: Into<Error> + Send> Outcome<Fallible> for Result<T, E> {
+impl<T, E> Outcome<Fallible> for Result<T, E>
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+    E: Into<Error> + Send,
+{
     fn encode(self, format: polyrpc_wire::Format) -> Result<Bytes, Status> {
         let value = self.map_err(|error| error.into().into_status())?;
-        encode_plain(&value, format)
+        encode_value(&value, format)
     }
 }
 

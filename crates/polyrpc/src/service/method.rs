@@ -8,7 +8,7 @@ use polyrpc_wire::{Format, Head, Metadata, Reply, Status};
 
 use super::{Accepted, Context};
 use crate::Error;
-use crate::codec::{Body, Codec};
+use crate::codec::{Body, Codec, Outline};
 use crate::streaming::{Incoming, Outgoing};
 
 /// A method with its types forgotten: what the router holds.
@@ -33,6 +33,11 @@ pub trait Method: Send + Sync {
     /// In which directions it has several messages.
     fn shape(&self) -> Shape {
         Shape::UNARY
+    }
+
+    /// What its requests and replies look like, as far as that is known.
+    fn outlines(&self) -> (Outline, Outline) {
+        <_>::default()
     }
 
     /// Begins to answer a call of a method that streams.
@@ -139,6 +144,11 @@ where
 
     fn blocking(&self) -> bool {
         self.blocking
+    }
+
+    fn outlines(&self) -> (Outline, Outline) {
+        let request = <C as Codec<Req>>::outline(self.input.as_ref());
+        (request, <C as Codec<Resp>>::outline(Option::as_ref(&self.output)))
     }
 }
 

@@ -262,13 +262,25 @@ impl Router {
         true
     }
 
+    /// Makes the method `target` answer to another name too: `math/times` for `Arith/Mul`, or a name without a service.
+    /// Returns whether there is such a method.
+    pub fn alias_method(&mut self, alias: &str, target: &str) -> bool {
+        let (service, method) = target.rsplit_once('/').unwrap_or(("", target));
+        let Ok(method) = self.find(service, method).cloned() else { return false };
+        self.insert_method(alias, method);
+        true
+    }
+
     /// Adds a function. A name with a `/` puts it into a service: `a.fake.service/mul`.
     pub fn register<Args, Kind>(&mut self, name: &str, function: impl Function<Args, Kind>)
     where
         Args: 'static,
         Kind: 'static,
     {
-        let method: Arc<dyn Method> = Arc::new(Registered::new(function));
+        self.insert_method(name, Arc::new(Registered::new(function)));
+    }
+
+    fn insert_method(&mut self, name: &str, method: Arc<dyn Method>) {
         match name.rsplit_once('/') {
             None => {
                 self.functions.insert(name.into(), method);
@@ -318,6 +330,13 @@ impl Router {
         all
     }
 
+    /// The methods of every service that are one message each way, sorted.
+    pub(crate) fn methods(&self) -> Vec<(&str, Vec<(&str, &Arc<dyn Method>)>)> {
+        let mut services: Vec<_> = self.services.iter().map(|(name, methods)| (&**name, methods)).collect();
+        services.sort_unstable_by_key(|(name, _)| *name);
+        services.into_iter().map(|(name, methods)| (name, methods.unary())).collect()
+    }
+
     /// The services that came with descriptors, and these, sorted by name.
     pub(crate) fn described(&self) -> Vec<(&str, &[Pool])> {
         let mut described: Vec<_> =
@@ -357,6 +376,13 @@ impl Methods {
         }
         let by_name = methods.into_iter().map(|(name, method)| (name.into(), method)).collect();
         (name, Arc::new(Self { by_name, schemas, numbers }))
+    }
+
+    fn unary(&self) -> Vec<(&str, &Arc<dyn Method>)> {
+        let unary = self.by_name.iter().filter(|(_, method)| method.shape().is_unary());
+        let mut unary: Vec<_> = unary.map(|(name, method)| (&**name, method)).collect();
+        unary.sort_unstable_by_key(|(name, _)| *name);
+        unary
     }
 }
 

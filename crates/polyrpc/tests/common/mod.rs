@@ -11,13 +11,15 @@ use bytes::{Bytes, BytesMut};
 use polyrpc::server::Running;
 use polyrpc::{Client, Context, Protocol, Result, Retry, Server};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, fb_rpc, grpc, http1, rpcx};
+use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// The protocols that carry what serde writes. fb_rpc carries FlatBuffers only (`tests/flatbuffers.rs`).
-pub(crate) const TYPED: [Protocol; 4] = [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http];
+/// The protocols that carry JSON. rest_rpc has tests of its own; fb_rpc carries FlatBuffers only
+/// (`tests/flatbuffers.rs`).
+pub(crate) const PROTOCOLS: [Protocol; 5] =
+    [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http, Protocol::NetRpc];
 
 /// How long a test waits for what must happen: far longer than it takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -279,6 +281,11 @@ impl Wire {
     }
 }
 
+/// The protocols that say more of a call than its name and its message, which may be in any format: metadata, how
+/// long the caller waits.
+pub(crate) const ADORNED: [Protocol; 4] =
+    [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http];
+
 fn session(protocol: Protocol) -> Box<dyn Session + Send> {
     match protocol {
         Protocol::BaiduStd => Box::new(baidu_std::Client::new(baidu_std::ClientConfig {
@@ -296,6 +303,12 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
         })),
         Protocol::Http => Box::new(http1::Client::new(http1::ClientConfig {
             authority: "test".into(),
+            ..Default::default()
+        })),
+        Protocol::RestRpc => Box::new(rest_rpc::Client::new(Default::default())),
+        // In the codec of the calls that are made here.
+        Protocol::NetRpc => Box::new(net_rpc::Client::new(net_rpc::ClientConfig {
+            codec: net_rpc::Codec::Json,
             ..Default::default()
         })),
     }

@@ -167,7 +167,12 @@ fn content_type(format: Format) -> Option<i32> {
         Format::Json(Json::Brpc | Json::Go) => Some(1),
         Format::Json(Json::Proto3) => Some(2),
         Format::ProtoText => Some(3),
-        Format::MessagePack | Format::StructPack | Format::FlatBuffers => None,
+        Format::MessagePack
+        | Format::MessagePackArray
+        | Format::RestRpc
+        | Format::StructPack
+        | Format::Gob
+        | Format::FlatBuffers => None,
     }
 }
 

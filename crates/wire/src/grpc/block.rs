@@ -44,9 +44,12 @@ pub(super) fn http(code: u16, fields: &[(&[u8], &[u8])]) -> Vec<u8> {
 /// The content type of a format.
 pub(super) fn content_type(format: Format) -> &'static [u8] {
     match format {
-        Format::Protobuf | Format::ProtoText | Format::StructPack | Format::Other(_) => b"application/grpc",
+        Format::Protobuf | Format::ProtoText | Format::RestRpc | Format::StructPack | Format::Other(_) => {
+            b"application/grpc"
+        }
         Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"application/grpc+json",
-        Format::MessagePack => b"application/grpc+msgpack",
+        Format::MessagePack | Format::MessagePackArray => b"application/grpc+msgpack",
+        Format::Gob => b"application/grpc+gob",
         Format::FlatBuffers => b"application/grpc+flatbuffers",
         Format::Raw => b"application/grpc+raw",
     }

@@ -124,6 +124,7 @@ pub(crate) fn kind(content_type: &[u8]) -> Option<(Dialect, Format)> {
         b"+json" => Format::Json(Json::Proto3),
         b"+msgpack" => Format::MessagePack,
         b"+flatbuffers" => Format::FlatBuffers,
+        b"+gob" => Format::Gob,
         b"+raw" | b"+octet-stream" => Format::Raw,
         _ => return None,
     };

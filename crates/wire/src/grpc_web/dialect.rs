@@ -27,9 +27,14 @@ impl Dialect {
     pub(crate) fn content_type(self, format: Format) -> Vec<u8> {
         let suffix = match format {
             Format::Protobuf | Format::ProtoText | Format::Other(_) if self != Self::Native => &b"+proto"[..],
-            Format::Protobuf | Format::ProtoText | Format::StructPack | Format::Other(_) => &b""[..],
+            Format::Protobuf
+            | Format::ProtoText
+            | Format::RestRpc
+            | Format::StructPack
+            | Format::Other(_) => &b""[..],
             Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"+json",
-            Format::MessagePack => b"+msgpack",
+            Format::MessagePack | Format::MessagePackArray => b"+msgpack",
+            Format::Gob => b"+gob",
             Format::FlatBuffers => b"+flatbuffers",
             Format::Raw => b"+raw",
         };

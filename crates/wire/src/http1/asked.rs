@@ -8,8 +8,10 @@ use bytes::Bytes;
 use crate::grpc_web::Preflight;
 use crate::http_rule::Lookup;
 use crate::json_rpc::{self, Incoming};
+use crate::net_rpc;
 use crate::payload::{Compression, Format, Json};
 use crate::session::Missing;
+use crate::websocket::handshake::Unfit;
 use crate::{Call, Credential, Head, Metadata, Reply, Status};
 
 use super::head::WriteHead;
@@ -35,13 +37,16 @@ impl Asked {
     pub(crate) fn read(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Self {
         match (request.method, request.path.as_str()) {
             (Method::Options, _) => Self::Answer(Answer::Options(request.preflight())),
-            (_, RPCX_PATH) => Self::Answer(Answer::MustConnect),
+            (_, RPCX_PATH | net_rpc::CONNECT_PATH) => Self::Answer(Answer::MustConnect),
             _ if speaks_json_rpc(&request, &body) => json_rpc_calls(request, &body, names),
             _ if speaks_gateway(&request) => gateway_call(request, body, names),
             (_, path) if config.routes.leads(path) => routed_call(config, request, body, names),
             (Method::Get | Method::Head, "/" | "") => Self::Answer(Answer::Text(200, INDEX)),
             (Method::Get | Method::Head, "/health") => Self::Answer(Answer::Text(200, "OK")),
             (Method::Get | Method::Head, "/version") => Self::Answer(Answer::Version),
+            (Method::Get | Method::Head, net_rpc::PAGE_PATH) if !config.debug_page.is_empty() => {
+                Self::Answer(Answer::DebugPage)
+            }
             _ => mapped_call(request, body, names),
         }
     }
@@ -284,6 +289,8 @@ pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
 pub(crate) enum Answer {
     Text(u16, &'static str),
     Version,
+    /// What the server offers, as Go's `net/rpc` shows it.
+    DebugPage,
     /// The methods of HTTP that are understood, or the leave that a browser asks for.
     Options(Option<Preflight>),
     MustConnect,
@@ -292,6 +299,8 @@ pub(crate) enum Answer {
     /// The message that a rule makes of the request cannot be made.
     Unfit(Status),
     UnsupportedCoding,
+    /// A WebSocket was asked for in a way that cannot be granted.
+    NoWebSocket(Unfit),
     /// The server is going away.
     GoingAway,
     Heartbeat(Box<gateway::Fields>, Bytes),
@@ -307,6 +316,7 @@ impl Answer {
         match self {
             Self::Text(http, text) => plain(http, text, head),
             Self::Version => plain(200, &config.version, head),
+            Self::DebugPage => html(&config.debug_page, head),
             Self::Options(preflight) => options(preflight, head),
             Self::MustConnect => {
                 let body = plain(405, "405 must CONNECT\n", head);
@@ -320,6 +330,7 @@ impl Answer {
             }
             Self::Unfit(status) => routed::failure(&status, head),
             Self::UnsupportedCoding => unsupported_coding(config, head),
+            Self::NoWebSocket(unfit) => no_websocket(unfit, head),
             Self::GoingAway => mapping::failure(&going_away(), &Metadata::new(), &config.address, head),
             Self::Heartbeat(fields, payload) => fields.heartbeat(payload, head),
             // rpcx answers 200 to a request it cannot read: the failure is in the fields.
@@ -356,6 +367,13 @@ pub(crate) fn plain(http: u16, text: &str, head: &mut impl WriteHead) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
+/// A page.
+fn html(text: &str, head: &mut impl WriteHead) -> Bytes {
+    head.begin(200, Some(text.len()));
+    head.field("Content-Type", b"text/html; charset=utf-8");
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
 /// A response of JSON-RPC.
 pub(crate) fn json(body: Bytes, head: &mut impl WriteHead) -> Bytes {
     head.begin(200, Some(body.len()));
@@ -380,6 +398,17 @@ fn unsupported_coding(config: &ServerConfig, head: &mut impl WriteHead) -> Bytes
     let body = plain(415, &text, head);
     head.field("Accept-Encoding", b"gzip, deflate");
     head.field(mapping::ERROR_CODE, status::EREQUEST.to_string().as_bytes());
+    body
+}
+
+#[cold]
+fn no_websocket(unfit: Unfit, head: &mut impl WriteHead) -> Bytes {
+    let body = plain(unfit.http(), unfit.reason(), head);
+    if unfit == Unfit::Version {
+        // What the client may ask for instead (RFC 6455 §4.4).
+        head.field("Upgrade", b"websocket");
+        head.field("Sec-WebSocket-Version", b"13");
+    }
     body
 }
 

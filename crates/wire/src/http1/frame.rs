@@ -52,7 +52,7 @@ pub(super) const MAX_FIELDS: usize = 100;
 
 /// Where the head at the start of `bytes` ends: behind the first empty line, if it is there.
 /// `scanned` remembers what was searched in vain, so that a head that trickles in is searched once.
-pub(super) fn head_end(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
+pub(crate) fn head_end(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
     // The line's end may be the last byte searched, or the last but one before a `\r`.
     let mut at = scanned.saturating_sub(2);
     while let Some(newline) = bytes.get(at..)?.iter().position(|byte| *byte == b'\n') {

@@ -7,8 +7,10 @@ use bytes::Bytes;
 
 use crate::grpc::request as grpc;
 use crate::grpc_web::{Dialect, Preflight};
+use crate::websocket::handshake as websocket;
 use crate::{Compression, Metadata, h2};
 
+use super::asked::RPCX_PATH;
 use super::frame::{self, Framing, Lengths, Refusal};
 use super::upgrade::Wish;
 use super::{gateway, mapping};
@@ -42,6 +44,8 @@ pub(crate) struct Request {
     pub(crate) grpc: Option<Box<Result<grpc::Request, grpc::Unfit>>>,
     /// The peer would go on in HTTP/2, where its settings are these.
     pub(super) upgrade: Option<Box<h2::Settings>>,
+    /// The peer would go on in WebSocket.
+    pub(super) websocket: Option<Box<websocket::Wish>>,
 }
 
 impl Request {
@@ -81,6 +85,7 @@ impl Request {
             framing,
             grpc: is_grpc.then(|| Box::new(read_grpc(method, target, parsed.headers))),
             upgrade: fields.wish.granted(&fields.hop_by_hop).filter(|_| !http10),
+            websocket: fields.websocket(parsed.headers).filter(|_| !http10),
             ..Self::new(Method::parse(method)?, path, fields)
         })
     }
@@ -130,6 +135,7 @@ impl Request {
             metadata: fields.metadata,
             grpc: None,
             upgrade: None,
+            websocket: None,
         }
     }
 
@@ -138,6 +144,16 @@ impl Request {
         let named =
             |content_type: &Bytes| content_type.trim_ascii_start().starts_with(b"application/grpc-web");
         self.grpc.is_some() && self.method == Method::Post && self.content_type.as_ref().is_some_and(named)
+    }
+
+    /// Whether it would go on in WebSocket, at the path where that is understood: that of rpcx.
+    pub(super) fn asks_for_websocket(&self) -> bool {
+        self.websocket.is_some() && self.method == Method::Get && self.path.as_str() == RPCX_PATH
+    }
+
+    /// Whether what answers it may leave only behind everything that is owed before.
+    pub(super) fn comes_last(&self) -> bool {
+        self.is_web() || self.asks_for_websocket()
     }
 
     /// How long its body may be, of which each message may have `limit` bytes.
@@ -296,6 +312,7 @@ struct Fields {
     /// Fields that `Connection` names: they are for this hop only.
     hop_by_hop: Vec<String>,
     wish: Wish,
+    websocket: Option<Box<websocket::Wish>>,
 }
 
 impl Fields {
@@ -320,8 +337,10 @@ impl Fields {
             "connect-timeout-ms" => self.connect_timeout = milliseconds(&value),
             "grpc-timeout" => self.grpc_timeout = grpc_timeout(&value),
             "x-jsonrpc-2.0" => self.json_rpc = value.eq_ignore_ascii_case(b"true"),
-            "upgrade" => self.wish.upgrade(frame::list(&value)),
+            "upgrade" => self.upgrade(&value),
             "http2-settings" => self.wish.settings(value),
+            "sec-websocket-key" => self.websocket.get_or_insert_default().key(value),
+            "sec-websocket-version" => self.websocket.get_or_insert_default().version(value),
             // Only this side may say what was left of the path.
             mapping::UNRESOLVED_PATH => {}
             other => match other.strip_prefix("x-rpcx-") {
@@ -331,6 +350,22 @@ impl Fields {
             },
         }
         Ok(())
+    }
+
+    fn upgrade(&mut self, value: &[u8]) {
+        self.wish.upgrade(frame::list(value));
+        if frame::list(value).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
+            self.websocket.get_or_insert_default().name();
+        }
+    }
+
+    /// What is asked for, if it is a WebSocket.
+    fn websocket(&mut self, headers: &[httparse::Header<'_>]) -> Option<Box<websocket::Wish>> {
+        let mut wish = self.websocket.take().filter(|wish| wish.is_meant())?;
+        let host = headers.iter().find(|header| header.name.eq_ignore_ascii_case("host"));
+        wish.host = host.map(|host| Bytes::copy_from_slice(host.value));
+        wish.agreed = self.hop_by_hop.iter().any(|option| option == "upgrade");
+        Some(wish)
     }
 
     fn connection(&mut self, value: &[u8]) {

@@ -13,7 +13,7 @@ use crate::http_rule::Routes;
 use crate::session::{self, Event, Missing};
 use crate::sniff::Guess;
 use crate::{Call, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
-use crate::{grpc, json_rpc};
+use crate::{grpc, json_rpc, net_rpc};
 
 use super::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
 use super::chunked::Chunked;
@@ -38,6 +38,8 @@ pub struct ServerConfig {
     pub cors: Cors,
     /// Whether a client may go on in HTTP/2, which [`Event::Upgrade`] tells.
     pub h2c: bool,
+    /// What `GET /debug/rpc` shows, as Go's `net/rpc` has it; nothing if it is empty.
+    pub debug_page: String,
 }
 
 /// The server's side of a connection.
@@ -102,6 +104,7 @@ enum Step {
     End(StreamId),
     Cancelled(StreamId),
     Upgrade(Box<Upgrade>),
+    WebSocket,
     Foreign,
 }
 
@@ -204,7 +207,7 @@ impl Server {
             return self.connect(&request, out);
         }
         let length = match request.framing {
-            Framing::Length(length) if inbox.len() >= length && !request.expects && !request.is_web() => {
+            Framing::Length(length) if inbox.len() >= length && !request.expects && !request.comes_last() => {
                 length
             }
             _ => {
@@ -220,7 +223,7 @@ impl Server {
     fn read_body(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let limits = &self.config.limits;
         let Reading::Body(partial) = &mut self.reading else { return Step::Next };
-        if partial.request.is_web() && self.order.owed() > 0 {
+        if partial.request.comes_last() && self.order.owed() > 0 {
             return self.hold();
         }
         let body = match partial.request.framing {
@@ -255,14 +258,16 @@ impl Server {
         }
     }
 
-    /// Answers `CONNECT`: to `/_rpcx_` rpcx frames follow on this connection (rpcx `server/server.go`).
+    /// Answers `CONNECT`: to `/_rpcx_` rpcx frames follow on this connection (rpcx `server/server.go`), to
+    /// `/_goRPC_` what Go's `net/rpc` speaks. Their clients want these very lines.
     fn connect(&mut self, request: &Request, out: &mut Outbox) -> Step {
-        if request.path.as_str() == RPCX_PATH && !self.draining {
-            // Its clients want this very line, ended as Go's `net/rpc` does.
-            out.copy(b"HTTP/1.0 200 Connected to rpcx\n\n");
-            return Step::Foreign;
-        }
-        self.give_up(Refusal::no_proxy(), out)
+        out.copy(match request.path.as_str() {
+            _ if self.draining => return self.give_up(Refusal::no_proxy(), out),
+            RPCX_PATH => b"HTTP/1.0 200 Connected to rpcx\n\n",
+            net_rpc::CONNECT_PATH => net_rpc::CONNECTED,
+            _ => return self.give_up(Refusal::no_proxy(), out),
+        });
+        Step::Foreign
     }
 
     /// Answers a request whose end is in doubt, after which nothing more can be read.
@@ -284,6 +289,9 @@ impl Server {
         {
             out.copy(upgrade::SWITCHING);
             return Step::Upgrade(Box::new(Upgrade { settings: *settings, request, body }));
+        }
+        if request.asks_for_websocket() && !self.draining {
+            return self.open_websocket(request, out);
         }
         let origin = self.config.cors.origin(&request.metadata);
         let is_foreign = origin.is_none();
@@ -317,6 +325,27 @@ impl Server {
                 self.reading = Reading::Entries(Box::new((exchange, entries)));
                 Step::Next
             }
+        }
+    }
+
+    /// Answers a request for a WebSocket, within which any protocol follows on this connection. Nothing is owed before it.
+    fn open_websocket(&mut self, request: Request, out: &mut Outbox) -> Step {
+        let fields = &request.metadata;
+        let origin = fields.bytes("origin").filter(|_| self.config.cors.origin(fields).is_none());
+        let granted = request.websocket.as_ref().map(|wish| wish.grant(origin.map(|origin| &origin[..])));
+        match granted {
+            Some(Ok(answer)) => {
+                out.copy(answer.as_bytes());
+                Step::WebSocket
+            }
+            Some(Err(unfit)) => {
+                let exchange = self.order.open(request.http10, false, None);
+                if !request.keep {
+                    self.order.close();
+                }
+                self.respond(exchange, Answer::NoWebSocket(unfit), out)
+            }
+            None => Step::Next,
         }
     }
 
@@ -372,6 +401,7 @@ impl session::Server for Server {
             Step::Wait | Step::Next => None,
             Step::Foreign => Some(Event::Foreign),
             Step::Upgrade(upgrade) => Some(Event::Upgrade(upgrade)),
+            Step::WebSocket => Some(Event::WebSocket),
             Step::Call(call, ticket) => {
                 let (service, method) = self.names.parts();
                 Some(Event::Call(Call { service, method, ..call }, ticket))

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use crate::Status;
 
 use super::status;
+use super::text::{Parts, after_string, quoted, string};
 
 /// A request to call a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -254,88 +255,4 @@ fn read_error(text: &[u8]) -> Result<Status, String> {
 
 fn integer(value: &[u8]) -> Option<i32> {
     std::str::from_utf8(value).ok()?.parse().ok()
-}
-
-fn string(value: &[u8]) -> Option<Cow<'_, str>> {
-    let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    match inner.contains(&b'\\') {
-        false => std::str::from_utf8(inner).ok().map(Cow::Borrowed),
-        true => serde_json::from_slice(value).ok().map(Cow::Owned),
-    }
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-/// Walks the values of an array or the members of an object that is known to be valid JSON.
-struct Parts<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Parts<'a> {
-    /// The parts of `text` if it begins with `open`.
-    fn of(text: &'a [u8], open: u8) -> Option<Self> {
-        // In ASCII, `]` and `}` are two behind the bracket they close.
-        let rest = text.strip_prefix(&[open])?.strip_suffix(&[open + 2])?;
-        Some(Self { rest })
-    }
-
-    fn next_member(&mut self) -> Option<(Cow<'a, str>, &'a [u8])> {
-        // A key that cannot be decoded (a lone surrogate) is none that is looked for.
-        let key = string(self.next_value()?).unwrap_or_default();
-        Some((key, self.next_value()?))
-    }
-
-    fn next_value(&mut self) -> Option<&'a [u8]> {
-        let blank = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b':');
-        let start = self.rest.iter().position(|byte| !blank(byte))?;
-        let (_, value) = self.rest.split_at(start);
-        let (value, rest) = value.split_at(value.len() - after_value(value).len());
-        self.rest = rest;
-        Some(value)
-    }
-}
-
-/// What is behind the value at the start of `text`.
-fn after_value(text: &[u8]) -> &[u8] {
-    match text {
-        [b'"', rest @ ..] => after_string(rest),
-        [b'{' | b'[', rest @ ..] => after_brackets(rest),
-        plain => {
-            let end = plain.iter().position(|byte| byte.is_ascii_whitespace() || matches!(byte, b',' | b':'));
-            plain.split_at(end.unwrap_or(plain.len())).1
-        }
-    }
-}
-
-/// What is behind the string whose opening quote is just before `rest`.
-fn after_string(mut rest: &[u8]) -> &[u8] {
-    loop {
-        rest = match rest {
-            [b'"', after @ ..] => return after,
-            [b'\\', _, after @ ..] | [_, after @ ..] => after,
-            [] => return rest,
-        };
-    }
-}
-
-/// What is behind the object or array whose opening bracket is just before `rest`.
-fn after_brackets(mut rest: &[u8]) -> &[u8] {
-    let mut depth = 1usize;
-    while let [byte, after @ ..] = rest {
-        rest = match byte {
-            b'"' => after_string(after),
-            _ => after,
-        };
-        match byte {
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    rest
 }

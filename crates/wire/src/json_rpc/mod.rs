@@ -4,6 +4,7 @@
 mod frame;
 mod session;
 mod status;
+pub(crate) mod text;
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 
 pub mod compress;
 pub mod flatbuffers;
+pub mod gob;
 pub mod msgpack;
 pub(crate) mod protobuf;
 pub mod schema;
@@ -21,10 +22,17 @@ pub enum Format {
     ProtoText,
     /// MessagePack; a struct is a map keyed by field names.
     MessagePack,
+    /// MessagePack; a struct is an array of its members in their order, as `MSGPACK_DEFINE` of msgpack-c has it.
+    /// In what is read it may be a map too.
+    MessagePackArray,
+    /// rest_rpc's since v0.21: a single basic value is a text, anything else is in struct_pack.
+    RestRpc,
     /// struct_pack, of rest_rpc and yalantinglibs: the bytes of C++ types.
     StructPack,
     /// FlatBuffers, read where they lie.
     FlatBuffers,
+    /// Gob, Go's own: a stream of a single value, which begins with what its types are.
+    Gob,
     /// Bytes that mean nothing to the framework.
     Raw,
     /// A format this framework cannot read, by the protocol's own number for it (rpcx's Thrift is 4). Only a
@@ -40,8 +48,11 @@ impl Format {
             Self::Json(_) => "json",
             Self::ProtoText => "proto-text",
             Self::MessagePack => "msgpack",
+            Self::MessagePackArray => "msgpack-array",
+            Self::RestRpc => "rest_rpc",
             Self::StructPack => "struct_pack",
             Self::FlatBuffers => "flatbuffers",
+            Self::Gob => "gob",
             Self::Raw => "raw",
             Self::Other(_) => "other",
         }

@@ -282,11 +282,20 @@ impl<'o> Writer<'o> {
     ///
     /// When it is longer than 4 GiB.
     pub fn str(&mut self, value: &str) {
-        match value.len() {
-            length @ 0..=0x1f => self.out.push(0xa0 | length as u8),
-            length => self.length(0xd9, length),
-        }
+        self.str_head(value.len());
         self.out.extend_from_slice(value.as_bytes());
+    }
+
+    /// The head of a text: so many bytes must follow.
+    ///
+    /// # Panics
+    ///
+    /// When they are more than 4 GiB.
+    pub(crate) fn str_head(&mut self, length: usize) {
+        match length {
+            0..=0x1f => self.out.push(0xa0 | length as u8),
+            _ => self.length(0xd9, length),
+        }
     }
 
     /// Plain bytes.

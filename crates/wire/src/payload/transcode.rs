@@ -5,7 +5,7 @@
 //! output, what is written is taken straight from the input.
 //!
 //! * `print` walks a message in the binary format and tells a `Sink` what it finds; there is a sink for
-//!   JSON (in three dialects), one for the text format, one for MessagePack.
+//!   JSON (in three dialects), one for the text format, one for MessagePack, one for gob.
 //! * `parse` pulls tokens from a `Source` (JSON or MessagePack) and writes the binary format. The text
 //!   format, whose values mean nothing without the schema, has a parser of its own.
 
@@ -15,6 +15,7 @@ use super::Format;
 use super::schema::{Message, MissingField};
 
 mod binary;
+mod gob;
 mod json;
 mod msgpack;
 mod number;
@@ -34,8 +35,9 @@ pub fn to_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Ve
         Format::Protobuf => bytes.to_vec(),
         Format::Json(dialect) => json::parse(message, dialect, bytes)?,
         Format::ProtoText => text::parse(message, bytes)?,
-        Format::MessagePack => msgpack::parse(message, bytes)?,
-        Format::StructPack | Format::FlatBuffers | Format::Raw | Format::Other(_) => {
+        Format::MessagePack | Format::MessagePackArray => msgpack::parse(message, bytes)?,
+        Format::Gob => gob::parse(message, bytes)?,
+        Format::RestRpc | Format::StructPack | Format::FlatBuffers | Format::Raw | Format::Other(_) => {
             return Err(Error::Unsupported(format));
         }
     };
@@ -55,8 +57,9 @@ pub fn from_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<
         Format::Protobuf => Ok(bytes.to_vec()),
         Format::Json(dialect) => json::print(message, dialect, bytes),
         Format::ProtoText => text::print(message, bytes),
-        Format::MessagePack => msgpack::print(message, bytes),
-        Format::StructPack | Format::FlatBuffers | Format::Raw | Format::Other(_) => {
+        Format::MessagePack | Format::MessagePackArray => msgpack::print(message, bytes),
+        Format::Gob => gob::print(message, bytes),
+        Format::RestRpc | Format::StructPack | Format::FlatBuffers | Format::Raw | Format::Other(_) => {
             Err(Error::Unsupported(format))
         }
     }

@@ -328,9 +328,14 @@ pub(super) fn serialize(format: Format) -> Option<u8> {
         Format::Raw => Some(0),
         Format::Json(_) => Some(1),
         Format::Protobuf => Some(2),
-        Format::MessagePack => Some(3),
+        Format::MessagePack | Format::MessagePackArray => Some(3),
         Format::Other(number @ 4..=15) => Some(number),
-        Format::ProtoText | Format::StructPack | Format::FlatBuffers | Format::Other(_) => None,
+        Format::ProtoText
+        | Format::RestRpc
+        | Format::StructPack
+        | Format::Gob
+        | Format::FlatBuffers
+        | Format::Other(_) => None,
     }
 }
 

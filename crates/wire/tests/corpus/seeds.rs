@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 mod hpack;
 mod http2;
 mod streams;
+mod websocket;
 
 type Seeds = Vec<(String, Vec<u8>)>;
 
@@ -35,6 +36,10 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("fb_rpc_server", fb_rpc("request")),
         ("fb_rpc_client", fb_rpc("response")),
         ("flatbuffers", flatbuffers()),
+        ("rest_rpc_server", rest_rpc(Side::Server)),
+        ("rest_rpc_client", rest_rpc(Side::Client)),
+        ("net_rpc_server", net_rpc(Side::Server)),
+        ("net_rpc_client", net_rpc(Side::Client)),
         ("grpc_server", http2::grpc_requests()),
         ("grpc_client", http2::grpc_responses()),
         ("h2_frames", http2::frames()),
@@ -45,6 +50,7 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("sniff", sniff()),
         ("compress", compressed()),
         ("schema", descriptors()),
+        ("gob", gob()),
         ("msgpack", msgpack()),
         ("struct_pack", struct_pack()),
         ("struct_pack_types", struct_pack_types()),
@@ -54,6 +60,7 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("transcode_proto3", messages(Format::Json(Json::Proto3))),
         ("transcode_protobuf", messages(Format::Protobuf)),
         ("transcode_text", messages(Format::ProtoText)),
+        ("websocket", websocket::frames()),
     ]
 }
 
@@ -112,6 +119,23 @@ const RPCX: [&str; 14] = [
     "two_calls",
 ];
 
+/// Each with the number of its codec.
+const NET_RPC: [(&str, u8); 13] = [
+    ("gob_mul", 0),
+    ("gob_error", 0),
+    ("gob_nomethod", 0),
+    ("json_mul", 1),
+    ("json_error", 1),
+    ("json_nomethod", 1),
+    ("old_msgpack_mul", 2),
+    ("old_msgpack_echo", 2),
+    ("old_msgpack_error", 2),
+    ("old_protobuf_mul", 3),
+    ("old_protobuf_error", 3),
+    ("old_gencode_mul", 4),
+    ("old_gencode_error", 4),
+];
+
 const GATEWAY: [&str; 8] = [
     "gateway_ok",
     "gateway_path",
@@ -145,6 +169,31 @@ fn conversations(folder: &str, names: &[&str], side: Side) -> Seeds {
     behind_manners(seeds.filter(|(_, bytes)| !bytes.is_empty()))
 }
 
+/// A byte for the codec goes before the manners; a server is asked without one too, a client behind HTTP too.
+fn net_rpc(side: Side) -> Seeds {
+    let captured = NET_RPC.iter().map(|(name, codec)| (*name, *codec, conversation("netrpc", name, side)));
+    let written: [(&str, u8, &[u8]); 4] = [
+        ("colfer", 5, b"\x01\x09Arith.Mul\x03\x05\x7f\x00\x07\x01\x08\x7f\x00\x01\x02\x04boom\x7f"),
+        ("bson", 6, b"\x30\0\0\0\x02servicemethod\0\x04\0\0\0S.M\0\x12seq\0\x01\0\0\0\0\0\0\0\0\x05\0\0\0\0"),
+        ("json_odd", 1, b" {\"id\":[],\"PARAMS\":[1,{}],\"method\":\"\\u0061\"}{\"id\":0,\"error\":7}"),
+        ("msgpack_odd", 2, b"\x93\xa3S.M\x00\xa0\xde\x00\x01\xd4\x01\x02\xcb\0\0\0\0\0\0\0\0\x80\xc0"),
+    ];
+    let all = captured.chain(written.map(|(name, codec, bytes)| (name, codec, bytes.to_vec())));
+    let mut seeds = Seeds::new();
+    for (name, codec, bytes) in all.filter(|(.., bytes)| !bytes.is_empty()) {
+        let manners = match side {
+            Side::Server => [codec, 7],
+            Side::Client => [codec, codec | 0x80],
+        };
+        let greeted = [&b"HTTP/1.0 200 Connected to Go RPC\n\n"[..], &bytes].concat();
+        let second = if side == Side::Client { &greeted } else { &bytes };
+        for (at, (choice, bytes)) in [(manners[0], &bytes), (manners[1], second)].into_iter().enumerate() {
+            seeds.push((format!("{name}_{at}"), [&[choice, 7, 0x20][..], bytes].concat()));
+        }
+    }
+    seeds
+}
+
 /// All that one side of a captured connection received.
 fn conversation(folder: &str, name: &str, side: Side) -> Vec<u8> {
     let file: Value = serde_json::from_slice(&vector(&format!("{folder}/{name}.json"))).expect("JSON");
@@ -154,6 +203,35 @@ fn conversation(folder: &str, name: &str, side: Side) -> Vec<u8> {
     let received = frames.iter().filter(|frame| side.receives(text(&frame["direction"])));
     received.flat_map(|frame| hex(text(&frame["hex"]))).collect()
 }
+
+/// Behind the byte that chooses the generation.
+fn rest_rpc(side: Side) -> Seeds {
+    let choices = [("w1", 0), ("w2", 1), ("w5", 4), ("w6", 5), ("w6r", 5), ("w6be", 6)];
+    let names = REST_RPC.iter().flat_map(|(generation, names)| {
+        let choice = choices.iter().find(|(name, _)| name == generation).map_or(0, |(_, choice)| *choice);
+        names.iter().map(move |name| (choice, format!("{generation}_{name}")))
+    });
+    let (choices, names): (Vec<u8>, Vec<String>) = names.unzip();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let seeds = behind(
+        &[0x00, 0x10, 0x01, 0x20, 0x02, 0x08, 0x04, 0x34],
+        names.iter().map(|name| ((*name).to_owned(), conversation("rest_rpc", name, side))),
+    );
+    let seeds = seeds.into_iter().zip(choices).filter(|((_, bytes), _)| bytes.len() > 2);
+    seeds.map(|((name, bytes), choice)| (name, [&[choice], &bytes[..]].concat())).collect()
+}
+
+const REST_RPC: [(&str, &[&str]); 6] = [
+    ("w1", &["add", "badargs", "echo", "throws", "unknown", "void"]),
+    ("w2", &["add", "struct", "subscribe", "subscribe_token", "throws", "void"]),
+    (
+        "w5",
+        &["add", "badargs", "callback", "heartbeat", "publish", "subscribe", "subscribe_token", "unknown"],
+    ),
+    ("w6", &["add", "echo", "struct", "subscribe", "throws", "unknown", "void"]),
+    ("w6r", &["inc", "struct", "zero"]),
+    ("w6be", &["add", "subscribe"]),
+];
 
 fn http_requests() -> Seeds {
     let mut seeds: Vec<_> = ["http_json", "http_proto"]
@@ -251,7 +329,7 @@ fn behind(bits: &[u8], seeds: impl IntoIterator<Item = (String, Vec<u8>)>) -> Se
 }
 
 fn sniff() -> Seeds {
-    let starts: [(&str, &[u8]); 11] = [
+    let starts: [(&str, &[u8]); 17] = [
         ("call", b"PRPC\0\0\0\0"),
         ("stream", b"STRM\0\0\0\0"),
         ("rpcx", b"\x08\0\0\x30\0\0\0\0"),
@@ -262,9 +340,15 @@ fn sniff() -> Seeds {
         ("options", b"OPTIONS *"),
         ("connect", b"CONNECT /_rpcx_ HTTP/1.0\n\n"),
         ("http2", b"PRI * HTTP/2.0\r\n\r\n"),
+        ("gob", b"\x30\xfe\x01\x01\x03\x01\x01\x07Request"),
+        ("json", b" \r\n{\"method\""),
+        ("msgpack", b"\x82\xa3Seq\0"),
+        ("rest_rpc_v0.20", b"'\0\0\0\x03\0\0\0\x01\0\0\0\0\0\0\0\xfc\x78\xec\x34\x92\x07\x08"),
+        ("rest_rpc_heartbeat", b"'\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'"),
+        ("rest_rpc_v0.21", b"'\0\0\0\xd8\x1e\xb1\xcb\0\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0hello"),
         ("junk", b"\0\x01\x02\x03\x04\x05\x06\x07"),
     ];
-    starts.map(|(name, start)| (name.to_owned(), [&[7], start].concat())).into()
+    starts.map(|(name, start)| (name.to_owned(), [&[0x3f], start].concat())).into()
 }
 
 fn compressed() -> Seeds {
@@ -401,6 +485,43 @@ fn messages(format: Format) -> Seeds {
     });
     seeds.into()
 }
+
+/// What Go wrote, and what nobody should.
+fn gob() -> Seeds {
+    let file: Value = serde_json::from_slice(&vector("netrpc/gob_values.json")).expect("JSON");
+    let all = file.as_array().expect("a list").iter();
+    let mut seeds: Seeds =
+        all.map(|value| (text(&value["name"]).to_owned(), hex(text(&value["hex"])).to_vec())).collect();
+    seeds.retain(|(name, _)| GOB.contains(&&**name));
+    for (name, side) in [("gob_mul", Side::Server), ("gob_error", Side::Client)] {
+        seeds.push((name.to_owned(), conversation("netrpc", name, side)));
+    }
+    let written = [
+        ("lying_length", "f8 7fffffffffffffff"),
+        ("lying_count", "0b7f020102ff80000104000007ff8000fdffffff"),
+        ("in_itself", "0c 7f 0201 02ff8000 01ff8000 00 00 09 ff8000 01 01 01 01 01 00"),
+        ("defined_twice", "0b7f020102ff800001040000 0b7f020102ff800001040000"),
+        ("of_nothing", "03 ff8800 02 7f 00"),
+    ];
+    seeds.extend(written.map(|(name, bytes)| (name.to_owned(), hex(bytes).to_vec())));
+    seeds.push((
+        "json".to_owned(),
+        br#"{"A":[1,"x",{"k":[null,18446744073709551615]}],"B":{"C":[[1],[2.5]]}}"#.to_vec(),
+    ));
+    behind_manners(seeds)
+}
+
+const GOB: [&str; 9] = [
+    "gob_int_-129",
+    "gob_complex",
+    "gob_bytes",
+    "gob_array_int",
+    "gob_map",
+    "gob_struct_P_twice",
+    "gob_all",
+    "gob_recursive",
+    "gob_interface_split",
+];
 
 fn msgpack() -> Seeds {
     let mut every = Vec::new();

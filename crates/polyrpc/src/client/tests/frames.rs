@@ -32,7 +32,7 @@ impl Place {
 
     /// A client whose calls are sent again if a server never looked at them.
     pub(super) fn client(&self, builder: Builder) -> Client {
-        let mut defaults = builder.defaults(Protocol::Rpcx);
+        let mut defaults = builder.defaults(&self.url());
         defaults.keep = true;
         let dialer = Dialer {
             url: self.url(),
@@ -51,7 +51,7 @@ impl Place {
 
     pub(super) fn url(&self) -> Url {
         let address = Address::Tcp(self.listener.local_addr().unwrap().to_string());
-        Url { protocol: Protocol::Rpcx, address, tls: false, json_rpc: false, fb_rpc: Default::default() }
+        Url { address, ..Url::in_process(Protocol::Rpcx, Default::default()) }
     }
 
     /// The next connection.

@@ -15,10 +15,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-use crate::net::{Address, Inbox, Stream};
+use crate::net::{Address, Inbox, Stream, Transport};
 use crate::server::connection::Connection;
 use crate::server::open::Open;
-use crate::server::port::Port;
+use crate::server::port::{Port, Spoken};
 use crate::server::{Limits, Shared};
 use crate::service::{ConnectionFacts, Peer as From, Router, Service};
 
@@ -46,6 +46,8 @@ impl Peer {
             version: String::new(),
             cors: Default::default(),
             health: None,
+            publisher: Default::default(),
+            data: None,
             open: Arc::new(Open::new()),
             in_flight: in_flight.clone(),
         };
@@ -91,9 +93,9 @@ impl Peer {
 async fn serve(socket: UnixStream, shared: Shared) {
     let registration = shared.open.clone().enter(From::InProcess, 1).unwrap();
     let address = Address::Unix("lines".into());
-    let port = Port::new(Arc::new(shared), Vec::new(), None, None, None, address);
+    let port = Port::new(Arc::new(shared), Spoken::Sniffed(Vec::new()), None, None, address);
     let facts = Arc::new(ConnectionFacts::new(Protocol::Rpcx, From::InProcess, None));
-    let (mut stream, mut inbox) = (Stream::Unix(socket), Inbox::default());
+    let (mut stream, mut inbox) = (Transport::Socket(Stream::Unix(socket)), Inbox::default());
     let session = Lines::default();
     Connection::new(&mut stream, &mut inbox, &registration, &port, facts, session).run().await;
 }

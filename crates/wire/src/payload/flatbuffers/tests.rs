@@ -190,7 +190,7 @@ impl Table for Node {
         fields.field::<Point>("point", 2)?;
         fields.field::<[i64]>("numbers", 3)?;
         fields.field::<[Text]>("names", 4)?;
-        fields.field::<[Node]>("children", 5)?;
+        fields.field::<[Self]>("children", 5)?;
         fields.field::<[u8]>("bytes", 6)?;
         fields.field::<bool>("flag", 7)
     }
@@ -231,7 +231,7 @@ struct Own {
     point: Option<Point>,
     numbers: Option<Vec<i64>>,
     names: Option<Vec<String>>,
-    children: Vec<Own>,
+    children: Vec<Self>,
     bytes: Option<Vec<u8>>,
     flag: Option<bool>,
     points: Option<Vec<Point>>,
@@ -358,7 +358,7 @@ impl google::Verifiable for GoogleNode {
             .visit_field::<GooglePoint>("point", 8, false)?
             .visit_field::<Far<google::Vector<'_, i64>>>("numbers", 10, false)?
             .visit_field::<Far<google::Vector<'_, Far<&str>>>>("names", 12, false)?
-            .visit_field::<Far<google::Vector<'_, Far<GoogleNode>>>>("children", 14, false)?
+            .visit_field::<Far<google::Vector<'_, Far<Self>>>>("children", 14, false)?
             .visit_field::<Far<google::Vector<'_, u8>>>("bytes", 16, false)?
             .visit_field::<bool>("flag", 18, false)?
             .finish();

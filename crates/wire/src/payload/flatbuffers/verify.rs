@@ -176,7 +176,7 @@ impl<'a> Verifier<'a> {
 
     #[inline]
     fn aligned(&self, at: usize, align: usize) -> Result<(), Invalid> {
-        if at % align == 0 { Ok(()) } else { Err(Invalid::new(What::Unaligned { at, align })) }
+        if at.is_multiple_of(align) { Ok(()) } else { Err(Invalid::new(What::Unaligned { at, align })) }
     }
 
     #[inline]

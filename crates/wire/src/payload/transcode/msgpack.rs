@@ -103,7 +103,7 @@ impl print::Sink for Sink {
         self.writer().begin()
     }
 
-    fn key(&mut self, field: &Field, _first: bool) {
+    fn key(&mut self, _index: u32, field: &Field, _first: bool) {
         self.writer().str(field.name());
     }
 

@@ -31,7 +31,8 @@ pub(super) trait Sink: Sized {
 
     /// Begins a message; what it returns comes back at the end.
     fn open_message(&mut self) -> usize;
-    fn key(&mut self, field: &Field, first: bool);
+    /// Begins the value of a field, the one at `index` of its message.
+    fn key(&mut self, index: u32, field: &Field, first: bool);
     fn close_message(&mut self, mark: usize, members: usize);
 
     fn open_list(&mut self) -> usize;
@@ -137,9 +138,10 @@ impl<'a, S: Sink> Printer<'a, S> {
         let from = self.scan(message, parts)?;
         let mut at = from;
         while let Some((field, group)) = self.group(message, at) {
+            let index = self.records.get(at).map_or(0, |record| record.index);
             at = group.end;
             if self.is_shown(field, group.clone())? {
-                self.sink.key(field, members == 0);
+                self.sink.key(index, field, members == 0);
                 self.field(field, group, depth)?;
                 members += 1;
             }

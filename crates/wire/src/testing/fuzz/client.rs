@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::server::generation;
 use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
 use crate::payload::Json;
 use crate::session::{Answer, Client};
 use crate::{
-    Call, CallId, Compression, Credential, Format, Message, Outbox, Violation, baidu_std, fb_rpc, http1, rpcx,
+    Call, CallId, Compression, Credential, Format, Message, Outbox, Violation, baidu_std, fb_rpc, http1,
+    net_rpc, rest_rpc, rpcx,
 };
 
 /// Bytes for [`baidu_std::Client`].
@@ -40,6 +42,33 @@ pub fn http_client(input: &[u8]) {
     ask(|manner| http1::Client::new(config(manner.has(JSON_RPC))), input);
 }
 
+/// Bytes for [`rest_rpc::Client`], of the generation that the first one chooses. It has a subscription, where it can.
+pub fn rest_rpc_client(input: &[u8]) {
+    let Some((choice, input)) = input.split_first() else { return };
+    let config = rest_rpc::ClientConfig { limits: LIMITS, generation: generation(*choice) };
+    let subscribed = |_| {
+        let mut client = rest_rpc::Client::new(config.clone());
+        let _ = client.subscribe(CallId(1000), "key", "", &mut Outbox::new());
+        client
+    };
+    ask(subscribed, input);
+}
+
+/// Bytes for [`net_rpc::Client`], behind one that says in which codec, and whether HTTP comes first.
+pub fn net_rpc_client(input: &[u8]) {
+    let Some((&choice, input)) = input.split_first() else { return };
+    let codec = net_rpc::Codec::ALL.into_iter().cycle().nth((choice & 0x7f).into()).unwrap_or_default();
+    let connect = (choice & 0x80 != 0).then(|| net_rpc::CONNECT_PATH.to_owned());
+    let config = net_rpc::ClientConfig { limits: LIMITS, codec, connect, ..<_>::default() };
+    let message: &[u8] = match codec {
+        net_rpc::Codec::Gob => b"\x03\x04\x00\x02",
+        net_rpc::Codec::MessagePack => b"\x01",
+        net_rpc::Codec::Bson => b"\x05\0\0\0\0",
+        _ => b"{}",
+    };
+    ask_in(codec.format(), message, |_| net_rpc::Client::new(config.clone()), input);
+}
+
 /// Calls are made in JSON-RPC, where the protocol has it.
 const JSON_RPC: u8 = 1;
 /// The messages are compressed.
@@ -56,9 +85,17 @@ const OPENS: u8 = 1 << 5;
 
 /// Asserts that a client makes the same of the bytes of `input` whole and cut.
 fn ask<C: Client>(new: impl Fn(Manner) -> C, input: &[u8]) {
+    let Some((manner, _)) = Manner::read(input) else { return };
+    let format = if manner.has(JSON_RPC) { Format::Json(Json::Go) } else { Format::Protobuf };
+    ask_in(format, b"{}", new, input);
+}
+
+/// The same for a client that sends this message.
+fn ask_in<C: Client>(format: Format, message: &'static [u8], new: impl Fn(Manner) -> C, input: &[u8]) {
     let Some((manner, bytes)) = Manner::read(input) else { return };
-    let whole = Connection::new(new(manner), manner).feed(&[bytes]);
-    let cut = Connection::new(new(manner), manner).feed(&manner.cut(bytes));
+    let message = (format, Bytes::from_static(message));
+    let whole = Connection::new(new(manner), manner, message.clone()).feed(&[bytes]);
+    let cut = Connection::new(new(manner), manner, message).feed(&manner.cut(bytes));
     assert_eq!(cut, whole);
 }
 
@@ -73,6 +110,7 @@ struct Heard {
 struct Connection<C> {
     session: C,
     manner: Manner,
+    message: (Format, Bytes),
     inbox: BytesMut,
     out: Outbox,
     heard: Heard,
@@ -82,9 +120,9 @@ struct Connection<C> {
 
 impl<C: Client> Connection<C> {
     /// A connection on which as many calls wait as may.
-    fn new(session: C, manner: Manner) -> Self {
+    fn new(session: C, manner: Manner, message: (Format, Bytes)) -> Self {
         let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());
-        let mut connection = Self { session, manner, inbox, out, heard, calls: 0, fed: 0 };
+        let mut connection = Self { session, manner, message, inbox, out, heard, calls: 0, fed: 0 };
         connection.session.heartbeat(&mut connection.out);
         for _ in 0..connection.session.concurrency().min(4) {
             connection.call();
@@ -146,8 +184,8 @@ impl<C: Client> Connection<C> {
         }
         let id = CallId(self.calls);
         self.calls += 1;
-        let format = if self.manner.has(JSON_RPC) { Format::Json(Json::Go) } else { Format::Protobuf };
-        let mut call = Call::new("example.EchoService", "Echo", format, Bytes::from_static(b"{}"));
+        let (format, message) = self.message.clone();
+        let mut call = Call::new("example.EchoService", "Echo", format, message);
         call.oneway = self.manner.has(ONEWAY);
         if self.manner.has(COMPRESSES) {
             call.head.compression = Compression::Gzip;

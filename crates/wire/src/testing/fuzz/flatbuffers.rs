@@ -163,8 +163,8 @@ struct Seed<'a> {
     number: i32,
     text: Option<&'a str>,
     names: &'a [&'a str],
-    children: &'a [Seed<'a>],
-    any: Option<&'a Seed<'a>>,
+    children: &'a [Self],
+    any: Option<&'a Self>,
     nested: Option<&'a [u8]>,
 }
 

@@ -338,7 +338,8 @@ impl Found {
             Event::End(stream) => Self::End(stream),
             Event::Room(stream) => Self::Room(stream),
             Event::Cancelled(stream) => Self::Cancelled(stream),
-            Event::Foreign | Event::Upgrade(_) => panic!("what begins as HTTP/2 stays it"),
+            Event::Foreign | Event::Upgrade(_) | Event::WebSocket => panic!("what begins as HTTP/2 stays it"),
+            Event::Subscribe(_) => panic!("gRPC has no topics"),
         }
     }
 }

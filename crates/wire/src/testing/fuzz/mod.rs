@@ -6,6 +6,7 @@
 mod client;
 mod flatbuffers;
 mod frames;
+mod gob;
 mod grpc;
 mod h2;
 mod payload;
@@ -13,19 +14,26 @@ mod server;
 mod sniff;
 mod struct_pack;
 mod transcode;
+mod websocket;
 
-pub use client::{baidu_std_client, fb_rpc_client, http_client, rpcx_client};
+pub use client::{
+    baidu_std_client, fb_rpc_client, http_client, net_rpc_client, rest_rpc_client, rpcx_client,
+};
 pub use flatbuffers::{flatbuffers, whole_flatbuffers};
+pub use gob::gob;
 pub use grpc::{grpc_client, grpc_server};
 pub use h2::h2_frames;
 pub use payload::{compress, msgpack, schema};
-pub use server::{baidu_std_server, fb_rpc_server, http_server, json_rpc, rpcx_server};
+pub use server::{
+    baidu_std_server, fb_rpc_server, http_server, json_rpc, net_rpc_server, rest_rpc_server, rpcx_server,
+};
 pub use sniff::sniff;
 pub use struct_pack::{struct_pack, struct_pack_types};
 pub use transcode::{
     RICH, transcode_brpc, transcode_go, transcode_msgpack, transcode_proto3, transcode_protobuf,
     transcode_text,
 };
+pub use websocket::websocket;
 
 use crate::{Limits, baidu_std};
 
@@ -33,13 +41,14 @@ use crate::{Limits, baidu_std};
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 25] = [
+pub const TARGETS: [(&str, Target); 31] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
     ("fb_rpc_client", fb_rpc_client),
     ("fb_rpc_server", fb_rpc_server),
     ("flatbuffers", flatbuffers),
+    ("gob", gob),
     ("grpc_client", grpc_client),
     ("grpc_server", grpc_server),
     ("h2_frames", h2_frames),
@@ -47,6 +56,10 @@ pub const TARGETS: [(&str, Target); 25] = [
     ("http_server", http_server),
     ("json_rpc", json_rpc),
     ("msgpack", msgpack),
+    ("net_rpc_client", net_rpc_client),
+    ("net_rpc_server", net_rpc_server),
+    ("rest_rpc_client", rest_rpc_client),
+    ("rest_rpc_server", rest_rpc_server),
     ("rpcx_client", rpcx_client),
     ("rpcx_server", rpcx_server),
     ("schema", schema),
@@ -59,6 +72,7 @@ pub const TARGETS: [(&str, Target); 25] = [
     ("transcode_proto3", transcode_proto3),
     ("transcode_protobuf", transcode_protobuf),
     ("transcode_text", transcode_text),
+    ("websocket", websocket),
 ];
 
 /// What a fuzzed connection accepts: so little that the inputs of a fuzzer reach it.
@@ -116,7 +130,7 @@ impl Manner {
 /// Asserts what holds of a session whenever it waits for more bytes: it asks for no more than its limit
 /// allows, for more than it has, and does not let more pile up.
 fn assert_modest(wanted: usize, waiting: usize) {
-    const LARGEST_HEADER: usize = 16;
+    const LARGEST_HEADER: usize = 32;
     assert!(wanted <= LIMITS.message + LARGEST_HEADER, "wants {wanted} bytes");
     assert!(wanted == 0 || wanted > waiting, "wants {wanted} bytes and has {waiting}");
     assert!(waiting <= MOST_WAITING, "{waiting} bytes wait");

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
+use crate::rest_rpc::Generation;
 use crate::session::{Event, Server};
 use crate::sniff::{self, Guess, Protocol};
 use crate::testing::{Heard, tell, tell_part};
 use crate::{
-    Call, Message, Metadata, Outbox, Push, Reply, Status, StreamId, baidu_std, fb_rpc, grpc, http1, rpcx,
+    Call, Message, Metadata, Outbox, Push, Reply, Status, StreamId, baidu_std, fb_rpc, grpc, http1, net_rpc,
+    rest_rpc, rpcx,
 };
 
 /// Bytes for [`baidu_std::Server`].
@@ -25,6 +27,20 @@ pub fn rpcx_server(input: &[u8]) {
 /// Bytes for [`fb_rpc::Server`].
 pub fn fb_rpc_server(input: &[u8]) {
     serve(fb_rpc, Some(Protocol::FbRpc), input);
+}
+
+/// Bytes for [`rest_rpc::Server`], of the generation that the first one chooses.
+pub fn rest_rpc_server(input: &[u8]) {
+    let Some((choice, input)) = input.split_first() else { return };
+    serve(|| rest_rpc(generation(*choice)), None, input);
+}
+
+/// Bytes for [`net_rpc::Server`], behind one that says which codec is set up: after all of them, none is.
+pub fn net_rpc_server(input: &[u8]) {
+    let Some((&choice, input)) = input.split_first() else { return };
+    let codec = net_rpc::Codec::ALL.get(usize::from(choice) % (net_rpc::Codec::ALL.len() + 1)).copied();
+    let own = codec.is_none().then_some(Protocol::NetRpc);
+    serve(|| net_rpc(codec), own, input);
 }
 
 /// Bytes for [`http1::Server`]. After a `CONNECT`, it leaves to another protocol what may well be HTTP.
@@ -56,6 +72,23 @@ pub(super) fn rpcx() -> rpcx::Server {
 
 pub(super) fn fb_rpc() -> fb_rpc::Server {
     fb_rpc::Server::new(Arc::new(fb_rpc::ServerConfig { limits: LIMITS, ..<_>::default() }))
+}
+
+pub(super) fn rest_rpc(generation: Generation) -> rest_rpc::Server {
+    let mut functions = rest_rpc::Functions::default();
+    functions.add("", "echo");
+    let config = rest_rpc::ServerConfig { limits: LIMITS, functions };
+    rest_rpc::Server::new(Arc::new(config), generation)
+}
+
+/// One of all generations.
+pub(super) fn generation(choice: u8) -> Generation {
+    let all = Generation::ALL;
+    all.get(usize::from(choice) % all.len()).copied().unwrap_or_default()
+}
+
+pub(super) fn net_rpc(codec: Option<net_rpc::Codec>) -> net_rpc::Server {
+    net_rpc::Server::new(Arc::new(net_rpc::ServerConfig { limits: LIMITS, codec }))
 }
 
 pub(super) fn grpc() -> grpc::Server {
@@ -149,7 +182,7 @@ impl<S: Server> Connection<S> {
                     let reply = reply(&call, self.manner);
                     self.handle(ticket, reply);
                 }
-                Ok(Some(Event::Foreign | Event::Upgrade(_))) => self.heard.foreign = true,
+                Ok(Some(Event::Foreign | Event::Upgrade(_) | Event::WebSocket)) => self.heard.foreign = true,
                 Ok(Some(event)) => {
                     self.heard.calls.push(tell_part(&event));
                     match event {

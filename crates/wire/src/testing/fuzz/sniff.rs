@@ -4,6 +4,7 @@ use bytes::BytesMut;
 
 use super::server;
 use crate::Outbox;
+use crate::rest_rpc::generation;
 use crate::session::{Event, Server};
 use crate::sniff::{Guess, Protocol, sniff as guess};
 
@@ -30,8 +31,8 @@ pub fn sniff(input: &[u8]) {
     assert!(before != Guess::NeedMore || start.len() < ENOUGH, "{ENOUGH} bytes are enough");
 }
 
-/// As many bytes as the longest beginning of a protocol: the preface of HTTP/2.
-const ENOUGH: usize = 24;
+/// As many bytes as the longest beginning of a protocol: the header of rest_rpc v0.21.
+const ENOUGH: usize = 32;
 
 /// Asserts that a session does not disown what it was recognised by: a server would give it back for ever.
 fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
@@ -41,6 +42,8 @@ fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
         Protocol::FbRpc => disowns(server::fb_rpc(), start),
         Protocol::Grpc => disowns(server::grpc(), start),
         Protocol::Http => disowns(server::http(), start),
+        Protocol::RestRpc => disowns(server::rest_rpc(generation(start).unwrap_or_default()), start),
+        Protocol::NetRpc => disowns(server::net_rpc(None), start),
     };
     assert!(!disowns, "{protocol:?} is not for its own session");
 }

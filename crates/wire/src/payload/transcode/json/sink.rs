@@ -172,7 +172,7 @@ impl print::Sink for Sink {
         0
     }
 
-    fn key(&mut self, field: &Field, first: bool) {
+    fn key(&mut self, _index: u32, field: &Field, first: bool) {
         self.comma(first);
         match self.dialect {
             Json::Brpc => self.quoted(field.brpc_name()),

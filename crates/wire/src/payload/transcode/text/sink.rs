@@ -85,7 +85,7 @@ impl print::Sink for Sink {
     }
 
     /// A repeated field's name is written before each of its values.
-    fn key(&mut self, field: &Field, _first: bool) {
+    fn key(&mut self, _index: u32, field: &Field, _first: bool) {
         if !field.is_repeated() {
             self.name(field.text_name());
         }

@@ -1,0 +1,136 @@
+//! Values for a peer in C++ whose bytes do not say their types (rest_rpc since v0.21): a single number or text is
+//! text, anything else is in struct_pack, for which types are named or guessed.
+
+use polyrpc::Format;
+use polyrpc::codec::{self, Body};
+use polyrpc::payload::struct_pack::Type;
+use serde::ser::{Error, Serialize, SerializeTuple, Serializer};
+use serde_json::Value;
+
+use super::struct_pack::{self, Signature};
+use super::{json, no_json, readable, unreadable};
+use crate::failure::Failure;
+
+/// Writes the arguments, given as JSON: a list of them, or a single one.
+pub(super) fn request(signature: Option<&Signature>, argument: &[u8]) -> Result<Body, Failure> {
+    let value: Value = serde_json::from_slice(argument).map_err(no_json)?;
+    let arguments = match value {
+        Value::Array(arguments) => arguments,
+        Value::Null => Vec::new(),
+        sole => vec![sole],
+    };
+    match signature {
+        Some(signature) if !is_text(&signature.arguments) => {
+            let bytes = signature.write(&Value::Array(arguments)).map_err(|error| unsendable(&error))?;
+            Ok(Body { positional: true, ..Body::new(Format::RestRpc, bytes) })
+        }
+        _ => codec::arguments(&Guessed(&arguments), Format::RestRpc)
+            .map_err(|status| unsendable(&status.message())),
+    }
+}
+
+/// Whether the arguments are one that is written as text, whatever its width.
+fn is_text(arguments: &[Type]) -> bool {
+    matches!(arguments, [Type::Scalar(_) | Type::String(_)])
+}
+
+/// Reads a result.
+pub(super) fn reply(signature: Option<&Signature>, bytes: &[u8]) -> Result<String, Failure> {
+    let said = signature.and_then(|signature| signature.answer.as_ref());
+    if said.is_some_and(|ty| is_text(std::slice::from_ref(ty))) {
+        return Ok(text(bytes));
+    }
+    match struct_pack::read(signature, bytes) {
+        Ok(Some(value)) => Ok(json::pretty(&value.to_string())),
+        Err(error) if said.is_some() => Err(unreadable(&error)),
+        // Most texts are no struct_pack; those that seem to be are none either.
+        Ok(None) | Err(_) => Ok(text(bytes)),
+    }
+}
+
+/// A number as it is, another text as JSON, and what is none as it can be shown.
+fn text(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok("") => "null".to_owned(),
+        Ok(text) if matches!(serde_json::from_str(text), Ok(Value::Number(_))) => text.to_owned(),
+        Ok(text) if !text.contains('\0') => Value::from(text).to_string(),
+        _ => readable(bytes),
+    }
+}
+
+/// Arguments whose types their JSON tells, as C++ would take them: `int` where a number fits, `double`, `std::string`,
+/// `bool`; a list is a `std::vector` of what its items are.
+struct Guessed<'a>(&'a [Value]);
+
+impl Serialize for Guessed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_empty() {
+            return serializer.serialize_unit();
+        }
+        let mut tuple = serializer.serialize_tuple(self.0.len())?;
+        self.0.iter().try_for_each(|value| tuple.serialize_element(&GuessedValue(value)))?;
+        tuple.end()
+    }
+}
+
+struct GuessedValue<'a>(&'a Value);
+
+impl Serialize for GuessedValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Null => serializer.serialize_none(),
+            Value::Bool(truth) => serializer.serialize_bool(*truth),
+            Value::String(text) => serializer.serialize_str(text),
+            Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+                (Some(number), ..) => match i32::try_from(number) {
+                    Ok(number) => serializer.serialize_i32(number),
+                    Err(_) => serializer.serialize_i64(number),
+                },
+                (None, Some(number), _) => serializer.serialize_u64(number),
+                (None, None, number) => serializer.serialize_f64(number.unwrap_or(f64::NAN)),
+            },
+            Value::Array(items) => serializer.collect_seq(items.iter().map(GuessedValue)),
+            Value::Object(_) => Err(S::Error::custom("JSON does not tell the order of a struct's members")),
+        }
+    }
+}
+
+fn unsendable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("the argument cannot be sent: {error}"))
+        .with_hint("name the types of the function's arguments with --types, for example int32,string")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(types: Option<&str>, argument: &str) -> Vec<u8> {
+        let signature = types.map(|types| types.parse().unwrap());
+        request(signature.as_ref(), argument.as_bytes()).unwrap().bytes.to_vec()
+    }
+
+    #[test]
+    fn arguments_are_written_as_c_plus_plus_would_take_them() {
+        assert_eq!(written(None, "\"hello\""), b"hello");
+        assert_eq!(written(None, "[41]"), b"41");
+        assert_eq!(written(None, "null"), b"");
+        assert_eq!(written(None, "[7,8]"), b"\x8c\x90\x45\x40\x07\0\0\0\x08\0\0\0");
+        assert_eq!(
+            written(Some("struct<int,string,int>"), r#"[[1,"tom",20]]"#),
+            b"\xc6\x69\x53\x7a\x01\0\0\0\x03tom\x14\0\0\0"
+        );
+        assert!(request(None, br#"{"id":1,"name":"tom","age":20}"#).is_err());
+        assert_eq!(written(Some("int,string"), r#"[5,"hi"]"#), b"\xe6\xfd\xa8\x85\x05\0\0\0\x02hi");
+        assert_eq!(written(Some("int64"), "41"), b"41");
+    }
+
+    #[test]
+    fn results_are_shown_as_json() {
+        let signature: Signature = "int -> struct<int32,string,int32>".parse().unwrap();
+        let shown = reply(Some(&signature), b"\xca\x6b\x67\x58\x01\0\0\0\x03tom\x15\0\0\0").unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), serde_json::json!([1, "tom", 21]));
+        assert_eq!(reply(None, b"15").unwrap(), "15");
+        assert_eq!(reply(None, b"hello").unwrap(), "\"hello\"");
+        assert_eq!(reply(None, b"").unwrap(), "null");
+    }
+}

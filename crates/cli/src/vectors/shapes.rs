@@ -1,0 +1,51 @@
+//! What the tests with Go's `net/rpc` call: a struct with structs, lists, maps and pointers in it.
+
+use std::collections::BTreeMap;
+
+use polyrpc::codec::Serde;
+use polyrpc::service::ServiceBuilder;
+use polyrpc::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Point {
+    x: i32,
+    y: i32,
+}
+
+/// Lists and maps may be missing, as Go's are when they are nil.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Shape {
+    name: String,
+    visible: bool,
+    sides: u16,
+    area: f64,
+    scale: f32,
+    offset: i64,
+    origin: Point,
+    corners: Option<Vec<Point>>,
+    tags: Option<Vec<String>>,
+    grid: Option<Vec<Vec<i64>>>,
+    labels: Option<BTreeMap<String, String>>,
+    named: Option<BTreeMap<String, Point>>,
+    center: Option<Point>,
+    absent: Option<Point>,
+    parent: Option<Box<Self>>,
+}
+
+/// Answers with the same shape, or with the length of a text.
+pub(super) fn service() -> ServiceBuilder {
+    ServiceBuilder::new("Shapes")
+        .method::<Serde, Shape, Shape, _, _>("Echo", same)
+        .method::<Serde, String, i64, _, _>("Length", length)
+}
+
+async fn same(cx: Context, shape: Shape) -> (Context, Result<Shape>) {
+    (cx, Ok(shape))
+}
+
+async fn length(cx: Context, text: String) -> (Context, Result<i64>) {
+    (cx, Ok(text.len() as i64))
+}

@@ -1,0 +1,129 @@
+//! Subscriptions to what a server publishes.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream;
+use polyrpc_wire::{Format, Scope, Status};
+use serde::de::DeserializeOwned;
+
+use super::exchange::unreadable;
+use super::opened::{Opened, Receiving};
+use super::pool::Pool;
+use super::{Client, Transport};
+use crate::codec::{Body, decode_plain, published};
+use crate::{Result, Streaming};
+
+impl Client {
+    /// Subscribes to what the server publishes under `key` and `token` (rest_rpc since v0.05); the token is empty
+    /// where there is none.
+    ///
+    /// The server does not acknowledge it. When the connection breaks, another is made and the subscription sent
+    /// again, for as long as the stream is awaited; what was published meanwhile is lost. A stream that is not taken
+    /// from while much is published ends with an error. Dropping it ends the subscription.
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection, or the protocol has no topics.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the subscription.
+    pub async fn subscribe<T>(&self, key: &str, token: &str) -> Result<Streaming<T>>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        let Transport::Network(pool) = &self.transport else {
+            return Err(Status::unimplemented("a mocked client has no topics").into());
+        };
+        let mut subscription = Subscription {
+            pool: pool.clone(),
+            key: key.to_owned(),
+            token: token.to_owned(),
+            format: self.defaults.generation.format(),
+            limit: self.defaults.decompressed,
+            receiving: None,
+        };
+        subscription.begin().await?;
+        Ok(Streaming::from_stream(stream::unfold(subscription, |mut subscription| async move {
+            let message = subscription.next().await.and_then(|body| read(&body));
+            Some((message.map_err(Into::into), subscription))
+        })))
+    }
+}
+
+/// Up to v0.20 a published text is as it is; since v0.21 a value is written as a result is.
+fn read<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
+    match body.format {
+        Format::RestRpc => decode_plain(body),
+        _ => published(&body.bytes),
+    }
+    .map_err(|status| unreadable(&status))
+}
+
+/// How long after a connection broke the next is made.
+const PAUSE: Duration = Duration::from_millis(100);
+
+struct Subscription {
+    pool: Arc<Pool>,
+    key: String,
+    token: String,
+    format: Format,
+    limit: usize,
+    /// `None` once its connection broke.
+    receiving: Option<Receiving>,
+}
+
+impl Subscription {
+    /// The next published message.
+    async fn next(&mut self) -> Result<Body, Status> {
+        loop {
+            let Some(receiving) = &mut self.receiving else {
+                self.begin_again().await?;
+                continue;
+            };
+            match poll_fn(|cx| receiving.poll_next(cx)).await {
+                Some(Ok(body)) => return Ok(body),
+                Some(Err(status)) if status.scope() == Scope::Call => return Err(status),
+                // The connection broke.
+                Some(Err(_)) | None => self.receiving = None,
+            }
+        }
+    }
+
+    /// Subscribes on a connection that takes it.
+    async fn begin(&mut self) -> Result<(), Status> {
+        loop {
+            let lease = match self.pool.ready() {
+                Some(lease) => lease,
+                None => self.pool.lease().await?,
+            };
+            match lease.link.subscribe(&self.key, &self.token) {
+                Ok(id) => {
+                    let opened = Opened::new(Arc::new(lease), id);
+                    let (_, receiving) = opened.halves(self.format, self.limit);
+                    self.receiving = Some(receiving);
+                    return Ok(());
+                }
+                // It has just ended, or another call was faster: the pool gives no such connection twice.
+                Err(status) if status.scope() == Scope::Connection => {}
+                Err(status) => return Err(status),
+            }
+        }
+    }
+
+    /// The same, as often as it takes.
+    async fn begin_again(&mut self) -> Result<(), Status> {
+        loop {
+            // A server that takes connections and closes them is not met by a storm either.
+            tokio::time::sleep(PAUSE).await;
+            match (self.begin().await, self.pool.next_attempt()) {
+                (Err(status), Some(next)) if status.scope() == Scope::Connection => {
+                    tokio::time::sleep_until(next.into()).await;
+                }
+                (begun, _) => return begun,
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! How published values travel up to v0.20: a text as it is, anything else in MessagePack, and that as a text.
+
+use bytes::Bytes;
+use polyrpc_wire::payload::msgpack::{Reader, Token};
+use polyrpc_wire::{Format, Status};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::super::serde::{encode, unreadable, unwritable};
+use super::text::{self, Read, Written};
+
+/// Writes a value to be published.
+pub(crate) fn publish(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
+    encode(value, Format::MessagePackArray).map(unpack)
+}
+
+/// Writes a value to be published since v0.21: as a result is written.
+pub(crate) fn publish_coded(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
+    match text::write(value, false) {
+        Written::Text(text) => Ok(text),
+        Written::Wrong(error) => Err(unwritable(&error)),
+        Written::NotBasic => encode(value, Format::StructPack),
+    }
+}
+
+/// What a client has packed to be published by a function of the server: a text is taken out of its MessagePack, as
+/// the last argument of a function that is registered for it (rest_rpc `router.h`, `is_pub`).
+pub(crate) fn unpack(packed: Bytes) -> Bytes {
+    let mut reader = Reader::new(&packed);
+    match reader.next() {
+        Ok(Token::Str(text)) if reader.is_empty() => packed.slice_ref(text),
+        _ => packed,
+    }
+}
+
+/// Reads a published value.
+pub(crate) fn published<T: DeserializeOwned>(data: &[u8]) -> Result<T, Status> {
+    match text::read_string(data) {
+        Read::Value(text) => Ok(text),
+        Read::Wrong(error) => Err(unreadable(&error)),
+        Read::NotBasic => rmp_serde::from_slice(data).map_err(|error| unreadable(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_published_as_it_is_and_anything_else_in_messagepack() {
+        assert_eq!(publish("hello").unwrap(), "hello");
+        assert_eq!(publish(&(1, "a")).unwrap()[..], [0x92, 1, 0xa1, b'a']);
+        assert_eq!(published::<String>(b"hello").unwrap(), "hello");
+        assert_eq!(published::<(i32, String)>(&[0x92, 1, 0xa1, b'a']).unwrap(), (1, "a".to_owned()));
+        assert!(published::<i32>(b"\xff\xff\xc1").is_err() || published::<i32>(b"\xc1").is_err());
+    }
+
+    #[test]
+    fn what_a_client_has_packed_is_unpacked_once() {
+        assert_eq!(unpack(Bytes::from_static(b"\xa6pubval")), "pubval");
+        assert_eq!(unpack(Bytes::from_static(b"\x92\x01\x02"))[..], [0x92, 1, 2]);
+    }
+}

@@ -1,0 +1,184 @@
+//! rpcx's reflection: what a server offers, as the text of a Go program (rpcx `reflection/server_reflection.go`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polyrpc_wire::Status;
+
+use crate::codec::{Outline, Serde};
+use crate::service::{Router, ServiceBuilder};
+use crate::{Context, Result};
+
+/// Adds the service, unless the program has one of that name; it tells of those that are there.
+pub(super) fn add(router: &mut Router) {
+    let texts: BTreeMap<String, Text> = router
+        .methods()
+        .into_iter()
+        .map(|(service, methods)| {
+            let methods = methods.into_iter().map(|(name, method)| (name, method.outlines()));
+            (service.to_owned(), Text::new(service, methods))
+        })
+        .collect();
+    if texts.contains_key(SERVICE) {
+        return;
+    }
+    let one = Arc::new(texts);
+    let all = one.clone();
+    router.standard(
+        ServiceBuilder::new(SERVICE)
+            .method::<Serde, String, String, _, _>("GetService", move |cx: Context, name: String| {
+                let text = one.get(&name).map(Text::whole).ok_or_else(|| unknown(&name));
+                async move { (cx, text) }
+            })
+            .method::<Serde, Option<String>, String, _, _>(
+                "GetServices",
+                move |cx: Context, _: Option<String>| {
+                    let text = together(&all);
+                    async move { (cx, text) }
+                },
+            ),
+    );
+}
+
+/// What is told of a service.
+#[derive(Debug)]
+struct Text {
+    package: String,
+    declarations: String,
+}
+
+impl Text {
+    fn new<'m>(service: &str, methods: impl Iterator<Item = (&'m str, (Outline, Outline))>) -> Self {
+        let (package, name) = service.rsplit_once('.').unwrap_or(("main", service));
+        let package = identifier(package.rsplit('.').next().unwrap_or(package));
+        let name = identifier(name);
+        let mut declarations = vec![format!("type {name} struct{{}}\n")];
+        for (method, (request, reply)) in methods {
+            for declaration in [&request, &reply].into_iter().filter_map(declaration) {
+                if !declarations.contains(&declaration) {
+                    declarations.push(declaration);
+                }
+            }
+            let (request, reply) = (go_type(&request), go_type(&reply));
+            // `type`, where Go has `func`, is how rpcx has it.
+            declarations.push(format!(
+                "type (s *{name}) {method}(ctx context.Context, arg *{request}, reply *{reply}) error {{\n\
+                 \treturn nil\n}}\n"
+            ));
+        }
+        Self { package, declarations: declarations.join("\n") }
+    }
+
+    fn whole(&self) -> String {
+        format!("package {}\n\n{}", self.package, self.declarations)
+    }
+}
+
+/// Of several packages the first is named, as in rpcx.
+fn together(texts: &BTreeMap<String, Text>) -> Result<String> {
+    let package = texts.values().next().map(|text| format!("package {}\n\n", text.package));
+    let declarations: Vec<&str> = texts.values().map(|text| text.declarations.as_str()).collect();
+    Ok(package.unwrap_or_default() + &declarations.join("\n"))
+}
+
+#[cold]
+fn unknown(name: &str) -> crate::Error {
+    Status::not_found(format!("not found service {name}")).into()
+}
+
+/// The declaration of a type that has a name.
+fn declaration(outline: &Outline) -> Option<String> {
+    match outline {
+        Outline::Struct { name, fields } => {
+            Some(format!("type {} {}\n", identifier(name), members(fields, 1)))
+        }
+        _ => None,
+    }
+}
+
+fn members(fields: &[(String, Outline)], depth: usize) -> String {
+    let indent = "\t".repeat(depth);
+    let mut text = "struct {\n".to_owned();
+    for (name, outline) in fields {
+        let exported = exported(name);
+        let tag =
+            if exported == *name { String::new() } else { format!(" `json:\"{name}\" msgpack:\"{name}\"`") };
+        text += &format!("{indent}{exported} {}{tag}\n", inline(outline, depth));
+    }
+    text + &"\t".repeat(depth - 1) + "}"
+}
+
+/// How a type is referred to.
+fn go_type(outline: &Outline) -> String {
+    match outline {
+        Outline::Struct { name, .. } => identifier(name),
+        other => inline(other, 1),
+    }
+}
+
+/// A type written out where it is used.
+fn inline(outline: &Outline, depth: usize) -> String {
+    match outline {
+        Outline::Any => "any".to_owned(),
+        Outline::Bool => "bool".to_owned(),
+        Outline::Int(bits) => format!("int{bits}"),
+        Outline::Uint(bits) => format!("uint{bits}"),
+        Outline::Float(bits) => format!("float{bits}"),
+        Outline::String => "string".to_owned(),
+        Outline::Bytes => "[]byte".to_owned(),
+        Outline::Optional(inner) => format!("*{}", inline(inner, depth)),
+        Outline::List(item) => format!("[]{}", inline(item, depth)),
+        Outline::Map(key, value) => format!("map[{}]{}", inline(key, depth), inline(value, depth)),
+        Outline::Struct { fields, .. } => members(fields, depth + 1),
+    }
+}
+
+/// A name that Go may read from JSON.
+fn exported(name: &str) -> String {
+    let mut letters = identifier(name).chars().collect::<Vec<_>>();
+    if let Some(first) = letters.first_mut() {
+        *first = first.to_ascii_uppercase();
+    }
+    match letters.first() {
+        Some('A'..='Z') => letters.into_iter().collect(),
+        _ => format!("X{}", letters.into_iter().collect::<String>()),
+    }
+}
+
+/// What Go takes for a name.
+fn identifier(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect()
+}
+
+const SERVICE: &str = "Reflection";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(name: &str, fields: &[(&str, Outline)]) -> Outline {
+        let fields = fields.iter().map(|(name, outline)| ((*name).to_owned(), outline.clone())).collect();
+        Outline::Struct { name: name.into(), fields }
+    }
+
+    #[test]
+    fn a_service_is_told_as_rpcx_tells_it() {
+        let args =
+            pair("Args", &[("A", Outline::Int(64)), ("b_c", Outline::List(Box::new(Outline::String)))]);
+        let reply =
+            pair("Reply", &[("C", Outline::Optional(Box::new(pair("Inner", &[("D", Outline::Bool)]))))]);
+        let methods =
+            [("Add", (args.clone(), reply.clone())), ("Mul", (args, reply)), ("Odd", <_>::default())];
+        let text = Text::new("example.Arith", methods.into_iter());
+        assert_eq!(
+            text.whole(),
+            "package example\n\n\
+             type Arith struct{}\n\n\
+             type Args struct {\n\tA int64\n\tB_c []string `json:\"b_c\" msgpack:\"b_c\"`\n}\n\n\
+             type Reply struct {\n\tC *struct {\n\t\tD bool\n\t}\n}\n\n\
+             type (s *Arith) Add(ctx context.Context, arg *Args, reply *Reply) error {\n\treturn nil\n}\n\n\
+             type (s *Arith) Mul(ctx context.Context, arg *Args, reply *Reply) error {\n\treturn nil\n}\n\n\
+             type (s *Arith) Odd(ctx context.Context, arg *any, reply *any) error {\n\treturn nil\n}\n"
+        );
+    }
+}

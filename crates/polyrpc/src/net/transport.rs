@@ -1,0 +1,52 @@
+use std::io;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use polyrpc_wire::Outbox;
+
+use super::tunnel::Tunnel;
+use super::{Inbox, Source, Stream};
+
+/// What a server speaks over: a socket, or a WebSocket over one.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    Socket(Stream),
+    WebSocket(Box<Tunnel>),
+}
+
+impl Transport {
+    /// Goes on within a WebSocket, of whose bytes the first are in the inbox. `None`: it was one already.
+    pub(crate) fn into_websocket(self, inbox: &mut Inbox) -> Option<Self> {
+        match self {
+            Self::Socket(socket) => {
+                Some(Self::WebSocket(Box::new(Tunnel::new(socket, std::mem::take(inbox)))))
+            }
+            Self::WebSocket(_) => None,
+        }
+    }
+
+    /// Writes until `out` is empty or the socket takes no more.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Outbox) -> Poll<io::Result<()>> {
+        match self {
+            Self::Socket(stream) => stream.poll_flush(cx, out),
+            Self::WebSocket(tunnel) => tunnel.poll_flush(cx, out),
+        }
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Socket(stream) => stream.poll_shutdown(cx),
+            Self::WebSocket(tunnel) => tunnel.poll_shutdown(cx),
+        }
+    }
+}
+
+impl Source for Transport {
+    fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Socket(stream) => stream.poll_read(cx, inbox),
+            Self::WebSocket(tunnel) => tunnel.poll_read(cx, inbox),
+        }
+    }
+}

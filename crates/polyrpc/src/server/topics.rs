@@ -1,0 +1,209 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use polyrpc_wire::{Metadata, Push, Status, Topic, rest_rpc};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::open::Entry;
+use crate::Result;
+use crate::codec;
+
+/// Publishes to those who have subscribed (rest_rpc).
+///
+/// Clones publish to the same subscribers. A subscription is for a key and, up to v0.20, a token that narrows it
+/// down; nobody is told of a message under another key or another token.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> polyrpc::Result<()> {
+/// use polyrpc::rest_rpc::Generation;
+/// use polyrpc::server::{Listen, Server};
+/// use polyrpc::Client;
+///
+/// let server = Server::new();
+/// let publisher = server.publisher();
+/// let server = server.bind(Listen::on("127.0.0.1:0").rest_rpc(Generation::V0_20)).await?.start();
+///
+/// let client = Client::new(&format!("rest-rpc+v0.20://{}", server.address()))?;
+/// let mut news = client.subscribe::<String>("news", "").await?;
+/// // A subscription is not acknowledged: this waits until it has come.
+/// while publisher.publish("news", "", &"hello")? == 0 {
+///     tokio::task::yield_now().await;
+/// }
+/// assert_eq!(news.message().await?.as_deref(), Some("hello"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Publisher(Arc<Topics>);
+
+/// Who has subscribed to what.
+#[derive(Default)]
+pub(super) struct Topics {
+    /// The peers choose the names, so the standard hash it is, which withstands those that are chosen to collide.
+    subscribers: Mutex<HashMap<Topic, Vec<Arc<Entry>>>>,
+}
+
+impl Publisher {
+    pub(super) fn topics(&self) -> &Arc<Topics> {
+        &self.0
+    }
+
+    /// Publishes a value under a key and a token, which is empty where there is none. Returns how many clients it is
+    /// on its way to; one that does not read what it was sent before is left out.
+    ///
+    /// # Errors
+    ///
+    /// When the value cannot be written.
+    pub fn publish<T>(&self, key: &str, token: &str, value: &T) -> Result<usize>
+    where
+        T: Serialize + ?Sized,
+    {
+        let name = [key, token].concat();
+        let (named, numbered) = self.0.subscribed(&name);
+        let mut reached = 0;
+        if !named.is_empty() {
+            reached += push(&named, &name, &codec::publish(value)?);
+        }
+        if !numbered.is_empty() {
+            reached += push(&numbered, &name, &codec::publish_coded(value)?);
+        }
+        Ok(reached)
+    }
+
+    /// Publishes what a client has packed: the last argument of the functions `publish` and `publish_by_token`, by
+    /// which rest_rpc's clients up to v0.20 publish through a server. [`Server::publishing`](super::Server::publishing)
+    /// offers both. Returns as [`publish`](Self::publish).
+    pub fn publish_packed(&self, key: &str, token: &str, packed: impl Into<Bytes>) -> usize {
+        let name = [key, token].concat();
+        let (named, numbered) = self.0.subscribed(&name);
+        let data = codec::unpack(packed.into());
+        push(&named, &name, &data) + push(&numbered, &name, &data)
+    }
+}
+
+/// How many connections take it.
+fn push(subscribers: &[Arc<Entry>], topic: &str, body: &Bytes) -> usize {
+    let push = || Push {
+        service: topic.to_owned(),
+        method: String::new(),
+        metadata: Metadata::new(),
+        body: body.clone(),
+    };
+    subscribers.iter().filter(|entry| entry.push(push()).is_ok()).count()
+}
+
+impl Topics {
+    /// Who subscribed to a topic by its name, and who by its number.
+    fn subscribed(&self, name: &str) -> (Vec<Arc<Entry>>, Vec<Arc<Entry>>) {
+        let subscribers = self.lock();
+        let of = |topic| subscribers.get(&topic).cloned().unwrap_or_default();
+        (of(Topic::Name(name.to_owned())), of(Topic::Id(rest_rpc::number(name))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Vec<Arc<Entry>>>> {
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher").field("topics", &self.0.lock().len()).finish()
+    }
+}
+
+/// What one connection has subscribed to; given up when dropped.
+pub(super) struct Subscriptions {
+    topics: Arc<Topics>,
+    entry: Arc<Entry>,
+    own: Vec<Topic>,
+    /// Bytes of the names.
+    bytes: usize,
+}
+
+impl Subscriptions {
+    pub(super) fn new(topics: Arc<Topics>, entry: Arc<Entry>) -> Self {
+        Self { topics, entry, own: Vec::new(), bytes: 0 }
+    }
+
+    /// Subscribes to one more topic; one with a number takes the place of the last.
+    pub(super) fn add(&mut self, topic: Topic) -> Result<(), Status> {
+        match &topic {
+            Topic::Id(_) => self.clear(),
+            Topic::Name(_) if self.own.contains(&topic) => return Ok(()),
+            Topic::Name(name) => {
+                self.bytes += name.len();
+                if self.own.len() >= TOPICS || self.bytes > NAMES {
+                    return Err(Status::resource_exhausted("the connection subscribes to too much"));
+                }
+            }
+        }
+        self.topics.lock().entry(topic.clone()).or_default().push(self.entry.clone());
+        self.own.push(topic);
+        Ok(())
+    }
+
+    /// Whether the client has no way to say that it is still there: where topics have numbers, there are no
+    /// heartbeats.
+    pub(super) fn expect_silence(&self) -> bool {
+        matches!(self.own[..], [Topic::Id(_)])
+    }
+
+    fn clear(&mut self) {
+        if self.own.is_empty() {
+            return;
+        }
+        let mut subscribers = self.topics.lock();
+        for topic in self.own.drain(..) {
+            if let Some(entries) = subscribers.get_mut(&topic) {
+                entries.retain(|entry| !Arc::ptr_eq(entry, &self.entry));
+                if entries.is_empty() {
+                    subscribers.remove(&topic);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Subscriptions {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// How many topics a connection may have subscribed to, which it is looked up among.
+const TOPICS: usize = 1024;
+
+/// How many bytes their names may have.
+const NAMES: usize = 64 << 10;
+
+/// Bytes that a client has packed. In MessagePack they are a text, which need not be UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Packed(pub(super) Bytes);
+
+impl<'de> Deserialize<'de> for Packed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_byte_buf(PackedVisitor)
+    }
+}
+
+struct PackedVisitor;
+
+impl Visitor<'_> for PackedVisitor {
+    type Value = Packed;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a packed value")
+    }
+
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Packed, E> {
+        Ok(Packed(Bytes::copy_from_slice(bytes)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Packed, E> {
+        Ok(Packed(Bytes::copy_from_slice(text.as_bytes())))
+    }
+}

@@ -1,0 +1,161 @@
+use std::collections::HashMap;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc_wire::{Retry, Scope, Status};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::messages::{Asked, Grant};
+use super::{ByteStream, files, streams};
+use crate::net::{Address, Stream};
+use crate::{Client, Result};
+
+/// Streams of bytes and files beside the calls ([`transfer`](crate::transfer)). The metadata is for the server's handler.
+impl Client {
+    /// Opens a stream of bytes, by rpcx's stream service.
+    ///
+    /// # Errors
+    ///
+    /// What the server answered, or why it, or the address that it gave, cannot be reached.
+    pub async fn byte_stream(&self, metadata: &HashMap<String, String>) -> Result<ByteStream> {
+        let asked = Asked { meta: Some(metadata.clone()), ..Asked::default() };
+        self.granted(streams::SERVICE, "Stream", &asked).await
+    }
+
+    /// Sends a file of `size` bytes, by rpcx's file transfer. Ready when the server has closed the connection, as ours do
+    /// when their handler has ended; it need not say more, so a server that has everything and does not close for 3 s is
+    /// not waited for.
+    ///
+    /// # Errors
+    ///
+    /// As [`byte_stream`](Self::byte_stream); also when the content is shorter than it should be, or the server's handler
+    /// failed.
+    pub async fn send_file(
+        &self,
+        name: &str,
+        size: u64,
+        metadata: &HashMap<String, String>,
+        content: impl AsyncRead,
+    ) -> Result<()> {
+        let file_size = i64::try_from(size).map_err(|_| Status::invalid_argument("no file is so large"))?;
+        let (file_name, meta) = (Some(name.to_owned()), Some(metadata.clone()));
+        let asked = Asked { file_name, file_size: Some(file_size), meta };
+        let mut stream = self.granted(files::SERVICE, "TransferFile", &asked).await?;
+        let sent = tokio::io::copy(&mut pin!(content).take(size), &mut stream).await.map_err(broken)?;
+        if sent < size {
+            let text = format!("the file was to have {size} bytes and has {sent}");
+            return Err(Status::invalid_argument(text).into());
+        }
+        stream.shutdown().await.map_err(broken)?;
+        let mut nothing = tokio::io::sink();
+        let closed = tokio::io::copy(&mut stream, &mut nothing);
+        match tokio::time::timeout(PATIENCE, closed).await {
+            Ok(Err(error)) => Err(broken(error).into()),
+            Ok(Ok(_)) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Fetches a file, by rpcx's file transfer, and says how many bytes it has.
+    ///
+    /// # Errors
+    ///
+    /// As [`byte_stream`](Self::byte_stream); also when what comes cannot be written, or the connection broke. A file that
+    /// the server does not give to its end is told from one that has ended only if the server breaks the connection off,
+    /// as ours do.
+    pub async fn download_file(
+        &self,
+        name: &str,
+        metadata: &HashMap<String, String>,
+        into: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<u64> {
+        let asked = Asked { file_name: Some(name.to_owned()), file_size: None, meta: Some(metadata.clone()) };
+        let mut stream = self.granted(files::SERVICE, "DownloadFile", &asked).await?;
+        let fetched = tokio::io::copy(&mut stream, into).await.map_err(broken)?;
+        into.flush().await?;
+        Ok(fetched)
+    }
+
+    /// Asks for a data connection and makes it.
+    async fn granted(&self, service: &str, method: &str, asked: &Asked) -> Result<ByteStream> {
+        let grant: Grant = self.call(&format!("{service}/{method}"), asked).await?;
+        Ok(self.near().connect(&grant).await?)
+    }
+}
+
+/// How a client reaches the address that it was given.
+#[derive(Debug, Clone)]
+pub(crate) struct Near {
+    /// The host of the client's own URL.
+    pub(crate) host: String,
+    pub(crate) connect_timeout: Duration,
+}
+
+impl Near {
+    pub(crate) fn new(address: &Address, connect_timeout: Duration) -> Self {
+        let host = match address {
+            Address::Tcp(address) => address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host),
+            Address::Unix(_) => "127.0.0.1",
+        };
+        Self { host: host.to_owned(), connect_timeout }
+    }
+
+    async fn connect(&self, grant: &Grant) -> Result<ByteStream, Status> {
+        let address = self.address(&grant.addr)?;
+        let connecting = async {
+            let stream = Arc::new(Stream::connect(&address).await?);
+            let mut stream = ByteStream::new(stream, Bytes::new());
+            stream.write_all(&grant.token.0).await?;
+            io::Result::Ok(stream)
+        };
+        let connected = tokio::time::timeout(self.connect_timeout, connecting).await;
+        connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
+            Status::unavailable(format!("cannot connect to {address} for data: {error}"))
+                .with_scope(Scope::Connection)
+                .with_retry(Retry::Elsewhere)
+        })
+    }
+
+    /// Where to go. A server that listens everywhere may say just that: then it is where it was called.
+    fn address(&self, told: &str) -> Result<Address, Status> {
+        let address = told.parse();
+        match address.map_err(|_| Status::internal(format!("the server sends data to `{told}`")))? {
+            Address::Tcp(told) => Ok(Address::Tcp(match told.rsplit_once(':') {
+                Some(("" | "0.0.0.0" | "[::]", port)) => format!("{}:{port}", self.host),
+                _ => told,
+            })),
+            unix => Ok(unix),
+        }
+    }
+}
+
+#[cold]
+fn broken(error: io::Error) -> Status {
+    Status::unavailable(format!("the connection for data broke: {error}")).with_scope(Scope::Connection)
+}
+
+/// How long a server may take to close behind a file.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_listens_everywhere_is_where_it_was_called() {
+        let near = Near::new(&Address::Tcp("[::1]:80".into()), PATIENCE);
+        for (told, want) in [
+            ("10.0.0.1:9", Ok("10.0.0.1:9")),
+            ("0.0.0.0:9", Ok("[::1]:9")),
+            ("[::]:9", Ok("[::1]:9")),
+            (":9", Ok("[::1]:9")),
+            ("unix:/run/x", Ok("unix:/run/x")),
+            ("nonsense", Err("the server sends data to `nonsense`")),
+        ] {
+            let address = near.address(told).map(|address| address.to_string());
+            assert_eq!(address.as_deref().map_err(Status::message), want);
+        }
+    }
+}

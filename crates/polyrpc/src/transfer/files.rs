@@ -1,0 +1,270 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::{Component, Path};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use polyrpc_wire::Status;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, Take};
+
+use super::messages::{Asked, Grant};
+use super::tokens::Data;
+use super::{ByteStream, Judge, Work};
+use crate::codec::Serde;
+use crate::service::{Peer, ServiceBuilder};
+use crate::{Context, Result};
+
+/// Files that clients may send and fetch: rpcx's file transfer.
+///
+/// ```no_run
+/// use polyrpc::transfer::Files;
+/// use polyrpc::{Server, Status};
+///
+/// let files = Files::new()
+///     .on_upload(|request, mut upload| async move {
+///         let name = request.file_name().ok_or_else(|| Status::invalid_argument("no file's name"))?;
+///         println!("{name} of {:?} bytes from {}", request.size, request.peer);
+///         tokio::io::copy(&mut upload, &mut tokio::io::sink()).await?;
+///         Ok(())
+///     })
+///     .on_download(|request| async move { Ok(std::io::Cursor::new(format!("file:{}", request.name))) })
+///     .largest(16 << 20);
+/// let server = Server::new().files(files);
+/// ```
+#[must_use]
+#[derive(Clone)]
+pub struct Files {
+    service: String,
+    upload: Option<UploadHandler>,
+    download: Option<DownloadHandler>,
+    judge: Option<Judge<FileRequest>>,
+    largest: u64,
+    advertised: Option<Arc<str>>,
+}
+
+type UploadHandler = Arc<dyn Fn(FileRequest, Upload) -> Work + Send + Sync>;
+type DownloadHandler = Arc<dyn Fn(FileRequest) -> Opening + Send + Sync>;
+type Opening = Pin<Box<dyn Future<Output = Result<Content>> + Send>>;
+type Content = Pin<Box<dyn AsyncRead + Send>>;
+
+/// Which file a client wants to send or to fetch.
+#[derive(Debug, Clone)]
+pub struct FileRequest {
+    /// The file's name, as the client wrote it: it may be a path, and lead anywhere. See [`file_name`](Self::file_name).
+    pub name: String,
+    /// How many bytes a client will send, if it says so. Go's clients say 0 of an empty file, which here is nothing said.
+    pub size: Option<u64>,
+    /// What the client says beside.
+    pub metadata: HashMap<String, String>,
+    /// Who asked.
+    pub peer: Peer,
+}
+
+impl FileRequest {
+    /// The name, if it is that of a file and nothing else: no folder, no way up, no root.
+    pub fn file_name(&self) -> Option<&str> {
+        let mut parts = Path::new(&self.name).components();
+        let sole = matches!(parts.next(), Some(Component::Normal(part)) if part == self.name.as_str());
+        (sole && parts.next().is_none() && !self.name.contains(['\\', '\0'])).then_some(&self.name)
+    }
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Files {
+    /// No files yet: say what is done with those that are sent, or fetched, or both.
+    pub fn new() -> Self {
+        Self {
+            service: SERVICE.to_owned(),
+            upload: None,
+            download: None,
+            judge: None,
+            largest: LARGEST,
+            advertised: None,
+        }
+    }
+
+    /// Takes files. The handler reads one to its end; if it fails, the client sees a broken connection.
+    pub fn on_upload<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(FileRequest, Upload) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.upload = Some(Arc::new(move |request, upload| Box::pin(handler(request, upload))));
+        self
+    }
+
+    /// Gives files out. The handler opens one while it is asked for, so that its error is the answer to the call.
+    pub fn on_download<F, Fut, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(FileRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R>> + Send + 'static,
+        R: AsyncRead + Send + 'static,
+    {
+        self.download = Some(Arc::new(move |request| {
+            let opening = handler(request);
+            Box::pin(async move { Ok(Box::pin(opening.await?) as Content) })
+        }));
+        self
+    }
+
+    /// Takes and gives out only what `judge` accepts; its error is the answer to the call.
+    pub fn accept(
+        mut self,
+        judge: impl Fn(&Context, &FileRequest) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.judge = Some(Arc::new(judge));
+        self
+    }
+
+    /// How many bytes a file may have that is sent here. 1 GiB.
+    pub fn largest(mut self, bytes: u64) -> Self {
+        self.largest = bytes;
+        self
+    }
+
+    /// Sends clients to this `host:port` instead of where they called, as [`Streams`](super::Streams::advertise).
+    pub fn advertise(mut self, address: impl Into<Arc<str>>) -> Self {
+        self.advertised = Some(address.into());
+        self
+    }
+
+    /// Under which name it is called. `_filetransfer`.
+    pub fn named(mut self, service: impl Into<String>) -> Self {
+        self.service = service.into();
+        self
+    }
+
+    pub(super) fn into_service(self, data: &Arc<Data>) -> ServiceBuilder {
+        let (files, ours) = (Arc::new(self), data.clone());
+        let (same, theirs) = (files.clone(), data.clone());
+        ServiceBuilder::new(files.service.clone())
+            .method::<Serde, Asked, Grant, _, _>("TransferFile", move |cx: Context, asked: Asked| {
+                let granted = files.grant_upload(&ours, &cx, asked);
+                async move { (cx, granted) }
+            })
+            .method::<Serde, Asked, Grant, _, _>("DownloadFile", move |cx: Context, asked: Asked| {
+                let (files, data) = (same.clone(), theirs.clone());
+                async move {
+                    let granted = files.grant_download(&data, &cx, asked).await;
+                    (cx, granted)
+                }
+            })
+    }
+
+    fn grant_upload(&self, data: &Data, cx: &Context, asked: Asked) -> Result<Grant> {
+        let Some(handler) = self.upload.clone() else {
+            return Err(Status::unimplemented("this server takes no files").into());
+        };
+        let request = self.admit(cx, asked)?;
+        if request.size.is_some_and(|size| size > self.largest) {
+            let text = format!("a file may have {} bytes", self.largest);
+            return Err(Status::resource_exhausted(text).into());
+        }
+        let largest = self.largest;
+        let start = Box::new(move |stream| {
+            let upload = Upload::new(stream, request.size, largest);
+            handler(request, upload)
+        });
+        Ok(data.grant(cx, self.advertised.as_ref(), start)?)
+    }
+
+    async fn grant_download(&self, data: &Data, cx: &Context, asked: Asked) -> Result<Grant> {
+        let Some(handler) = &self.download else {
+            return Err(Status::unimplemented("this server gives out no files").into());
+        };
+        let mut content = handler(self.admit(cx, asked)?).await?;
+        let start = Box::new(move |mut stream: ByteStream| -> Work {
+            Box::pin(async move {
+                tokio::io::copy(&mut content, &mut stream).await?;
+                Ok(())
+            })
+        });
+        Ok(data.grant(cx, self.advertised.as_ref(), start)?)
+    }
+
+    fn admit(&self, cx: &Context, asked: Asked) -> Result<FileRequest> {
+        let size = match asked.file_size {
+            Some(size) if size < 0 => {
+                return Err(Status::invalid_argument("a file has no less than 0 bytes").into());
+            }
+            size => size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0),
+        };
+        let (name, metadata) = (asked.file_name.unwrap_or_default(), asked.meta.unwrap_or_default());
+        let request = FileRequest { name, size, metadata, peer: cx.peer().clone() };
+        if let Some(judge) = &self.judge {
+            judge(cx, &request)?;
+        }
+        Ok(request)
+    }
+}
+
+/// A file that a client sends.
+///
+/// It ends where the client said that it would, and is an error if it ends before, or is larger than it may be.
+#[derive(Debug)]
+pub struct Upload {
+    content: Take<ByteStream>,
+    announced: bool,
+}
+
+impl Upload {
+    fn new(stream: ByteStream, size: Option<u64>, largest: u64) -> Self {
+        Self { content: stream.take(size.unwrap_or(largest)), announced: size.is_some() }
+    }
+
+    fn poll_end(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        match (self.announced, self.content.limit()) {
+            (true, 0) | (false, 1..) => Poll::Ready(Ok(())),
+            (true, missing) => {
+                let text = format!("{missing} bytes of the file are missing");
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, text)))
+            }
+            (false, 0) => self.poll_no_more(cx),
+        }
+    }
+
+    /// Only the end of the connection tells that of the file: nothing may come beyond the limit.
+    fn poll_no_more(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        let mut room = [0; 1];
+        let mut one = ReadBuf::new(&mut room);
+        ready!(Pin::new(self.content.get_mut()).poll_read(cx, &mut one))?;
+        Poll::Ready(match one.filled().is_empty() {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "the file is larger than it may be")),
+        })
+    }
+}
+
+impl AsyncRead for Upload {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.remaining();
+        ready!(Pin::new(&mut self.content).poll_read(cx, buffer))?;
+        match before == buffer.remaining() && before > 0 {
+            true => self.poll_end(cx),
+            false => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+/// As rpcx names it (rpcx `share/share.go`).
+pub(super) const SERVICE: &str = "_filetransfer";
+
+/// How large a file may be when nobody says.
+const LARGEST: u64 = 1 << 30;
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("service", &self.service).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! Streams of bytes and whole files beside the calls, as rpcx has them (`_streamservice`, `_filetransfer`).
+//!
+//! ```text
+//!   client                                    server
+//!     │  call: Stream, TransferFile, …          │
+//!     │ ──────────────────────────────────────▶ │  judges it as any call
+//!     │ ◀────────────────────────────────────── │  a token, and where to go with it
+//!     │                                         │
+//!     │  second connection: the token, bytes    │
+//!     │ ◀─────────────────────────────────────▶ │  your function
+//! ```
+//!
+//! The call is one like any other: every protocol carries it, and a listener's authenticator judges it. The bytes travel
+//! by a connection of their own, which begins with the token and ends with the bytes. A token is good for one connection
+//! within [half a minute](crate::server::Limits::token_timeout).
+//!
+//! rpcx's server has a port of its own for these connections. Here they come to the port that was called, which tells
+//! them by their tokens; [`advertise`](Streams::advertise) sends clients elsewhere. As in rpcx the bytes travel in clear
+//! text, so that a listener which takes nothing but TLS needs one beside it that does, and is advertised.
+//!
+//! ```
+//! use std::collections::HashMap;
+//!
+//! use polyrpc::transfer::{ByteStream, Files, Streams};
+//! use polyrpc::{Client, Result, Server, Status};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<()> {
+//! let server = Server::new()
+//!     .streams(Streams::new(|mut stream: ByteStream, _request| async move {
+//!         let mut word = [0; 5];
+//!         stream.read_exact(&mut word).await?;
+//!         stream.write_all(&[b"echo ", &word[..]].concat()).await?;
+//!         Ok(())
+//!     }))
+//!     .files(Files::new().on_download(|request| async move {
+//!         match request.name.as_str() {
+//!             "motd" => Ok(&b"good morning"[..]),
+//!             _ => Err(Status::not_found("no such file").into()),
+//!         }
+//!     }))
+//!     .bind("127.0.0.1:0")
+//!     .await?
+//!     .start();
+//!
+//! let client = Client::new(&format!("rpcx://{}", server.address()))?;
+//! let mut stream = client.byte_stream(&HashMap::new()).await?;
+//! stream.write_all(b"hello").await?;
+//! let mut answer = String::new();
+//! stream.read_to_string(&mut answer).await?;
+//! assert_eq!(answer, "echo hello");
+//!
+//! let mut file = Vec::new();
+//! client.download_file("motd", &HashMap::new(), &mut file).await?;
+//! assert_eq!(file, b"good morning");
+//! # Ok(())
+//! # }
+//! ```
+
+mod messages;
+
+mod files;
+mod streams;
+mod tokens;
+
+mod client;
+mod stream;
+
+pub use files::{FileRequest, Files, Upload};
+pub use stream::ByteStream;
+pub use streams::{StreamRequest, Streams};
+
+pub(crate) use client::Near;
+pub(crate) use stream::poll_drain;
+pub(crate) use tokens::{Data, LENGTH, Seen, Start};
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::service::Router;
+use crate::{Context, Result};
+
+/// What is done with a data connection.
+pub(crate) type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// Judges who asks, beside the authenticator.
+type Judge<Request> = Arc<dyn Fn(&Context, &Request) -> Result<()> + Send + Sync>;
+
+/// Adds the services that give out tokens, if there are any, and says where their connections find what waits for them.
+pub(crate) fn add(
+    router: &mut Router,
+    streams: Option<Streams>,
+    files: Option<Files>,
+    limits: &crate::server::Limits,
+) -> Option<Arc<Data>> {
+    if streams.is_none() && files.is_none() {
+        return None;
+    }
+    let data = Arc::new(Data::new(limits));
+    if let Some(streams) = streams {
+        router.standard(streams.into_service(&data));
+    }
+    if let Some(files) = files {
+        router.standard(files.into_service(&data));
+    }
+    Some(data)
+}

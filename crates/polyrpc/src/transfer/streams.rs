@@ -1,0 +1,116 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::messages::{Asked, Grant};
+use super::tokens::Data;
+use super::{ByteStream, Judge, Work};
+use crate::codec::Serde;
+use crate::service::{Peer, ServiceBuilder};
+use crate::{Context, Result};
+
+/// Streams of bytes that clients may open: rpcx's stream service.
+///
+/// ```
+/// # use polyrpc::{Server, Status};
+/// use polyrpc::transfer::{ByteStream, Streams};
+///
+/// let streams = Streams::new(|stream: ByteStream, request| async move {
+///     let (mut from, mut to) = tokio::io::split(stream);
+///     tokio::io::copy(&mut from, &mut to).await?;
+///     Ok(())
+/// })
+/// .accept(|_cx, request| match request.metadata.contains_key("room") {
+///     true => Ok(()),
+///     false => Err(Status::invalid_argument("which room?").into()),
+/// });
+/// let server = Server::new().streams(streams);
+/// ```
+#[must_use]
+pub struct Streams {
+    service: String,
+    handler: Handler,
+    judge: Option<Judge<StreamRequest>>,
+    advertised: Option<Arc<str>>,
+}
+
+type Handler = Arc<dyn Fn(ByteStream, StreamRequest) -> Work + Send + Sync>;
+
+/// What a client wants to stream.
+#[derive(Debug, Clone)]
+pub struct StreamRequest {
+    /// What the client says of it.
+    pub metadata: HashMap<String, String>,
+    /// Who asked.
+    pub peer: Peer,
+}
+
+impl Streams {
+    /// Streams that `handler` serves. With its future a stream ends: the client sees the end of the bytes, or a broken
+    /// connection if the handler failed.
+    pub fn new<F, Fut>(handler: F) -> Self
+    where
+        F: Fn(ByteStream, StreamRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        Self {
+            service: SERVICE.to_owned(),
+            handler: Arc::new(move |stream, request| Box::pin(handler(stream, request))),
+            judge: None,
+            advertised: None,
+        }
+    }
+
+    /// Opens only what `judge` accepts; its error is the answer to the call.
+    pub fn accept(
+        mut self,
+        judge: impl Fn(&Context, &StreamRequest) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.judge = Some(Arc::new(judge));
+        self
+    }
+
+    /// Sends clients to this `host:port` instead of where they called: a further address at which the server
+    /// [listens](crate::server::Bound::and), or what stands before it.
+    pub fn advertise(mut self, address: impl Into<Arc<str>>) -> Self {
+        self.advertised = Some(address.into());
+        self
+    }
+
+    /// Under which name it is called. `_streamservice`.
+    pub fn named(mut self, service: impl Into<String>) -> Self {
+        self.service = service.into();
+        self
+    }
+
+    pub(super) fn into_service(self, data: &Arc<Data>) -> ServiceBuilder {
+        let data = data.clone();
+        ServiceBuilder::new(self.service.clone()).method::<Serde, Asked, Grant, _, _>(
+            "Stream",
+            move |cx: Context, asked: Asked| {
+                let granted = self.grant(&data, &cx, asked);
+                async move { (cx, granted) }
+            },
+        )
+    }
+
+    fn grant(&self, data: &Data, cx: &Context, asked: Asked) -> Result<Grant> {
+        let metadata = asked.meta.unwrap_or_default();
+        let request = StreamRequest { metadata, peer: cx.peer().clone() };
+        if let Some(judge) = &self.judge {
+            judge(cx, &request)?;
+        }
+        let handler = self.handler.clone();
+        let start = Box::new(move |stream| handler(stream, request));
+        Ok(data.grant(cx, self.advertised.as_ref(), start)?)
+    }
+}
+
+/// As rpcx names it (rpcx `share/share.go`).
+pub(super) const SERVICE: &str = "_streamservice";
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streams").field("service", &self.service).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,239 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use polyrpc_wire::Status;
+use tokio::time::Instant;
+
+use super::messages::{Grant, Token};
+use super::{ByteStream, Work};
+use crate::Context;
+use crate::net::Address;
+use crate::server::Limits;
+
+/// What waits for data connections.
+///
+/// ```text
+///  0          8           16                32
+///  +----------+-----------+-----------------+
+///  |  prefix  |  number   |  secret         |   a token
+///  +----------+-----------+-----------------+
+/// ```
+///
+/// The prefix tells a data connection from those of calls; the number finds what waits for it, oldest first.
+#[derive(Debug)]
+pub(crate) struct Data {
+    waiting: Mutex<Waiting>,
+    most: usize,
+    timeout: Duration,
+    /// Where the server listens, once it does.
+    addresses: OnceLock<Vec<Address>>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    next: u64,
+    by_number: BTreeMap<u64, Entry>,
+}
+
+struct Entry {
+    secret: [u8; 16],
+    until: Instant,
+    start: Start,
+}
+
+/// Begins what is to be done with a data connection.
+pub(crate) type Start = Box<dyn FnOnce(ByteStream) -> Work + Send>;
+
+/// What the first bytes of a connection say.
+pub(crate) enum Seen {
+    /// It is no data connection.
+    No,
+    /// It may be one.
+    NeedMore,
+    /// It is one; nothing waits for it if its token is not, or not any more, good.
+    Token(Option<Start>),
+}
+
+impl Data {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            most: limits.tokens.max(1),
+            timeout: limits.token_timeout,
+            addresses: OnceLock::new(),
+        }
+    }
+
+    /// Says where the server listens.
+    pub(crate) fn listens(&self, addresses: Vec<Address>) {
+        // A server listens once.
+        let _ = self.addresses.set(addresses);
+    }
+
+    /// Gives out a token. Where there are too many, the oldest is good no more, as in rpcx.
+    pub(super) fn grant(
+        &self,
+        cx: &Context,
+        advertised: Option<&Arc<str>>,
+        start: Start,
+    ) -> Result<Grant, Status> {
+        let mut secret = [0; 16];
+        getrandom::fill(&mut secret)
+            .map_err(|error| Status::internal(format!("the system gives no random numbers: {error}")))?;
+        let addr = match advertised {
+            Some(address) => address.to_string(),
+            None => self.address(cx)?,
+        };
+        let number = self.enter(Entry { secret, until: Instant::now() + self.timeout, start });
+        let token = [&PREFIX[..], &number.to_be_bytes(), &secret].concat();
+        Ok(Grant { token: Token(token), addr })
+    }
+
+    /// Whether a connection that begins so brings data.
+    pub(crate) fn recognise(&self, begun: &[u8]) -> Seen {
+        let common = begun.len().min(PREFIX.len());
+        if begun.is_empty() || begun.get(..common) != PREFIX.get(..common) {
+            return Seen::No;
+        }
+        let Some((number, secret)) = parts(begun) else { return Seen::NeedMore };
+        Seen::Token(self.redeem(u64::from_be_bytes(number), secret))
+    }
+
+    /// The end of the caller's own connection: what he reached once he reaches again.
+    fn address(&self, cx: &Context) -> Result<String, Status> {
+        if let Some(local) = cx.local() {
+            return Ok(local.to_string());
+        }
+        let addresses = self.addresses.get().map(Vec::as_slice).unwrap_or_default();
+        let over_tcp = addresses.iter().find(|address| matches!(address, Address::Tcp(_)));
+        let address = over_tcp.or_else(|| addresses.first());
+        address
+            .map(Address::to_string)
+            .ok_or_else(|| Status::unavailable("the server listens nowhere that data could be sent to"))
+    }
+
+    fn enter(&self, entry: Entry) -> u64 {
+        let now = Instant::now();
+        let mut waiting = self.lock();
+        let number = waiting.next;
+        waiting.next += 1;
+        let waits = &mut waiting.by_number;
+        let mut over = Vec::new();
+        while let Some(oldest) = waits.first_entry()
+            && (oldest.get().until <= now || waits.len() >= self.most)
+        {
+            over.extend(waits.pop_first());
+        }
+        waits.insert(number, entry);
+        drop(waiting);
+        // What waited may be anything, so it ends outside of the lock.
+        drop(over);
+        number
+    }
+
+    fn redeem(&self, number: u64, secret: [u8; 16]) -> Option<Start> {
+        let mut waiting = self.lock();
+        let known = waiting.by_number.get(&number)?;
+        if !is_same(&known.secret, &secret) {
+            return None;
+        }
+        let entry = waiting.by_number.remove(&number)?;
+        drop(waiting);
+        (Instant::now() < entry.until).then_some(entry.start)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Number and secret of a token.
+fn parts(token: &[u8]) -> Option<([u8; 8], [u8; 16])> {
+    let (number, rest) = token.get(PREFIX.len()..)?.split_first_chunk()?;
+    Some((*number, *rest.first_chunk()?))
+}
+
+/// Compares without telling by the time it takes where the difference is.
+fn is_same(a: &[u8; 16], b: &[u8; 16]) -> bool {
+    u128::from_ne_bytes(*a) ^ u128::from_ne_bytes(*b) == 0
+}
+
+/// Begins with a byte that is found neither in UTF-8 nor in MessagePack, so that no protocol begins with it.
+const PREFIX: [u8; 8] = *b"\xc1polyrpc";
+
+/// How long a token is, in rpcx and so here.
+pub(crate) const LENGTH: usize = 32;
+
+const _: () = assert!(PREFIX.len() + 8 + 16 == LENGTH);
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The secret is nobody's business.
+        f.debug_struct("Entry").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(tokens: usize) -> Data {
+        let data = Data::new(&Limits { tokens, ..Limits::default() });
+        data.listens(vec!["127.0.0.1:1".parse().unwrap()]);
+        data
+    }
+
+    fn token(data: &Data) -> Vec<u8> {
+        let start: Start = Box::new(|_| Box::pin(async { Ok(()) }));
+        data.grant(&Context::detached(), None, start).unwrap().token.0
+    }
+
+    fn is_good(data: &Data, token: &[u8]) -> bool {
+        matches!(data.recognise(token), Seen::Token(Some(_)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_good_once_and_not_for_long() {
+        let data = data(10);
+        let (first, second) = (token(&data), token(&data));
+        assert_eq!((first.len(), first != second), (LENGTH, true));
+        assert!(is_good(&data, &first));
+        assert!(!is_good(&data, &first));
+        tokio::time::advance(data.timeout).await;
+        assert!(!is_good(&data, &second));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beyond_the_bound_the_oldest_is_good_no_more() {
+        let data = data(2);
+        let tokens: Vec<_> = (0..3).map(|_| token(&data)).collect();
+        let good: Vec<_> = tokens.iter().map(|token| is_good(&data, token)).collect();
+        assert_eq!(good, [false, true, true]);
+    }
+
+    #[tokio::test]
+    async fn a_wrong_secret_does_not_spoil_the_right_one() {
+        let data = data(2);
+        let right = token(&data);
+        for bit in 64..LENGTH * 8 {
+            let mut wrong = right.clone();
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_good(&data, &wrong));
+        }
+        assert!(is_good(&data, &right));
+    }
+
+    #[tokio::test]
+    async fn what_begins_otherwise_is_none() {
+        let data = data(1);
+        let token = token(&data);
+        assert!(matches!(data.recognise(b""), Seen::No));
+        assert!(matches!(data.recognise(b"PRPC"), Seen::No));
+        assert!(matches!(data.recognise(b"\xc1polyrpd"), Seen::No));
+        for end in 1..LENGTH {
+            assert!(matches!(data.recognise(&token[..end]), Seen::NeedMore));
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! rest_rpc by the public API, in every generation.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Prober, serve, soon};
+use polyrpc::client::blocking;
+use polyrpc::codec::Serde;
+use polyrpc::rest_rpc::{ByteOrder, Generation};
+use polyrpc::server::{Listen, Running};
+use polyrpc::service::ServiceBuilder;
+use polyrpc::{Client, Code, Context, Format, Result, Server, Status};
+use serde::{Deserialize, Serialize};
+
+const ALL: [Generation; 7] = [
+    Generation::V0_04,
+    Generation::V0_11,
+    Generation::From20221223,
+    Generation::From20230216,
+    Generation::V0_20,
+    Generation::V0_21(ByteOrder::Little),
+    Generation::V0_21(ByteOrder::Big),
+];
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Person {
+    id: i32,
+    name: String,
+    age: i32,
+}
+
+impl Person {
+    fn tom(age: i32) -> Self {
+        Self { id: 1, name: "tom".to_owned(), age }
+    }
+}
+
+fn functions() -> Server {
+    Server::new()
+        .register("add", |a: i32, b: i32| async move { a + b })
+        .register("half", |n: f64| async move { n / 2.0 })
+        .register("not", |truth: bool| async move { !truth })
+        .register("echo", |text: String| async move { text })
+        .register("zero", || async { 42_i32 })
+        .register("hello", |_: String| async {})
+        .register("maybe", |n: i32| async move { (n > 0).then_some(n) })
+        .register("names", |people: Vec<Person>| async move {
+            people.into_iter().map(|person| person.name).collect::<Vec<_>>()
+        })
+        .register("get_person", |person: Person| async move { Person { age: person.age + 1, ..person } })
+        .register("thr", |_: i32| async { Result::<i32>::Err(Status::unknown("boom").into()) })
+        .register("dummy::add", |a: i32, b: i32| async move { a + b })
+}
+
+async fn listening(server: Server, generation: Generation) -> Running {
+    server.bind(Listen::on("127.0.0.1:0").rest_rpc(generation)).await.expect("a port is free").start()
+}
+
+fn url(server: &Running, generation: Generation) -> String {
+    format!("rest-rpc+{generation}://{}", server.address())
+}
+
+fn client(server: &Running, generation: Generation) -> Client {
+    Client::new(&url(server, generation)).expect("the URL is one")
+}
+
+#[tokio::test]
+async fn functions_take_and_give_what_c_plus_plus_has_types_for() {
+    for generation in ALL {
+        let server = listening(functions(), generation).await;
+        let client = client(&server, generation);
+        assert_eq!(client.generation(), Some(generation));
+        assert_eq!(client.call::<i32>("add", &(7, 8)).await.unwrap(), 15, "{generation}");
+        assert_eq!(client.call::<i32>("dummy::add", &(7, 8)).await.unwrap(), 15);
+        assert_eq!(client.call::<f64>("half", &3.0).await.unwrap(), 1.5);
+        assert!(!client.call::<bool>("not", &true).await.unwrap());
+        assert_eq!(client.call::<String>("echo", "hello").await.unwrap(), "hello");
+        assert_eq!(client.call::<String>("echo", &("hello",)).await.unwrap(), "hello");
+        assert_eq!(client.call::<i32>("zero", &()).await.unwrap(), 42);
+        client.call::<()>("hello", "bob").await.unwrap();
+        assert_eq!(client.call::<Option<i32>>("maybe", &0).await.unwrap(), None);
+        assert_eq!(client.call::<Option<i32>>("maybe", &7).await.unwrap(), Some(7));
+        assert_eq!(client.call::<Person>("get_person", &Person::tom(20)).await.unwrap(), Person::tom(21));
+        assert_eq!(client.call::<Person>("get_person", &(Person::tom(20),)).await.unwrap(), Person::tom(21));
+        let people = vec![Person::tom(1), Person::tom(2)];
+        assert_eq!(client.call::<Vec<String>>("names", &people).await.unwrap(), ["tom", "tom"]);
+    }
+}
+
+#[tokio::test]
+async fn failures_come_in_the_words_of_the_peer() {
+    for generation in ALL {
+        let server = listening(functions(), generation).await;
+        let client = client(&server, generation);
+        let failure = client.call::<i32>("thr", &1).await.unwrap_err();
+        assert_eq!((failure.code(), failure.message()), (Code::Unknown, "boom"), "{generation}");
+        let failure = client.call::<i32>("nosuch", &1).await.unwrap_err();
+        assert_eq!(failure.code(), Code::Unimplemented);
+        assert!(failure.message().starts_with("unknown function: "), "{failure}");
+        let failure = client.call::<i32>("add", &("x", 1)).await.unwrap_err();
+        let told = (Code::InvalidArgument, "unpack failed: Args not match!");
+        assert_eq!((failure.code(), failure.message()), told);
+        assert_eq!(client.call::<i32>("add", &(1, 2)).await.unwrap(), 3, "the connection lives on");
+    }
+}
+
+#[tokio::test]
+async fn a_service_written_for_others_is_served_too() {
+    for generation in ALL {
+        let prober = Prober::default();
+        let server = listening(prober.server(), generation).await;
+        let client = client(&server, generation);
+        assert_eq!(client.call::<String>("Probe/Echo", "hi").await.unwrap(), "hi", "{generation}");
+        assert_eq!(client.call::<String>("Probe::Echo", "hi").await.unwrap(), "hi");
+        let probe = common::ProbeClient::new(client);
+        assert_eq!(probe.echo("hi".into()).await.unwrap(), "hi");
+        assert!(probe.peer().await.unwrap().starts_with("127.0.0.1:"));
+    }
+}
+
+#[tokio::test]
+async fn two_generations_need_no_port_of_their_own() {
+    let server = serve(functions()).await;
+    for generation in [Generation::V0_20, Generation::default()] {
+        let client = client(&server, generation);
+        assert_eq!(client.call::<i32>("add", &(7, 8)).await.unwrap(), 15, "{generation}");
+    }
+}
+
+#[tokio::test]
+async fn a_struct_that_came_by_name_is_answered_by_name() {
+    let server = listening(functions(), Generation::V0_20).await;
+    let client =
+        Client::builder(&url(&server, Generation::V0_20)).format(Format::MessagePack).build().unwrap();
+    let by_name: BTreeMap<String, rmpv> = client.call("get_person", &Person::tom(20)).await.unwrap();
+    assert_eq!(by_name["age"], rmpv::Number(21));
+    assert_eq!(by_name["name"], rmpv::Text("tom".to_owned()));
+}
+
+/// A member of a struct that was sent by name.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+#[allow(non_camel_case_types, reason = "it stands for a value of MessagePack")]
+enum rmpv {
+    Number(i32),
+    Text(String),
+}
+
+#[tokio::test]
+async fn many_calls_at_a_time_get_their_own_answers() {
+    for generation in ALL {
+        let server = listening(functions(), generation).await;
+        let client = client(&server, generation);
+        let calls = (0..50).map(|n| {
+            let client = client.clone();
+            async move { assert_eq!(client.call::<i32>("add", &(n, 1)).await.unwrap(), n + 1) }
+        });
+        futures_util::future::join_all(calls).await;
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_waits_holds_up_no_other_where_calls_have_numbers() {
+    let prober = Prober::default();
+    let server = listening(prober.server(), Generation::V0_11).await;
+    let probe = common::ProbeClient::new(client(&server, Generation::V0_11));
+    let (waits, ()) = tokio::join!(probe.wait("late".into()), async {
+        prober.gate.came(1).await;
+        assert_eq!(probe.echo("early".into()).await.unwrap(), "early");
+        prober.gate.open();
+    });
+    assert_eq!(waits.unwrap(), "late");
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn plain_threads_call_too() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for generation in ALL {
+        let server = runtime.block_on(listening(functions(), generation));
+        let client = blocking::Client::new(&url(&server, generation)).unwrap();
+        assert_eq!(client.call::<i32>("add", &(7, 8)).unwrap(), 15, "{generation}");
+        assert_eq!(client.call::<Person>("get_person", &Person::tom(20)).unwrap(), Person::tom(21));
+    }
+}
+
+#[tokio::test]
+async fn what_is_published_reaches_who_subscribed_and_nobody_else() {
+    for generation in ALL.into_iter().skip(1) {
+        let server = functions();
+        let publisher = server.publisher();
+        let server = listening(server, generation).await;
+        let client = client(&server, generation);
+        let mut news = client.subscribe::<String>("key", "").await.unwrap();
+        let mut told = client.subscribe::<String>("key", "tok1").await.unwrap();
+        let mut people = client.subscribe::<Person>("people", "").await.unwrap();
+        soon(async {
+            while publisher.publish("key", "", "hello").unwrap() == 0 {
+                tokio::task::yield_now().await;
+            }
+            while publisher.publish("key", "tok1", "for tok1").unwrap() == 0 {
+                tokio::task::yield_now().await;
+            }
+            while publisher.publish("people", "", &Person::tom(20)).unwrap() == 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert_eq!(publisher.publish("other", "", "hello").unwrap(), 0);
+        assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("hello"), "{generation}");
+        assert_eq!(soon(told.message()).await.unwrap().as_deref(), Some("for tok1"));
+        assert_eq!(soon(people.message()).await.unwrap(), Some(Person::tom(20)));
+        assert_eq!(client.call::<i32>("add", &(1, 2)).await.unwrap(), 3);
+    }
+}
+
+#[tokio::test]
+async fn the_oldest_generation_has_no_topics() {
+    let server = listening(functions(), Generation::V0_04).await;
+    let failure = client(&server, Generation::V0_04).subscribe::<String>("key", "").await.unwrap_err();
+    assert_eq!(failure.code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn a_client_publishes_through_a_function_of_the_server() {
+    let generation = Generation::V0_20;
+    let server = functions().publishing();
+    let publisher = server.publisher();
+    let server = listening(server, generation).await;
+    let client = client(&server, generation);
+    let mut news = client.subscribe::<String>("key", "").await.unwrap();
+    while publisher.publish("key", "", "first").unwrap() == 0 {
+        tokio::task::yield_now().await;
+    }
+    // What C++ sends: the packed value as a text.
+    client.call::<()>("publish", &("key", "", "\u{6}")).await.unwrap();
+    client.call::<()>("publish_by_token", &("ke", "y", "text")).await.unwrap();
+    assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("first"));
+    assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("\u{6}"));
+    assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("text"));
+}
+
+#[tokio::test]
+async fn a_subscription_ends_with_its_connection() {
+    for generation in [Generation::V0_20, Generation::default()] {
+        let server = functions();
+        let publisher = server.publisher();
+        let server = listening(server, generation).await;
+        let client = client(&server, generation);
+        let news = client.subscribe::<String>("key", "").await.unwrap();
+        soon(async {
+            while publisher.publish("key", "", "hello").unwrap() == 0 {
+                tokio::task::yield_now().await;
+            }
+            drop((news, client));
+            while publisher.publish("key", "", "hello").unwrap() > 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_is_sent_again_when_its_connection_breaks() {
+    let server = functions();
+    let publisher = server.publisher();
+    let generation = Generation::V0_20;
+    let first = listening(server, generation).await;
+    let address = first.address().to_string();
+    let client = client(&first, generation);
+    let mut news = client.subscribe::<String>("key", "").await.unwrap();
+    while publisher.publish("key", "", "first").unwrap() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("first"));
+    drop(first);
+
+    let server = functions();
+    let publisher = server.publisher();
+    let _second = soon(async {
+        let listen = || Listen::on(address.as_str()).rest_rpc(generation);
+        let mut server = Some(server);
+        loop {
+            // The port may still be the first server's for a moment.
+            let free = tokio::net::TcpListener::bind(&address).await.is_ok();
+            if free {
+                return server.take().unwrap().bind(listen()).await.expect("the port is free").start();
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let publish = async {
+        loop {
+            publisher.publish("key", "", "second").unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        message = soon(news.message()) => assert_eq!(message.unwrap().as_deref(), Some("second")),
+        () = publish => {}
+    }
+}
+
+#[tokio::test]
+async fn who_must_prove_who_he_is_cannot_by_rest_rpc() {
+    let server = functions();
+    let publisher = server.publisher();
+    let listen = Listen::on("127.0.0.1:0").rest_rpc(Generation::V0_20).authenticate(|credential, _| {
+        credential.map(drop).ok_or_else(|| Status::unauthenticated("who are you?"))
+    });
+    let server = server.bind(listen).await.unwrap().start();
+    let client = client(&server, Generation::V0_20);
+    let failure = client.call::<i32>("add", &(1, 2)).await.unwrap_err();
+    assert_eq!(failure.message(), "who are you?");
+    let _news = client.subscribe::<String>("key", "").await.unwrap();
+    assert_eq!(publisher.publish("key", "", "secret").unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_typed_method_knows_the_types_that_an_empty_value_does_not_tell() {
+    let generation = Generation::default();
+    let lists = ServiceBuilder::new("Lists").method::<Serde, Vec<Person>, Vec<Person>, _, _>(
+        "Same",
+        |cx: Context, people: Vec<Person>| async move { (cx, Ok(people)) },
+    );
+    let server = listening(Server::new().service(lists), generation).await;
+    let client = client(&server, generation);
+    let signature = polyrpc::client::Signature::plain("Lists", "Same");
+    for people in [vec![], vec![Person::tom(1)]] {
+        let same =
+            client.invoke::<Serde, Vec<Person>, Vec<Person>>(&signature, people.clone()).await.unwrap();
+        assert_eq!(same.message, people);
+    }
+    let failure = client.call::<Vec<Person>>("Lists/Same", &Vec::<Person>::new()).await.unwrap_err();
+    assert_eq!(failure.code(), Code::Internal, "{failure}");
+}

@@ -1,0 +1,83 @@
+//! rpcx's reflection: what a server offers, as the text of a Go program.
+
+mod common;
+
+use common::{ProbeServer, Prober, client, serve, soon};
+use polyrpc::{Code, Protocol, Result, Server};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Args {
+    a: i64,
+    names: Vec<String>,
+}
+
+#[polyrpc::service(name = "example.Arith")]
+trait Arith {
+    async fn mul(&self, args: Args) -> Result<u8>;
+}
+
+struct Calculator;
+
+impl Arith for Calculator {
+    async fn mul(&self, _: Args) -> Result<u8> {
+        Ok(0)
+    }
+}
+
+fn server() -> Server {
+    Server::new()
+        .service(ArithServer::new(Calculator))
+        .service(ProbeServer::new(Prober::default()))
+        .reflection()
+}
+
+#[tokio::test]
+async fn a_service_is_told_by_its_name_with_the_types_of_its_methods() {
+    let server = serve(server()).await;
+    for protocol in [Protocol::Rpcx, Protocol::Http] {
+        let client = client(protocol, &server);
+        let text = soon(client.call::<String>("Reflection/GetService", "example.Arith")).await.unwrap();
+        assert_eq!(
+            text,
+            "package example\n\ntype Arith struct{}\n\n\
+             type Args struct {\n\tA int64\n\tNames []string\n}\n\n\
+             type (s *Arith) Mul(ctx context.Context, arg *Args, reply *uint8) error {\n\treturn nil\n}\n"
+        );
+    }
+    let client = client(Protocol::Rpcx, &server);
+    let unknown = soon(client.call::<String>("Reflection/GetService", "Nope")).await;
+    assert_eq!(unknown.unwrap_err().message(), "not found service Nope");
+}
+
+#[tokio::test]
+async fn all_services_are_told_at_once() {
+    let server = serve(server()).await;
+    let client = client(Protocol::Rpcx, &server);
+    let text = soon(client.call::<String>("Reflection/GetServices", "")).await.unwrap();
+    assert_eq!(text.matches("package ").count(), 1);
+    for words in [
+        "type (s *Arith) Mul(",
+        "type (s *Probe) Echo(ctx context.Context, arg *string, reply *string) error",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_of_the_users_of_that_name_stays_his() {
+    let server =
+        Server::new().register("Reflection/GetService", |name: String| async move { name }).reflection();
+    let server = serve(server).await;
+    let client = client(Protocol::Rpcx, &server);
+    assert_eq!(soon(client.call::<String>("Reflection/GetService", "mine")).await.unwrap(), "mine");
+}
+
+#[tokio::test]
+async fn nothing_is_told_unless_the_server_says_so() {
+    let server = serve(Server::new().service(ArithServer::new(Calculator))).await;
+    let client = client(Protocol::Rpcx, &server);
+    let asked = soon(client.call::<String>("Reflection/GetService", "example.Arith")).await;
+    assert_eq!(asked.unwrap_err().code(), Code::Unimplemented);
+}

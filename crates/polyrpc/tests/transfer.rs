@@ -1,0 +1,370 @@
+//! Streams of bytes and files beside the calls.
+
+mod common;
+
+use std::collections::HashMap;
+use std::io::Cursor;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Gate, client, serve, soon, until, url};
+use polyrpc::server::{Limits, Listen, Running};
+use polyrpc::transfer::{ByteStream, FileRequest, Files, Streams, Upload};
+use polyrpc::{Client, Code, Cores, Error, Protocol, Result, Server, Status};
+use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Repeats what it is sent, and fails at a `!`.
+fn parrot() -> Streams {
+    Streams::new(|mut stream: ByteStream, _| async move {
+        let mut bytes = [0; 1024];
+        loop {
+            match stream.read(&mut bytes).await? {
+                0 => return Ok(()),
+                n if bytes[..n].contains(&b'!') => return Err(Status::internal("no shouting").into()),
+                n => stream.write_all(&bytes[..n]).await?,
+            }
+        }
+    })
+}
+
+/// Keeps the files it is sent and gives them out again.
+#[derive(Clone, Default)]
+struct Shelf(Arc<Mutex<HashMap<String, Vec<u8>>>>);
+
+impl Shelf {
+    fn files(&self) -> Files {
+        let (ours, theirs) = (self.clone(), self.clone());
+        Files::new()
+            .on_upload(move |request: FileRequest, mut upload: Upload| {
+                let shelf = ours.clone();
+                async move {
+                    let mut content = Vec::new();
+                    upload.read_to_end(&mut content).await?;
+                    shelf.0.lock().unwrap().insert(request.name, content);
+                    Ok(())
+                }
+            })
+            .on_download(move |request: FileRequest| {
+                let found = theirs.0.lock().unwrap().get(&request.name).cloned();
+                async move { found.map(Cursor::new).ok_or_else(|| Status::not_found("no such file").into()) }
+            })
+            .largest(1 << 20)
+    }
+
+    fn get(&self, name: &str) -> Option<Vec<u8>> {
+        self.0.lock().unwrap().get(name).cloned()
+    }
+}
+
+fn none() -> HashMap<String, String> {
+    HashMap::new()
+}
+
+fn one(key: &str, value: &str) -> HashMap<String, String> {
+    HashMap::from([(key.to_owned(), value.to_owned())])
+}
+
+async fn send(client: &Client, name: &str, size: u64, content: impl AsyncRead) -> Result<()> {
+    soon(client.send_file(name, size, &none(), content)).await
+}
+
+async fn fetch(client: &Client, name: &str) -> Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let fetched = soon(client.download_file(name, &none(), &mut content)).await?;
+    assert_eq!(fetched, content.len() as u64);
+    Ok(content)
+}
+
+/// A token and an address, as a client of another program asks for them.
+#[derive(Deserialize)]
+struct Grant {
+    #[serde(rename = "Token")]
+    token: Vec<u8>,
+    #[serde(rename = "Addr")]
+    addr: String,
+}
+
+async fn grant(server: &Running) -> Grant {
+    let client = Client::new(&url(Protocol::Rpcx, server)).unwrap();
+    soon(client.call("_streamservice/Stream", &HashMap::from([("Meta", none())]))).await.unwrap()
+}
+
+#[tokio::test]
+async fn whatever_protocol_asks_for_a_stream_bytes_go_both_ways_until_one_ends() {
+    let server = serve(Server::new().streams(parrot())).await;
+    for protocol in ["baidu-std", "rpcx", "http", "grpc", "http+json-rpc", "rpcx+ws"] {
+        let client = Client::new(&format!("{protocol}://{}", server.address())).unwrap();
+        let mut stream =
+            soon(client.byte_stream(&none())).await.unwrap_or_else(|error| panic!("{protocol}: {error}"));
+        for word in [&b"hello"[..], b"again"] {
+            soon(stream.write_all(word)).await.unwrap();
+            let mut answer = vec![0; word.len()];
+            soon(stream.read_exact(&mut answer)).await.unwrap();
+            assert_eq!(answer, word, "{protocol}");
+        }
+        soon(stream.shutdown()).await.unwrap();
+        assert_eq!(soon(stream.read(&mut [0; 8])).await.unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn the_handler_learns_what_the_client_says_and_may_refuse() {
+    let streams =
+        Streams::new(|mut stream: ByteStream, request: polyrpc::transfer::StreamRequest| async move {
+            let told = request.metadata.get("room").cloned().unwrap_or_default();
+            stream.write_all(told.as_bytes()).await?;
+            Ok(())
+        })
+        .accept(|_, request| match request.metadata.contains_key("room") {
+            true => Ok(()),
+            false => Err(Status::invalid_argument("which room?").into()),
+        });
+    let server = serve(Server::new().streams(streams)).await;
+    let client = client(Protocol::Rpcx, &server);
+    let mut told = String::new();
+    let mut stream = soon(client.byte_stream(&one("room", "7"))).await.unwrap();
+    soon(stream.read_to_string(&mut told)).await.unwrap();
+    assert_eq!(told, "7");
+    let refused = soon(client.byte_stream(&none())).await.unwrap_err();
+    assert_eq!(refused.message(), "which room?");
+}
+
+#[tokio::test]
+async fn a_handler_that_fails_breaks_the_connection_off_instead_of_ending_it() {
+    let server = serve(Server::new().streams(parrot())).await;
+    let client = client(Protocol::Rpcx, &server);
+    let mut stream = soon(client.byte_stream(&none())).await.unwrap();
+    soon(stream.write_all(b"hello!")).await.unwrap();
+    let error = soon(stream.read(&mut [0; 8])).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_handlers_panic_ends_its_stream_only() {
+    let panics = Streams::new(|mut stream: ByteStream, _| async move {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).await?;
+        assert_ne!(byte, *b"p", "as asked");
+        stream.write_all(&byte).await?;
+        Ok(())
+    });
+    let server = serve(Server::new().streams(panics)).await;
+    let client = client(Protocol::Rpcx, &server);
+    let mut fine = soon(client.byte_stream(&none())).await.unwrap();
+    let mut bad = soon(client.byte_stream(&none())).await.unwrap();
+    soon(bad.write_all(b"p")).await.unwrap();
+    soon(bad.read(&mut [0; 8])).await.unwrap_err();
+    soon(fine.write_all(b"f")).await.unwrap();
+    let mut answer = Vec::new();
+    soon(fine.read_to_end(&mut answer)).await.unwrap();
+    assert_eq!(answer, b"f");
+}
+
+#[tokio::test]
+async fn a_token_is_good_for_one_connection_wherever_its_bytes_are_cut() {
+    let server = serve(Server::new().streams(parrot())).await;
+    let Grant { token, addr } = grant(&server).await;
+    assert_eq!((token.len(), addr.as_str()), (32, server.address().to_string().as_str()));
+    let mut socket = TcpStream::connect(&addr).await.unwrap();
+    socket.set_nodelay(true).unwrap();
+    for byte in [&token[..], b"hi"].concat() {
+        socket.write_all(&[byte]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let mut answer = [0; 2];
+    soon(socket.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(&answer, b"hi");
+
+    let mut again = TcpStream::connect(&addr).await.unwrap();
+    again.write_all(&token).await.unwrap();
+    assert_eq!(soon(again.read(&mut [0; 8])).await.unwrap_or(0), 0, "closed without a word");
+}
+
+#[tokio::test]
+async fn who_is_slow_with_his_token_holds_up_nobody_and_is_ended() {
+    let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
+    let server = serve(Server::new().streams(parrot()).limits(limits)).await;
+    let Grant { token, addr } = grant(&server).await;
+    let mut slow = TcpStream::connect(&addr).await.unwrap();
+    slow.write_all(&token[..31]).await.unwrap();
+    let client = client(Protocol::Rpcx, &server);
+    let mut quick = soon(client.byte_stream(&none())).await.unwrap();
+    soon(quick.write_all(b"hi")).await.unwrap();
+    soon(quick.read_exact(&mut [0; 2])).await.unwrap();
+    assert_eq!(soon(slow.read(&mut [0; 8])).await.unwrap_or(0), 0);
+}
+
+#[tokio::test]
+async fn only_who_may_call_gets_a_token() {
+    let listen = Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
+        Some(b"secret") => Ok(()),
+        _ => Err(Status::unauthenticated("who are you?")),
+    });
+    let server = Server::new().streams(parrot()).bind(listen).await.unwrap().start();
+    let url = url(Protocol::Rpcx, &server);
+    let stranger = Client::new(&url).unwrap();
+    assert_eq!(soon(stranger.byte_stream(&none())).await.unwrap_err().message(), "who are you?");
+    let friend = Client::builder(&url).credential("secret").build().unwrap();
+    let mut stream = soon(friend.byte_stream(&none())).await.unwrap();
+    soon(stream.write_all(b"hi")).await.unwrap();
+    soon(stream.read_exact(&mut [0; 2])).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_without_streams_knows_no_tokens() {
+    let server = serve(Server::new()).await;
+    let error = soon(client(Protocol::Rpcx, &server).byte_stream(&none())).await.unwrap_err();
+    assert_eq!(error.message(), "rpcx: can't find service _streamservice");
+    let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
+    socket.write_all(b"\xc1polyrpc").await.unwrap();
+    assert_eq!(soon(socket.read(&mut [0; 8])).await.unwrap_or(0), 0);
+}
+
+#[tokio::test]
+async fn clients_may_be_sent_to_another_port() {
+    let server = Server::new();
+    let spare = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let streams = parrot().advertise(spare.to_string());
+    let bound = server.streams(streams).bind("127.0.0.1:0").await.unwrap();
+    let server = bound.and(spare.to_string()).await.unwrap().start();
+    assert_eq!(grant(&server).await.addr, spare.to_string());
+    let mut stream = soon(client(Protocol::Rpcx, &server).byte_stream(&none())).await.unwrap();
+    soon(stream.write_all(b"hi")).await.unwrap();
+    soon(stream.read_exact(&mut [0; 2])).await.unwrap();
+}
+
+#[tokio::test]
+async fn over_a_unix_socket_the_bytes_go_over_it_too() {
+    let folder = std::env::temp_dir().join(format!("polyrpc-transfer-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("server.sock");
+    let server =
+        Server::new().streams(parrot()).bind(format!("unix:{}", path.display())).await.unwrap().start();
+    let client = Client::new(&format!("rpcx+unix://{}", path.display())).unwrap();
+    let mut stream = soon(client.byte_stream(&none())).await.unwrap();
+    soon(stream.write_all(b"hi")).await.unwrap();
+    soon(stream.read_exact(&mut [0; 2])).await.unwrap();
+    drop(server);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test]
+async fn in_process_callers_have_streams_too() {
+    let server = serve(Server::new().streams(parrot())).await;
+    let client = server.client(Protocol::Rpcx).unwrap();
+    let mut stream = soon(client.byte_stream(&none())).await.unwrap();
+    soon(stream.write_all(b"hi")).await.unwrap();
+    soon(stream.read_exact(&mut [0; 2])).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_any_length_is_kept_as_it_was_sent_and_fetched_as_it_was_kept() {
+    let shelf = Shelf::default();
+    let server = serve(Server::new().files(shelf.files()).on(Cores::start(1).unwrap())).await;
+    let client = client(Protocol::Rpcx, &server);
+    for length in [0, 1, 31, 4096, 1 << 20] {
+        let content: Vec<u8> = (0..length).map(|n: u32| (n % 251) as u8).collect();
+        send(&client, "file", content.len() as u64, &content[..]).await.unwrap();
+        assert_eq!(shelf.get("file").as_ref(), Some(&content));
+        assert_eq!(fetch(&client, "file").await.unwrap(), content);
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_file_is_told_before_any_of_it_travels() {
+    let server = serve(Server::new().files(Shelf::default().files())).await;
+    let rpcx = client(Protocol::Rpcx, &server);
+    let told = |error: Error| error.message().to_owned();
+    assert_eq!(told(fetch(&rpcx, "missing").await.unwrap_err()), "no such file");
+    let too_long = send(&rpcx, "f", (1 << 20) + 1, tokio::io::repeat(0)).await.unwrap_err();
+    assert_eq!(told(too_long), "a file may have 1048576 bytes");
+
+    let server = serve(Server::new().files(Files::new())).await;
+    let rpcx = client(Protocol::Rpcx, &server);
+    assert_eq!(told(fetch(&rpcx, "f").await.unwrap_err()), "this server gives out no files");
+    assert_eq!(told(send(&rpcx, "f", 1, &b"x"[..]).await.unwrap_err()), "this server takes no files");
+}
+
+#[tokio::test]
+async fn a_file_that_is_shorter_than_announced_is_no_file() {
+    let shelf = Shelf::default();
+    let server = serve(Server::new().files(shelf.files())).await;
+    let client = client(Protocol::Rpcx, &server);
+    let error = send(&client, "short", 10, &b"hello"[..]).await.unwrap_err();
+    assert_eq!(error.message(), "the file was to have 10 bytes and has 5");
+    until(|| server.connections() <= 1).await;
+    assert_eq!(shelf.get("short"), None);
+}
+
+#[tokio::test]
+async fn a_handler_that_gives_up_on_a_file_is_heard_of() {
+    let picky = Files::new().on_upload(|_, mut upload: Upload| async move {
+        let mut byte = [0];
+        upload.read_exact(&mut byte).await?;
+        Err(Status::internal("not that one").into())
+    });
+    let server = serve(Server::new().files(picky)).await;
+    let error = send(&client(Protocol::Rpcx, &server), "f", 5, &b"hello"[..]).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_name_is_that_of_a_file_or_leads_elsewhere() {
+    let files = Files::new().on_download(|request: FileRequest| async move {
+        match request.file_name() {
+            Some(name) => Ok(Cursor::new(name.to_owned())),
+            None => Err(Status::invalid_argument("no file's name").into()),
+        }
+    });
+    let server = serve(Server::new().files(files)).await;
+    let client = client(Protocol::Rpcx, &server);
+    assert_eq!(fetch(&client, "a b.txt").await.unwrap(), b"a b.txt");
+    for name in ["", ".", "..", "../f", "/etc/passwd", "a/b", "f/", "./f", "a\\b", "a\0b"] {
+        assert_eq!(fetch(&client, name).await.unwrap_err().message(), "no file's name", "{name:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_lets_transfers_end() {
+    let gate = Gate::default();
+    let waiting = gate.clone();
+    let streams = Streams::new(move |mut stream: ByteStream, _| {
+        let gate = waiting.clone();
+        async move {
+            gate.pass().await;
+            stream.write_all(b"done").await?;
+            Ok(())
+        }
+    });
+    let server = serve(Server::new().streams(streams)).await;
+    let mut stream = soon(client(Protocol::Rpcx, &server).byte_stream(&none())).await.unwrap();
+    gate.came(1).await;
+    let shutdown = tokio::spawn(server.shutdown(common::PATIENCE));
+    tokio::task::yield_now().await;
+    gate.open();
+    let mut told = String::new();
+    soon(stream.read_to_string(&mut told)).await.unwrap();
+    assert_eq!(told, "done");
+    drop(stream);
+    soon(shutdown).await.unwrap();
+}
+
+#[tokio::test]
+async fn beyond_its_grace_a_server_ends_them() {
+    let gate = Gate::default();
+    let waiting = gate.clone();
+    let streams = Streams::new(move |_stream: ByteStream, _| {
+        let gate = waiting.clone();
+        async move {
+            gate.pass().await;
+            Ok(())
+        }
+    });
+    let server = serve(Server::new().streams(streams)).await;
+    let mut stream = soon(client(Protocol::Rpcx, &server).byte_stream(&none())).await.unwrap();
+    gate.came(1).await;
+    soon(server.shutdown(Duration::ZERO)).await;
+    soon(stream.read(&mut [0; 8])).await.unwrap_err();
+}

@@ -1,0 +1,247 @@
+//! Any protocol within a WebSocket, on the same port as without.
+
+mod common;
+
+use bytes::{Buf, BytesMut};
+use common::{Gate, Prober, serve_apart, soon};
+use polyrpc::client::Kind;
+use polyrpc::server::{Limits, Listen, Running};
+use polyrpc::{Client, Code, Protocol, Retry};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+async fn serve(prober: &Prober) -> Running {
+    common::serve(prober.server()).await
+}
+
+fn client(protocol: &str, server: &Running) -> Client {
+    Client::new(&format!("{protocol}+ws://{}/_rpcx_", server.address())).unwrap()
+}
+
+#[tokio::test]
+async fn every_protocol_is_spoken_within_a_websocket() {
+    let server = serve(&Prober::default()).await;
+    for protocol in ["baidu-std", "rpcx", "grpc", "http", "http+json-rpc"] {
+        let client = client(protocol, &server);
+        for length in [1, 125, 126, 65_535, 70_000, 1 << 20] {
+            let text = "x".repeat(length);
+            let answer = soon(client.call::<String>("Probe/Echo", &text)).await;
+            assert_eq!(answer.unwrap_or_else(|error| panic!("{protocol}: {error}")), text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn many_calls_share_a_websocket_and_each_gets_its_own_answer() {
+    let server = serve(&Prober::default()).await;
+    let client = client("rpcx", &server);
+    let calls: Vec<_> = (0..200)
+        .map(|n| {
+            let client = client.clone();
+            tokio::spawn(async move { client.call::<String>("Probe/Echo", &n.to_string()).await })
+        })
+        .collect();
+    for (n, call) in calls.into_iter().enumerate() {
+        assert_eq!(soon(call).await.unwrap().unwrap(), n.to_string());
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn the_blocking_client_has_it_too() {
+    let (_runtime, server) = serve_apart(Prober::default().server());
+    let url = format!("rpcx+ws://{}", server.address());
+    for kind in [Kind::Single, Kind::Short] {
+        let client = Client::builder(&url).kind(kind).build_blocking().unwrap();
+        for n in 0..10 {
+            assert_eq!(client.call::<String>("Probe/Echo", &n.to_string()).unwrap(), n.to_string());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_grants_none_is_told_by_its_answer() {
+    let prober = Prober::default();
+    let server = serve(&prober).await;
+    let client = Client::new(&format!("rpcx+ws://{}/elsewhere", server.address())).unwrap();
+    let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
+    assert!(error.message().contains("the server grants no WebSocket: HTTP 404"), "{error}");
+    assert_eq!(prober.ran(), 0);
+}
+
+#[tokio::test]
+async fn only_what_the_listener_speaks_is_spoken_inside() {
+    let listen = Listen::on("127.0.0.1:0").only([Protocol::Http, Protocol::Rpcx]);
+    let server = Prober::default().server().bind(listen).await.unwrap().start();
+    assert_eq!(soon(client("rpcx", &server).call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
+    let error = soon(client("grpc", &server).call::<String>("Probe/Echo", "a")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+}
+
+/// Speaks WebSocket by hand.
+struct Socket {
+    stream: TcpStream,
+    read: BytesMut,
+}
+
+impl Socket {
+    async fn open(server: &Running) -> Self {
+        let stream = TcpStream::connect(server.address().to_string()).await.unwrap();
+        let mut socket = Self { stream, read: BytesMut::new() };
+        socket
+            .say(
+                b"GET /_rpcx_ HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                  Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+            )
+            .await;
+        while !socket.read.ends_with(b"\r\n\r\n") {
+            assert!(socket.more().await, "a handshake");
+        }
+        assert!(socket.read.starts_with(b"HTTP/1.1 101 "));
+        socket.read.clear();
+        socket
+    }
+
+    async fn say(&mut self, bytes: &[u8]) {
+        soon(self.stream.write_all(bytes)).await.unwrap();
+    }
+
+    /// A frame whose mask changes nothing.
+    async fn frame(&mut self, first: u8, payload: &[u8]) {
+        let length = u8::try_from(payload.len()).unwrap();
+        assert!(length < 126);
+        self.say(&[&[first, 0x80 | length, 0, 0, 0, 0], payload].concat()).await;
+    }
+
+    async fn more(&mut self) -> bool {
+        soon(self.stream.read_buf(&mut self.read)).await.unwrap_or(0) > 0
+    }
+
+    /// The next frame, which is short; `None` at the end.
+    async fn next(&mut self) -> Option<(u8, Vec<u8>)> {
+        loop {
+            if let [first, length, rest @ ..] = &self.read[..]
+                && let Some(payload) = rest.get(..usize::from(*length))
+            {
+                let frame = (*first, payload.to_vec());
+                self.read.advance(2 + frame.1.len());
+                return Some(frame);
+            }
+            if !self.more().await {
+                return None;
+            }
+        }
+    }
+}
+
+const HEARTBEAT: &[u8] = b"\x08\0\x40\x30\0\0\0\0\0\0\0\x01\0\0\0\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+#[tokio::test]
+async fn a_call_may_come_in_many_messages_with_pings_between_them() {
+    let server = serve(&Prober::default()).await;
+    let mut socket = Socket::open(&server).await;
+    for (n, byte) in HEARTBEAT.iter().enumerate() {
+        let first = if n == 0 {
+            0x02
+        } else if n + 1 < HEARTBEAT.len() {
+            0x00
+        } else {
+            0x80
+        };
+        socket.frame(first, &[*byte]).await;
+        socket.frame(0x89, &[n as u8]).await;
+        let (opcode, pong) = socket.next().await.unwrap();
+        // The answer to the last byte may come before that to the last ping.
+        if n + 1 < HEARTBEAT.len() {
+            assert_eq!((opcode, pong), (0x8a, vec![n as u8]));
+        } else {
+            let answers = [(opcode, pong), socket.next().await.unwrap()];
+            assert!(
+                answers.iter().any(|(opcode, answer)| *opcode == 0x82 && answer[2] == 0xc0),
+                "{answers:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_close_is_answered_once_what_was_asked_for_is() {
+    let prober = Prober::default();
+    let server = serve(&prober).await;
+    let mut socket = Socket::open(&server).await;
+    let call =
+        b"\x08\0\0\x10\0\0\0\0\0\0\0\x07\0\0\0\x1c\0\0\0\x05Probe\0\0\0\x04Wait\0\0\0\0\0\0\0\x03\"a\"";
+    socket.frame(0x81, call).await;
+    prober.gate.came(1).await;
+    socket.frame(0x88, b"\x03\xe9bye").await;
+    prober.gate.open();
+    let (opcode, answer) = socket.next().await.unwrap();
+    assert_eq!((opcode, answer[2]), (0x82, 0x80));
+    assert_eq!(socket.next().await, Some((0x88, vec![3, 0xe9])));
+    assert_eq!(socket.next().await, None);
+}
+
+#[tokio::test]
+async fn what_breaks_the_protocol_is_told_and_ends_the_connection() {
+    let server = serve(&Prober::default()).await;
+    for wrong in [&b"\x82\x01x"[..], b"\xc2\x80\0\0\0\0", b"\x80\x80\0\0\0\0", b"\x88\x81\0\0\0\0x"] {
+        let mut socket = Socket::open(&server).await;
+        socket.say(wrong).await;
+        assert_eq!(socket.next().await, Some((0x88, vec![3, 0xea])), "{}", wrong.escape_ascii());
+        assert_eq!(socket.next().await, None);
+    }
+}
+
+#[tokio::test]
+async fn who_closes_without_a_call_or_speaks_nothing_known_is_answered_too() {
+    let server = serve(&Prober::default()).await;
+    let mut leaving = Socket::open(&server).await;
+    leaving.frame(0x88, b"\x03\xe9").await;
+    assert_eq!(leaving.next().await, Some((0x88, vec![3, 0xe9])));
+    assert_eq!(leaving.next().await, None);
+    let mut babbling = Socket::open(&server).await;
+    babbling.frame(0x82, b"\xff\xff\xff\xff").await;
+    assert_eq!(babbling.next().await, Some((0x88, vec![3, 0xe8])));
+    assert_eq!(babbling.next().await, None);
+}
+
+#[tokio::test]
+async fn a_websocket_within_a_websocket_is_none() {
+    let server = serve(&Prober::default()).await;
+    let mut socket = Socket::open(&server).await;
+    let inner = b"GET /_rpcx_ HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
+    socket.frame(0x02, inner).await;
+    socket
+        .frame(0x80, b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
+        .await;
+    while let Some((opcode, _)) = socket.next().await {
+        assert_eq!(opcode, 0x82);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_answers_what_it_has_taken_and_says_goodbye() {
+    let prober = Prober { gate: Gate::default(), ..Prober::default() };
+    let server = serve(&prober).await;
+    let client = client("rpcx", &server);
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { client.call::<String>("Probe/Wait", "a").await }
+    });
+    prober.gate.came(1).await;
+    let shutdown = tokio::spawn(server.shutdown(common::PATIENCE));
+    prober.gate.open();
+    assert_eq!(soon(call).await.unwrap().unwrap(), "a");
+    soon(shutdown).await.unwrap();
+    let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
+    assert_ne!(error.status().retry(), Retry::Never);
+}
+
+#[tokio::test]
+async fn an_idle_websocket_is_ended_as_any_connection() {
+    let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
+    let server = common::serve(Prober::default().server().limits(limits)).await;
+    let mut socket = Socket::open(&server).await;
+    while socket.next().await.is_some() {}
+}

@@ -1,0 +1,168 @@
+//! What the connections of one server are written in, and which of it the first bytes tell.
+
+use crate::payload::{Format, Json};
+
+/// How headers and bodies are written. Both sides must be set up alike: nothing on the wire says which it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Codec {
+    /// Go's own, the default of `net/rpc`.
+    #[default]
+    Gob,
+    /// JSON-RPC 1.0: `net/rpc/jsonrpc`.
+    Json,
+    /// MessagePack without any framing (hashicorp/net-rpc-msgpackrpc), the default of the rpcx of 2016.
+    MessagePack,
+    /// Protobuf behind lengths (mars9/codec).
+    Protobuf,
+    /// Gencode behind lengths (net-rpc-gencode). What a body holds, only its schema says: it is [`Format::Raw`].
+    Gencode,
+    /// Colfer; its bodies are [`Format::Raw`]. Written from a description alone, with no peer to prove it.
+    Colfer,
+    /// BSON; its bodies are [`Format::Raw`]. Written from a description alone, with no peer to prove it.
+    Bson,
+}
+
+impl Codec {
+    /// Every codec.
+    pub const ALL: [Self; 7] =
+        [Self::Gob, Self::Json, Self::MessagePack, Self::Protobuf, Self::Gencode, Self::Colfer, Self::Bson];
+
+    /// The name users know: `gob`, `json`, `msgpack`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gob => "gob",
+            Self::Json => "json",
+            Self::MessagePack => "msgpack",
+            Self::Protobuf => "protobuf",
+            Self::Gencode => "gencode",
+            Self::Colfer => "colfer",
+            Self::Bson => "bson",
+        }
+    }
+
+    /// How bodies are written.
+    pub fn format(self) -> Format {
+        match self {
+            Self::Gob => Format::Gob,
+            Self::Json => Format::Json(Json::Go),
+            Self::MessagePack => Format::MessagePack,
+            Self::Protobuf => Format::Protobuf,
+            Self::Gencode | Self::Colfer | Self::Bson => Format::Raw,
+        }
+    }
+
+    /// Whether a body in this format is one of the codec's.
+    pub(super) fn carries(self, format: Format) -> bool {
+        match (self, format) {
+            (Self::Json, Format::Json(_)) | (Self::Protobuf, Format::Raw) => true,
+            (_, format) => format == self.format(),
+        }
+    }
+
+    /// The codec of a connection that begins with `start`. The length-prefixed ones begin with any byte, so none of
+    /// them is ever recognised.
+    pub(super) fn recognise(start: &[u8]) -> Guess {
+        let blank = start.iter().take_while(|byte| is_blank(**byte)).count();
+        match start.get(blank..) {
+            _ if blank >= MOST_BLANK => Guess::Unknown,
+            None | Some([]) => Guess::NeedMore,
+            Some([b'{', ..]) => Guess::Is(Self::Json),
+            Some(_) if blank > 0 => Guess::Unknown,
+            Some([0x81..=0x8f]) => Guess::NeedMore,
+            Some([0x81..=0x8f, 0xa0..=0xbf | 0xd9..=0xdb, ..]) => Guess::Is(Self::MessagePack),
+            Some([length, id @ ..]) if DEFINITION.contains(length) => recognise_gob(id),
+            Some(_) => Guess::Unknown,
+        }
+    }
+}
+
+/// What the first bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guess {
+    Is(Codec),
+    NeedMore,
+    Unknown,
+}
+
+/// A gob stream begins with the definition of the header's struct: a message long enough to name its fields and too
+/// short for a longer length, the negated id of a type, then the difference that leads to `StructT` in a `wireType`
+/// (Go `encoding/gob/doc.go`).
+fn recognise_gob(id: &[u8]) -> Guess {
+    let (lowest, rest) = match id {
+        [] => return Guess::NeedMore,
+        [id @ 0x7f, rest @ ..] => (*id, rest),
+        [width @ 0xfc..=0xff, rest @ ..] => match rest.split_at_checked(width.wrapping_neg().into()) {
+            Some(([.., lowest], rest)) => (*lowest, rest),
+            _ => return Guess::NeedMore,
+        },
+        _ => return Guess::Unknown,
+    };
+    match rest {
+        // A number whose lowest bit is not set is not negative.
+        _ if lowest & 1 == 0 => Guess::Unknown,
+        [] => Guess::NeedMore,
+        [STRUCT_T, ..] => Guess::Is(Codec::Gob),
+        _ => Guess::Unknown,
+    }
+}
+
+/// White space of JSON.
+pub(super) fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// How long the message may be that defines the header: the names of its fields alone take most of the least.
+const DEFINITION: std::ops::RangeInclusive<u8> = 0x1c..=0x7f;
+
+/// From before the first field to the third.
+const STRUCT_T: u8 = 3;
+
+/// How much white space may stand before an object of JSON for its connection to be recognised.
+const MOST_BLANK: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::hex;
+
+    #[test]
+    fn a_codec_is_told_by_the_first_bytes_of_its_header() {
+        for (start, codec) in [
+            (&hex("2e7f03")[..], Codec::Gob),
+            (&hex("2fff8103"), Codec::Gob),
+            (&hex("30fe01 0103"), Codec::Gob),
+            (b"{", Codec::Json),
+            (b" \r\n\t{", Codec::Json),
+            (&hex("82a353"), Codec::MessagePack),
+            (&hex("83d90d"), Codec::MessagePack),
+        ] {
+            assert_eq!(Codec::recognise(start), Guess::Is(codec), "{}", start.escape_ascii());
+            for end in 0..start.len() - 1 {
+                assert_ne!(Codec::recognise(&start[..end]), Guess::Unknown, "{}", start.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn what_begins_otherwise_is_of_no_codec() {
+        for start in [
+            &b"PRPC"[..],
+            b"PRI * HTTP/2.0",
+            b"[{",
+            b" GET",
+            b"                 {",
+            &hex("0800"),
+            &hex("2700000007"),
+            &hex("2eff80"),
+            &hex("2e80"),
+            &hex("2e7f02"),
+            &hex("2eff8003"),
+            &hex("0b0a0941"),
+            &hex("120941"),
+            &hex("8080"),
+            &hex("160301"),
+        ] {
+            assert_eq!(Codec::recognise(start), Guess::Unknown, "{}", start.escape_ascii());
+        }
+    }
+}

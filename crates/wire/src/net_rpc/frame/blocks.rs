@@ -1,0 +1,97 @@
+//! Parts behind their lengths, which are varints.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::pairs::Header;
+use super::too_long;
+use crate::payload::protobuf::{self, varint_len};
+use crate::{Limits, Outbox, Violation};
+
+/// Takes blocks out of an inbox.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    limits: Limits,
+    wanted: usize,
+}
+
+impl Blocks {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self { limits: limits.clone(), wanted: 0 }
+    }
+
+    /// A header, which `read` makes of its block.
+    pub(super) fn header(
+        &mut self,
+        inbox: &mut BytesMut,
+        read: impl FnOnce(&Bytes) -> Option<Header>,
+    ) -> Result<Option<Header>, Violation> {
+        let Some(block) = self.next(inbox, self.limits.header)? else { return Ok(None) };
+        read(&block).map(Some).ok_or_else(unreadable)
+    }
+
+    /// A body.
+    pub(super) fn body(&mut self, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation> {
+        self.next(inbox, self.limits.message)
+    }
+
+    pub(super) fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    fn next(&mut self, inbox: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, Violation> {
+        self.wanted = 0;
+        let mut prefix = protobuf::Reader::new(inbox);
+        let Some(length) = prefix.varint() else {
+            return if inbox.len() < LONGEST_VARINT { Ok(None) } else { Err(endless()) };
+        };
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if length > limit {
+            return Err(too_long(length, limit));
+        }
+        let start = inbox.len() - prefix.rest().len();
+        let end = start + length;
+        if inbox.len() < end {
+            self.wanted = end;
+            return Ok(None);
+        }
+        let mut block = inbox.split_to(end).freeze();
+        block.advance(start);
+        Ok(Some(block))
+    }
+}
+
+/// Appends a message of two blocks: a header, which is `length` bytes long and which `write` appends, and a body.
+pub(super) fn write(length: usize, write: impl FnOnce(&mut Vec<u8>), body: Option<Bytes>, out: &mut Outbox) {
+    let body = body.unwrap_or_default();
+    let buffer = out.buffer();
+    buffer.reserve(2 * LONGEST_VARINT + length);
+    protobuf::put_varint(buffer, length as u64);
+    let start = buffer.len();
+    write(buffer);
+    debug_assert_eq!(buffer.len() - start, length, "the length that was announced");
+    protobuf::put_varint(buffer, body.len() as u64);
+    out.body(body);
+}
+
+/// How long a text behind its length is.
+pub(super) fn text_len(text: &[u8]) -> usize {
+    varint_len(text.len() as u64) + text.len()
+}
+
+/// Appends a text behind its length.
+pub(super) fn put_text(buffer: &mut Vec<u8>, text: &[u8]) {
+    protobuf::put_varint(buffer, text.len() as u64);
+    buffer.extend_from_slice(text);
+}
+
+const LONGEST_VARINT: usize = 10;
+
+#[cold]
+fn endless() -> Violation {
+    Violation::new("a length does not end")
+}
+
+#[cold]
+fn unreadable() -> Violation {
+    Violation::new("the header cannot be read")
+}

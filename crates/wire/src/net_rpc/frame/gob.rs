@@ -1,0 +1,109 @@
+//! gob: each direction of a connection is one stream of values, headers and bodies in turns (Go
+//! `net/rpc/server.go`, `gobServerCodec`).
+
+use bytes::{Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use super::pairs::{Header, Parts};
+use crate::payload::gob::{Error, Reader, Writer};
+use crate::{Limits, Outbox, Status, Violation};
+
+#[derive(Debug)]
+pub(super) struct Gob {
+    reader: Reader,
+    writer: Writer,
+    /// Something was written, so that the peer knows the header's type.
+    begun: bool,
+}
+
+impl Gob {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self { reader: Reader::new(limits.into()), writer: Writer::new(), begun: false }
+    }
+
+    /// Appends both parts, or nothing.
+    fn write<H>(&mut self, header: &H, body: &[u8], out: &mut Outbox) -> Result<(), Status>
+    where
+        H: Serialize + for<'de> Deserialize<'de> + 'static,
+    {
+        let buffer = out.buffer();
+        let start = buffer.len();
+        let header = self.writer.encode(header, buffer);
+        let written = header.and_then(|()| self.writer.value(body, buffer));
+        self.begun |= written.is_ok();
+        written.map_err(|error| {
+            buffer.truncate(start);
+            if !self.begun {
+                // The definition of the header's type is gone too.
+                self.writer = Writer::new();
+            }
+            unwritable(&error)
+        })
+    }
+}
+
+impl Parts for Gob {
+    fn header(&mut self, inbox: &mut BytesMut) -> Result<Option<Header>, Violation> {
+        let Some(value) = self.reader.next(inbox)? else { return Ok(None) };
+        let Response { method, number, error } = value.decode()?;
+        Ok(Some(Header { method: method.into(), number, error: error.into(), body: 0 }))
+    }
+
+    fn body(&mut self, _: &Header, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation> {
+        Ok(self.reader.next(inbox)?.map(|value| value.into_bytes()))
+    }
+
+    fn request(&mut self, name: &str, number: u64, body: Bytes, out: &mut Outbox) -> Result<(), Status> {
+        self.write(&Request { method: name.to_owned(), number }, value(&body), out)
+    }
+
+    fn response(&mut self, header: &Header, body: Option<Bytes>, out: &mut Outbox) -> Result<(), Status> {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let response =
+            Response { method: text(&header.method), number: header.number, error: text(&header.error) };
+        self.write(&response, value(&body.unwrap_or_default()), out)
+    }
+
+    fn wanted(&self) -> usize {
+        self.reader.wanted()
+    }
+
+    fn mid_part(&self) -> bool {
+        self.reader.mid_value()
+    }
+}
+
+/// A body of no bytes is no value: it is the struct without fields that stands behind a failure in Go.
+fn value(body: &[u8]) -> &[u8] {
+    if body.is_empty() { EMPTY } else { body }
+}
+
+/// A call's header, named and ordered as in Go.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Request")]
+struct Request {
+    #[serde(rename = "ServiceMethod")]
+    method: String,
+    #[serde(rename = "Seq")]
+    number: u64,
+}
+
+/// An answer's header; a call's has the same without the error.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Response")]
+struct Response {
+    #[serde(rename = "ServiceMethod", default)]
+    method: String,
+    #[serde(rename = "Seq", default)]
+    number: u64,
+    #[serde(rename = "Error", default)]
+    error: String,
+}
+
+/// A gob stream of a struct without name and fields.
+const EMPTY: &[u8] = b"\x0a\xff\x81\x03\x01\x02\xff\x82\x00\x00\x00\x03\xff\x82\x00";
+
+#[cold]
+fn unwritable(error: &Error) -> Status {
+    Status::internal(format!("the body is no gob: {error}"))
+}

@@ -1,0 +1,246 @@
+//! JSON-RPC 1.0, an object a message (Go `net/rpc/jsonrpc`).
+
+mod extent;
+
+use std::borrow::Cow;
+use std::io::Write;
+
+use bytes::{Buf, Bytes, BytesMut};
+use serde_json::value::RawValue;
+
+use super::super::codec::is_blank;
+use super::super::status;
+use super::{Framing, Id, Outgoing, Request, Response, Tag, endless};
+use crate::json_rpc::text::{Parts, string};
+use crate::{Limits, Outbox, Status, Violation};
+
+use self::extent::Extent;
+
+#[derive(Debug)]
+pub(super) struct Json {
+    limit: usize,
+    extent: Extent,
+}
+
+impl Json {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self { limit: limits.message, extent: Extent::default() }
+    }
+
+    /// The next object, and whether whoever decodes it can go to its depth.
+    fn next(&mut self, inbox: &mut BytesMut) -> Result<Option<(Bytes, bool)>, Violation> {
+        let blank = inbox.iter().take_while(|byte| is_blank(**byte)).count();
+        inbox.advance(blank);
+        if inbox.first().is_some_and(|byte| *byte != b'{') {
+            return Err(Violation::new("an object of JSON is wanted"));
+        }
+        match self.extent.end(inbox) {
+            Some((end, depth)) if end <= self.limit => {
+                Ok(Some((inbox.split_to(end).freeze(), depth <= MAX_DEPTH)))
+            }
+            None if inbox.len() <= self.limit => Ok(None),
+            _ => Err(endless(self.limit)),
+        }
+    }
+}
+
+impl Framing for Json {
+    fn next_request(&mut self, inbox: &mut BytesMut) -> Result<Option<Request>, Violation> {
+        let Some((object, shallow)) = self.next(inbox)? else { return Ok(None) };
+        let mut request = read_request(&object, shallow)?;
+        if !shallow {
+            request.spoiled = Some(too_deep());
+        }
+        Ok(Some(request))
+    }
+
+    fn next_response(&mut self, inbox: &mut BytesMut) -> Result<Option<Response>, Violation> {
+        let Some((object, shallow)) = self.next(inbox)? else { return Ok(None) };
+        read_response(&object, shallow).map(Some)
+    }
+
+    fn request(&mut self, call: Outgoing<'_>, out: &mut Outbox) -> Result<(), Status> {
+        let body = value(call.body)?;
+        let [open, close] = if call.positional { ["", ""] } else { ["[", "]"] };
+        out.copy(br#"{"method":"#);
+        put_text(out, call.name);
+        put(out, format_args!(r#","params":{open}"#));
+        out.body(body);
+        put(out, format_args!("{close},\"id\":{}}}\n", call.number));
+        Ok(())
+    }
+
+    fn response(&mut self, tag: &Tag, result: Result<Bytes, &str>, out: &mut Outbox) -> Result<(), Status> {
+        let result = match result {
+            Ok(body) => Ok(result_of(value(body)?)),
+            Err(text) => Err(text),
+        };
+        out.copy(br#"{"id":"#);
+        match &tag.id {
+            Id::Json(id) => out.copy(id),
+            Id::Number(number) => put(out, format_args!("{number}")),
+        }
+        match result {
+            Ok(body) => {
+                out.copy(br#","result":"#);
+                out.body(body);
+                out.copy(b",\"error\":null}\n");
+            }
+            Err(text) => {
+                out.copy(br#","result":null,"error":"#);
+                put_text(out, text);
+                out.copy(b"}\n");
+            }
+        }
+        Ok(())
+    }
+
+    fn wanted(&self) -> usize {
+        0
+    }
+
+    fn mid_message(&self, inbox: &BytesMut) -> bool {
+        !inbox.is_empty()
+    }
+}
+
+fn put(out: &mut Outbox, arguments: std::fmt::Arguments<'_>) {
+    out.buffer().write_fmt(arguments).expect("a Vec takes every byte");
+}
+
+fn put_text(out: &mut Outbox, text: &str) {
+    serde_json::to_writer(out.buffer(), text).expect("a Vec takes every byte");
+}
+
+/// The body as a value of JSON: anything else would be the end of the peer's connection. Of no bytes it is null.
+fn value(body: Bytes) -> Result<Bytes, Status> {
+    if body.is_empty() {
+        return Ok(or_null(body));
+    }
+    match serde_json::from_slice::<&RawValue>(&body) {
+        Ok(_) => Ok(body),
+        Err(error) => Err(Status::internal(format!("the body is no JSON: {error}"))),
+    }
+}
+
+/// Go's clients take an answer whose result is null for a failure without a text, and give the connection up: what is
+/// nothing here is an empty struct there.
+fn result_of(body: Bytes) -> Bytes {
+    match &body[..] {
+        b"null" => Bytes::from_static(b"{}"),
+        _ => body,
+    }
+}
+
+/// Keys are found without regard to case, as `encoding/json` has it.
+fn read_request(object: &Bytes, shallow: bool) -> Result<Request, Violation> {
+    let mut members = members(object, shallow)?;
+    let (mut name, mut params, mut id) = (None, None, None);
+    while let Some((key, value)) = members.next_member() {
+        if key.eq_ignore_ascii_case("method") {
+            name = Some(value);
+        } else if key.eq_ignore_ascii_case("params") {
+            params = Some(value);
+        } else if key.eq_ignore_ascii_case("id") {
+            id = Some(value);
+        }
+    }
+    let (body, positional, spoiled) = arguments(object, params);
+    Ok(Request {
+        name: text(object, name.unwrap_or(b"null"))?,
+        id: Id::Json(or_null(object.slice_ref(id.unwrap_or_default()))),
+        body,
+        positional,
+        spoiled,
+    })
+}
+
+/// What a method gets of the params: the one that Go's must be, or all of them for a function of several.
+fn arguments(object: &Bytes, params: Option<&[u8]>) -> (Bytes, bool, Option<Status>) {
+    let params = match params {
+        None | Some(b"null") => return (Bytes::new(), false, Some(status::missing_params())),
+        Some(params) => params,
+    };
+    let Some(mut values) = Parts::of(params, b'[') else {
+        return (Bytes::new(), false, Some(no_list()));
+    };
+    match (values.next_value(), values.next_value()) {
+        (None, _) => (Bytes::new(), false, None),
+        (Some(sole), None) => (object.slice_ref(sole), false, None),
+        (Some(_), Some(_)) => (object.slice_ref(params), true, None),
+    }
+}
+
+fn read_response(object: &Bytes, shallow: bool) -> Result<Response, Violation> {
+    let mut members = members(object, shallow)?;
+    let (mut result, mut error, mut id) = (Bytes::new(), None, None);
+    while let Some((key, value)) = members.next_member() {
+        if key.eq_ignore_ascii_case("result") {
+            result = object.slice_ref(value);
+        } else if key.eq_ignore_ascii_case("error") {
+            error = Some(value).filter(|error| *error != b"null");
+        } else if key.eq_ignore_ascii_case("id") {
+            id = std::str::from_utf8(value).ok().and_then(|id| id.parse().ok());
+        }
+    }
+    let result = match error {
+        None if shallow => Ok(or_null(result)),
+        None => Err(Bytes::from_static(TOO_DEEP.as_bytes())),
+        Some(error) => Err(failure(error)),
+    };
+    Ok(Response { number: id, result })
+}
+
+/// Go's clients want a text, and call an empty one so.
+fn failure(error: &[u8]) -> Bytes {
+    match string(error) {
+        Some(text) if text.is_empty() => Bytes::from_static(b"unspecified error"),
+        Some(text) => text.into_owned().into(),
+        None => format!("invalid error {}", String::from_utf8_lossy(error)).into(),
+    }
+}
+
+/// The members of what is known to be an object of JSON afterwards, unless it is nested so deep that nobody looks at
+/// its values.
+fn members(object: &[u8], shallow: bool) -> Result<Parts<'_>, Violation> {
+    if shallow {
+        serde_json::from_slice::<&RawValue>(object).map_err(|error| no_json(&error))?;
+    }
+    Parts::of(object, b'{').ok_or_else(|| Violation::new("an object of JSON is wanted"))
+}
+
+/// What a string says; without escapes it is part of the message. `null` says nothing, as in Go.
+fn text(object: &Bytes, value: &[u8]) -> Result<Bytes, Violation> {
+    match string(value) {
+        Some(Cow::Borrowed(text)) => Ok(object.slice_ref(text.as_bytes())),
+        Some(Cow::Owned(text)) => Ok(text.into()),
+        None if value == b"null" => Ok(Bytes::new()),
+        None => Err(Violation::new("the method is not named by a string")),
+    }
+}
+
+/// The value, or null where there is none.
+fn or_null(value: Bytes) -> Bytes {
+    if value.is_empty() { Bytes::from_static(b"null") } else { value }
+}
+
+/// As deep as serde_json's values.
+const MAX_DEPTH: usize = 128;
+
+/// Go's words (`encoding/json`, `scanner.go`).
+const TOO_DEEP: &str = "exceeded max depth";
+
+#[cold]
+fn too_deep() -> Status {
+    Status::invalid_argument(TOO_DEEP)
+}
+
+#[cold]
+fn no_list() -> Status {
+    Status::invalid_argument("json: cannot unmarshal params into Go value of type [1]interface {}")
+}
+
+#[cold]
+fn no_json(error: &serde_json::Error) -> Violation {
+    Violation::new(format!("this is no JSON: {error}"))
+}

@@ -1,0 +1,77 @@
+//! Where an object of JSON ends, found as its bytes come.
+
+/// How far an object was followed. Each byte is looked at once, in however many pieces the object comes. Only brackets
+/// and strings are seen: whether it is JSON, who reads it finds out.
+#[derive(Debug, Default)]
+pub(super) struct Extent {
+    at: usize,
+    open: usize,
+    deepest: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Plain,
+    /// Within a string.
+    String,
+    /// Behind a backslash within a string.
+    Escape,
+}
+
+impl Extent {
+    /// The end of the object that `bytes` begin with, and how deep it is nested; `None` when more bytes are needed.
+    pub(super) fn end(&mut self, bytes: &[u8]) -> Option<(usize, usize)> {
+        for byte in bytes.get(self.at..)? {
+            self.at += 1;
+            self.state = match (self.state, byte) {
+                (State::Plain, b'"') | (State::Escape, _) => State::String,
+                (State::String, b'"') => State::Plain,
+                (State::String, b'\\') => State::Escape,
+                (state, _) => state,
+            };
+            if let State::Plain = self.state {
+                self.count(*byte);
+                if self.open == 0 {
+                    let end = (self.at, self.deepest);
+                    *self = Self::default();
+                    return Some(end);
+                }
+            }
+        }
+        None
+    }
+
+    fn count(&mut self, byte: u8) {
+        match byte {
+            b'{' | b'[' => {
+                self.open += 1;
+                self.deepest = self.deepest.max(self.open);
+            }
+            b'}' | b']' => self.open = self.open.saturating_sub(1),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_ends_with_its_last_bracket_in_however_many_pieces_it_comes() {
+        for (object, depth) in
+            [(r#"{}"#, 1), (r#"{"a":{"b":[[1,2],{}]},"c":"}]{["}"#, 4), (r#"{"a\"}":"\\","b":"\\\"}"}"#, 1)]
+        {
+            let followed = format!("{object}{{\"next\":1}}");
+            let bytes = followed.as_bytes();
+            assert_eq!(Extent::default().end(bytes), Some((object.len(), depth)), "{object}");
+            let mut extent = Extent::default();
+            for end in 0..object.len() {
+                assert_eq!(extent.end(&bytes[..end]), None, "{object}");
+            }
+            assert_eq!(extent.end(&bytes[..object.len()]), Some((object.len(), depth)), "{object}");
+        }
+    }
+}

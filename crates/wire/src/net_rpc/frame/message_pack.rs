@@ -1,0 +1,145 @@
+//! MessagePack without any framing: a value is the header, the next one the body (hashicorp/net-rpc-msgpackrpc
+//! `codec.go`).
+
+mod extent;
+
+use bytes::{Bytes, BytesMut};
+
+use super::pairs::{Header, Parts};
+use crate::payload::msgpack::{Error, Reader, Token, Writer};
+use crate::{Limits, Outbox, Status, Violation};
+
+use self::extent::Extent;
+
+#[derive(Debug)]
+pub(super) struct MessagePack {
+    limits: Limits,
+    extent: Extent,
+}
+
+impl MessagePack {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self { limits: limits.clone(), extent: Extent::default() }
+    }
+
+    fn next(&mut self, inbox: &mut BytesMut, limit: usize) -> Result<Option<Bytes>, Violation> {
+        let end = self.extent.end(inbox, limit)?;
+        Ok(end.map(|end| inbox.split_to(end).freeze()))
+    }
+}
+
+impl Parts for MessagePack {
+    fn header(&mut self, inbox: &mut BytesMut) -> Result<Option<Header>, Violation> {
+        let Some(value) = self.next(inbox, self.limits.header)? else { return Ok(None) };
+        read(&value).map(Some).map_err(unreadable)
+    }
+
+    fn body(&mut self, _: &Header, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation> {
+        self.next(inbox, self.limits.message)
+    }
+
+    fn request(&mut self, name: &str, number: u64, body: Bytes, out: &mut Outbox) -> Result<(), Status> {
+        let body = value(body)?;
+        let mut writer = Writer::new(out.buffer());
+        writer.map(2);
+        put_call(&mut writer, number, name.as_bytes());
+        out.body(body);
+        Ok(())
+    }
+
+    fn response(&mut self, header: &Header, body: Option<Bytes>, out: &mut Outbox) -> Result<(), Status> {
+        let body = body.map_or_else(|| Ok(Bytes::from_static(&[EMPTY_MAP])), value)?;
+        let mut writer = Writer::new(out.buffer());
+        writer.map(3);
+        writer.str("Error");
+        put_text(&mut writer, &header.error);
+        put_call(&mut writer, header.number, &header.method);
+        out.body(body);
+        Ok(())
+    }
+
+    fn wanted(&self) -> usize {
+        self.extent.wanted()
+    }
+}
+
+/// The body as the one value that the peer will take it for: anything else would be the end of its connection. Of no
+/// bytes it is nothing.
+fn value(body: Bytes) -> Result<Bytes, Status> {
+    if body.is_empty() {
+        return Ok(Bytes::from_static(&[NIL]));
+    }
+    match Extent::default().end(&body, usize::MAX) {
+        Ok(Some(end)) if end == body.len() => Ok(body),
+        _ => Err(no_value()),
+    }
+}
+
+/// The members that a call and its answer share, in the order of their names, as Go's library sorts them.
+fn put_call(writer: &mut Writer<'_>, number: u64, method: &[u8]) {
+    writer.str("Seq");
+    writer.unsigned(number);
+    writer.str("ServiceMethod");
+    put_text(writer, method);
+}
+
+fn put_text(writer: &mut Writer<'_>, text: &[u8]) {
+    // The library of 2016 knew only what is now called str, and wrote no length of one byte; it reads both.
+    writer.str(&String::from_utf8_lossy(text));
+}
+
+/// A header as a map by names, or as an array in the order of Go's fields: its library reads a struct of either.
+fn read(value: &Bytes) -> Result<Header, Error> {
+    let (mut header, mut reader) = (Header::default(), Reader::new(value));
+    match reader.next()? {
+        Token::Map(members) => {
+            for _ in 0..members {
+                let key = reader.next()?;
+                let (Token::Str(key) | Token::Bin(key)) = key else { return Err(Error::Reserved) };
+                read_member(&mut header, key, value, &mut reader)?;
+            }
+        }
+        Token::Array(members) => {
+            for key in [&b"ServiceMethod"[..], b"Seq", b"Error"].into_iter().take(members as usize) {
+                read_member(&mut header, key, value, &mut reader)?;
+            }
+        }
+        Token::Nil => {}
+        _ => return Err(Error::Reserved),
+    }
+    Ok(header)
+}
+
+fn read_member(header: &mut Header, key: &[u8], value: &Bytes, reader: &mut Reader<'_>) -> Result<(), Error> {
+    let text = |reader: &mut Reader<'_>| match reader.next()? {
+        Token::Str(text) | Token::Bin(text) => Ok(value.slice_ref(text)),
+        Token::Nil => Ok(Bytes::new()),
+        _ => Err(Error::Reserved),
+    };
+    match key {
+        b"ServiceMethod" => header.method = text(reader)?,
+        b"Error" => header.error = text(reader)?,
+        b"Seq" => {
+            header.number = match reader.next()? {
+                Token::Unsigned(number) => number,
+                Token::Nil => 0,
+                _ => return Err(Error::Reserved),
+            }
+        }
+        _ => reader.skip()?,
+    }
+    Ok(())
+}
+
+const NIL: u8 = 0xc0;
+const EMPTY_MAP: u8 = 0x80;
+
+#[cold]
+fn no_value() -> Status {
+    Status::internal("the body is no MessagePack")
+}
+
+#[cold]
+fn unreadable(_: Error) -> Violation {
+    Violation::new("the header cannot be read")
+}

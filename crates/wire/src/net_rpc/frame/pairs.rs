@@ -1,0 +1,132 @@
+//! Messages of two parts, the header before the body, each with an end of its own.
+
+use std::fmt;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::{Framing, Id, Outgoing, Request, Response, Tag};
+use crate::{Outbox, Status, Violation};
+
+/// What a codec must know for its messages to be pairs.
+pub(super) trait Parts: fmt::Debug + Send {
+    /// Behind the header that tells a failure stands an empty block, unless a server of Go wrote it: that fails to
+    /// write the body, and sends the header together with the next answer's. A header is never an empty block, so
+    /// both are understood.
+    const FAILURES_MAY_LACK_A_BODY: bool = false;
+
+    /// Takes a header out of `inbox`.
+    fn header(&mut self, inbox: &mut BytesMut) -> Result<Option<Header>, Violation>;
+
+    /// Takes the body behind a header out of `inbox`.
+    fn body(&mut self, header: &Header, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation>;
+
+    /// Appends a call, or nothing.
+    fn request(&mut self, name: &str, number: u64, body: Bytes, out: &mut Outbox) -> Result<(), Status>;
+
+    /// Appends an answer, or nothing. The method is what the call's header held.
+    fn response(&mut self, header: &Header, body: Option<Bytes>, out: &mut Outbox) -> Result<(), Status>;
+
+    /// How many bytes the inbox must hold before the part it awaits is whole; 0 when unknown.
+    fn wanted(&self) -> usize;
+
+    /// Whether some of the part it awaits was taken out of the inbox.
+    fn mid_part(&self) -> bool {
+        false
+    }
+}
+
+/// What stands before a body, in either direction.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) method: Bytes,
+    pub(super) number: u64,
+    /// Why the call failed; empty if it did not.
+    pub(super) error: Bytes,
+    /// How long the body is, where the header says it.
+    pub(super) body: usize,
+}
+
+/// A codec whose messages are pairs.
+#[derive(Debug)]
+pub(super) struct Pairs<P> {
+    parts: P,
+    /// The header whose body is awaited.
+    header: Option<Header>,
+    /// The answer before told a failure; whether it had a body, the next byte says.
+    failed: bool,
+}
+
+impl<P: Parts> Pairs<P> {
+    pub(super) fn new(parts: P) -> Self {
+        Self { parts, header: None, failed: false }
+    }
+
+    fn next(&mut self, inbox: &mut BytesMut) -> Result<Option<(Header, Bytes)>, Violation> {
+        if self.header.is_none() {
+            self.header = self.parts.header(inbox)?;
+        }
+        let Some(header) = &self.header else { return Ok(None) };
+        let Some(body) = self.parts.body(header, inbox)? else { return Ok(None) };
+        Ok(self.header.take().map(|header| (header, body)))
+    }
+
+    /// Takes the header of an answer that ends with it.
+    fn next_failure(&mut self, inbox: &mut BytesMut) -> Result<Option<Header>, Violation> {
+        if self.failed && inbox.first() == Some(&0) {
+            inbox.advance(1);
+        }
+        self.failed &= inbox.is_empty();
+        if self.header.is_none() {
+            self.header = self.parts.header(inbox)?;
+        }
+        let failure = self.header.take_if(|header| !header.error.is_empty());
+        self.failed |= failure.is_some();
+        Ok(failure)
+    }
+}
+
+impl<P: Parts> Framing for Pairs<P> {
+    fn next_request(&mut self, inbox: &mut BytesMut) -> Result<Option<Request>, Violation> {
+        Ok(self.next(inbox)?.map(|(header, body)| Request {
+            name: header.method,
+            id: Id::Number(header.number),
+            body,
+            positional: false,
+            spoiled: None,
+        }))
+    }
+
+    fn next_response(&mut self, inbox: &mut BytesMut) -> Result<Option<Response>, Violation> {
+        if P::FAILURES_MAY_LACK_A_BODY
+            && let Some(failure) = self.next_failure(inbox)?
+        {
+            return Ok(Some(Response { number: Some(failure.number), result: Err(failure.error) }));
+        }
+        Ok(self.next(inbox)?.map(|(header, body)| Response {
+            number: Some(header.number),
+            result: if header.error.is_empty() { Ok(body) } else { Err(header.error) },
+        }))
+    }
+
+    fn request(&mut self, call: Outgoing<'_>, out: &mut Outbox) -> Result<(), Status> {
+        self.parts.request(call.name, call.number, call.body, out)
+    }
+
+    fn response(&mut self, tag: &Tag, result: Result<Bytes, &str>, out: &mut Outbox) -> Result<(), Status> {
+        let Id::Number(number) = tag.id else { return Ok(()) };
+        let (error, body) = match result {
+            Ok(body) => (Bytes::new(), Some(body)),
+            Err(text) => (Bytes::copy_from_slice(text.as_bytes()), None),
+        };
+        let header = Header { method: tag.method.clone(), number, error, body: 0 };
+        self.parts.response(&header, body, out)
+    }
+
+    fn wanted(&self) -> usize {
+        self.parts.wanted()
+    }
+
+    fn mid_message(&self, inbox: &BytesMut) -> bool {
+        self.header.is_some() || self.parts.mid_part() || !inbox.is_empty()
+    }
+}

@@ -1,0 +1,101 @@
+//! What passes before the first call when the connection begins as one of HTTP (Go `net/rpc/server.go`, `ServeHTTP`;
+//! `client.go`, `DialHTTPPath`).
+
+use bytes::{Buf, BytesMut};
+
+use crate::{Outbox, Violation};
+
+/// Where Go's clients connect to unless told otherwise.
+pub const CONNECT_PATH: &str = "/_goRPC_";
+
+/// What they are answered.
+pub(crate) const CONNECTED: &[u8] = b"HTTP/1.0 200 Connected to Go RPC\n\n";
+
+/// How far a client's connection has come before its first call may leave.
+#[derive(Debug)]
+pub(super) enum Greeting {
+    /// Nothing was said yet.
+    Unsaid(String),
+    /// The answer is awaited. Calls wait here: Go's server loses what comes before it has answered, with the buffer
+    /// that it read the request by.
+    Awaited {
+        held: Outbox,
+        /// How much of the inbox was searched in vain for the end of the answer.
+        scanned: usize,
+    },
+    /// Calls go out as they are made.
+    Over,
+}
+
+impl Greeting {
+    /// The greeting of a connection that begins with `CONNECT` to this path, or at once.
+    pub(super) fn new(path: Option<&str>) -> Self {
+        path.map_or(Self::Over, |path| Self::Unsaid(path.to_owned()))
+    }
+
+    /// Where calls are written to, greeting first if that was not done yet.
+    pub(super) fn outbox<'o>(&'o mut self, out: &'o mut Outbox) -> &'o mut Outbox {
+        if let Self::Unsaid(path) = self {
+            out.copy(format!("CONNECT {path} HTTP/1.0\n\n").as_bytes());
+            *self = Self::Awaited { held: Outbox::new(), scanned: 0 };
+        }
+        match self {
+            Self::Awaited { held, .. } => held,
+            _ => out,
+        }
+    }
+
+    /// Takes the answer out of `inbox`; the calls that waited for it leave. Returns whether calls are answered from
+    /// here on.
+    pub(super) fn take(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+        limit: usize,
+    ) -> Result<bool, Violation> {
+        let Self::Awaited { held, scanned } = self else { return Ok(matches!(self, Self::Over)) };
+        let end = match head_end(inbox, *scanned) {
+            Some(end) if end <= limit => end,
+            None if inbox.len() <= limit => {
+                *scanned = inbox.len();
+                return Ok(false);
+            }
+            _ => return Err(endless()),
+        };
+        check(&inbox[..end])?;
+        inbox.advance(end);
+        out.body(held.take().into());
+        *self = Self::Over;
+        Ok(true)
+    }
+}
+
+/// Where the head ends: behind an empty line, whose lines may end with LF alone. Nothing before `scanned` ends it.
+fn head_end(bytes: &[u8], scanned: usize) -> Option<usize> {
+    const LONGEST_END: usize = 3;
+    let from = scanned.saturating_sub(LONGEST_END);
+    let found = |end: &[u8]| {
+        let searched = bytes.get(from..)?;
+        searched.windows(end.len()).position(|window| window == end).map(|at| from + at + end.len())
+    };
+    [found(b"\n\n"), found(b"\n\r\n")].into_iter().flatten().min()
+}
+
+fn check(head: &[u8]) -> Result<(), Violation> {
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    let status = line.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..));
+    match status {
+        Some(b"200 Connected to Go RPC") => Ok(()),
+        _ => Err(unexpected(status.unwrap_or(line))),
+    }
+}
+
+#[cold]
+fn unexpected(status: &[u8]) -> Violation {
+    Violation::new(format!("unexpected HTTP response: {}", String::from_utf8_lossy(status)))
+}
+
+#[cold]
+fn endless() -> Violation {
+    Violation::new("the answer to CONNECT does not end")
+}

@@ -1,0 +1,52 @@
+//! The page that Go's servers show of themselves (Go `net/rpc/debug.go`).
+
+use std::fmt::Write;
+
+/// Where Go's servers show it unless told otherwise.
+pub(crate) const PAGE_PATH: &str = "/debug/rpc";
+
+/// The page of a server with these services, each with its methods.
+///
+/// Go's says of a method also what its types are called in Go and how often it was called.
+pub fn page(services: &[(String, Vec<String>)]) -> String {
+    let mut page = "<html>\n<body>\n<title>Services</title>\n".to_owned();
+    for (service, methods) in services {
+        let _ =
+            write!(page, "<hr>\nService {}\n<hr>\n<table>\n<th align=center>Method</th>\n", Escaped(service));
+        for method in methods {
+            let _ = writeln!(page, "<tr><td align=left font=fixed>{}</td></tr>", Escaped(method));
+        }
+        page.push_str("</table>\n");
+    }
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+/// A name as text of HTML.
+struct Escaped<'n>(&'n str);
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.chars().try_for_each(|char| match char {
+            '<' => f.write_str("&lt;"),
+            '>' => f.write_str("&gt;"),
+            '&' => f.write_str("&amp;"),
+            '"' => f.write_str("&#34;"),
+            '\'' => f.write_str("&#39;"),
+            char => f.write_char(char),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_services_and_methods_whatever_they_are_called() {
+        let page = page(&[("Arith".into(), vec!["Div".into(), "Mul".into()]), ("<a&b>".into(), vec![])]);
+        assert!(page.contains("Service Arith\n"), "{page}");
+        assert!(page.find(">Div<") < page.find(">Mul<"), "{page}");
+        assert!(page.contains("Service &lt;a&amp;b&gt;\n"), "{page}");
+    }
+}

@@ -1,0 +1,293 @@
+//! The two sides of a connection, whatever its codec.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::codec::{Codec, Guess};
+use super::credential::{SEPARATOR, Signed, sign};
+use super::frame::{Framing, Outgoing, Request, Tag, framing};
+use super::greeting::Greeting;
+use super::outstanding::Outstanding;
+use super::status;
+use crate::session::{self, Answer, Event, Missing};
+use crate::{Call, CallId, Compression, Credential, Format, Head, Limits, Outbox, Reply, Status, Violation};
+
+/// The server's side of a connection.
+#[derive(Debug)]
+pub struct Server {
+    config: Arc<ServerConfig>,
+    /// `None` until the first bytes have told the codec.
+    spoken: Option<Spoken>,
+    /// The name that the last event borrows.
+    method: Bytes,
+    draining: bool,
+}
+
+/// What all connections of a server share.
+#[derive(Clone, Debug, Default)]
+pub struct ServerConfig {
+    /// What a connection will accept.
+    pub limits: Limits,
+    /// How everything is written; `None`: as the first bytes of a connection tell, which they do of gob, JSON and
+    /// MessagePack.
+    pub codec: Option<Codec>,
+}
+
+#[derive(Debug)]
+struct Spoken {
+    codec: Codec,
+    framing: Box<dyn Framing>,
+}
+
+impl Spoken {
+    fn new(codec: Codec, limits: &Limits) -> Self {
+        Self { codec, framing: framing(codec, limits) }
+    }
+}
+
+impl Server {
+    /// A connection that has not heard anything yet.
+    pub fn new(config: Arc<ServerConfig>) -> Self {
+        let spoken = config.codec.map(|codec| Spoken::new(codec, &config.limits));
+        Self { config, spoken, method: Bytes::new(), draining: false }
+    }
+
+    /// Tells the codec, if that was not done yet.
+    fn listen(&mut self, inbox: &BytesMut) -> Guess {
+        if let Some(spoken) = &self.spoken {
+            return Guess::Is(spoken.codec);
+        }
+        let guess = Codec::recognise(inbox);
+        if let Guess::Is(codec) = guess {
+            self.spoken = Some(Spoken::new(codec, &self.config.limits));
+        }
+        guess
+    }
+
+    fn next_request(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Request>, Violation> {
+        let Some(spoken) = &mut self.spoken else { return Ok(None) };
+        while let Some(request) = spoken.framing.next_request(inbox)? {
+            if !self.draining {
+                return Ok(Some(request));
+            }
+            let Signed { method, .. } = Signed::read(request.name);
+            fail(&mut *spoken.framing, &Tag { method, id: request.id }, &status::shutting_down(), out);
+        }
+        Ok(None)
+    }
+}
+
+impl session::Server for Server {
+    type Ticket = Ticket;
+
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+        // Let go of first: an idle connection keeps no message, and the inbox may use its memory again.
+        self.method = Bytes::new();
+        let codec = match self.listen(inbox) {
+            Guess::Is(codec) => codec,
+            Guess::NeedMore => return Ok(None),
+            Guess::Unknown => return Ok(Some(Event::Foreign)),
+        };
+        let Some(request) = self.next_request(inbox, out)? else { return Ok(None) };
+        let Request { name, id, body, positional, spoiled } = request;
+        let Signed { method, credential } = Signed::read(name);
+        self.method = method.clone();
+        let ticket = Ticket { tag: Tag { method, id }, signed: credential.is_some() };
+        let (service, method) = names(&self.method);
+        let format = codec.format();
+        let call = Call {
+            head: Head { format, positional, ..Head::default() },
+            credential: Credential::Call(credential),
+            spoiled,
+            ..Call::new(service, method, format, body)
+        };
+        Ok(Some(Event::Call(call, ticket)))
+    }
+
+    fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
+        let Some(Spoken { codec, framing }) = &mut self.spoken else { return };
+        let written = match reply.result {
+            Ok(_) if !codec.carries(reply.head.format) => Err(foreign_reply(*codec, reply.head.format)),
+            Ok(body) => framing.response(&ticket.tag, Ok(body), out),
+            Err(status) => Err(status),
+        };
+        if let Err(status) = written {
+            fail(&mut **framing, &ticket.tag, &status, out);
+        }
+    }
+
+    fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+        status::unknown(call, missing)
+    }
+
+    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+        let status = match ticket.signed {
+            true => status,
+            false => status::unsigned(&String::from_utf8_lossy(&ticket.tag.method)),
+        };
+        self.reply(ticket, Reply::failure(status), out);
+        // rpcx v1.1 ends the connection, without an answer: to `net/rpc` it is a header that cannot be read.
+        true
+    }
+
+    fn wanted(&self) -> usize {
+        self.spoken.as_ref().map_or(0, |spoken| spoken.framing.wanted())
+    }
+
+    fn mid_message(&self, inbox: &BytesMut) -> bool {
+        self.spoken.as_ref().map_or(!inbox.is_empty(), |spoken| spoken.framing.mid_message(inbox))
+    }
+
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+    }
+}
+
+/// What must come back to answer a call.
+#[derive(Debug)]
+pub struct Ticket {
+    tag: Tag,
+    /// The call said who calls.
+    signed: bool,
+}
+
+/// Answers with a failure, which every codec can write.
+fn fail(framing: &mut dyn Framing, tag: &Tag, failure: &Status, out: &mut Outbox) {
+    let _ = framing.response(tag, Err(status::write(failure)), out);
+}
+
+/// Service and method: what is before and behind the last dot. A name without one is a plain function's; one that is
+/// not UTF-8 becomes a name that nothing bears.
+fn names(name: &[u8]) -> (&str, &str) {
+    let name = std::str::from_utf8(name).unwrap_or("\u{fffd}");
+    name.rsplit_once('.').unwrap_or(("", name))
+}
+
+/// The client's side of a connection.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    framing: Box<dyn Framing>,
+    greeting: Greeting,
+    outstanding: Outstanding,
+    /// The name of the call sent last, in a buffer that is used again and again.
+    name: String,
+}
+
+/// How a client speaks.
+#[derive(Clone, Debug, Default)]
+pub struct ClientConfig {
+    /// What a connection will accept.
+    pub limits: Limits,
+    /// How everything is written.
+    pub codec: Codec,
+    /// The path of the `CONNECT` that the connection begins with, if it begins as one of HTTP:
+    /// [`CONNECT_PATH`](super::CONNECT_PATH).
+    pub connect: Option<String>,
+    /// What proves on every call who calls, unless the call brings its own. Servers of Go's `net/rpc` know no such
+    /// thing; those of rpcx v1.1 do.
+    pub credential: Option<Bytes>,
+}
+
+impl Client {
+    /// A connection on which nothing was said yet.
+    pub fn new(config: ClientConfig) -> Self {
+        Self {
+            framing: framing(config.codec, &config.limits),
+            greeting: Greeting::new(config.connect.as_deref()),
+            outstanding: Outstanding::default(),
+            name: String::new(),
+            config,
+        }
+    }
+
+    /// Writes down what the call names, and who calls.
+    fn write_name(&mut self, call: &Call<'_>) -> Result<(), Status> {
+        self.name.clear();
+        if !call.service.is_empty() {
+            self.name.push_str(call.service);
+            self.name.push('.');
+        }
+        self.name.push_str(call.method);
+        match call.credential.bytes().or(self.config.credential.as_ref()) {
+            Some(credential) => sign(&mut self.name, credential),
+            None => Ok(()),
+        }
+    }
+
+    fn reply(&self, result: Result<Bytes, Bytes>) -> Reply {
+        let head = Head { format: self.config.codec.format(), ..Head::default() };
+        Reply::new(result.map_err(|text| status::read(&String::from_utf8_lossy(&text))), head)
+    }
+}
+
+impl session::Client for Client {
+    fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        check(&call, self.config.codec)?;
+        self.write_name(&call)?;
+        let (number, positional) = (self.outstanding.next(), call.head.positional);
+        let outgoing = Outgoing { name: &self.name, number, body: call.body, positional };
+        self.framing.request(outgoing, self.greeting.outbox(out))?;
+        // There is an answer to every call; what nobody waits for is dropped.
+        self.outstanding.sent((!call.oneway).then_some(id));
+        Ok(())
+    }
+
+    fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+        if !self.greeting.take(inbox, out, self.config.limits.header)? {
+            return Ok(None);
+        }
+        while let Some(response) = self.framing.next_response(inbox)? {
+            let id = response.number.and_then(|number| self.outstanding.end(number));
+            if let Some(id) = id {
+                return Ok(Some(Answer::Reply(id, self.reply(response.result))));
+            }
+        }
+        Ok(None)
+    }
+
+    fn cancel(&mut self, id: CallId, _out: &mut Outbox) {
+        self.outstanding.forget(id);
+    }
+
+    fn wanted(&self) -> usize {
+        self.framing.wanted()
+    }
+}
+
+/// Whether the protocol has a word for all that a call asks for.
+fn check(call: &Call<'_>, codec: Codec) -> Result<(), Status> {
+    let lacks = if call.service.is_empty() && call.method.is_empty() {
+        "net/rpc has no call without a name"
+    } else if !call.attachment.is_empty() {
+        "net/rpc has no attachments"
+    } else if !call.head.metadata.is_empty() {
+        "net/rpc has no metadata"
+    } else if call.head.compression != Compression::None {
+        "net/rpc has no compression"
+    } else if [call.service, call.method].iter().any(|name| name.as_bytes().contains(&SEPARATOR)) {
+        "a name of net/rpc has no unit separators"
+    } else if !codec.carries(call.head.format) {
+        return Err(foreign_call(codec, call.head.format));
+    } else {
+        return Ok(());
+    };
+    Err(Status::invalid_argument(lacks))
+}
+
+#[cold]
+fn foreign_call(codec: Codec, format: Format) -> Status {
+    let (codec, format) = (codec.as_str(), format.as_str());
+    Status::invalid_argument(format!("this connection speaks {codec}: it cannot carry a message in {format}"))
+}
+
+#[cold]
+fn foreign_reply(codec: Codec, format: Format) -> Status {
+    let (codec, format) = (codec.as_str(), format.as_str());
+    Status::internal(format!("the connection speaks {codec}: it cannot carry a reply in {format}"))
+}

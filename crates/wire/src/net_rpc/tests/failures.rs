@@ -1,0 +1,69 @@
+//! Failures in protobuf and gencode, which servers of Go cannot write.
+
+use super::*;
+
+#[test]
+fn a_server_of_go_that_lost_the_body_of_a_failure_is_understood_all_the_same() {
+    for codec in [Codec::Protobuf, Codec::Gencode] {
+        let (mut server, mut client) = (server(codec), client(codec));
+        let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
+        for id in 0..4 {
+            client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("it can say it");
+        }
+        inbox.extend_from_slice(&out.take());
+        for result in [Err("boom"), Err("bang"), Ok(body(codec)), Err("pang")] {
+            let ticket = sole_call(&mut server, &mut inbox, &mut out);
+            match result {
+                Ok(body) => server.reply(ticket, Reply::message(codec.format(), body), &mut out),
+                Err(text) => {
+                    server.reply(ticket, Reply::failure(Status::unknown(text)), &mut out);
+                    assert_eq!(out.buffer().pop(), Some(0), "the empty body");
+                }
+            }
+        }
+        let answers = out.take();
+        for chunk in [1, answers.len()] {
+            let mut inbox = BytesMut::new();
+            let mut heard = Vec::new();
+            let mut client = self::client(codec);
+            for id in 0..4 {
+                client.send(CallId(id), call(codec, "S", "M"), &mut out).expect("it can say it");
+            }
+            for chunk in answers.chunks(chunk) {
+                inbox.extend_from_slice(chunk);
+                while let Some(answer) = client.next_event(&mut inbox, &mut out).expect("understood") {
+                    heard.push(
+                        sole_reply(vec![answer]).1.result.map_err(|status| status.message().to_owned()),
+                    );
+                }
+            }
+            let failed = |text: &str| Err(text.to_owned());
+            assert_eq!(heard, [failed("boom"), failed("bang"), Ok(body(codec)), failed("pang")]);
+        }
+    }
+}
+
+#[test]
+fn a_failure_is_told_before_its_empty_body_has_come() {
+    let mut client = client(Codec::Protobuf);
+    let mut out = Outbox::new();
+    client.send(CallId(5), call(Codec::Protobuf, "S", "M"), &mut out).expect("it can say it");
+    let mut inbox = BytesMut::from(&hex("06 1a04626f6f6d")[..]);
+    let answer = client.next_event(&mut inbox, &mut out).expect("understood").expect("an answer");
+    assert_eq!(sole_reply(vec![answer]).1.result, Err(Status::unknown("boom")));
+}
+
+#[test]
+fn an_error_in_a_request_says_nothing_to_a_server() {
+    // Field 3, which only an answer has; the body follows as ever.
+    let request = hex("0d 0a03532e4d 1a06");
+    let mut inbox = BytesMut::from(&request[..]);
+    inbox.extend_from_slice(b"ignore");
+    inbox.extend_from_slice(&hex("02 0815"));
+    let (mut server, mut out) = (server(Codec::Protobuf), Outbox::new());
+    match server.next_event(&mut inbox, &mut out) {
+        Ok(Some(Event::Call(call, _))) => assert_bytes(&call.body, hex("0815")),
+        other => panic!("{other:?}"),
+    }
+    assert!(inbox.is_empty());
+}

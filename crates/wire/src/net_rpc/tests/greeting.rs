@@ -1,0 +1,62 @@
+//! Connections that begin as one of HTTP.
+
+use super::*;
+
+fn client() -> Client {
+    let connect = Some(super::super::CONNECT_PATH.to_owned());
+    Client::new(ClientConfig { codec: Codec::Json, connect, ..Default::default() })
+}
+
+const CALL: &str = "{\"method\":\"S.M\",\"params\":[{\"A\":7,\"B\":8}],\"id\":0}\n";
+const REPLY: &str = "{\"id\":0,\"result\":{},\"error\":null}\n";
+
+#[test]
+fn calls_wait_until_the_server_has_answered_the_greeting() {
+    for answer in [
+        "HTTP/1.0 200 Connected to Go RPC\n\n",
+        "HTTP/1.1 200 Connected to Go RPC\r\n\r\n",
+        "HTTP/1.0 200 Connected to Go RPC\r\nVia: 1.0 a\r\n\r\n",
+    ] {
+        let (mut client, mut inbox, mut out) = (client(), BytesMut::new(), Outbox::new());
+        client.send(CallId(1), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+        assert_bytes(out.take(), "CONNECT /_goRPC_ HTTP/1.0\n\n");
+        for byte in answer.bytes() {
+            assert!(out.is_empty());
+            inbox.extend_from_slice(&[byte]);
+            assert!(client.next_event(&mut inbox, &mut out).expect("HTTP").is_none());
+        }
+        assert_bytes(out.take(), CALL);
+        assert!(inbox.is_empty());
+        client.send(CallId(2), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+        assert_bytes(out.take(), CALL.replace(":0}", ":1}"));
+        inbox.extend_from_slice(REPLY.as_bytes());
+        let answer = client.next_event(&mut inbox, &mut out).expect("understood").expect("an answer");
+        assert_eq!(sole_reply(vec![answer]).0, CallId(1));
+    }
+}
+
+#[test]
+fn another_answer_to_the_greeting_ends_the_connection() {
+    for (answer, want) in [
+        ("HTTP/1.1 404 Not Found\r\n\r\n", "unexpected HTTP response: 404 Not Found"),
+        ("HTTP/1.0 200 Connected to rpcx\n\n", "unexpected HTTP response: 200 Connected to rpcx"),
+        ("HTTP/1.0 200 OK\n\n", "unexpected HTTP response: 200 OK"),
+        ("{\"id\":0}\n\n", "unexpected HTTP response: {\"id\":0}"),
+        ("\n\n", "unexpected HTTP response: "),
+    ] {
+        let (mut client, mut out) = (client(), Outbox::new());
+        client.send(CallId(1), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+        let violation = client.next_event(&mut BytesMut::from(answer), &mut out).expect_err("a violation");
+        assert_eq!(violation.to_string(), want);
+    }
+}
+
+#[test]
+fn an_answer_to_the_greeting_that_does_not_end_meets_the_limit() {
+    let (mut client, mut out) = (client(), Outbox::new());
+    client.send(CallId(1), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+    let mut inbox = BytesMut::from(&[b'x'; 64 << 10][..]);
+    assert!(client.next_event(&mut inbox, &mut out).expect("not yet").is_none());
+    inbox.extend_from_slice(b"x");
+    assert!(client.next_event(&mut inbox, &mut out).is_err());
+}

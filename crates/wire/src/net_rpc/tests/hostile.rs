@@ -1,0 +1,110 @@
+//! Peers that lie.
+
+use super::*;
+use crate::testing::hear;
+
+const LIMITS: Limits = Limits { message: 1024, decompressed: 1024, header: 128 };
+
+#[test]
+fn a_length_beyond_the_limit_ends_the_connection_before_anything_of_it_has_come() {
+    for (codec, bytes) in [
+        (Codec::Gob, hex("fc7fffffff")),
+        (Codec::MessagePack, hex("82a353657100dbffffffff")),
+        (Codec::MessagePack, hex("82a353657100ad536572766963654d6574686f64a3532e4d ddffffffff")),
+        (Codec::Protobuf, hex("8102")),
+        (Codec::Protobuf, hex("05 0a03532e4d ffffffffffffffffff01")),
+        (Codec::Protobuf, hex("ffffffffffffffffffff")),
+        (Codec::Gencode, hex("8102")),
+        (Codec::Gencode, hex("0c 03532e4d 0000000000000000 8110")),
+        (Codec::Colfer, hex("01ffffffff0f")),
+        (Codec::Colfer, hex("0103532e4d 83ffffffff 7f")),
+        (Codec::Bson, hex("ffffffff")),
+        (Codec::Bson, hex("81000000")),
+        (Codec::Bson, hex("04000000")),
+    ] {
+        let heard = hear(server_within(codec, LIMITS), &[&bytes]);
+        assert!(heard.violation.is_some() && heard.calls.is_empty(), "{codec:?} {bytes:02x?}");
+    }
+}
+
+#[test]
+fn an_object_of_json_that_does_not_end_meets_the_limit() {
+    let mut bytes = br#"{"method":""#.to_vec();
+    bytes.resize(LIMITS.message, b'x');
+    assert!(hear(server_within(Codec::Json, LIMITS), &[&bytes]).violation.is_none());
+    bytes.push(b'x');
+    assert!(hear(server_within(Codec::Json, LIMITS), &[&bytes]).violation.is_some());
+}
+
+#[test]
+fn a_header_that_is_none_ends_the_connection() {
+    for (codec, bytes) in [
+        // A string in the place of a struct, and a struct without any of the header's fields.
+        (Codec::Gob, hex("080c000568656c6c6f")),
+        (Codec::MessagePack, hex("07")),
+        (Codec::MessagePack, hex("81a3536571a123")),
+        (Codec::MessagePack, hex("c1")),
+        (Codec::Protobuf, hex("020a05")),
+        (Codec::Gencode, hex("0105")),
+        (Codec::Colfer, hex("05")),
+        (Codec::Bson, hex("0b000000 10 73657100 0102")),
+    ] {
+        let heard = hear(server_within(codec, LIMITS), &[&bytes]);
+        assert!(heard.calls.is_empty(), "{codec:?} {:?}", heard.calls);
+        assert!(heard.violation.is_some(), "{codec:?} {bytes:02x?}");
+    }
+}
+
+#[test]
+fn a_name_that_is_no_text_names_nothing() {
+    let request = hex("06 0a04 ff2e4dfe 00");
+    let heard = hear(server(Codec::Protobuf), &[&request]);
+    assert!(heard.calls[0].contains("method: \"\u{fffd}\""), "{:?}", heard.calls);
+}
+
+#[test]
+fn a_reply_that_would_end_the_callers_connection_fails_its_call_alone() {
+    for (codec, junk) in [
+        (Codec::Json, &b"{]"[..]),
+        (Codec::Json, b"1}{"),
+        (Codec::MessagePack, b"\x92\x01"),
+        (Codec::MessagePack, b"\x01\x02"),
+        (Codec::Bson, b"\x05\0\0\0"),
+        (Codec::Gob, b"\x03\x04\0"),
+    ] {
+        let mut pair = pair(codec);
+        let call = call(codec, "S", "M");
+        let (_, reply) = sole_reply(
+            pair.call(CallId(0), &call, |_| Reply::message(codec.format(), Bytes::from_static(junk))),
+        );
+        let status = reply.result.expect_err("a failure");
+        assert!(status.message().starts_with("the body is no "), "{codec:?}: {status}");
+        let reply = pair.call(CallId(0), &call, |heard| Reply::message(codec.format(), heard.body.clone()));
+        assert_same(codec, &sole_reply(reply).1.result.expect("success"), &call.body);
+        let (mut client, mut out) = (client(codec), Outbox::new());
+        let broken = Call { body: Bytes::from_static(junk), ..call };
+        assert!(client.send(CallId(0), broken, &mut out).is_err() && out.is_empty(), "{codec:?}");
+    }
+}
+
+#[test]
+fn a_body_that_is_no_value_fails_its_call_alone() {
+    let mut pair = pair(Codec::Gob);
+    let call = call(Codec::Gob, "S", "M");
+    for _ in 0..2 {
+        let (_, reply) = sole_reply(
+            pair.call(CallId(0), &call, |_| Reply::message(Format::Gob, Bytes::from_static(b"no gob"))),
+        );
+        let status = reply.result.expect_err("a failure");
+        assert!(status.message().starts_with("the body is no gob"), "{status}");
+    }
+    let reply = pair.call(CallId(0), &call, |heard| Reply::message(Format::Gob, heard.body.clone()));
+    assert_same(Codec::Gob, &sole_reply(reply).1.result.expect("success"), &call.body);
+    let mut client = client(Codec::Gob);
+    let mut out = Outbox::new();
+    let broken = Call { body: Bytes::from_static(b"\xff"), ..call.clone() };
+    assert!(client.send(CallId(0), broken, &mut out).is_err());
+    assert!(out.is_empty());
+    client.send(CallId(0), call, &mut out).expect("it can say it");
+    assert!(out.take().starts_with(b"\x2e\x7f\x03"), "the header's type is told now");
+}

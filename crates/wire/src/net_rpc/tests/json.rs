@@ -1,0 +1,145 @@
+//! JSON-RPC 1.0: what Go's servers and clients of it make of what is not plain.
+
+use super::*;
+use crate::testing::hear;
+
+/// What a server says to these bytes when every call is answered by its own body.
+fn said(bytes: &str) -> String {
+    let (mut server, mut inbox, mut out) = (server(Codec::Json), BytesMut::from(bytes), Outbox::new());
+    loop {
+        match server.next_event(&mut inbox, &mut out).expect("JSON") {
+            Some(Event::Call(call, ticket)) => {
+                let result = call.spoiled.clone().map_or_else(|| Ok(call.body.clone()), Err);
+                let reply = Reply { result, ..Reply::message(call.head.format, Bytes::new()) };
+                server.reply(ticket, reply, &mut out);
+            }
+            Some(other) => panic!("{other:?}"),
+            None => return String::from_utf8(out.take()).expect("a text"),
+        }
+    }
+}
+
+#[test]
+fn an_id_may_be_any_json_and_comes_back_as_it_was_written() {
+    for id in ["7", "-1.50e3", r#""a\u0041""#, "[1, {\"x\":null}]", "null", "true", "{ }"] {
+        let request = format!(r#"{{"method":"S.M","params":[1],"id": {id} }}"#);
+        assert_eq!(said(&request), format!("{{\"id\":{id},\"result\":1,\"error\":null}}\n"));
+    }
+    assert_eq!(said(r#"{"method":"S.M","params":[1]}"#), "{\"id\":null,\"result\":1,\"error\":null}\n");
+}
+
+#[test]
+fn objects_follow_each_other_with_any_white_space_or_none() {
+    let one = r#"{"method":"S.M","params":[1],"id":1}"#;
+    for between in ["", "\n", " \r\n\t "] {
+        let answers = said(&format!("{between}{one}{between}{one}{between}"));
+        assert_eq!(answers, "{\"id\":1,\"result\":1,\"error\":null}\n".repeat(2));
+    }
+}
+
+#[test]
+fn keys_are_found_whatever_their_case_and_order_and_what_is_unknown_is_not_looked_at() {
+    let request = r#"{"Id":1,"x":{"method":"no"},"PARAMS":["{\"}\""],"jsonrpc":"1.0","Method":"S.M"}"#;
+    assert_eq!(said(request), "{\"id\":1,\"result\":\"{\\\"}\\\"\",\"error\":null}\n");
+}
+
+#[test]
+fn params_are_an_array_of_one_and_what_is_missing_is_told_in_gos_words() {
+    let failed = |params: &str| said(&format!(r#"{{"method":"S.M"{params},"id":1}}"#));
+    for none in ["", r#","params":null"#] {
+        assert!(failed(none).contains(r#""result":null,"error":"jsonrpc: request body missing params"}"#));
+    }
+    for no_list in [r#","params":{"A":1}"#, r#","params":7"#, r#","params":"x""#] {
+        assert!(failed(no_list).contains(r#""error":"json: cannot unmarshal"#), "{}", failed(no_list));
+    }
+    assert_eq!(failed(r#","params":[]"#), "{\"id\":1,\"result\":{},\"error\":null}\n");
+    assert_eq!(failed(r#","params":[ [1, 2] ]"#), "{\"id\":1,\"result\":[1, 2],\"error\":null}\n");
+    assert_eq!(failed(r#","params":[1, 2]"#), "{\"id\":1,\"result\":[1, 2],\"error\":null}\n", "all of them");
+}
+
+#[test]
+fn several_params_are_positional_arguments() {
+    let request = br#"{"method":"add","params":[1,2],"id":0}"#;
+    let (mut server, mut out) = (server(Codec::Json), Outbox::new());
+    match server.next_event(&mut BytesMut::from(&request[..]), &mut out) {
+        Ok(Some(Event::Call(call, _))) => {
+            assert_eq!((call.service, call.method, call.head.positional), ("", "add", true));
+            assert_bytes(&call.body, "[1,2]");
+            let (mut again, mut out) = (Outbox::new(), client(Codec::Json));
+            out.send(CallId(9), call, &mut again).expect("it can say it");
+            assert_bytes(again.take(), [&request[..], b"\n"].concat());
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_escaped_name_is_the_same_name() {
+    let request = r#"{"method":"Arith\u002eM\u0075l","params":[1],"id":1}"#;
+    let heard = hear(server(Codec::Json), &[request.as_bytes()]);
+    assert!(heard.calls[0].contains(r#"service: "Arith", method: "Mul""#), "{:?}", heard.calls);
+}
+
+#[test]
+fn what_is_no_object_of_json_ends_the_connection() {
+    for bytes in
+        ["[]", "7", r#"{"method":}"#, r#"{"method":7,"params":[1],"id":1}"#, "}", "{]", r#"{"a":1,}"#]
+    {
+        let heard = hear(server(Codec::Json), &[bytes.as_bytes()]);
+        assert!(heard.violation.is_some() && heard.calls.is_empty(), "{bytes}");
+    }
+    // In quotes, what is no Unicode is no name.
+    assert!(
+        hear(server(Codec::Json), &[b"{\"method\":\"\xff\",\"params\":[1],\"id\":1}"]).violation.is_some()
+    );
+}
+
+#[test]
+fn arguments_nested_too_deep_fail_their_call_alone() {
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    let good = r#"{"method":"S.M","params":[1],"id":2}"#;
+    let answers = said(&format!(r#"{{"method":"S.M","params":[{deep}],"id":1}}{good}"#));
+    let want = "{\"id\":1,\"result\":null,\"error\":\"exceeded max depth\"}\n{\"id\":2,\"result\":1,\"error\":null}\n";
+    assert_eq!(answers, want);
+}
+
+#[test]
+fn nothing_as_a_result_is_an_empty_struct_to_gos_clients() {
+    for nothing in ["null", ""] {
+        let (mut server, mut out) = (server(Codec::Json), Outbox::new());
+        let mut inbox = BytesMut::from(&br#"{"method":"S.M","params":[1],"id":1}"#[..]);
+        let ticket = sole_call(&mut server, &mut inbox, &mut out);
+        server.reply(ticket, Reply::message(Format::Json(Json::Go), nothing.into()), &mut out);
+        assert_bytes(out.take(), "{\"id\":1,\"result\":{},\"error\":null}\n");
+    }
+}
+
+#[test]
+fn a_failure_is_a_text_and_anything_else_is_told_to_be_none() {
+    for (response, want) in [
+        (r#"{"id":0,"result":null,"error":"boom"}"#, Err("boom")),
+        (r#"{"id":0,"error":"a\nb"}"#, Err("a\nb")),
+        (r#"{"id":0,"result":1,"error":""}"#, Err("unspecified error")),
+        (r#"{"id":0,"result":null,"error":{"code":1}}"#, Err(r#"invalid error {"code":1}"#)),
+        (r#"{"error":null,"result":[1,2],"id":0}"#, Ok("[1,2]")),
+        (r#"{"id":0,"result":null,"error":null}"#, Ok("null")),
+        (r#"{"id":0}"#, Ok("null")),
+    ] {
+        let (mut client, mut out) = (client(Codec::Json), Outbox::new());
+        client.send(CallId(4), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+        let answer = client.next_event(&mut BytesMut::from(response), &mut out).expect("understood");
+        let (id, reply) = sole_reply(answer.into_iter().collect());
+        assert_eq!(id, CallId(4));
+        let result = reply.result.as_ref().map(|body| &body[..]).map_err(|status| status.message());
+        assert_eq!(result, want.map(str::as_bytes), "{response}");
+    }
+}
+
+#[test]
+fn an_answer_to_no_call_is_dropped() {
+    let (mut client, mut out) = (client(Codec::Json), Outbox::new());
+    client.send(CallId(4), call(Codec::Json, "S", "M"), &mut out).expect("it can say it");
+    let mut inbox = BytesMut::from(r#"{"id":null,"error":"x"}{"id":5,"result":1}{"id":"0","result":1}"#);
+    assert!(client.next_event(&mut inbox, &mut out).expect("understood").is_none());
+    assert!(inbox.is_empty());
+}

@@ -1,0 +1,96 @@
+use std::collections::HashSet;
+
+use super::number::{Cursor, put_uint};
+use super::types::{Definition, Table, id};
+use super::{Error, Limits};
+
+/// The types that were defined in one direction of a stream, and in which bytes.
+#[derive(Debug, Default)]
+pub(super) struct Dictionary {
+    bytes: Vec<u8>,
+    table: Table,
+}
+
+impl Dictionary {
+    pub(super) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The bytes that the table was read from: messages, each of which defines a type.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Reads a definition where `cursor` is at the type's number, which is negative, and moves it behind the
+    /// definition.
+    pub(super) fn define(&mut self, cursor: &mut Cursor<'_>, limits: &Limits) -> Result<(), Error> {
+        let room = limits.definitions.saturating_sub(self.bytes.len());
+        let within = cursor.rest().get(..room).map_or(*cursor, Cursor::new);
+        let length = match definition_length(within) {
+            // The end of the bytes may pass for that of the definition.
+            Ok(length) if length < within.len() || within.len() == cursor.len() => length,
+            Err(error) if within.len() == cursor.len() => return Err(error),
+            _ => return Err(too_long(limits)),
+        };
+        let start = self.bytes.len();
+        put_uint(&mut self.bytes, length as u64);
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(cursor.take(length)?);
+        let mut kept = Cursor::new(&self.bytes[at..]);
+        let id = defined(&mut kept)?;
+        self.table.define(id, &self.bytes, start, &mut kept, limits)
+    }
+
+    /// The definitions of all that the types `of` are made of, in the order in which they came, and whether none
+    /// is missing: whoever reads a value of a type that was not defined finds that out.
+    pub(super) fn closure(&self, of: &[i32]) -> (Vec<u8>, bool) {
+        let (reached, complete) = self.reached(of);
+        let mut messages: Vec<_> = reached.iter().map(Table::message).collect();
+        messages.sort_unstable_by_key(|message| message.start);
+        let parts = messages.into_iter().filter_map(|message| self.bytes.get(message));
+        (parts.flatten().copied().collect(), complete)
+    }
+
+    /// Whether values of the type may hold some whose types are told beside them.
+    pub(super) fn is_dynamic(&self, of: i32) -> bool {
+        let holds = |each: &Definition| self.table.inner(each.kind).any(|inner| inner == id::INTERFACE);
+        of == id::INTERFACE || (self.table.is_dynamic() && self.reached(&[of]).0.iter().any(holds))
+    }
+
+    fn reached(&self, of: &[i32]) -> (Vec<Definition>, bool) {
+        let (mut reached, mut complete) = (Vec::new(), true);
+        let mut seen: HashSet<_> = of.iter().copied().collect();
+        let mut waiting: Vec<_> = seen.iter().copied().collect();
+        while let Some(next) = waiting.pop() {
+            match self.table.find(next) {
+                Some(definition) => {
+                    let inner = self.table.inner(definition.kind);
+                    waiting.extend(inner.filter(|&inner| seen.insert(inner)));
+                    reached.push(*definition);
+                }
+                None => complete = complete && (id::BOOL..=id::INTERFACE).contains(&next),
+            }
+        }
+        (reached, complete)
+    }
+}
+
+#[cold]
+pub(super) fn too_long(limits: &Limits) -> Error {
+    Error::new(format!("definitions of types take more than {} bytes", limits.definitions))
+}
+
+/// Takes the number of a type that is about to be defined.
+pub(super) fn defined(cursor: &mut Cursor<'_>) -> Result<i32, Error> {
+    cursor.id()?.checked_neg().ok_or_else(Error::unknown_type)
+}
+
+/// How many bytes a definition takes, with the number before it.
+fn definition_length(mut cursor: Cursor<'_>) -> Result<usize, Error> {
+    let before = cursor.len();
+    let bytes = cursor.rest();
+    let _ = defined(&mut cursor)?;
+    // Any number of a type will do: what counts is where the definition ends.
+    Table::default().define(id::FIRST, bytes, 0, &mut cursor, &Limits::default())?;
+    Ok(before - cursor.len())
+}

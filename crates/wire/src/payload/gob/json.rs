@@ -1,0 +1,456 @@
+//! Gob as JSON, and JSON as gob, for those who have no types: people at a command line.
+
+use std::fmt::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::number::{Cursor, begin, end, put_bytes, put_float, put_int, put_uint};
+use super::time::Time;
+use super::types::{Fields, Kind, Opaque, Shape, define, id};
+use super::walk::singleton;
+use super::{Error, Limits, Split, sole};
+
+/// Writes the value of a stream as JSON, as Go's `encoding/json` writes it: bytes in base64, times as texts. A
+/// field that was not sent is shown with its zero.
+///
+/// # Errors
+///
+/// When the bytes are no stream of a single value.
+pub fn to_json(bytes: &[u8]) -> Result<String, Error> {
+    let limits = Limits { message: usize::MAX - 16, ..Limits::default() };
+    let body = sole(bytes, limits.clone())?.into_bytes();
+    let split = Split::of(&body, &limits)?;
+    let (of, cursor) = split.value()?;
+    let mut printer = Printer { split: &split, cursor, depth: limits.depth, out: String::new() };
+    printer.top(of)?;
+    Ok(printer.out)
+}
+
+struct Printer<'a> {
+    split: &'a Split<'a>,
+    cursor: Cursor<'a>,
+    depth: usize,
+    out: String,
+}
+
+impl Printer<'_> {
+    fn top(&mut self, of: i32) -> Result<(), Error> {
+        if !matches!(self.split.table.kind(of)?, Kind::Struct(_)) {
+            singleton(&mut self.cursor)?;
+        }
+        self.value(of)
+    }
+
+    fn value(&mut self, of: i32) -> Result<(), Error> {
+        self.depth = self.depth.checked_sub(1).ok_or_else(Error::too_deep)?;
+        match self.split.table.kind(of)? {
+            Kind::Bool => {
+                let value = self.cursor.uint()? != 0;
+                self.plain(value);
+            }
+            Kind::Int => {
+                let value = self.cursor.int()?;
+                self.plain(value);
+            }
+            Kind::Uint => {
+                let value = self.cursor.uint()?;
+                self.plain(value);
+            }
+            Kind::Float => {
+                let value = self.cursor.float()?;
+                self.float(value);
+            }
+            Kind::Complex => self.complex()?,
+            Kind::String | Kind::Opaque(Opaque::Text) => {
+                let text = String::from_utf8_lossy(self.cursor.bytes()?);
+                self.text(&text);
+            }
+            Kind::Bytes => {
+                let bytes = self.cursor.bytes()?;
+                self.text(&STANDARD.encode(bytes));
+            }
+            Kind::Opaque(_) => self.opaque(of)?,
+            Kind::Interface => self.interface()?,
+            Kind::Array { elem, .. } | Kind::Slice { elem } => self.list(elem)?,
+            Kind::Map { key, elem } => self.map(key, elem)?,
+            Kind::Struct(fields) => self.fields(fields)?,
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn plain(&mut self, value: impl std::fmt::Display) {
+        // Writing to a String does not fail.
+        let _ = write!(self.out, "{value}");
+    }
+
+    /// What JSON has no number for is nothing.
+    fn float(&mut self, value: f64) {
+        match serde_json::Number::from_f64(value) {
+            // As Go writes it: 17, not 17.0.
+            Some(_) if value.fract() == 0.0 && value.abs() < 1e15 => self.plain(value),
+            Some(number) => self.plain(number),
+            None => self.out.push_str("null"),
+        }
+    }
+
+    fn complex(&mut self) -> Result<(), Error> {
+        let (re, im) = (self.cursor.float()?, self.cursor.float()?);
+        self.out.push('[');
+        self.float(re);
+        self.out.push(',');
+        self.float(im);
+        self.out.push(']');
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) {
+        self.plain(Value::from(text));
+    }
+
+    /// A time, or bytes that only their own type can read.
+    fn opaque(&mut self, of: i32) -> Result<(), Error> {
+        let bytes = self.cursor.bytes()?;
+        let definition = self.split.table.find(of).ok_or_else(Error::unknown_type)?;
+        match self.split.table.name(self.split.prelude, definition) {
+            // Behind a pointer it has no name (`getTypeInfo` in Go's `encoding/gob/type.go`).
+            "Time" | "" if let Ok(time) = Time::from_binary(bytes) => self.text(&time.to_string()),
+            _ => self.text(&STANDARD.encode(bytes)),
+        }
+        Ok(())
+    }
+
+    fn interface(&mut self) -> Result<(), Error> {
+        if self.cursor.bytes()?.is_empty() {
+            self.out.push_str("null");
+            return Ok(());
+        }
+        let of = self.cursor.id()?;
+        self.cursor.uint()?;
+        self.top(of)
+    }
+
+    fn list(&mut self, elem: i32) -> Result<(), Error> {
+        let count = self.cursor.count(1)?;
+        self.out.push('[');
+        for place in 0..count {
+            self.comma(place == 0);
+            self.value(elem)?;
+        }
+        self.out.push(']');
+        Ok(())
+    }
+
+    /// Keys that are no texts become some.
+    fn map(&mut self, key: i32, elem: i32) -> Result<(), Error> {
+        let count = self.cursor.count(2)?;
+        self.out.push('{');
+        for place in 0..count {
+            self.comma(place == 0);
+            let start = self.out.len();
+            self.value(key)?;
+            if !self.out.get(start..).is_some_and(|key| key.starts_with('"')) {
+                let key = self.out.split_off(start);
+                self.text(&key);
+            }
+            self.out.push(':');
+            self.value(elem)?;
+        }
+        self.out.push('}');
+        Ok(())
+    }
+
+    fn fields(&mut self, fields: Fields) -> Result<(), Error> {
+        let (split, mut last, mut place) = (self.split, -1, 0);
+        self.out.push('{');
+        let mut sent = self.next_field(fields, last)?;
+        for (name, of) in split.table.fields(split.prelude, fields) {
+            self.comma(place == 0);
+            self.text(name);
+            self.out.push(':');
+            if sent == Some(place) {
+                self.value(of)?;
+                last = place;
+                sent = self.next_field(fields, last)?;
+            } else {
+                self.zero(split.table.kind(of)?);
+            }
+            place += 1;
+        }
+        self.out.push('}');
+        Ok(())
+    }
+
+    fn next_field(&mut self, fields: Fields, last: i64) -> Result<Option<i64>, Error> {
+        match if self.cursor.is_empty() { 0 } else { self.cursor.uint()? } {
+            0 => Ok(None),
+            delta => fields.after(last, delta).map(Some),
+        }
+    }
+
+    /// A struct, or an array, is only left out where a pointer leads to none.
+    fn zero(&mut self, kind: Kind) {
+        self.out.push_str(match kind {
+            Kind::Bool => "false",
+            Kind::Int | Kind::Uint | Kind::Float => "0",
+            Kind::Bytes | Kind::String => "\"\"",
+            Kind::Complex => "[0,0]",
+            Kind::Slice { .. } => "[]",
+            Kind::Map { .. } => "{}",
+            Kind::Interface | Kind::Array { .. } | Kind::Struct(_) | Kind::Opaque(_) => "null",
+        });
+    }
+
+    fn comma(&mut self, first: bool) {
+        if !first {
+            self.out.push(',');
+        }
+    }
+}
+
+/// Writes JSON as a stream of a single value, by what it shows of its types:
+///
+/// * an object is a struct of its members, of which those that are null, or lists of nothing, are left out;
+/// * an integer is an int, or a uint where only that holds it, any other number a float64;
+/// * a list is a slice of what all its elements are, with objects a struct of all members that any of them has;
+///   where they are of different kinds, a slice of interfaces.
+///
+/// # Errors
+///
+/// When it is no JSON, or nothing but null.
+pub fn from_json(json: &[u8]) -> Result<Vec<u8>, Error> {
+    let value: Value = serde_json::from_slice(json).map_err(|error| Error::new(error.to_string()))?;
+    let mut shapes = Shapes::default();
+    let shape = Seen::of(&value).ok_or_else(|| Error::new("null has no type"))?;
+    let mut out = Vec::new();
+    let of = shapes.number(&shape);
+    shapes.define(of, &mut out);
+    if shapes.any {
+        define(&mut out, shapes.next, "", &Shape::Slice { elem: id::INTERFACE });
+        define(&mut out, shapes.next + 1, "", &Shape::Map { key: id::STRING, elem: id::INTERFACE });
+    }
+    let mark = begin(&mut out);
+    put_int(&mut out, of.into());
+    if !matches!(shape, Seen::Object(_)) {
+        out.push(0);
+    }
+    shapes.put(&value, &shape, &mut out)?;
+    end(&mut out, mark);
+    Ok(out)
+}
+
+/// What was seen of a type.
+#[derive(Clone, Debug, PartialEq)]
+enum Seen {
+    Bool,
+    Int,
+    Uint,
+    Float,
+    Text,
+    List(Box<Self>),
+    /// The members, by their names.
+    Object(Vec<(String, Self)>),
+    /// Different things.
+    Any,
+}
+
+impl Seen {
+    /// `None` of what says nothing: null, and lists of nothing.
+    fn of(value: &Value) -> Option<Self> {
+        Some(match value {
+            Value::Null => return None,
+            Value::Bool(_) => Self::Bool,
+            Value::Number(number) if number.is_i64() => Self::Int,
+            Value::Number(number) if number.is_u64() => Self::Uint,
+            Value::Number(_) => Self::Float,
+            Value::String(_) => Self::Text,
+            Value::Array(list) => {
+                let mut all = list.iter().map(Self::of);
+                let first = all.next()?;
+                let all = all.try_fold(first?, |one, other| other.map(|other| one.and(other)));
+                Self::List(Box::new(all.unwrap_or(Self::Any)))
+            }
+            Value::Object(members) => {
+                let seen = members.iter().filter_map(|(name, value)| Some((name.clone(), Self::of(value)?)));
+                let mut seen: Vec<_> = seen.collect();
+                seen.sort_by(|(one, _), (other, _)| one.cmp(other));
+                Self::Object(seen)
+            }
+        })
+    }
+
+    /// What is both.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (one, other) if one == other => one,
+            (Self::Int | Self::Float, Self::Int | Self::Float) => Self::Float,
+            (Self::Uint | Self::Float, Self::Uint | Self::Float) => Self::Float,
+            (Self::List(one), Self::List(other)) => Self::List(Box::new(one.and(*other))),
+            (Self::Object(mut one), Self::Object(other)) => {
+                for (name, seen) in other {
+                    match one.binary_search_by(|(known, _)| known.cmp(&name)) {
+                        Ok(place) => {
+                            let (name, known) = one.remove(place);
+                            one.insert(place, (name, known.and(seen)));
+                        }
+                        Err(place) => one.insert(place, (name, seen)),
+                    }
+                }
+                Self::Object(one)
+            }
+            _ => Self::Any,
+        }
+    }
+}
+
+/// The types of a value, by their numbers.
+#[derive(Default)]
+struct Shapes {
+    known: Vec<(Seen, i32)>,
+    next: i32,
+    any: bool,
+}
+
+impl Shapes {
+    fn number(&mut self, shape: &Seen) -> i32 {
+        match shape {
+            Seen::Bool => id::BOOL,
+            Seen::Int => id::INT,
+            Seen::Uint => id::UINT,
+            Seen::Float => id::FLOAT,
+            Seen::Text => id::STRING,
+            Seen::Any => {
+                self.any = true;
+                id::INTERFACE
+            }
+            _ => match self.known.iter().find(|(known, _)| known == shape) {
+                Some(&(_, known)) => known,
+                None => self.add(shape),
+            },
+        }
+    }
+
+    fn add(&mut self, shape: &Seen) -> i32 {
+        match shape {
+            Seen::List(elem) => {
+                self.number(elem);
+            }
+            Seen::Object(members) => {
+                for (_, seen) in members {
+                    self.number(seen);
+                }
+            }
+            _ => {}
+        }
+        self.next = self.next.max(id::FIRST) + 1;
+        self.known.push((shape.clone(), self.next - 1));
+        self.next - 1
+    }
+
+    fn define(&mut self, of: i32, out: &mut Vec<u8>) {
+        // Outer ones first.
+        for (shape, number) in self.known.clone().iter().rev().filter(|(_, number)| *number <= of) {
+            match shape {
+                Seen::List(elem) => define(out, *number, "", &Shape::Slice { elem: self.number(elem) }),
+                Seen::Object(members) => {
+                    let mut fields = Vec::new();
+                    for (name, seen) in members {
+                        fields.push((&**name, self.number(seen)));
+                    }
+                    define(out, *number, "", &Shape::Struct(&fields));
+                }
+                _ => {}
+            }
+        }
+        self.next = self.next.max(id::FIRST);
+    }
+
+    fn put(&self, value: &Value, shape: &Seen, out: &mut Vec<u8>) -> Result<(), Error> {
+        match (shape, value) {
+            (Seen::Bool, Value::Bool(value)) => put_uint(out, (*value).into()),
+            (Seen::Int, Value::Number(number)) => put_int(out, number.as_i64().unwrap_or_default()),
+            (Seen::Uint, Value::Number(number)) => put_uint(out, number.as_u64().unwrap_or_default()),
+            (Seen::Float, Value::Number(number)) => put_float(out, number.as_f64().unwrap_or_default()),
+            (Seen::Text, Value::String(text)) => put_bytes(out, text.as_bytes()),
+            (Seen::List(elem), Value::Array(list)) => {
+                put_uint(out, list.len() as u64);
+                for value in list {
+                    self.put(value, elem, out)?;
+                }
+            }
+            (Seen::Object(members), Value::Object(object)) => self.members(object, members, out)?,
+            (Seen::Any, value) => self.any(value, out)?,
+            _ => return Err(Error::new("a list lacks one of its elements")),
+        }
+        Ok(())
+    }
+
+    fn members(
+        &self,
+        object: &serde_json::Map<String, Value>,
+        members: &[(String, Seen)],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let mut last = -1;
+        for (place, (name, seen)) in members.iter().enumerate() {
+            if let Some(value) = object.get(name).filter(|&value| !is_zero(value)) {
+                put_uint(out, (place as i64 - last) as u64);
+                self.put(value, seen, out)?;
+                last = place as i64;
+            }
+        }
+        put_uint(out, 0);
+        Ok(())
+    }
+
+    /// In an interface; lists and objects are of the types that Go reads JSON into.
+    fn any(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), Error> {
+        let (name, of) = match Seen::of(value) {
+            None if value.is_null() => {
+                out.push(0);
+                return Ok(());
+            }
+            Some(Seen::Bool) => ("bool", id::BOOL),
+            Some(Seen::Int) => ("int", id::INT),
+            Some(Seen::Uint) => ("uint64", id::UINT),
+            Some(Seen::Float) => ("float64", id::FLOAT),
+            Some(Seen::Text) => ("string", id::STRING),
+            Some(Seen::Object(_)) => ("map[string]interface {}", self.next + 1),
+            _ => ("[]interface {}", self.next),
+        };
+        put_bytes(out, name.as_bytes());
+        put_int(out, of.into());
+        let mark = begin(out);
+        out.push(0);
+        match value {
+            Value::Array(list) => {
+                put_uint(out, list.len() as u64);
+                list.iter().try_for_each(|value| self.any(value, out))?;
+            }
+            Value::Object(members) => {
+                put_uint(out, members.len() as u64);
+                for (name, value) in members {
+                    put_bytes(out, name.as_bytes());
+                    self.any(value, out)?;
+                }
+            }
+            value => self.put(value, &Seen::of(value).unwrap_or(Seen::Bool), out)?,
+        }
+        end(out, mark);
+        Ok(())
+    }
+}
+
+/// Whether a field of this value is left out.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(_) => false,
+    }
+}

@@ -1,0 +1,380 @@
+//! What a type is, learned from a value.
+//!
+//! Where a type cannot be read, nothing but the value shows what it is; and it does not show all: an empty list
+//! does not say of what. Such a field is left out of what is told of the struct, which to Go is the same as a field
+//! that is zero.
+
+use serde::Serialize;
+use serde::ser::{
+    SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    SerializeTupleStruct, SerializeTupleVariant, Serializer,
+};
+
+use super::Error;
+use super::describe::{Description, Field, Kind, Type, Variant};
+use super::special::COMPLEX;
+use super::time;
+
+/// A description of the one value.
+pub(super) fn learn<T: Serialize + ?Sized>(value: &T) -> Result<Description, Error> {
+    let mut kinds = Vec::new();
+    let seen = value.serialize(Look)?.ok_or_else(|| Error::new("cannot encode nil value"))?;
+    let top = seen.settle(&mut kinds)?.unwrap_or(Type::Any);
+    Ok(Description::learned(kinds, top))
+}
+
+/// What was seen of a type.
+#[derive(Clone, Debug, PartialEq)]
+enum Seen {
+    Basic(Type),
+    Time,
+    Unit,
+    List(Option<Box<Self>>),
+    /// A tuple or an array.
+    Row(Vec<Self>),
+    Map(Option<Box<(Self, Self)>>),
+    Struct(&'static str, Vec<(&'static str, Option<Self>)>),
+    /// What an enum holds, by the names of variants.
+    Choice(Vec<(&'static str, Self)>),
+}
+
+impl Seen {
+    /// What has been seen as both. What cannot be both is an interface.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (one, other) if one == other => one,
+            (Self::List(one), Self::List(other)) => Self::List(both(one, other)),
+            (Self::Row(one), Self::Row(other)) if one.len() == other.len() => {
+                Self::Row(one.into_iter().zip(other).map(|(one, other)| one.and(other)).collect())
+            }
+            (Self::Map(one), Self::Map(other)) => Self::Map(match (one, other) {
+                (Some(one), Some(other)) => {
+                    let ((key, elem), (other_key, other_elem)) = (*one, *other);
+                    Some(Box::new((key.and(other_key), elem.and(other_elem))))
+                }
+                (one, other) => one.or(other),
+            }),
+            (Self::Struct(name, one), Self::Struct(other_name, other)) if name == other_name => {
+                Self::Struct(name, merge(one, other, either))
+            }
+            (Self::Choice(one), Self::Choice(other)) => Self::Choice(merge(one, other, Self::and)),
+            _ => Self::Basic(Type::Any),
+        }
+    }
+
+    /// Adds it to the types of a description; `None` where too little was seen.
+    fn settle(self, kinds: &mut Vec<Kind>) -> Result<Option<Type>, Error> {
+        let kind = match self {
+            Self::Basic(Type::Byte) => return Ok(Some(Type::Uint)),
+            Self::Basic(of) => return Ok(Some(of)),
+            Self::List(None) | Self::Map(None) => return Ok(None),
+            Self::Time => Kind::Time,
+            Self::Unit => Kind::Struct { name: "", fields: Vec::new() },
+            Self::List(Some(elem)) if *elem == Self::Basic(Type::Byte) => return Ok(Some(Type::Bytes)),
+            Self::List(Some(elem)) => Kind::Slice(elem.known(kinds)?),
+            Self::Row(row) => {
+                let types: Result<_, _> = row.into_iter().map(|each| each.known(kinds)).collect();
+                Kind::of_row(types?).ok_or_else(|| Error::new("a tuple of too many"))?
+            }
+            Self::Map(Some(pair)) => Kind::Map(pair.0.known(kinds)?, pair.1.known(kinds)?),
+            Self::Struct(name, seen) => {
+                let mut fields = Vec::new();
+                for (name, seen) in seen {
+                    let of = seen.map(|seen| seen.settle(kinds)).transpose()?.flatten();
+                    fields.extend(of.map(|of| Field { name: name.into(), of }));
+                }
+                Kind::Struct { name, fields }
+            }
+            Self::Choice(seen) => {
+                let variants =
+                    seen.into_iter().map(|(name, seen)| Ok(Variant { name, of: seen.known(kinds)? }));
+                Kind::Choice(variants.collect::<Result<_, Error>>()?)
+            }
+        };
+        let known = kinds.iter().position(|known| *known == kind);
+        Ok(Some(Type::At(known.unwrap_or_else(|| {
+            kinds.push(kind);
+            kinds.len() - 1
+        }) as u32)))
+    }
+
+    /// The same where nothing can be left out.
+    fn known(self, kinds: &mut Vec<Kind>) -> Result<Type, Error> {
+        self.settle(kinds)?.ok_or_else(|| Error::new("nothing tells what an empty list is of"))
+    }
+}
+
+fn both(one: Option<Box<Seen>>, other: Option<Box<Seen>>) -> Option<Box<Seen>> {
+    either(one.map(|one| *one), other.map(|other| *other)).map(Box::new)
+}
+
+fn either(one: Option<Seen>, other: Option<Seen>) -> Option<Seen> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.and(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// What either has, in the order of the first.
+fn merge<T: Default>(
+    mut one: Vec<(&'static str, T)>,
+    other: Vec<(&'static str, T)>,
+    and: impl Fn(T, T) -> T,
+) -> Vec<(&'static str, T)> {
+    let mut place = 0;
+    for (name, seen) in other {
+        match one.iter_mut().position(|(known, _)| *known == name) {
+            Some(known) => {
+                place = known + 1;
+                if let Some((_, before)) = one.get_mut(known) {
+                    *before = and(std::mem::take(before), seen);
+                }
+            }
+            None => {
+                one.insert(place, (name, seen));
+                place += 1;
+            }
+        }
+    }
+    one
+}
+
+/// What cannot be left out and is not there: an interface that holds nothing.
+const NOTHING: Seen = Seen::Choice(Vec::new());
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self::Basic(Type::Any)
+    }
+}
+
+/// Looks at a value. What it finds of nothing is `None`.
+struct Look;
+
+type Found = Result<Option<Seen>, Error>;
+
+fn basic(of: Type) -> Found {
+    Ok(Some(Seen::Basic(of)))
+}
+
+fn held(variant: &'static str, seen: Option<Seen>) -> Found {
+    Ok(Some(Seen::Choice(vec![(variant, seen.unwrap_or(Seen::Unit))])))
+}
+
+macro_rules! basic {
+    ($($method:ident $type:ty, $of:ident);+) => {$(
+        fn $method(self, _: $type) -> Found {
+            basic(Type::$of)
+        }
+    )+};
+}
+
+impl Serializer for Look {
+    type Ok = Option<Seen>;
+    type Error = Error;
+    type SerializeSeq = Parts;
+    type SerializeTuple = Parts;
+    type SerializeTupleStruct = Parts;
+    type SerializeTupleVariant = Parts;
+    type SerializeMap = Parts;
+    type SerializeStruct = Parts;
+    type SerializeStructVariant = Parts;
+
+    basic! {
+        serialize_bool bool, Bool;
+        serialize_i8 i8, Int;
+        serialize_i16 i16, Int;
+        serialize_i32 i32, Int;
+        serialize_i64 i64, Int;
+        serialize_u8 u8, Byte;
+        serialize_u16 u16, Uint;
+        serialize_u32 u32, Uint;
+        serialize_u64 u64, Uint;
+        serialize_f32 f32, Float;
+        serialize_f64 f64, Float;
+        serialize_char char, Int;
+        serialize_str &str, String;
+        serialize_bytes &[u8], Bytes
+    }
+
+    fn serialize_none(self) -> Found {
+        Ok(None)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Found {
+        value.serialize(self)
+    }
+
+    fn serialize_unit(self) -> Found {
+        Ok(Some(Seen::Unit))
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> Found {
+        Ok(Some(Seen::Unit))
+    }
+
+    fn serialize_unit_variant(self, _: &'static str, _: u32, _: &'static str) -> Found {
+        basic(Type::String)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Found {
+        match name {
+            COMPLEX => basic(Type::Complex),
+            time::NAME => Ok(Some(Seen::Time)),
+            _ => value.serialize(self),
+        }
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Found {
+        held(variant, value.serialize(self)?)
+    }
+
+    fn serialize_seq(self, _: Option<usize>) -> Result<Parts, Error> {
+        Ok(Parts::new(Seen::List(None)))
+    }
+
+    fn serialize_tuple(self, _: usize) -> Result<Parts, Error> {
+        Ok(Parts::new(Seen::Row(Vec::new())))
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Parts, Error> {
+        Ok(Parts::new(Seen::Row(Vec::new())))
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        _: usize,
+    ) -> Result<Parts, Error> {
+        Ok(Parts { variant: Some(variant), ..Parts::new(Seen::Row(Vec::new())) })
+    }
+
+    fn serialize_map(self, _: Option<usize>) -> Result<Parts, Error> {
+        Ok(Parts::new(Seen::Map(None)))
+    }
+
+    fn serialize_struct(self, name: &'static str, _: usize) -> Result<Parts, Error> {
+        Ok(Parts::new(Seen::Struct(name, Vec::new())))
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        _: usize,
+    ) -> Result<Parts, Error> {
+        Ok(Parts { variant: Some(variant), ..Parts::new(Seen::Struct(variant, Vec::new())) })
+    }
+}
+
+/// A value of parts, and what was seen of them so far.
+struct Parts {
+    seen: Seen,
+    key: Option<Seen>,
+    variant: Option<&'static str>,
+}
+
+impl Parts {
+    fn new(seen: Seen) -> Self {
+        Self { seen, key: None, variant: None }
+    }
+
+    fn part<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
+        let part = value.serialize(Look)?;
+        match &mut self.seen {
+            Seen::List(elem) => *elem = both(elem.take(), Some(Box::new(part.unwrap_or(NOTHING)))),
+            Seen::Row(row) => row.push(part.unwrap_or(NOTHING)),
+            Seen::Struct(_, fields) => fields.push((name, part)),
+            Seen::Map(pair) => {
+                let new = self.key.take().map(|key| Box::new((key, part.unwrap_or(NOTHING))));
+                let known = Seen::Map(pair.take());
+                if let Seen::Map(all) = known.and(Seen::Map(new)) {
+                    *pair = all;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn found(self) -> Found {
+        match self.variant {
+            Some(variant) => held(variant, Some(self.seen)),
+            None => Ok(Some(self.seen)),
+        }
+    }
+}
+
+macro_rules! parts {
+    ($($trait:ident $method:ident),+) => {$(
+        impl $trait for Parts {
+            type Ok = Option<Seen>;
+            type Error = Error;
+
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+                self.part("", value)
+            }
+
+            fn end(self) -> Found {
+                self.found()
+            }
+        }
+    )+};
+}
+
+parts! {
+    SerializeSeq serialize_element,
+    SerializeTuple serialize_element,
+    SerializeTupleStruct serialize_field,
+    SerializeTupleVariant serialize_field
+}
+
+macro_rules! fields {
+    ($($trait:ident),+) => {$(
+        impl $trait for Parts {
+            type Ok = Option<Seen>;
+            type Error = Error;
+
+            fn serialize_field<T: Serialize + ?Sized>(
+                &mut self,
+                name: &'static str,
+                value: &T,
+            ) -> Result<(), Error> {
+                self.part(name, value)
+            }
+
+            fn end(self) -> Found {
+                self.found()
+            }
+        }
+    )+};
+}
+
+fields! { SerializeStruct, SerializeStructVariant }
+
+impl SerializeMap for Parts {
+    type Ok = Option<Seen>;
+    type Error = Error;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
+        self.key = key.serialize(Look)?;
+        Ok(())
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+        self.part("", value)
+    }
+
+    fn end(self) -> Found {
+        self.found()
+    }
+}

@@ -1,0 +1,189 @@
+//! Gob, the encoding of Go's `encoding/gob`: what net/rpc speaks.
+//!
+//! A gob stream describes itself. Before the first value of a type comes the type's definition, once in each
+//! direction of a connection; so a value means nothing without the memory of its stream:
+//!
+//! * a [`Reader`] is that memory where values arrive, and gives each as a [`Value`], which needs it no longer;
+//! * a [`Writer`] is that memory where values leave;
+//! * [`to_vec`] and [`from_slice`] write and read a stream of a single value, which is what the body of a
+//!   [`Call`](crate::Call) is in [`Format::Gob`](crate::Format::Gob).
+//!
+//! How Rust's types are Go's is told in the folder's `README.md`.
+//!
+//! ```
+//! use polyrpc_wire::payload::gob;
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize, PartialEq, Debug)]
+//! #[serde(rename_all = "PascalCase")]
+//! struct Args {
+//!     a: i64,
+//!     b: i64,
+//! }
+//!
+//! let bytes = gob::to_vec(&Args { a: 7, b: 8 })?;
+//! assert_eq!(gob::from_slice::<Args>(&bytes)?, Args { a: 7, b: 8 });
+//! # Ok::<(), gob::Error>(())
+//! ```
+
+mod decode;
+mod describe;
+mod dictionary;
+mod encode;
+mod error;
+mod json;
+mod learn;
+pub(super) mod number;
+mod reader;
+mod special;
+mod time;
+mod trace;
+pub(super) mod types;
+mod walk;
+mod writer;
+mod zero;
+
+#[cfg(test)]
+mod tests;
+
+use bytes::BytesMut;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use self::error::Error;
+pub use self::json::{from_json, to_json};
+pub use self::reader::{Reader, Value};
+pub use self::special::Complex;
+pub use self::time::Time;
+pub use self::writer::Writer;
+
+use self::number::Cursor;
+use self::types::Table;
+
+/// What a reader takes of a peer. Every length and count meets one of these, or the bytes that are there, before
+/// memory is set aside for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one message, and of a value that takes several. 64 MiB.
+    pub message: usize,
+    /// Types that one direction of a stream may define. 4096.
+    pub types: usize,
+    /// Bytes of all these definitions. 256 KiB.
+    pub definitions: usize,
+    /// How deep values may be in one another. 128.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        (&crate::Limits::default()).into()
+    }
+}
+
+impl From<&crate::Limits> for Limits {
+    fn from(limits: &crate::Limits) -> Self {
+        Self { message: limits.message, types: 4096, definitions: 256 << 10, depth: 128 }
+    }
+}
+
+/// Writes a value as a gob stream of its own: the definitions of its types, then the value.
+///
+/// # Errors
+///
+/// When Go has nothing like it: a type that cannot be described, a list without one of its elements.
+pub fn to_vec<T>(value: &T) -> Result<Vec<u8>, Error>
+where
+    T: Serialize + DeserializeOwned + 'static,
+{
+    let description = describe::of::<T>()?;
+    let mut out = Vec::with_capacity(description.prelude().len() + 64);
+    out.extend_from_slice(description.prelude());
+    encode::message(value, &description, description.id(), &mut out)?;
+    Ok(out)
+}
+
+/// Writes a value whose type cannot be read, and so cannot be asked what it is made of: it is told as far as the value
+/// shows it. [`to_vec`] tells it whole, and is faster.
+///
+/// # Errors
+///
+/// As [`to_vec`].
+pub fn to_vec_plain<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
+    let description = learn::learn(value)?;
+    let mut out = description.prelude().to_vec();
+    encode::message(value, &description, description.id(), &mut out)?;
+    Ok(out)
+}
+
+/// Reads a gob stream of a single value.
+///
+/// # Errors
+///
+/// When the bytes are no such stream, or the value is no `T` by Go's rules.
+pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    let limits = Limits { message: usize::MAX - 16, ..Limits::default() };
+    let split = Split::of(bytes, &limits)?;
+    if split.is_plain() {
+        let (of, content) = split.value()?;
+        return decode::value(split.prelude, &split.table, of, content);
+    }
+    sole(bytes, limits)?.decode()
+}
+
+/// The one value of a stream, in one piece.
+fn sole(bytes: &[u8], limits: Limits) -> Result<Value, Error> {
+    let (mut inbox, mut reader) = (BytesMut::from(bytes), Reader::new(limits));
+    let value = reader.next(&mut inbox)?.ok_or_else(Error::truncated)?;
+    if inbox.is_empty() { Ok(value) } else { Err(Error::new("bytes follow the value")) }
+}
+
+/// A stream of a single value: definitions, then messages that are the value.
+struct Split<'a> {
+    /// The messages that define types.
+    prelude: &'a [u8],
+    table: Table,
+    /// What comes behind them.
+    rest: &'a [u8],
+}
+
+impl<'a> Split<'a> {
+    fn of(bytes: &'a [u8], limits: &Limits) -> Result<Self, Error> {
+        let (mut table, mut at) = (Table::default(), 0);
+        loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(Self { prelude: bytes, table, rest });
+            }
+            let mut cursor = Cursor::new(rest);
+            let message = cursor.bytes()?;
+            let end = bytes.len() - cursor.len();
+            let mut content = Cursor::new(message);
+            if content.ahead().id()? >= 0 {
+                return Ok(Self { prelude: bytes.get(..at).unwrap_or_default(), table, rest });
+            }
+            if end > limits.definitions {
+                return Err(dictionary::too_long(limits));
+            }
+            let id = dictionary::defined(&mut content)?;
+            table.define(id, bytes.get(..end).unwrap_or_default(), at, &mut content, limits)?;
+            if !content.is_empty() {
+                return Err(Error::new("extra data in buffer"));
+            }
+            at = end;
+        }
+    }
+
+    /// Whether the value is one message, and nothing within it brings types.
+    fn is_plain(&self) -> bool {
+        let mut cursor = Cursor::new(self.rest);
+        let message = cursor.bytes().map(Cursor::new);
+        let interface = message.and_then(|mut message| message.id()) == Ok(types::id::INTERFACE);
+        !self.table.is_dynamic() && !interface && cursor.is_empty()
+    }
+
+    /// The value's type, and the value.
+    fn value(&self) -> Result<(i32, Cursor<'a>), Error> {
+        let mut message = Cursor::new(Cursor::new(self.rest).bytes()?);
+        Ok((message.id()?, message))
+    }
+}

@@ -1,0 +1,119 @@
+//! What frames hold up to v0.20: MessagePack.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::payload::msgpack::{Reader, Token};
+
+/// A call by name, `[name, arg…]`, as its name and the list of its arguments.
+///
+/// The list gets a head of its own in the place of the name's last bytes, which move to the front: neither
+/// is copied elsewhere.
+pub(super) fn cut_name(mut body: BytesMut) -> Option<(Bytes, Bytes)> {
+    let mut reader = Reader::new(&body);
+    let Ok(Token::Array(count @ 1..)) = reader.next() else { return None };
+    let Ok(Token::Str(name)) = reader.next() else { return None };
+    let length = name.len();
+    let arguments = body.len() - reader.rest().len();
+
+    let (head, head_length) = array_head(count - 1);
+    // The old head is as long as the new one at least, and the name's own head is a byte more.
+    let start = arguments.checked_sub(head_length).filter(|start| *start >= length)?;
+    body.copy_within(arguments - length..arguments, 0);
+    body[start..arguments].copy_from_slice(&head[..head_length]);
+    let arguments = body.split_off(start).freeze();
+    body.truncate(length);
+    Some((body.freeze(), arguments))
+}
+
+/// What a subscription names, `[key, token]`: the server knows it by both in one (rest_rpc `rpc_server.h`).
+pub(super) fn topic(body: &[u8]) -> Option<String> {
+    let mut reader = Reader::new(body);
+    let Ok(Token::Array(count @ 1..)) = reader.next() else { return None };
+    let Ok(Token::Str(key)) = reader.next() else { return None };
+    let token = match count {
+        1 => &[],
+        _ => match reader.next() {
+            Ok(Token::Str(token)) => token,
+            _ => return None,
+        },
+    };
+    Some(String::from_utf8_lossy(&[key, token].concat()).into_owned())
+}
+
+/// Whether a struct among these arguments was written by the names of its members, as `MSGPACK_DEFINE_MAP` of
+/// msgpack-c does, so that the answer is expected so too. The first argument with something in it tells.
+pub(super) fn is_by_name(arguments: &[u8]) -> bool {
+    let mut reader = Reader::new(arguments);
+    let Ok(Token::Array(count)) = reader.next() else { return false };
+    for _ in 0..count {
+        match reader.next() {
+            Ok(Token::Map(0)) | Ok(Token::Array(0)) => {}
+            Ok(Token::Map(_)) => return matches!(reader.next(), Ok(Token::Str(_))),
+            Ok(Token::Array(_)) => {
+                return matches!(reader.next(), Ok(Token::Map(1..)))
+                    && matches!(reader.next(), Ok(Token::Str(_)));
+            }
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// What an answer says: the encoded value, empty if there is none, or the text of a failure. `None`: it is no
+/// answer.
+pub(super) fn answer(body: &Bytes) -> Option<Result<Bytes, String>> {
+    let mut reader = Reader::new(body);
+    let Ok(Token::Array(count @ 1..)) = reader.next() else { return None };
+    let Ok(Token::Unsigned(code)) = reader.next() else { return None };
+    if code == 0 {
+        let value = if count > 1 { body.slice_ref(reader.rest()) } else { Bytes::new() };
+        return Some(Ok(value));
+    }
+    let text = match reader.next() {
+        Ok(Token::Str(text)) if count > 1 => String::from_utf8_lossy(text).into_owned(),
+        _ => String::new(),
+    };
+    Some(Err(text))
+}
+
+/// What was published, `[code, topic, data]`: the topic and the data.
+pub(super) fn published(body: &Bytes) -> Option<(Bytes, Bytes)> {
+    let mut reader = Reader::new(body);
+    let Ok(Token::Array(3..)) = reader.next() else { return None };
+    let Ok(Token::Unsigned(0)) = reader.next() else { return None };
+    let Ok(Token::Str(topic)) = reader.next() else { return None };
+    let Ok(Token::Str(data) | Token::Bin(data)) = reader.next() else { return None };
+    Some((body.slice_ref(topic), body.slice_ref(data)))
+}
+
+/// What a list of arguments holds: how many, and their bytes.
+pub(super) fn arguments(list: &Bytes) -> Option<(u32, Bytes)> {
+    let mut reader = Reader::new(list);
+    match reader.next() {
+        Ok(Token::Array(count)) => Some((count, list.slice_ref(reader.rest()))),
+        _ => None,
+    }
+}
+
+/// How long the head of a text of so many bytes is.
+pub(super) fn text_head(length: usize) -> usize {
+    match length {
+        0..=0x1f => 1,
+        0x20..=0xff => 2,
+        0x100..=0xffff => 3,
+        _ => 5,
+    }
+}
+
+/// The head of a list of so many arguments, and its length.
+fn array_head(count: u32) -> ([u8; LONGEST_HEAD], usize) {
+    let [a, b, c, d] = count.to_be_bytes();
+    match count {
+        0..=0xf => ([0x90 | d, 0, 0, 0, 0], 1),
+        0x10..=0xffff => ([0xdc, c, d, 0, 0], 3),
+        _ => ([0xdd, a, b, c, d], LONGEST_HEAD),
+    }
+}
+
+const LONGEST_HEAD: usize = 5;

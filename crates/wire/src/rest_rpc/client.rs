@@ -1,0 +1,339 @@
+//! The client's side of a connection.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+use super::frame::{self, Header, Kind, MAX_BODY, Taken};
+use super::functions::{number, qualified};
+use super::generation::Generation;
+use super::{body, status};
+use crate::payload::msgpack::Writer;
+use crate::session::{self, Answer};
+use crate::{
+    Call, CallId, Compression, Format, Head, Limits, Message, Metadata, Outbox, Push, Reply, Status,
+    Violation,
+};
+
+/// The client's side of a connection.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    wanted: usize,
+    /// Since v0.21 answers bear no number: they come in the order of the calls.
+    asked: VecDeque<CallId>,
+    topics: Vec<Subscribed>,
+    /// Answers that one frame has brought beside the first.
+    ready: VecDeque<Answer>,
+    /// What still comes on this connection would be taken for something else.
+    spent: bool,
+}
+
+/// How a client speaks.
+#[derive(Clone, Debug, Default)]
+pub struct ClientConfig {
+    /// What a connection will accept. Up to v0.20 a body has less than 10 MiB besides.
+    pub limits: Limits,
+    /// What the server speaks.
+    pub generation: Generation,
+}
+
+/// A topic that the server was told of.
+#[derive(Debug)]
+struct Subscribed {
+    name: String,
+    /// Who waits for what is published under it.
+    by: Vec<Subscriber>,
+}
+
+#[derive(Debug)]
+struct Subscriber {
+    id: CallId,
+    /// Bytes and messages that were given and not taken.
+    bytes: usize,
+    messages: usize,
+}
+
+impl Client {
+    /// A connection on which nothing was said yet.
+    pub fn new(config: ClientConfig) -> Self {
+        Self {
+            config,
+            wanted: 0,
+            asked: VecDeque::new(),
+            topics: Vec::new(),
+            ready: VecDeque::new(),
+            spent: false,
+        }
+    }
+
+    fn is_coded(&self) -> bool {
+        matches!(self.config.generation, Generation::V0_21(_))
+    }
+
+    /// A call since v0.21: its body is what the codec made of its arguments.
+    fn send_coded(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        let function = number(&qualified(call.service, call.method));
+        let header = Header { kind: Kind::Call, length: call.body.len(), id: 0, function };
+        self.config.generation.write(header, out.buffer());
+        out.body(call.body);
+        self.asked.push_back(id);
+        Ok(())
+    }
+
+    /// A call up to v0.20: a list of arguments, in which the function's name may come first.
+    fn send_list(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        if !matches!(call.head.format, Format::MessagePack | Format::MessagePackArray) {
+            return Err(no_format(call.head.format));
+        }
+        let name = qualified(call.service, call.method);
+        let (count, arguments) = match call.head.positional {
+            true => body::arguments(&call.body).ok_or_else(no_list)?,
+            false => (1, call.body),
+        };
+        let generation = self.config.generation;
+        let mut head = Vec::with_capacity(HEAD + name.len());
+        let mut writer = Writer::new(&mut head);
+        let mut function = 0;
+        if generation.calls_by_name() {
+            writer.array(count + 1);
+            writer.str(&name);
+        } else {
+            writer.array(count);
+            function = number(&name);
+        }
+        let length = head.len() + arguments.len();
+        if length >= MAX_BODY {
+            return Err(too_long());
+        }
+        let header = Header { kind: Kind::Call, length, id: to_wire(id), function };
+        generation.write(header, out.buffer());
+        out.copy(&head);
+        out.body(arguments);
+        Ok(())
+    }
+
+    /// Tells the server of a topic, unless it knows.
+    fn tell(&mut self, key: &str, token: &str, out: &mut Outbox) -> Result<(), Status> {
+        let generation = self.config.generation;
+        let mut names = Vec::new();
+        let function = match generation {
+            Generation::V0_04 => return Err(Status::unimplemented("rest_rpc has topics since v0.05")),
+            Generation::V0_21(_) if !self.topics.is_empty() => return Err(one_topic()),
+            Generation::V0_21(_) => number(&[key, token].concat()),
+            _ => {
+                let mut writer = Writer::new(&mut names);
+                writer.array(2);
+                writer.str(key);
+                writer.str(token);
+                if generation.calls_by_name() { 0 } else { number(key) }
+            }
+        };
+        if names.len() >= MAX_BODY {
+            return Err(too_long());
+        }
+        let header = Header { kind: Kind::Topic, length: names.len(), id: 0, function };
+        generation.write(header, out.buffer());
+        out.copy(&names);
+        Ok(())
+    }
+
+    fn heed(&mut self, header: Header, body: Bytes) -> Result<Answer, Violation> {
+        match (header.kind, self.is_coded()) {
+            (Kind::Call, false) => reply_of(&body).map(|reply| Answer::Reply(from_wire(header.id), reply)),
+            (Kind::Call, true) => {
+                let id = self.asked.pop_front().ok_or_else(|| Violation::new("an answer to no call"))?;
+                Ok(Answer::Reply(id, Reply::new(coded(&body)?, head(Format::RestRpc))))
+            }
+            (Kind::Topic, false) => {
+                let (topic, data) = body::published(&body)
+                    .ok_or_else(|| Violation::new("a published message that names no topic"))?;
+                let topic = String::from_utf8_lossy(&topic);
+                let subscribed = self.topics.iter().position(|known| known.name == topic);
+                Ok(self.give(subscribed, data).unwrap_or_else(|data| pushed(&topic, data)))
+            }
+            (Kind::Topic, true) => {
+                let data = coded(&body)?.map_err(|_| Violation::new("a published message that failed"))?;
+                let subscribed = self.topics.iter().position(|known| number(&known.name) == header.function);
+                let name = |data| pushed(&header.function.to_string(), data);
+                Ok(self.give(subscribed, data).unwrap_or_else(name))
+            }
+        }
+    }
+
+    /// Hands a published message to those who wait for it; gives it back if nobody does.
+    fn give(&mut self, subscribed: Option<usize>, data: Bytes) -> Result<Answer, Bytes> {
+        let Some(topic) = subscribed.and_then(|at| self.topics.get_mut(at)) else { return Err(data) };
+        topic.by.retain_mut(|subscriber| {
+            let answer = subscriber.take(data.clone());
+            let goes_on = matches!(answer, Answer::Message(..));
+            self.ready.push_back(answer);
+            goes_on
+        });
+        self.ready.pop_front().ok_or(data)
+    }
+}
+
+impl Subscriber {
+    fn take(&mut self, body: Bytes) -> Answer {
+        self.bytes += body.len();
+        self.messages += 1;
+        if self.bytes > UNTAKEN_BYTES || self.messages > UNTAKEN_MESSAGES {
+            return Answer::Reply(self.id, Reply::failure(too_slow()));
+        }
+        Answer::Message(self.id, Message { body, compression: Compression::None })
+    }
+}
+
+impl session::Client for Client {
+    fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        expressed(&call)?;
+        match self.is_coded() {
+            true => self.send_coded(id, call, out),
+            false => self.send_list(id, call, out),
+        }
+    }
+
+    fn subscribe(&mut self, id: CallId, key: &str, token: &str, out: &mut Outbox) -> Result<(), Status> {
+        let name = [key, token].concat();
+        let subscriber = Subscriber { id, bytes: 0, messages: 0 };
+        if let Some(known) = self.topics.iter_mut().find(|known| known.name == name) {
+            known.by.push(subscriber);
+            return Ok(());
+        }
+        self.tell(key, token, out)?;
+        self.topics.push(Subscribed { name, by: vec![subscriber] });
+        Ok(())
+    }
+
+    fn consumed(&mut self, id: CallId, bytes: usize, _out: &mut Outbox) {
+        let mut subscribers = self.topics.iter_mut().flat_map(|topic| &mut topic.by);
+        if let Some(subscriber) = subscribers.find(|subscriber| subscriber.id == id) {
+            subscriber.bytes = subscriber.bytes.saturating_sub(bytes);
+            subscriber.messages = 0;
+        }
+    }
+
+    fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+        if let Some(answer) = self.ready.pop_front() {
+            return Ok(Some(answer));
+        }
+        self.wanted = 0;
+        match frame::take(inbox, self.config.generation, self.config.limits.message)? {
+            Taken::Frame(header, body) => self.heed(header, body.freeze()).map(Some),
+            Taken::Short { wanted } => {
+                self.wanted = wanted;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Up to v0.20 a subscription cannot be undone: what still comes is nobody's. Since v0.21 neither can a call be
+    /// told from the next; the peer's client closes the connection too (rest_rpc `rest_rpc_client.hpp`).
+    fn cancel(&mut self, id: CallId, _out: &mut Outbox) {
+        for topic in &mut self.topics {
+            topic.by.retain(|subscriber| subscriber.id != id);
+        }
+        self.spent = self.is_coded();
+    }
+
+    fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    fn concurrency(&self) -> usize {
+        if self.config.generation.is_one_at_a_time() { 1 } else { usize::MAX }
+    }
+
+    fn reusable(&self) -> bool {
+        !self.spent
+    }
+
+    /// It has no answer; it keeps the server from closing an idle connection (rest_rpc `rpc_server.h`, 15 s).
+    fn heartbeat(&mut self, out: &mut Outbox) -> bool {
+        if !self.is_coded() {
+            let header = Header { kind: Kind::Call, length: 0, id: 0, function: 0 };
+            self.config.generation.write(header, out.buffer());
+        }
+        false
+    }
+}
+
+fn reply_of(answer: &Bytes) -> Result<Reply, Violation> {
+    let answer = body::answer(answer).ok_or_else(|| Violation::new("an answer that says nothing"))?;
+    Ok(Reply::new(answer.map_err(status::of_text), head(Format::MessagePackArray)))
+}
+
+/// A code and what follows it.
+fn coded(body: &Bytes) -> Result<Result<Bytes, Status>, Violation> {
+    match body.first() {
+        None => Err(Violation::new("an answer without a code")),
+        Some(0) => Ok(Ok(body.slice(1..))),
+        Some(&code) => Ok(Err(status::of_code(code, &String::from_utf8_lossy(&body.slice(1..))))),
+    }
+}
+
+fn head(format: Format) -> Head {
+    Head { format, ..Head::default() }
+}
+
+fn pushed(topic: &str, body: Bytes) -> Answer {
+    Answer::Push(Push { service: topic.to_owned(), method: String::new(), metadata: Metadata::new(), body })
+}
+
+/// Calls are numbered from 1 on the wire: a heartbeat has the 0.
+fn to_wire(id: CallId) -> u64 {
+    id.0.wrapping_add(1)
+}
+
+fn from_wire(id: u64) -> CallId {
+    CallId(id.wrapping_sub(1))
+}
+
+/// Whether rest_rpc has a word for all that a call asks for.
+fn expressed(call: &Call<'_>) -> Result<(), Status> {
+    let beside = [
+        ("attachments", call.attachment.is_empty()),
+        ("compression", call.head.compression == Compression::None),
+        ("metadata", call.head.metadata.is_empty()),
+        ("credentials", call.credential.bytes().is_none()),
+    ];
+    match beside.iter().find(|(_, absent)| !absent) {
+        None => Ok(()),
+        Some((what, _)) => Err(Status::invalid_argument(format!("rest_rpc has no {what}"))),
+    }
+}
+
+#[cold]
+fn no_format(format: Format) -> Status {
+    Status::invalid_argument(format!("rest_rpc cannot carry a message in {} up to v0.20", format.as_str()))
+}
+
+#[cold]
+fn no_list() -> Status {
+    Status::invalid_argument("the arguments are no list in MessagePack")
+}
+
+#[cold]
+fn too_long() -> Status {
+    Status::invalid_argument("a message of rest_rpc has less than 10 MiB up to v0.20")
+}
+
+#[cold]
+fn one_topic() -> Status {
+    Status::failed_precondition("a connection has one topic since v0.21")
+}
+
+#[cold]
+fn too_slow() -> Status {
+    Status::resource_exhausted("what is published comes faster than it is taken")
+}
+
+/// Bytes before the arguments beside the name, at most.
+const HEAD: usize = 10;
+
+/// What may wait for one subscriber: nothing on the wire slows a publisher down.
+const UNTAKEN_BYTES: usize = 32 << 20;
+
+/// The same for messages, of which empty ones are only taken note of together with others.
+const UNTAKEN_MESSAGES: usize = 1 << 20;

@@ -1,0 +1,174 @@
+//! The bytes of rest_rpc: headers of every generation, frames taken from an inbox.
+
+use bytes::{Buf, BufMut, BytesMut};
+
+use super::generation::{ByteOrder, Generation};
+use crate::Violation;
+
+/// The first byte since the generation of December 2022 (rest_rpc `const_vars.h`, `MAGIC_NUM`).
+pub(super) const MAGIC: u8 = 39;
+
+/// What follows the header is shorter than this up to v0.20 (rest_rpc `const_vars.h`, `MAX_BUF_LEN`).
+pub(super) const MAX_BODY: usize = 10 << 20;
+
+/// What a header says, in whatever generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    /// Bytes of the body.
+    pub(super) length: usize,
+    /// What an answer repeats; always 0 since v0.21.
+    pub(super) id: u64,
+    /// The number of the function, or of the topic since v0.21; 0 where the generation has none.
+    pub(super) function: u32,
+}
+
+/// What a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A call or its answer; up to v0.20 a heartbeat if it is empty.
+    Call,
+    /// A subscription, or what was published.
+    Topic,
+}
+
+/// What the front of an inbox is.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// A whole frame: its header and its body.
+    Frame(Header, BytesMut),
+    /// The beginning of one that is `wanted` bytes long, 0 while that is unknown.
+    Short { wanted: usize },
+}
+
+/// Takes the next frame out of `inbox`; `limit` bounds its whole length.
+pub(super) fn take(inbox: &mut BytesMut, generation: Generation, limit: usize) -> Result<Taken, Violation> {
+    if generation.has_magic() && inbox.first().is_some_and(|first| *first != MAGIC) {
+        return Err(Violation::new("the magic byte is not 39"));
+    }
+    let Some(head) = inbox.get(..generation.header()) else { return Ok(Taken::Short { wanted: 0 }) };
+    let header = generation.read(head)?;
+    let total = generation.frame_length(header.length, limit)?;
+    if inbox.len() < total {
+        return Ok(Taken::Short { wanted: total });
+    }
+    let mut body = inbox.split_to(total);
+    body.advance(generation.header());
+    Ok(Taken::Frame(header, body))
+}
+
+impl Generation {
+    fn has_magic(self) -> bool {
+        !matches!(self, Self::V0_04 | Self::V0_11)
+    }
+
+    /// Bytes of a header.
+    pub(super) fn header(self) -> usize {
+        match self {
+            Self::V0_04 => 12,
+            Self::V0_11 => 13,
+            Self::From20221223 => 16,
+            Self::From20230216 => 24,
+            Self::V0_20 => 20,
+            Self::V0_21(_) => 32,
+        }
+    }
+
+    /// The length of a frame whose body has so many bytes.
+    fn frame_length(self, body: usize, limit: usize) -> Result<usize, Violation> {
+        if !matches!(self, Self::V0_21(_)) && body >= MAX_BODY {
+            return Err(Violation::new("a body of rest_rpc has less than 10 MiB"));
+        }
+        body.checked_add(self.header())
+            .filter(|total| *total <= limit)
+            .ok_or_else(|| Violation::new(format!("a frame exceeds the limit of {limit} bytes")))
+    }
+
+    /// Reads a header, which `head` holds whole.
+    fn read(self, mut head: &[u8]) -> Result<Header, Violation> {
+        match self {
+            Self::V0_04 => {
+                let length = head.get_u32_le() as usize;
+                Ok(Header { kind: Kind::Call, length, id: head.get_u64_le(), function: 0 })
+            }
+            Self::V0_11 => {
+                let (length, id) = (head.get_u32_le() as usize, head.get_u64_le());
+                Ok(Header { kind: Kind::of(head.get_u8())?, length, id, function: 0 })
+            }
+            Self::From20221223 | Self::From20230216 | Self::V0_20 => {
+                head.advance(1);
+                let kind = Kind::of(head.get_u8())?;
+                // The compiler's padding: whatever it holds means nothing, here and behind the number.
+                head.advance(2);
+                let (length, id) = (head.get_u32_le() as usize, head.get_u64_le());
+                let function = if self == Self::From20221223 { 0 } else { head.get_u32_le() };
+                Ok(Header { kind, length, id, function })
+            }
+            Self::V0_21(order) => {
+                // Behind the magic byte a version and a kind of serialization, both unused.
+                head.advance(3);
+                let kind = Kind::of(head.get_u8())?;
+                let (function, id, length) = match order {
+                    ByteOrder::Little => (head.get_u32_le(), head.get_u64_le(), head.get_u64_le()),
+                    ByteOrder::Big => (head.get_u32(), head.get_u64(), head.get_u64()),
+                };
+                // What is longer than memory is beyond every limit.
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                Ok(Header { kind, length, id, function })
+            }
+        }
+    }
+
+    /// Writes a header. Its length fits: up to v0.20 by [`MAX_BODY`].
+    pub(super) fn write(self, header: Header, out: &mut Vec<u8>) {
+        let Header { kind, length, id, function } = header;
+        match self {
+            Self::V0_04 | Self::V0_11 => {
+                out.put_u32_le(length as u32);
+                out.put_u64_le(id);
+                if self == Self::V0_11 {
+                    out.put_u8(kind as u8);
+                }
+            }
+            Self::From20221223 | Self::From20230216 | Self::V0_20 => {
+                out.put_slice(&[MAGIC, kind as u8, 0, 0]);
+                out.put_u32_le(length as u32);
+                out.put_u64_le(id);
+                if self != Self::From20221223 {
+                    out.put_u32_le(function);
+                }
+                if self == Self::From20230216 {
+                    out.put_u32_le(0);
+                }
+            }
+            Self::V0_21(order) => {
+                out.put_slice(&[MAGIC, 0, 0, kind as u8]);
+                let length = length as u64;
+                match order {
+                    ByteOrder::Little => {
+                        out.put_u32_le(function);
+                        out.put_u64_le(id);
+                        out.put_u64_le(length);
+                    }
+                    ByteOrder::Big => {
+                        out.put_u32(function);
+                        out.put_u64(id);
+                        out.put_u64(length);
+                    }
+                }
+                // The length of an attachment, unused.
+                out.put_u64(0);
+            }
+        }
+    }
+}
+
+impl Kind {
+    fn of(number: u8) -> Result<Self, Violation> {
+        match number {
+            0 => Ok(Self::Call),
+            1 => Ok(Self::Topic),
+            other => Err(Violation::new(format!("a message of the unknown type {other}"))),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The server's side of a connection.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::frame::{self, Header, Kind, MAX_BODY, Taken};
+use super::functions::{Functions, Target, number};
+use super::generation::Generation;
+use super::{body, status};
+use crate::payload::msgpack::Writer;
+use crate::session::{self, Event, Missing};
+use crate::{Call, Format, Head, Limits, Outbox, Push, Reply, Status, Topic, Violation};
+
+/// The server's side of a connection.
+#[derive(Debug)]
+pub struct Server {
+    config: Arc<ServerConfig>,
+    generation: Generation,
+    /// The function's name that the last event borrows, where the call bore one.
+    name: Bytes,
+    wanted: usize,
+    /// A call is being answered, before which no further one is looked at.
+    answering: bool,
+    draining: bool,
+}
+
+/// What all connections of a server share.
+#[derive(Clone, Debug, Default)]
+pub struct ServerConfig {
+    /// What a connection will accept. Up to v0.20 a body has less than 10 MiB besides.
+    pub limits: Limits,
+    /// What may be called.
+    pub functions: Functions,
+}
+
+impl Server {
+    /// A connection that has not heard anything yet.
+    pub fn new(config: Arc<ServerConfig>, generation: Generation) -> Self {
+        Self { config, generation, name: Bytes::new(), wanted: 0, answering: false, draining: false }
+    }
+
+    /// What a frame asks of the handlers; `None` if the session has dealt with it.
+    fn heed(&self, header: Header, body: BytesMut, out: &mut Outbox) -> Result<Option<Heard>, Violation> {
+        match header.kind {
+            Kind::Topic => self.topic(header, &body).map(|topic| Some(Heard::Subscription(topic))),
+            Kind::Call if self.is_heartbeat(header) => Ok(None),
+            Kind::Call => Ok(self.call(header, body, out)),
+        }
+    }
+
+    fn is_heartbeat(&self, header: Header) -> bool {
+        header.length == 0 && !matches!(self.generation, Generation::V0_21(_))
+    }
+
+    fn topic(&self, header: Header, body: &[u8]) -> Result<Topic, Violation> {
+        match self.generation {
+            Generation::V0_21(_) => Ok(Topic::Id(header.function)),
+            _ => body::topic(body)
+                .map(Topic::Name)
+                .ok_or_else(|| Violation::new("a subscription that names no topic")),
+        }
+    }
+
+    fn call(&self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<Heard> {
+        let mut ticket = Ticket { id: header.id, function: header.function, name: Bytes::new() };
+        if self.draining {
+            self.answer(&ticket, Reply::failure(status::shutting_down()), out);
+            return None;
+        }
+        if !self.generation.calls_by_name() {
+            return Some(Heard::Call(body.freeze(), ticket));
+        }
+        match body::cut_name(body) {
+            Some((name, arguments)) => {
+                ticket.name = name;
+                Some(Heard::Call(arguments, ticket))
+            }
+            None => {
+                self.answer(&ticket, Reply::failure(status::no_match()), out);
+                None
+            }
+        }
+    }
+
+    /// Service and method of a call. One that nobody offers has no service, and what it was called as its method.
+    fn target(&self, ticket: &Ticket) -> (&str, &str) {
+        let functions = &self.config.functions;
+        let named = || std::str::from_utf8(&self.name).unwrap_or("\u{fffd}");
+        let target = match self.generation.calls_by_name() {
+            true => functions.named(named()),
+            false => functions.numbered(ticket.function),
+        };
+        match target {
+            Some(Target { service, method }) => (service, method),
+            None if self.generation.calls_by_name() => ("", named()),
+            None => ("", ""),
+        }
+    }
+
+    fn head(&self, arguments: &[u8]) -> Head {
+        let format = match self.generation {
+            Generation::V0_21(_) => Format::RestRpc,
+            _ if body::is_by_name(arguments) => Format::MessagePack,
+            _ => Format::MessagePackArray,
+        };
+        Head { format, positional: true, ..Head::default() }
+    }
+
+    fn answer(&self, ticket: &Ticket, reply: Reply, out: &mut Outbox) {
+        match (self.generation, reply.result) {
+            (Generation::V0_21(_), Ok(value)) => self.send_coded(Kind::Call, 0, 0, value, out),
+            (Generation::V0_21(_), Err(failure)) => {
+                let (code, text) = status::coded(&failure);
+                let text = Bytes::copy_from_slice(text.as_bytes());
+                self.send_coded(Kind::Call, 0, code, text, out);
+            }
+            (_, Ok(value)) => self.succeed(ticket, value, reply.head.format, out),
+            (_, Err(failure)) => self.fail(ticket, &failure, out),
+        }
+    }
+
+    /// `[0, value]`, or `[0]` if there is no value.
+    fn succeed(&self, ticket: &Ticket, value: Bytes, format: Format, out: &mut Outbox) {
+        if value.is_empty() || format == Format::MessagePack && value[..] == *NIL {
+            self.write_header(Kind::Call, ticket.id, 2, out);
+            return out.copy(&[0x91, 0]);
+        }
+        // What is in any other format, the peer gets as a text.
+        let is_text = !matches!(format, Format::MessagePack | Format::MessagePackArray);
+        let length = 2 + value.len() + if is_text { body::text_head(value.len()) } else { 0 };
+        if length >= MAX_BODY {
+            let name = String::from_utf8_lossy(&ticket.name);
+            return self.fail(ticket, &status::too_long(&name), out);
+        }
+        self.write_header(Kind::Call, ticket.id, length, out);
+        out.copy(&[0x92, 0]);
+        if is_text {
+            Writer::new(out.buffer()).str_head(value.len());
+        }
+        out.body(value);
+    }
+
+    /// `[1, text]`.
+    #[cold]
+    fn fail(&self, ticket: &Ticket, failure: &Status, out: &mut Outbox) {
+        let text = status::text(failure);
+        // A longer one would be a body that no peer reads.
+        let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
+        self.write_header(Kind::Call, ticket.id, 2 + body::text_head(text.len()) + text.len(), out);
+        out.copy(&[0x92, 1]);
+        Writer::new(out.buffer()).str(text);
+    }
+
+    /// A code and a value, as since v0.21.
+    fn send_coded(&self, kind: Kind, function: u32, code: u8, value: Bytes, out: &mut Outbox) {
+        let header = Header { kind, length: 1 + value.len(), id: 0, function };
+        let buffer = out.buffer();
+        self.generation.write(header, buffer);
+        buffer.push(code);
+        out.body(value);
+    }
+
+    fn write_header(&self, kind: Kind, id: u64, length: usize, out: &mut Outbox) {
+        self.generation.write(Header { kind, length, id, function: 0 }, out.buffer());
+    }
+}
+
+/// What a frame asks of the handlers.
+enum Heard {
+    /// A call with these arguments.
+    Call(Bytes, Ticket),
+    Subscription(Topic),
+}
+
+impl session::Server for Server {
+    type Ticket = Ticket;
+
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+        // Let go of first: an idle connection keeps no frame, and the inbox may use its memory again.
+        self.name = Bytes::new();
+        let heard = loop {
+            if self.answering {
+                return Ok(None);
+            }
+            self.wanted = 0;
+            match frame::take(inbox, self.generation, self.config.limits.message)? {
+                Taken::Frame(header, body) => {
+                    if let Some(heard) = self.heed(header, body, out)? {
+                        break heard;
+                    }
+                }
+                Taken::Short { wanted } => {
+                    self.wanted = wanted;
+                    return Ok(None);
+                }
+            }
+        };
+        Ok(Some(match heard {
+            Heard::Subscription(topic) => Event::Subscribe(topic),
+            Heard::Call(arguments, ticket) => {
+                self.answering = self.generation.is_one_at_a_time();
+                self.name = ticket.name.clone();
+                let (service, method) = self.target(&ticket);
+                let head = self.head(&arguments);
+                let call = Call { head, ..Call::new(service, method, Format::Raw, arguments) };
+                Event::Call(call, ticket)
+            }
+        }))
+    }
+
+    fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
+        self.answering = false;
+        self.answer(&ticket, reply, out);
+    }
+
+    fn unreadable(_: Status) -> Status {
+        status::no_match()
+    }
+
+    fn unknown(call: &Call<'_>, _: Missing) -> Status {
+        status::unknown(&call.method)
+    }
+
+    fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
+        match call.method {
+            "" => status::unknown(&ticket.function),
+            _ => Self::unknown(call, missing),
+        }
+    }
+
+    /// There are no credentials: whoever wants some cannot be called.
+    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+        self.reply(ticket, Reply::failure(status), out);
+        true
+    }
+
+    /// What is published: the topic is the push's service.
+    fn push(&mut self, push: Push, out: &mut Outbox) -> Result<(), Status> {
+        let Push { service: topic, body: data, .. } = push;
+        match self.generation {
+            Generation::V0_04 => Err(Status::unimplemented("rest_rpc has topics since v0.05")),
+            Generation::V0_21(_) => {
+                self.send_coded(Kind::Topic, number(&topic), 0, data, out);
+                Ok(())
+            }
+            _ => {
+                let heads = 2 + body::text_head(topic.len()) + body::text_head(data.len());
+                let length = heads + topic.len() + data.len();
+                if length >= MAX_BODY {
+                    return Err(status::too_long(&topic));
+                }
+                self.write_header(Kind::Topic, 0, length, out);
+                out.copy(&[0x93, 0]);
+                let mut writer = Writer::new(out.buffer());
+                writer.str(&topic);
+                writer.str_head(data.len());
+                out.body(data);
+                Ok(())
+            }
+        }
+    }
+
+    fn holds_back(&self) -> bool {
+        self.answering
+    }
+
+    fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+    }
+}
+
+/// What must come back to answer a call.
+#[derive(Debug)]
+pub struct Ticket {
+    id: u64,
+    function: u32,
+    /// The function's name, where the call bore one.
+    name: Bytes,
+}
+
+/// MessagePack's `nil`.
+const NIL: &[u8] = &[0xc0];
+
+/// Texts of failures are for people.
+const LONGEST_TEXT: usize = 64 << 10;

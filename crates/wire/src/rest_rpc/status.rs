@@ -1,0 +1,181 @@
+//! Failures of rest_rpc: texts up to v0.20, a code and a text since.
+
+use std::borrow::Cow;
+
+use crate::{Code, Status};
+
+/// The text that tells a peer of a failure.
+pub(super) fn text(status: &Status) -> &str {
+    match status.message() {
+        "" => status.code().as_str(),
+        message => message,
+    }
+}
+
+/// The failure that a text up to v0.20 tells of.
+#[cold]
+pub(super) fn of_text(text: String) -> Status {
+    let known = TEXTS.iter().find(|(known, _)| known.covers(&text));
+    Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text)
+}
+
+/// The code and the text that tell a peer of a failure since v0.21. There are two on the wire: everything that is
+/// not an unknown function is an exception of the function (rest_rpc `rpc_router.hpp`).
+pub(super) fn coded(status: &Status) -> (u8, Cow<'_, str>) {
+    let text = text(status);
+    match text.starts_with(UNKNOWN) {
+        true => (NO_SUCH_FUNCTION, text.into()),
+        false => (FUNCTION_EXCEPTION, format!("{EXCEPTION}{text}").into()),
+    }
+}
+
+/// The failure that a code and a text since v0.21 tell of.
+#[cold]
+pub(super) fn of_code(code: u8, text: &str) -> Status {
+    match (code, text.strip_prefix(EXCEPTION)) {
+        (FUNCTION_EXCEPTION, Some(text)) => of_text(text.to_owned()),
+        _ => {
+            let known = CODES.iter().find(|(number, _)| *number == code);
+            Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text.to_owned())
+        }
+    }
+}
+
+/// The failure of a call to what does not exist: by the name, or by the number that the call bore.
+#[cold]
+pub(super) fn unknown(name: &dyn std::fmt::Display) -> Status {
+    Status::unimplemented(format!("{UNKNOWN}{name}"))
+}
+
+/// The failure of a call whose arguments are not those of the function (rest_rpc `codec.h`).
+#[cold]
+pub(super) fn no_match() -> Status {
+    Status::invalid_argument(NO_MATCH)
+}
+
+/// The failure of a call whose result is as long as no client reads it (rest_rpc `connection.h`).
+#[cold]
+pub(super) fn too_long(name: &str) -> Status {
+    Status::out_of_range(format!("{TOO_LONG}{name}"))
+}
+
+/// The failure of a call that came after the server began to go away.
+#[cold]
+pub(super) fn shutting_down() -> Status {
+    Status::unavailable(SHUTTING_DOWN)
+}
+
+/// The texts that say more than that a call failed.
+const TEXTS: &[(Text, Code)] = &[
+    (Text::Begins(UNKNOWN), Code::Unimplemented),
+    (Text::Is(NO_MATCH), Code::InvalidArgument),
+    (Text::Begins(TOO_LONG), Code::OutOfRange),
+    // What a server of ours says by any protocol.
+    (Text::Is(SHUTTING_DOWN), Code::Unavailable),
+    (Text::Is("the method did not answer in time"), Code::DeadlineExceeded),
+    (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
+];
+
+const UNKNOWN: &str = "unknown function: ";
+const NO_MATCH: &str = "unpack failed: Args not match!";
+const TOO_LONG: &str = "the response result is out of range: more than 10M ";
+/// The peer writes no blank behind it.
+const EXCEPTION: &str = "exception occur when call";
+/// Ours: the peer closes its connections instead of refusing calls on them.
+const SHUTTING_DOWN: &str = "rest_rpc: server is shutting down";
+
+/// The codes since v0.21 (rest_rpc `error_code.h`, `rpc_errc`). A server sends 1, 4 and 5; the others its client
+/// says to itself, but nothing forbids them on the wire.
+const CODES: &[(u8, Code)] = &[
+    (NO_SUCH_FUNCTION, Code::Unimplemented),
+    // no_such_key
+    (2, Code::NotFound),
+    // invalid_req_type
+    (3, Code::InvalidArgument),
+    (FUNCTION_EXCEPTION, Code::Unknown),
+    // function_unknown_exception: something was thrown that is no exception
+    (5, Code::Internal),
+    // invalid_argument
+    (6, Code::InvalidArgument),
+    // write_error, read_error, socket_closed
+    (7, Code::Unavailable),
+    (8, Code::Unavailable),
+    (9, Code::Unavailable),
+    // resolve_timeout, connection_timeout, request_timeout
+    (10, Code::DeadlineExceeded),
+    (11, Code::DeadlineExceeded),
+    (12, Code::DeadlineExceeded),
+    // protocol_error
+    (13, Code::Internal),
+    // has_response
+    (14, Code::FailedPrecondition),
+    // duplicate_topic
+    (15, Code::AlreadyExists),
+    // rpc_context_init_failed
+    (16, Code::Internal),
+];
+
+const NO_SUCH_FUNCTION: u8 = 1;
+const FUNCTION_EXCEPTION: u8 = 4;
+
+/// How a text is recognised.
+#[derive(Debug)]
+enum Text {
+    Is(&'static str),
+    Begins(&'static str),
+}
+
+impl Text {
+    fn covers(&self, text: &str) -> bool {
+        match self {
+            Self::Is(whole) => text == *whole,
+            Self::Begins(start) => text.starts_with(start),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_side_says_of_itself_the_other_side_understands() {
+        for status in [
+            unknown(&"nosuch"),
+            unknown(&2_470_863_502_u32),
+            no_match(),
+            too_long("echo"),
+            shutting_down(),
+            Status::deadline_exceeded("the method did not answer in time"),
+            Status::resource_exhausted("Reached server's max_concurrency=4"),
+            Status::unknown("boom"),
+        ] {
+            assert_eq!(of_text(text(&status).to_owned()), status);
+            let (code, text) = coded(&status);
+            assert_eq!(of_code(code, &text), status);
+        }
+    }
+
+    #[test]
+    fn the_texts_are_those_of_the_peer() {
+        assert_eq!(text(&unknown(&"nosuch")), "unknown function: nosuch");
+        assert_eq!(coded(&unknown(&7)), (1, "unknown function: 7".into()));
+        assert_eq!(coded(&Status::unknown("boom")), (4, "exception occur when callboom".into()));
+        assert_eq!(text(&no_match()), "unpack failed: Args not match!");
+    }
+
+    #[test]
+    fn every_code_is_understood() {
+        for (code, want) in CODES {
+            assert_eq!(of_code(*code, "why").code(), *want, "{code}");
+        }
+        assert_eq!(of_code(200, "why"), Status::unknown("why"));
+    }
+
+    #[test]
+    fn a_failure_without_words_is_told_by_its_code() {
+        for code in Code::ALL {
+            assert_eq!(text(&Status::new(code, "")), code.as_str());
+        }
+    }
+}

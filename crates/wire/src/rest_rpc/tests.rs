@@ -1,0 +1,572 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::Value;
+
+use super::{
+    ByteOrder, Client, ClientConfig, Functions, Generation, Server, ServerConfig, Ticket, generation,
+};
+use crate::session::{Answer, Client as _, Event, Missing, Server as _};
+use crate::sniff::{Guess, Protocol, sniff};
+use crate::testing::{
+    Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
+    hex, sole_reply,
+};
+use crate::{Call, CallId, Code, Format, Limits, Outbox, Push, Reply, Status, Topic};
+
+const OLD: [Generation; 5] = [
+    Generation::V0_04,
+    Generation::V0_11,
+    Generation::From20221223,
+    Generation::From20230216,
+    Generation::V0_20,
+];
+
+const ADD: &[u8] = &[0x92, 7, 8];
+
+/// What the servers of the vectors had.
+fn functions() -> Functions {
+    let mut functions = Functions::default();
+    for name in
+        ["add", "echo", "hello", "thr", "get_person", "dummy_add", "dummy::add", "publish", "inc", "zero"]
+    {
+        functions.add("", name);
+    }
+    functions.add("example.EchoService", "Echo");
+    functions
+}
+
+fn server(generation: Generation) -> Server {
+    let config = ServerConfig { limits: Limits::default(), functions: functions() };
+    Server::new(Arc::new(config), generation)
+}
+
+fn client(generation: Generation) -> Client {
+    Client::new(ClientConfig { limits: Limits::default(), generation })
+}
+
+fn pair(generation: Generation) -> Pair<Client, Server> {
+    Pair::new(client(generation), server(generation))
+}
+
+/// A call of a function with a list of arguments.
+fn call<'a>(function: &'a str, arguments: &[u8]) -> Call<'a> {
+    let mut call = Call::new("", function, Format::MessagePackArray, Bytes::copy_from_slice(arguments));
+    call.head.positional = true;
+    call
+}
+
+fn sole_call(server: &mut Server, bytes: &[u8], out: &mut Outbox) -> (String, Bytes, Ticket) {
+    let mut inbox = BytesMut::from(bytes);
+    match server.next_event(&mut inbox, out).expect("no violation") {
+        Some(Event::Call(call, ticket)) => {
+            assert!(call.head.positional, "arguments are a list");
+            (call.method.to_owned(), call.body, ticket)
+        }
+        other => panic!("want a call, got {other:?}"),
+    }
+}
+
+struct Vector {
+    name: String,
+    generation: Generation,
+    to_server: bool,
+    bytes: Bytes,
+    body: Bytes,
+}
+
+fn vectors() -> Vec<Vector> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors/rest_rpc");
+    let mut vectors = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the vectors") {
+        let path = entry.expect("an entry").path();
+        if path.file_stem().is_some_and(|name| name == "struct_pack_values") {
+            continue;
+        }
+        let file: Value = serde_json::from_slice(&std::fs::read(&path).expect("readable")).expect("JSON");
+        let frames = file.as_array().cloned().unwrap_or_else(|| vec![file]);
+        for frame in frames {
+            let text = |value: &Value| value.as_str().expect("a text").to_owned();
+            let name = text(&frame["name"]);
+            vectors.push(Vector {
+                generation: generation_of(&name),
+                to_server: text(&frame["direction"]).starts_with("client"),
+                bytes: hex(&text(&frame["hex"])),
+                body: hex(&text(&frame["fields"]["body_hex"])),
+                name,
+            });
+        }
+    }
+    vectors.sort_by(|a, b| a.name.cmp(&b.name));
+    vectors
+}
+
+fn generation_of(name: &str) -> Generation {
+    match name.trim_start_matches("rest_rpc_").split('_').next() {
+        Some("w1") => Generation::V0_04,
+        Some("w2") => Generation::V0_11,
+        Some("w5") => Generation::V0_20,
+        Some("w6be") => Generation::V0_21(ByteOrder::Big),
+        _ => Generation::V0_21(ByteOrder::Little),
+    }
+}
+
+/// Every captured call with its answer.
+fn conversations() -> Vec<(Vector, Vector)> {
+    let (to_server, to_client): (Vec<_>, Vec<_>) = vectors().into_iter().partition(|vector| vector.to_server);
+    let mut answers: Vec<Option<Vector>> = to_client.into_iter().map(Some).collect();
+    let mut pairs = Vec::new();
+    for request in to_server {
+        let wanted = request.name.replace("c2s", "s2c");
+        let answer = answers.iter_mut().find(|answer| answer.as_ref().is_some_and(|it| it.name == wanted));
+        if let Some(answer) = answer.and_then(Option::take) {
+            pairs.push((request, answer));
+        }
+    }
+    assert!(pairs.len() > 35, "found only {} conversations", pairs.len());
+    pairs.retain(|(request, _)| !request.name.contains("subscribe"));
+    pairs
+}
+
+/// The reply whose answer this body is.
+fn reply_of(generation: Generation, body: &Bytes) -> Reply {
+    let failed = |text: &[u8]| Reply::failure(Status::unknown(String::from_utf8_lossy(text).into_owned()));
+    let value = |from: usize| Reply::message(generation.format(), body.slice(from..));
+    match (generation, &body[..]) {
+        (Generation::V0_21(_), [0, ..]) => value(1),
+        (Generation::V0_21(_), [1, text @ ..]) => failed(text),
+        (Generation::V0_21(_), [4, text @ ..]) => {
+            failed(text.strip_prefix(b"exception occur when call").unwrap())
+        }
+        (_, [0x91, 0]) => value(2),
+        (_, [0x92, 0, ..]) => value(2),
+        (_, [0x92, 1, _, text @ ..]) => failed(text),
+        (_, other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_captured_call_is_heard_and_answered_as_the_peer_answered_it() {
+    for (request, answer) in conversations() {
+        let (mut server, mut out) = (server(request.generation), Outbox::new());
+        let (method, _, ticket) = sole_call(&mut server, &request.bytes, &mut out);
+        assert_eq!(
+            method.is_empty() || method == "nosuch",
+            request.name.contains("unknown"),
+            "{}",
+            request.name
+        );
+        server.reply(ticket, reply_of(request.generation, &answer.body), &mut out);
+        assert_bytes(out.take(), &answer.bytes);
+    }
+}
+
+#[test]
+fn every_captured_call_is_written_as_the_peer_wrote_it() {
+    for (request, _) in conversations() {
+        let (mut server, mut out) = (server(request.generation), Outbox::new());
+        let (method, body, _) = sole_call(&mut server, &request.bytes, &mut out);
+        let method = if method.is_empty() { "nosuch".to_owned() } else { method };
+        let mut call = Call::new("", &method, request.generation.format(), body);
+        call.head.positional = true;
+        let id = match request.name.contains("callback") {
+            true => CallId(1 << 63),
+            false => CallId(0),
+        };
+        client(request.generation).send(id, call, &mut out).expect("it can be said");
+        assert_bytes(out.take(), &request.bytes);
+    }
+}
+
+#[test]
+fn every_captured_answer_is_understood() {
+    for (request, answer) in conversations() {
+        let (mut client, mut out) = (client(request.generation), Outbox::new());
+        client.send(CallId(0), call("f", ADD), &mut out).expect("it can be said");
+        let mut inbox = BytesMut::from(&answer.bytes[..]);
+        let Ok(Some(Answer::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
+            panic!("{} is no answer", answer.name)
+        };
+        let want = reply_of(request.generation, &answer.body).result;
+        assert_case(&answer.name, reply.result.clone().ok(), want.clone().ok());
+        assert_case(&answer.name, text(reply.result), text(want));
+        assert!(inbox.is_empty());
+    }
+}
+
+fn text(result: Result<Bytes, Status>) -> Option<String> {
+    result.err().map(|status| status.message().to_owned())
+}
+
+#[test]
+fn every_captured_subscription_is_heard_and_what_is_published_written_and_read() {
+    let vectors = vectors();
+    let subscriptions = vectors.iter().filter(|vector| vector.name.contains("subscribe"));
+    let mut count = 0;
+    for vector in subscriptions {
+        count += 1;
+        let coded = matches!(vector.generation, Generation::V0_21(_));
+        let token = if vector.name.contains("token") { "tok1" } else { "" };
+        let data: &'static [u8] = if token.is_empty() { b"hello from server" } else { b"for tok1" };
+        let key = if coded { "topic1" } else { "key" };
+        let topic = [key, token].concat();
+        let mut out = Outbox::new();
+        if vector.to_server {
+            let mut client = client(vector.generation);
+            client.subscribe(CallId(7), key, token, &mut out).expect("it has topics");
+            assert_bytes(out.take(), &vector.bytes);
+
+            let mut inbox = BytesMut::from(&vector.bytes[..]);
+            match server(vector.generation).next_event(&mut inbox, &mut out) {
+                Ok(Some(Event::Subscribe(Topic::Name(name)))) => assert_eq!(name, topic),
+                Ok(Some(Event::Subscribe(Topic::Id(id)))) => assert_eq!(id, super::number(&topic)),
+                other => panic!("{other:?}"),
+            }
+        } else {
+            let push = Push {
+                service: topic,
+                method: String::new(),
+                metadata: Default::default(),
+                body: Bytes::from_static(data),
+            };
+            server(vector.generation).push(push, &mut out).expect("it can push");
+            assert_bytes(out.take(), &vector.bytes);
+
+            let mut client = client(vector.generation);
+            client.subscribe(CallId(7), key, token, &mut out).expect("it has topics");
+            let mut inbox = BytesMut::from(&vector.bytes[..]);
+            match client.next_event(&mut inbox, &mut out) {
+                Ok(Some(Answer::Message(CallId(7), message))) => assert_bytes(message.body, data),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(count, 12);
+}
+
+#[test]
+fn a_call_and_its_answer_arrive_in_every_generation() {
+    for generation in Generation::ALL {
+        let mut pair = pair(generation);
+        for id in [0, 1, 1 << 40] {
+            let sent = call("add", ADD);
+            let (back, reply) = sole_reply(pair.call(CallId(id), &sent, |heard| {
+                assert_eq!((heard.service, heard.method), ("", "add"));
+                assert_bytes(&heard.body, ADD);
+                assert_eq!(heard.head.format, generation.format());
+                Reply::message(generation.format(), Bytes::from_static(&[15]))
+            }));
+            assert_eq!(back, CallId(id));
+            assert_eq!(reply.result.expect("a value"), &[15][..]);
+        }
+    }
+}
+
+#[test]
+fn a_method_of_a_service_is_called_as_c_plus_plus_would() {
+    for generation in Generation::ALL {
+        let sent = Call { service: "example.EchoService", method: "Echo", ..call("", b"\x90") };
+        let answers = pair(generation).call(CallId(0), &sent, |heard| {
+            assert_eq!((heard.service, heard.method), ("example.EchoService", "Echo"));
+            Reply::message(generation.format(), Bytes::new())
+        });
+        assert_eq!(sole_reply(answers).1.result.expect("no value"), "");
+    }
+}
+
+#[test]
+fn a_single_argument_may_stand_alone() {
+    for generation in OLD {
+        let mut sent = call("echo", b"\xa2hi");
+        sent.head.positional = false;
+        sole_reply(pair(generation).call(CallId(0), &sent, |heard| {
+            assert_bytes(&heard.body, b"\x91\xa2hi");
+            Reply::message(Format::MessagePackArray, Bytes::new())
+        }));
+    }
+}
+
+#[test]
+fn an_unknown_function_is_told_by_its_name_or_its_number() {
+    for (generation, want) in [
+        (Generation::V0_04, "unknown function: nosuch"),
+        (Generation::V0_11, "unknown function: nosuch"),
+        (Generation::From20221223, "unknown function: nosuch"),
+        (Generation::From20230216, "unknown function: 2470863502"),
+        (Generation::V0_20, "unknown function: 2470863502"),
+        (Generation::default(), "unknown function: 2470863502"),
+    ] {
+        let mut out = Outbox::new();
+        client(generation).send(CallId(0), call("nosuch", ADD), &mut out).expect("it can be said");
+        let bytes = out.take();
+        let mut server = server(generation);
+        let mut inbox = BytesMut::from(&bytes[..]);
+        match server.next_event(&mut inbox, &mut out) {
+            Ok(Some(Event::Call(call, ticket))) => {
+                let status = Server::unknown_to(&ticket, &call, Missing::Service);
+                assert_eq!((status.message(), status.code()), (want, Code::Unimplemented));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_struct_by_name_is_answered_by_name() {
+    for (arguments, want) in [
+        (&b"\x92\x07\x08"[..], Format::MessagePackArray),
+        (b"\x91\x93\x01\xa3tom\x14", Format::MessagePackArray),
+        (b"\x91\x82\xa2id\x01\xa3age\x14", Format::MessagePack),
+        (b"\x92\x01\x91\x81\xa2id\x01", Format::MessagePack),
+        (b"\x91\x81\x01\x02", Format::MessagePackArray),
+        (b"\x90", Format::MessagePackArray),
+    ] {
+        sole_reply(pair(Generation::V0_20).call(CallId(0), &call("echo", arguments), |heard| {
+            assert_eq!(heard.head.format, want, "{}", arguments.escape_ascii());
+            Reply::message(want, Bytes::from_static(b"\xc0"))
+        }));
+    }
+}
+
+#[test]
+fn no_value_and_values_in_other_formats_have_their_answers() {
+    for (format, value, want) in [
+        (Format::MessagePackArray, &b""[..], &b"\x91\0"[..]),
+        (Format::MessagePackArray, b"\xc0", b"\x92\0\xc0"),
+        (Format::MessagePack, b"\xc0", b"\x91\0"),
+        (Format::Raw, b"raw", b"\x92\0\xa3raw"),
+        (Format::Raw, &[b'x'; 40], &[&b"\x92\0\xd9\x28"[..], &[b'x'; 40]].concat()),
+    ] {
+        let (mut server, mut out) = (server(Generation::V0_20), Outbox::new());
+        let (_, _, ticket) =
+            sole_call(&mut server, &hex("27000000010000000100000000000000fc78ec3490"), &mut out);
+        server.reply(ticket, Reply::message(format, Bytes::copy_from_slice(value)), &mut out);
+        assert_bytes(&out.take()[20..], want);
+    }
+}
+
+#[test]
+fn a_call_whose_body_is_no_list_is_answered_and_the_next_is_heard() {
+    let good = "07000000630000000000000093a36164640708";
+    for broken in ["0100000001000000000000007f", "010000000100000000000000c1", "02000000010000000000000091ff"]
+    {
+        let (mut server, mut out) = (server(Generation::V0_04), Outbox::new());
+        let (method, body, _) = sole_call(&mut server, &hex(&[broken, good].concat()), &mut out);
+        assert_eq!(method, "add");
+        assert_bytes(body, ADD);
+        assert_bytes(
+            out.take(),
+            hex("2100000001000000000000009201be756e7061636b206661696c65643a2041726773206e6f74206d6174636821"),
+        );
+    }
+}
+
+#[test]
+fn one_call_at_a_time_where_answers_have_nothing_but_their_order() {
+    for generation in Generation::ALL {
+        let mut out = Outbox::new();
+        let mut client = client(generation);
+        for id in 0..2 {
+            client.send(CallId(id), call("add", ADD), &mut out).expect("it can be said");
+        }
+        let mut inbox = BytesMut::from(&out.take()[..]);
+        let mut server = server(generation);
+        let Ok(Some(Event::Call(_, first))) = server.next_event(&mut inbox, &mut out) else {
+            panic!("no first call")
+        };
+        let second = matches!(server.next_event(&mut inbox, &mut out), Ok(Some(_)));
+        assert_eq!(second, !generation.is_one_at_a_time());
+        assert_eq!(client.concurrency() == 1, generation.is_one_at_a_time());
+        server.reply(first, Reply::message(generation.format(), Bytes::from_static(&[1])), &mut out);
+        if !second {
+            assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(Event::Call(..)))));
+        }
+    }
+}
+
+#[test]
+fn a_heartbeat_has_no_answer() {
+    for generation in OLD {
+        let mut out = Outbox::new();
+        assert!(!client(generation).heartbeat(&mut out), "none comes");
+        let bytes = out.take();
+        assert_eq!(bytes.len(), generation.header());
+        let mut inbox = BytesMut::from(&bytes[..]);
+        assert!(server(generation).next_event(&mut inbox, &mut out).expect("no violation").is_none());
+        assert!(inbox.is_empty() && out.is_empty());
+    }
+    let mut out = Outbox::new();
+    assert!(!client(Generation::default()).heartbeat(&mut out));
+    assert!(out.is_empty(), "an empty call is a call since v0.21");
+}
+
+#[test]
+fn an_answer_that_no_client_would_read_is_a_failure() {
+    let long = Bytes::from(vec![b'x'; 10 << 20]);
+    for generation in OLD {
+        let (_, reply) =
+            sole_reply(pair(generation).call(CallId(0), &call("add", ADD), |_| {
+                Reply::message(Format::MessagePackArray, long.clone())
+            }));
+        let status = reply.result.expect_err("too long");
+        let named = if generation.calls_by_name() { "add" } else { "" };
+        assert_eq!(status.message(), format!("the response result is out of range: more than 10M {named}"));
+    }
+    let answers = pair(Generation::default())
+        .call(CallId(0), &call("add", ADD), |_| Reply::message(Format::RestRpc, long.clone()));
+    assert_eq!(sole_reply(answers).1.result.expect("no limit but ours").len(), long.len());
+}
+
+#[test]
+fn a_body_of_10_mib_ends_the_connection_before_memory_is_set_aside() {
+    for (head, generation) in [
+        ("0000a000 0100000000000000", Generation::V0_04),
+        ("ffffffff 0100000000000000 00", Generation::V0_11),
+        ("27000000 0000a000 0100000000000000 00000000", Generation::V0_20),
+        ("27000000 01000000 0000000000000000 ffffffffffffffff 0000000000000000", Generation::default()),
+    ] {
+        let mut inbox = BytesMut::from(&hex(head)[..]);
+        let mut server = server(generation);
+        server.next_event(&mut inbox, &mut Outbox::new()).expect_err("too long");
+        let mut inbox = BytesMut::from(&hex(head)[..]);
+        client(generation).next_event(&mut inbox, &mut Outbox::new()).expect_err("too long");
+    }
+}
+
+#[test]
+fn another_magic_byte_or_kind_ends_the_connection() {
+    for (head, generation) in [
+        ("28", Generation::V0_20),
+        ("28", Generation::default()),
+        ("2702000000000000010000000000000000000000", Generation::V0_20),
+        ("00000000 0100000000000000 02", Generation::V0_11),
+    ] {
+        let mut inbox = BytesMut::from(&hex(head)[..]);
+        server(generation).next_event(&mut inbox, &mut Outbox::new()).expect_err("not of rest_rpc");
+    }
+}
+
+#[test]
+fn what_the_protocol_has_no_place_for_is_refused() {
+    for generation in Generation::ALL {
+        let mut out = Outbox::new();
+        let mut send = |call: Call<'_>| client(generation).send(CallId(0), call, &mut out).is_err();
+        assert!(send(Call { attachment: Bytes::from_static(b"x"), ..call("add", ADD) }));
+        let mut compressed = call("add", ADD);
+        compressed.head.compression = crate::Compression::Gzip;
+        assert!(send(compressed));
+        let mut adorned = call("add", ADD);
+        adorned.head.metadata.insert("k", "v");
+        assert!(send(adorned));
+        assert!(out.is_empty());
+    }
+}
+
+#[test]
+fn what_is_published_faster_than_taken_ends_the_subscription_and_no_other() {
+    let generation = Generation::V0_20;
+    let (mut client, mut server, mut out) = (client(generation), server(generation), Outbox::new());
+    client.subscribe(CallId(1), "key", "", &mut out).expect("topics");
+    client.subscribe(CallId(2), "key", "", &mut out).expect("topics");
+    assert_eq!(out.take().len(), 26, "the server is told once");
+    let data = Bytes::from(vec![b'x'; 9 << 20]);
+    let mut ended = Vec::new();
+    for _ in 0..5 {
+        let push = Push {
+            service: "key".into(),
+            method: String::new(),
+            metadata: Default::default(),
+            body: data.clone(),
+        };
+        server.push(push, &mut out).expect("it can push");
+        let mut inbox = BytesMut::from(&out.take()[..]);
+        while let Some(answer) = client.next_event(&mut inbox, &mut out).expect("understood") {
+            match answer {
+                Answer::Message(CallId(2), message) => {
+                    client.consumed(CallId(2), message.body.len(), &mut out)
+                }
+                Answer::Message(..) => {}
+                Answer::Reply(id, reply) => ended.push((id, reply.result.expect_err("too slow").code())),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(ended, [(CallId(1), Code::ResourceExhausted)]);
+}
+
+#[test]
+fn a_server_that_goes_away_refuses_what_comes() {
+    for generation in Generation::ALL {
+        let mut pair = pair(generation);
+        pair.server.drain(&mut Outbox::new());
+        let (_, reply) = sole_reply(pair.call(CallId(0), &call("add", ADD), |_| panic!("it is refused")));
+        assert_eq!(reply.result.expect_err("refused").code(), Code::Unavailable);
+    }
+}
+
+#[test]
+fn the_generation_is_told_by_the_first_bytes_of_every_captured_conversation() {
+    for vector in vectors().iter().filter(|vector| vector.to_server) {
+        let heartbeat = vector.body.is_empty() && vector.generation == Generation::V0_20;
+        // A heartbeat tells only together with what follows it.
+        let bytes = if heartbeat { [&vector.bytes[..], &[39]].concat() } else { vector.bytes.to_vec() };
+        let told = generation(&bytes);
+        match vector.generation {
+            Generation::V0_20 | Generation::V0_21(ByteOrder::Little) => {
+                assert_eq!(told, Some(vector.generation), "{}", vector.name);
+                for end in 0..bytes.len() {
+                    let guess = sniff(&bytes[..end], &Protocol::ALL);
+                    assert_ne!(guess, Guess::Unknown, "{} bytes of {}", end, vector.name);
+                    let early = generation(&bytes[..end]);
+                    assert!(early.is_none() || early == told, "{} bytes of {}", end, vector.name);
+                }
+                assert_eq!(sniff(&bytes, &Protocol::ALL), Guess::Is(Protocol::RestRpc));
+            }
+            _ => assert_ne!(told, Some(Generation::V0_20), "{}", vector.name),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_told_is_not_taken_for_something_else() {
+    for untold in [Generation::From20221223, Generation::From20230216] {
+        let mut out = Outbox::new();
+        client(untold).send(CallId(0), call("add", ADD), &mut out).expect("it can be said");
+        assert_eq!(generation(&out.take()), None);
+    }
+    // A big-endian call with a body.
+    assert_eq!(generation(&hex("2700000034ec78fc000000000000000000000000000000120000000000000000")), None);
+}
+
+#[test]
+fn however_a_conversation_is_cut_it_is_the_same() {
+    for generation in Generation::ALL {
+        let mut out = Outbox::new();
+        let mut client = client(generation);
+        client.heartbeat(&mut out);
+        client.send(CallId(0), call("add", ADD), &mut out).expect("it can be said");
+        if generation != Generation::V0_04 {
+            client.subscribe(CallId(1), "key", "token", &mut out).expect("topics");
+        }
+        client.send(CallId(2), call("nosuch", b"\x91\x93\x01\xa3tom\x14"), &mut out).expect("it can be said");
+        let bytes = out.take();
+        assert_any_split(|| server(generation), &bytes);
+        assert_survives_damage(|| server(generation), &bytes, Limits::default().message);
+    }
+}
+
+#[test]
+fn damaged_answers_are_survived() {
+    for vector in vectors().iter().filter(|vector| !vector.to_server) {
+        let waiting = || {
+            let (mut client, mut out) = (client(vector.generation), Outbox::new());
+            client.send(CallId(0), call("f", ADD), &mut out).expect("it can be said");
+            if vector.generation != Generation::V0_04 {
+                client.subscribe(CallId(1), "key", "", &mut out).expect("topics");
+            }
+            client
+        };
+        assert_client_survives_damage(waiting, &vector.bytes, Limits::default().message);
+    }
+}

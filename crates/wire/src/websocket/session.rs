@@ -1,0 +1,364 @@
+//! A connection behind its handshake: what came is read by [`Receiver`], and [`Endpoint`] knows beside it what this
+//! side owes.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::CloseCode;
+use super::frame::{Header, MOST_CONTROL, Mask, Opcode};
+use super::utf8::Utf8;
+
+/// Which side this is. Only a client masks what it sends, with keys that nobody can foresee (RFC 6455 §10.3).
+#[derive(Debug, Clone, Copy)]
+pub enum Role {
+    /// The one who was connected to.
+    Server,
+    /// The one who connected, and where it takes its keys from.
+    Client(Random),
+}
+
+/// A source of numbers that nobody can foresee.
+pub type Random = fn() -> u64;
+
+/// What a connection will accept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes of one message, all its fragments together.
+    pub message: u64,
+    /// Whether messages of text must be UTF-8 (§8.1).
+    pub utf8: bool,
+}
+
+impl Config {
+    /// For messages that are nothing but pieces of a stream of bytes: their ends mean nothing, so they need no limit; and
+    /// rpcx's Go client says text and sends bytes (golang.org/x/net `websocket/hybi.go`, `newHybiConn`).
+    pub const BYTES: Self = Self { message: u64::MAX, utf8: false };
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { message: 64 << 20, utf8: true }
+    }
+}
+
+/// Reads what the peer sends.
+///
+/// ```text
+/// Header ──▶ Payload ──▶ Header      a part of a message, handed on as it comes
+///    └─────▶ Control ──▶ Header      a ping or a pong, whole
+///               └──────▶ Ended       the peer has closed, or broke the protocol
+/// ```
+#[derive(Debug)]
+pub struct Receiver {
+    config: Config,
+    /// Whether the peer must mask what it sends, or must not.
+    masked: bool,
+    reading: Reading,
+    /// The message of which more frames follow.
+    message: Option<Fragments>,
+}
+
+#[derive(Debug)]
+enum Reading {
+    Header,
+    Payload { fin: bool, mask: Option<Mask>, left: u64 },
+    Control { opcode: Opcode, mask: Option<Mask>, length: usize },
+    Ended,
+}
+
+/// What is known of a message that has not ended.
+#[derive(Debug)]
+struct Fragments {
+    kind: Kind,
+    length: u64,
+    /// The text so far, if it is looked at.
+    text: Option<Utf8>,
+}
+
+/// What a message says it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Text.
+    Text,
+    /// Bytes.
+    Binary,
+}
+
+/// What a [`Receiver`] finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Bytes of a message, which were appended; there may be none.
+    Data {
+        /// What the message says it is.
+        kind: Kind,
+        /// The message has ended.
+        ended: bool,
+    },
+    /// A ping, which wants its payload back.
+    Ping(Bytes),
+    /// The answer to a ping.
+    Pong(Bytes),
+    /// The peer ends the connection, and perhaps says why.
+    Close(Option<CloseCode>),
+}
+
+impl Receiver {
+    /// A connection behind its handshake.
+    pub fn new(role: Role, config: Config) -> Self {
+        let masked = matches!(role, Role::Server);
+        Self { config, masked, reading: Reading::Header, message: None }
+    }
+
+    /// Takes the next of what lies in `raw`, `None` if more bytes are needed or nothing follows. Bytes of messages are
+    /// appended to `plain` as they come.
+    ///
+    /// # Errors
+    ///
+    /// Why the connection must end, with the code to say so; nothing is read any more then.
+    pub fn next(&mut self, raw: &mut BytesMut, plain: &mut BytesMut) -> Result<Option<Event>, CloseCode> {
+        let next = self.step(raw, plain);
+        if matches!(next, Err(_) | Ok(Some(Event::Close(_)))) {
+            self.reading = Reading::Ended;
+        }
+        if matches!(self.reading, Reading::Ended) {
+            raw.clear();
+        }
+        next
+    }
+
+    fn step(&mut self, raw: &mut BytesMut, plain: &mut BytesMut) -> Result<Option<Event>, CloseCode> {
+        if matches!(self.reading, Reading::Header) {
+            let Some((header, length)) = Header::read(raw)? else { return Ok(None) };
+            raw.advance(length);
+            self.begin(header)?;
+        }
+        match self.reading {
+            Reading::Header | Reading::Ended => Ok(None),
+            Reading::Payload { .. } => self.payload(raw, plain),
+            Reading::Control { opcode, mask, length } => self.control(opcode, mask, length, raw),
+        }
+    }
+
+    /// Takes a header, of which the payload follows.
+    fn begin(&mut self, header: Header) -> Result<(), CloseCode> {
+        let Header { fin, opcode, mask, length } = header;
+        if mask.is_some() != self.masked {
+            return Err(CloseCode::PROTOCOL_ERROR);
+        }
+        let kind = match opcode {
+            Opcode::Text => Kind::Text,
+            Opcode::Binary => Kind::Binary,
+            Opcode::Continuation => return self.go_on(fin, mask, length),
+            Opcode::Close | Opcode::Ping | Opcode::Pong => {
+                // A header says no more of a control frame.
+                let length = usize::try_from(length).unwrap_or(MOST_CONTROL).min(MOST_CONTROL);
+                self.reading = Reading::Control { opcode, mask, length };
+                return Ok(());
+            }
+        };
+        if self.message.is_some() {
+            return Err(CloseCode::PROTOCOL_ERROR);
+        }
+        let text = (kind == Kind::Text && self.config.utf8).then(Utf8::default);
+        self.message = Some(Fragments { kind, length: 0, text });
+        self.go_on(fin, mask, length)
+    }
+
+    fn go_on(&mut self, fin: bool, mask: Option<Mask>, length: u64) -> Result<(), CloseCode> {
+        let message = self.message.as_mut().ok_or(CloseCode::PROTOCOL_ERROR)?;
+        message.length = message.length.saturating_add(length);
+        if message.length > self.config.message {
+            return Err(CloseCode::TOO_BIG);
+        }
+        self.reading = Reading::Payload { fin, mask, left: length };
+        Ok(())
+    }
+
+    fn payload(&mut self, raw: &mut BytesMut, plain: &mut BytesMut) -> Result<Option<Event>, CloseCode> {
+        let (Reading::Payload { fin, mask, left }, Some(message)) = (&mut self.reading, &mut self.message)
+        else {
+            return Ok(None);
+        };
+        if raw.is_empty() && *left > 0 {
+            return Ok(None);
+        }
+        let n = usize::try_from(*left).unwrap_or(usize::MAX).min(raw.len());
+        let start = plain.len();
+        plain.extend_from_slice(raw.get(..n).unwrap_or_default());
+        raw.advance(n);
+        let arrived = plain.get_mut(start..).unwrap_or_default();
+        if let Some(mask) = mask {
+            mask.apply(arrived);
+        }
+        if let Some(text) = &mut message.text
+            && !text.take(arrived)
+        {
+            return Err(CloseCode::INVALID_DATA);
+        }
+        *left -= n as u64;
+        let (kind, ended) = (message.kind, *left == 0 && *fin);
+        if ended && message.text.as_ref().is_some_and(|text| !text.is_whole()) {
+            return Err(CloseCode::INVALID_DATA);
+        }
+        if *left == 0 {
+            self.reading = Reading::Header;
+        }
+        if ended {
+            self.message = None;
+        }
+        Ok(Some(Event::Data { kind, ended }))
+    }
+
+    fn control(
+        &mut self,
+        opcode: Opcode,
+        mask: Option<Mask>,
+        length: usize,
+        raw: &mut BytesMut,
+    ) -> Result<Option<Event>, CloseCode> {
+        if raw.len() < length {
+            return Ok(None);
+        }
+        let mut payload = raw.split_to(length);
+        if let Some(mut mask) = mask {
+            mask.apply(&mut payload);
+        }
+        self.reading = Reading::Header;
+        Ok(Some(match opcode {
+            Opcode::Ping => Event::Ping(payload.freeze()),
+            Opcode::Close => Event::Close(read_close(&payload)?),
+            _ => Event::Pong(payload.freeze()),
+        }))
+    }
+}
+
+/// The code within a close frame, behind which may stand a reason (§5.5.1).
+fn read_close(payload: &[u8]) -> Result<Option<CloseCode>, CloseCode> {
+    let Some((number, reason)) = payload.split_first_chunk() else {
+        return if payload.is_empty() { Ok(None) } else { Err(CloseCode::PROTOCOL_ERROR) };
+    };
+    let code = CloseCode::read(u16::from_be_bytes(*number)).ok_or(CloseCode::PROTOCOL_ERROR)?;
+    match std::str::from_utf8(reason) {
+        Ok(_) => Ok(Some(code)),
+        Err(_) => Err(CloseCode::INVALID_DATA),
+    }
+}
+
+/// One side of a connection whose messages carry a stream of bytes.
+///
+/// Whoever drives it gives it what came, writes what it [owes](Self::answer), and ends with [`close`](Self::close).
+#[derive(Debug)]
+pub struct Endpoint {
+    role: Role,
+    receiver: Receiver,
+    /// The ping to answer. Of several only the last needs an answer (§5.5.3), so that a flood of them costs nothing.
+    pong: Option<Bytes>,
+    end: End,
+}
+
+/// How far a connection is from its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    /// Nothing more comes; this is to be said of it.
+    Heard(CloseCode),
+    /// This side has said that it is over.
+    Said,
+}
+
+impl Endpoint {
+    /// A connection behind its handshake.
+    pub fn new(role: Role) -> Self {
+        Self { role, receiver: Receiver::new(role, Config::BYTES), pong: None, end: End::Open }
+    }
+
+    /// Takes everything out of `raw` and appends the bytes that it carries to `plain`. Returns whether a pong was among
+    /// it.
+    pub fn receive(&mut self, raw: &mut BytesMut, plain: &mut BytesMut) -> bool {
+        let mut ponged = false;
+        loop {
+            let heard = match self.receiver.next(raw, plain) {
+                Ok(None) => return ponged,
+                Ok(Some(Event::Data { .. })) => continue,
+                Ok(Some(Event::Ping(payload))) => {
+                    self.pong = Some(payload);
+                    continue;
+                }
+                Ok(Some(Event::Pong(_))) => {
+                    ponged = true;
+                    continue;
+                }
+                // What is answered to a close repeats its code (§5.5.1).
+                Ok(Some(Event::Close(code))) => code.unwrap_or(CloseCode::NORMAL),
+                Err(code) => code,
+            };
+            if self.end == End::Open {
+                self.end = End::Heard(heard);
+            }
+            return ponged;
+        }
+    }
+
+    /// Whether more may come and may be sent.
+    pub fn is_open(&self) -> bool {
+        self.end == End::Open
+    }
+
+    /// Writes what is owed for what came. Not to be called in the middle of a frame.
+    pub fn answer(&mut self, out: &mut Vec<u8>) {
+        if let Some(payload) = self.pong.take()
+            && self.end != End::Said
+        {
+            self.control(Opcode::Pong, &payload, out);
+        }
+    }
+
+    /// Asks whether the peer is there.
+    pub fn ping(&mut self, out: &mut Vec<u8>) {
+        self.control(Opcode::Ping, b"", out);
+    }
+
+    /// Writes what stands before a message of so many bytes, which must follow as they are. Only a server may leave them
+    /// as they are.
+    pub fn begin(&mut self, length: usize, out: &mut Vec<u8>) {
+        self.header(Opcode::Binary, length, out);
+    }
+
+    /// Writes what stands before a message, and makes of its bytes what is to follow.
+    pub fn wrap(&mut self, message: &mut [u8], out: &mut Vec<u8>) {
+        if let Some(mut mask) = self.header(Opcode::Binary, message.len(), out) {
+            mask.apply(message);
+        }
+    }
+
+    /// Says that it is over: with the reason that came, else with this. Once said, nothing may follow.
+    pub fn close(&mut self, code: CloseCode, out: &mut Vec<u8>) {
+        let code = match self.end {
+            End::Open => code,
+            End::Heard(code) => code,
+            End::Said => return,
+        };
+        self.control(Opcode::Close, &code.number().to_be_bytes(), out);
+        self.end = End::Said;
+    }
+
+    fn control(&mut self, opcode: Opcode, payload: &[u8], out: &mut Vec<u8>) {
+        let mask = self.header(opcode, payload.len(), out);
+        let start = out.len();
+        out.extend_from_slice(payload);
+        if let (Some(mut mask), Some(written)) = (mask, out.get_mut(start..)) {
+            mask.apply(written);
+        }
+    }
+
+    fn header(&mut self, opcode: Opcode, length: usize, out: &mut Vec<u8>) -> Option<Mask> {
+        let mask = match self.role {
+            Role::Server => None,
+            Role::Client(random) => {
+                let [a, b, c, d, ..] = random().to_ne_bytes();
+                Some(Mask([a, b, c, d]))
+            }
+        };
+        Header { fin: true, opcode, mask, length: length as u64 }.write(out);
+        mask
+    }
+}

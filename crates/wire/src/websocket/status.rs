@@ -1,0 +1,44 @@
+//! Why a connection ends (RFC 6455 §7.4).
+
+use std::fmt;
+
+/// The number that tells why a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CloseCode(u16);
+
+impl CloseCode {
+    /// All is done.
+    pub const NORMAL: Self = Self(1000);
+    /// The server stops, or the page is left.
+    pub const GOING_AWAY: Self = Self(1001);
+    /// What came is not WebSocket.
+    pub const PROTOCOL_ERROR: Self = Self(1002);
+    /// A text is not UTF-8.
+    pub const INVALID_DATA: Self = Self(1007);
+    /// A message is longer than this side accepts.
+    pub const TOO_BIG: Self = Self(1009);
+
+    /// The code that a peer wrote, unless it is one that must not be written (§7.4.1, §7.4.2): those reserved for what is
+    /// not said on the wire, and those that nobody has registered.
+    pub fn read(number: u16) -> Option<Self> {
+        matches!(number, 1000..=1003 | 1007..=1014 | 3000..=4999).then_some(Self(number))
+    }
+
+    /// The number.
+    pub fn number(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Display for CloseCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NORMAL => f.write_str("normal closure"),
+            Self::GOING_AWAY => f.write_str("going away"),
+            Self::PROTOCOL_ERROR => f.write_str("protocol error"),
+            Self::INVALID_DATA => f.write_str("text that is not UTF-8"),
+            Self::TOO_BIG => f.write_str("message too big"),
+            Self(number) => write!(f, "close code {number}"),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The sections of RFC 6455, one after the other; then what carries a protocol.
+
+mod carried;
+mod handshake;
+
+use bytes::{Bytes, BytesMut};
+
+use super::frame::{Header, Mask, Opcode};
+use super::{CloseCode, Config, Event, Kind, Receiver, Role};
+use crate::testing::{assert_bytes, damage};
+
+/// What is made of some bytes: the messages, what came between them, how it ended.
+#[derive(Debug, Default, PartialEq)]
+struct Heard {
+    messages: Vec<(Kind, Vec<u8>)>,
+    /// A message that has not ended.
+    begun: Vec<u8>,
+    others: Vec<Event>,
+    failure: Option<CloseCode>,
+}
+
+fn hear(mut receiver: Receiver, chunks: &[&[u8]]) -> Heard {
+    let (mut heard, mut raw, mut plain) = (Heard::default(), BytesMut::new(), BytesMut::new());
+    for chunk in chunks {
+        raw.extend_from_slice(chunk);
+        loop {
+            match receiver.next(&mut raw, &mut plain) {
+                Ok(None) => break,
+                Ok(Some(Event::Data { kind, ended: true })) => {
+                    heard.messages.push((kind, plain.split().to_vec()));
+                }
+                Ok(Some(Event::Data { ended: false, .. })) => {}
+                Ok(Some(other)) => heard.others.push(other),
+                Err(code) => heard.failure = Some(code),
+            }
+        }
+    }
+    heard.begun = plain.to_vec();
+    heard
+}
+
+/// What a client makes of a server's bytes, however they are cut.
+fn client_hears(bytes: &[u8]) -> Heard {
+    let receiver = || Receiver::new(Role::Client(|| 0), Config::default());
+    let whole = hear(receiver(), &[bytes]);
+    let single: Vec<_> = bytes.chunks(1).collect();
+    let cut = hear(receiver(), &single);
+    // A message that cannot end is told as soon as it is seen, so that less of it may have come.
+    assert_eq!((&cut.messages, &cut.others, cut.failure), (&whole.messages, &whole.others, whole.failure));
+    for at in 1..bytes.len().min(300) {
+        let (a, b) = bytes.split_at(at);
+        let cut = hear(receiver(), &[a, b]);
+        assert_eq!(
+            (&cut.messages, &cut.others, cut.failure),
+            (&whole.messages, &whole.others, whole.failure)
+        );
+    }
+    whole
+}
+
+fn failure(bytes: &[u8]) -> Option<CloseCode> {
+    client_hears(bytes).failure
+}
+
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let length = payload.len() as u64;
+    Header { fin: false, opcode: Opcode::Continuation, mask: None, length }.write(&mut bytes);
+    bytes[0] = first;
+    [&bytes, payload].concat()
+}
+
+fn text(words: &str) -> (Kind, Vec<u8>) {
+    (Kind::Text, words.as_bytes().to_vec())
+}
+
+#[test]
+fn section_5_2_a_length_is_read_and_written_in_its_shortest_form() {
+    for (length, header) in [
+        (0, &b"\x82\x00"[..]),
+        (125, b"\x82\x7d"),
+        (126, b"\x82\x7e\x00\x7e"),
+        (65_535, b"\x82\x7e\xff\xff"),
+        (65_536, b"\x82\x7f\0\0\0\0\0\x01\0\0"),
+    ] {
+        let payload = vec![7; length];
+        let bytes = frame(0x82, &payload);
+        assert_bytes(&bytes[..header.len()], header);
+        assert_eq!(
+            hear(Receiver::new(Role::Client(|| 0), Config::default()), &[&bytes]).messages,
+            [(Kind::Binary, payload)]
+        );
+    }
+}
+
+#[test]
+fn section_5_2_other_forms_of_a_length_break_the_protocol() {
+    assert_eq!(failure(b"\x82\x7e\x00\x7d"), Some(CloseCode::PROTOCOL_ERROR));
+    assert_eq!(failure(b"\x82\x7f\0\0\0\0\0\0\xff\xff"), Some(CloseCode::PROTOCOL_ERROR));
+    assert_eq!(failure(b"\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff"), Some(CloseCode::PROTOCOL_ERROR));
+}
+
+#[test]
+fn section_5_2_bits_and_opcodes_that_mean_nothing_break_the_protocol() {
+    for first in [0xc2, 0xa2, 0x92, 0x83, 0x84, 0x85, 0x86, 0x87, 0x8b, 0x8c, 0x8d, 0x8e, 0x8f] {
+        assert_eq!(failure(&frame(first, b"x")), Some(CloseCode::PROTOCOL_ERROR), "{first:#x}");
+    }
+}
+
+#[test]
+fn section_5_3_a_mask_is_undone_wherever_the_payload_is_cut() {
+    let masked = b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58";
+    let server = || Receiver::new(Role::Server, Config::default());
+    for size in 1..=masked.len() {
+        let chunks: Vec<_> = masked.chunks(size).collect();
+        assert_eq!(hear(server(), &chunks).messages, [text("Hello")]);
+    }
+    let plain: Vec<u8> = (0..100).collect();
+    for cut in 0..plain.len() {
+        let mut whole = plain.clone();
+        Mask([1, 2, 3, 4]).apply(&mut whole);
+        let (mut mask, mut parts) = (Mask([1, 2, 3, 4]), plain.clone());
+        let (a, b) = parts.split_at_mut(cut);
+        mask.apply(a);
+        mask.apply(b);
+        assert_eq!(parts, whole);
+    }
+}
+
+#[test]
+fn section_5_1_only_what_a_client_sends_is_masked() {
+    let server = Receiver::new(Role::Server, Config::default());
+    assert_eq!(hear(server, &[b"\x81\x05Hello"]).failure, Some(CloseCode::PROTOCOL_ERROR));
+    assert_eq!(failure(b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"), Some(CloseCode::PROTOCOL_ERROR));
+}
+
+#[test]
+fn section_5_4_fragments_are_one_message_and_control_frames_may_stand_between_them() {
+    let bytes = [&b"\x01\x03Hel"[..], b"\x89\x02hi", b"\x00\x00", b"\x8a\x00", b"\x80\x02lo"].concat();
+    let heard = client_hears(&bytes);
+    assert_eq!(heard.messages, [text("Hello")]);
+    assert_eq!(heard.others, [Event::Ping(Bytes::from_static(b"hi")), Event::Pong(Bytes::new())]);
+}
+
+#[test]
+fn section_5_4_a_message_goes_on_only_where_one_was_begun() {
+    assert_eq!(failure(b"\x80\x01x"), Some(CloseCode::PROTOCOL_ERROR));
+    assert_eq!(failure(b"\x00\x01x"), Some(CloseCode::PROTOCOL_ERROR));
+    assert_eq!(failure(b"\x01\x01x\x81\x01y"), Some(CloseCode::PROTOCOL_ERROR));
+    assert_eq!(failure(b"\x81\x01x\x80\x01y"), Some(CloseCode::PROTOCOL_ERROR));
+}
+
+#[test]
+fn section_5_5_control_frames_are_short_and_whole() {
+    let longest = frame(0x89, &[7; 125]);
+    assert_eq!(client_hears(&longest).others, [Event::Ping(Bytes::from(vec![7; 125]))]);
+    for first in [0x88, 0x89, 0x8a] {
+        assert_eq!(failure(&frame(first, &[0; 126])), Some(CloseCode::PROTOCOL_ERROR));
+        assert_eq!(failure(&frame(first & !0x80, b"")), Some(CloseCode::PROTOCOL_ERROR));
+    }
+}
+
+#[test]
+fn section_5_5_1_a_close_may_say_why() {
+    let closes = |payload: &[u8]| client_hears(&[&frame(0x88, payload)[..], b"\x81\x01x"].concat());
+    assert_eq!(closes(b"").others, [Event::Close(None)]);
+    assert_eq!(closes(b"\x03\xe8").others, [Event::Close(Some(CloseCode::NORMAL))]);
+    assert_eq!(closes("\u{3}\u{0}".as_bytes()).failure, Some(CloseCode::PROTOCOL_ERROR));
+    let going = closes(&[b"\x03\xe9", "größe".as_bytes()].concat());
+    assert_eq!(going.others, [Event::Close(Some(CloseCode::GOING_AWAY))]);
+    assert!(going.messages.is_empty(), "nothing comes behind it");
+    assert_eq!(closes(b"\x03").failure, Some(CloseCode::PROTOCOL_ERROR));
+    assert_eq!(closes(b"\x03\xe8\xff").failure, Some(CloseCode::INVALID_DATA));
+}
+
+#[test]
+fn section_7_4_codes_that_must_not_be_sent_break_the_protocol() {
+    let sent = |number: u16| client_hears(&frame(0x88, &number.to_be_bytes()));
+    for number in [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999] {
+        assert_eq!(sent(number).others, [Event::Close(CloseCode::read(number))]);
+    }
+    for number in [0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65_535] {
+        assert_eq!(sent(number).failure, Some(CloseCode::PROTOCOL_ERROR), "{number}");
+    }
+}
+
+#[test]
+fn section_8_1_text_is_utf_8_however_it_is_cut() {
+    let words = "κόσμε 𐐷 ok";
+    assert_eq!(client_hears(&frame(0x81, words.as_bytes())).messages, [text(words)]);
+    for cut in 0..words.len() {
+        let (a, b) = words.as_bytes().split_at(cut);
+        let bytes = [frame(0x01, a), frame(0x80, b)].concat();
+        assert_eq!(client_hears(&bytes).messages, [text(words)], "{cut}");
+    }
+    for wrong in [
+        &b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xed\xa0\x80edited"[..],
+        b"\xf4\x90\x80\x80",
+        b"\xc0\xaf",
+        b"\xff",
+        b"cut \xe2\x82",
+    ] {
+        assert_eq!(failure(&frame(0x81, wrong)), Some(CloseCode::INVALID_DATA), "{}", wrong.escape_ascii());
+        let (a, b) = wrong.split_at(wrong.len() - 1);
+        let bytes = [frame(0x01, a), frame(0x80, b)].concat();
+        assert_eq!(failure(&bytes), Some(CloseCode::INVALID_DATA));
+    }
+    // It is told before the rest is here.
+    assert_eq!(failure(b"\x01\x05\xf4\x90"), Some(CloseCode::INVALID_DATA));
+    assert_eq!(client_hears(&frame(0x82, b"\xff")).messages, [(Kind::Binary, vec![0xff])]);
+}
+
+#[test]
+fn section_10_4_a_message_may_not_be_longer_than_allowed_whatever_its_parts_are() {
+    let config = Config { message: 10, ..Config::default() };
+    let heard = |bytes: &[u8]| hear(Receiver::new(Role::Client(|| 0), config), &[bytes]);
+    assert_eq!(heard(&frame(0x82, &[0; 10])).messages.len(), 1);
+    assert_eq!(heard(&frame(0x82, &[0; 11])).failure, Some(CloseCode::TOO_BIG));
+    // On the word of the header: nothing of it has come.
+    assert_eq!(heard(b"\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xff").failure, Some(CloseCode::TOO_BIG));
+    let parts = [frame(0x02, &[0; 6]), frame(0x80, &[0; 6])].concat();
+    assert_eq!(heard(&parts).failure, Some(CloseCode::TOO_BIG));
+}
+
+#[test]
+fn bytes_that_call_themselves_text_are_taken_where_messages_mean_nothing() {
+    let receiver = Receiver::new(Role::Client(|| 0), Config::BYTES);
+    let heard = hear(receiver, &[&frame(0x81, b"\x08\xff")]);
+    assert_eq!(heard.messages, [(Kind::Text, vec![8, 0xff])]);
+}
+
+#[test]
+fn damage_is_survived() {
+    let bytes = [&b"\x01\x03Hel"[..], b"\x89\x02hi", b"\x80\x02lo", b"\x82\x7e\x00\x7e", &[1; 126]].concat();
+    damage(&bytes, |damaged| {
+        hear(Receiver::new(Role::Client(|| 0), Config::default()), &[damaged]);
+    });
+}

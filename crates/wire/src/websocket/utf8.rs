@@ -1,0 +1,40 @@
+/// Tells whether bytes that come in pieces are UTF-8, as early as it can be told.
+#[derive(Debug, Default)]
+pub(super) struct Utf8 {
+    /// A character of which more is to come.
+    begun: [u8; 4],
+    length: usize,
+}
+
+impl Utf8 {
+    /// Takes a piece; `false` if no text goes on so.
+    pub(super) fn take(&mut self, mut bytes: &[u8]) -> bool {
+        while self.length > 0 {
+            let Some((byte, rest)) = bytes.split_first() else { return true };
+            let Some(place) = self.begun.get_mut(self.length) else { return false };
+            *place = *byte;
+            self.length += 1;
+            bytes = rest;
+            match std::str::from_utf8(self.begun.get(..self.length).unwrap_or_default()) {
+                Ok(_) => self.length = 0,
+                Err(error) if error.error_len().is_none() => {}
+                Err(_) => return false,
+            }
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(_) => true,
+            Err(error) if error.error_len().is_none() => {
+                let rest = bytes.get(error.valid_up_to()..).unwrap_or_default();
+                self.begun.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+                self.length = rest.len();
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Whether the text may end here.
+    pub(super) fn is_whole(&self) -> bool {
+        self.length == 0
+    }
+}

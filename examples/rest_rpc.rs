@@ -1,0 +1,60 @@
+//! What users of rest_rpc know: functions by name, structs, calls that are awaited later, topics.
+
+use polyrpc::rest_rpc::Generation;
+use polyrpc::server::Listen;
+use polyrpc::{Client, Result, Server, Status};
+use serde::{Deserialize, Serialize};
+
+/// `MSGPACK_DEFINE(id, name, age)` in C++.
+#[derive(Debug, Serialize, Deserialize)]
+struct Person {
+    id: i32,
+    name: String,
+    age: i32,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let server = Server::new()
+        .register("add", |a: i32, b: i32| async move { a + b })
+        .register("get_person", |person: Person| async move { Person { age: person.age + 1, ..person } })
+        .register("divide", divide)
+        // Clients may publish too, by the functions `publish` and `publish_by_token`.
+        .publishing();
+    let publisher = server.publisher();
+
+    // v0.20 and v0.21 are told by the first bytes of a connection; an older generation needs a port of its own.
+    let server = server.bind("127.0.0.1:0").await?;
+    let server = server.and(Listen::on("127.0.0.1:0").rest_rpc(Generation::V0_11)).await?.start();
+    let addresses = server.addresses();
+
+    for url in [
+        format!("rest-rpc+v0.11://{}", addresses[1]),
+        format!("rest-rpc+v0.20://{}", addresses[0]),
+        format!("rest-rpc+v0.21://{}", addresses[0]),
+    ] {
+        let client = Client::new(&url)?;
+
+        // A call is a future: both are on their way before either is waited for.
+        let sum = client.call::<i32>("add", &(1, 2));
+        let tom = Person { id: 1, name: "tom".to_owned(), age: 20 };
+        let person = client.call::<Person>("get_person", &tom);
+        let (sum, person) = tokio::join!(sum, person);
+        println!("1 + 2 = {}, {:?}", sum?, person?);
+
+        let failure = client.call::<i32>("divide", &(1, 0)).await.unwrap_err();
+        println!("1 / 0: {}", failure.message());
+
+        let mut news = client.subscribe::<String>("news", "").await?;
+        // A subscription is not acknowledged, so the first messages may find nobody.
+        while publisher.publish("news", "", "rest_rpc in Rust")? == 0 {
+            tokio::task::yield_now().await;
+        }
+        println!("news: {}", news.message().await?.unwrap_or_default());
+    }
+    Ok(())
+}
+
+async fn divide(a: i32, b: i32) -> Result<i32> {
+    a.checked_div(b).ok_or_else(|| Status::invalid_argument("division by zero").into())
+}

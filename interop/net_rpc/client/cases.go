@@ -1,0 +1,227 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/rpc"
+	"reflect"
+	"strings"
+
+	"github.com/polyrpc/polyrpc/interop/net_rpc/shapes"
+)
+
+var cases = []struct {
+	name string
+	run  func(*rpc.Client) error
+}{
+	{"mul", mul},
+	{"error", failure("Arith.Error", "boom")},
+	{"unknown_method", failure("Arith.Nope", "rpc: can't find method Arith.Nope")},
+	{"unknown_service", failure("Nope.Mul", "rpc: can't find service Nope.Mul")},
+	{"ill_formed", failure("NoSuchFunction", "rpc: service/method request ill-formed: NoSuchFunction")},
+	{"wrong_type", wrongType},
+	{"nested_shape", echo("Shapes.Echo")},
+	{"passed_through", echo("Echo.Echo")},
+	{"one_argument", length},
+	{"alias", alias},
+	{"large_text", largeText},
+	{"concurrent_100", concurrent},
+	{"pending_calls_end_in_any_order", overtaking},
+}
+
+func mul(client *rpc.Client) error {
+	for n := range 20 {
+		var reply shapes.Reply
+		if err := client.Call("Arith.Mul", &shapes.Args{A: 7, B: n - 10}, &reply); err != nil {
+			return err
+		}
+		if err := equal("C", reply.C, 7*(n-10)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failure calls what fails with this text, twice, and then what does not.
+func failure(method, text string) func(*rpc.Client) error {
+	return func(client *rpc.Client) error {
+		for range 2 {
+			var reply shapes.Reply
+			err := client.Call(method, &shapes.Args{A: 7, B: 8}, &reply)
+			var told rpc.ServerError
+			if !errors.As(err, &told) {
+				return fmt.Errorf("%s: got %v, want a failure told by the server", method, err)
+			}
+			if err := equal("the text", string(told), text); err != nil {
+				return err
+			}
+		}
+		return mul(client)
+	}
+}
+
+// wrongType sends what the method cannot read: the call fails, the connection goes on.
+func wrongType(client *rpc.Client) error {
+	var reply shapes.Reply
+	err := client.Call("Arith.Mul", &struct{ A, B string }{"seven", "eight"}, &reply)
+	var told rpc.ServerError
+	if !errors.As(err, &told) {
+		return fmt.Errorf("got %v, want a failure told by the server", err)
+	}
+	return mul(client)
+}
+
+// echo sends a struct of structs, lists, maps and pointers.
+func echo(method string) func(*rpc.Client) error {
+	return func(client *rpc.Client) error {
+		for _, sent := range []shapes.Shape{shapes.Triangle(), {}, shapes.Triangle()} {
+			var got shapes.Shape
+			if err := client.Call(method, &sent, &got); err != nil {
+				return err
+			}
+			tidy(&sent)
+			tidy(&got)
+			if !reflect.DeepEqual(got, sent) {
+				return fmt.Errorf("sent %+v, got %+v", sent, got)
+			}
+		}
+		return nil
+	}
+}
+
+// tidy makes one of empty lists and maps and of those that are none, which the codecs do not tell apart.
+func tidy(shape *shapes.Shape) {
+	for shape != nil {
+		if len(shape.Corners) == 0 {
+			shape.Corners = nil
+		}
+		if len(shape.Tags) == 0 {
+			shape.Tags = nil
+		}
+		if len(shape.Grid) == 0 {
+			shape.Grid = nil
+		}
+		if len(shape.Labels) == 0 {
+			shape.Labels = nil
+		}
+		if len(shape.Named) == 0 {
+			shape.Named = nil
+		}
+		shape = shape.Parent
+	}
+}
+
+func length(client *rpc.Client) error {
+	for _, text := range []string{"", "four", "日本"} {
+		var got int
+		if err := client.Call("Shapes.Length", text, &got); err != nil {
+			return err
+		}
+		if err := equal("the length", got, len(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alias calls a method by its other name.
+func alias(client *rpc.Client) error {
+	var reply shapes.Reply
+	if err := client.Call("math.times", &shapes.Args{A: 6, B: 7}, &reply); err != nil {
+		return err
+	}
+	return equal("C", reply.C, 42)
+}
+
+func largeText(client *rpc.Client) error {
+	shape := shapes.Shape{Name: strings.Repeat("0123456789abcdef", 1<<16)}
+	var got shapes.Shape
+	if err := client.Call("Shapes.Echo", &shape, &got); err != nil {
+		return err
+	}
+	if got.Name != shape.Name {
+		return fmt.Errorf("%d bytes came back of %d", len(got.Name), len(shape.Name))
+	}
+	return nil
+}
+
+func concurrent(client *rpc.Client) error {
+	results := make(chan error)
+	for n := range 100 {
+		go func() {
+			for range 10 {
+				var reply shapes.Reply
+				if err := client.Call("Arith.Mul", &shapes.Args{A: n, B: 3}, &reply); err != nil {
+					results <- err
+					return
+				}
+				if err := equal("C", reply.C, 3*n); err != nil {
+					results <- err
+					return
+				}
+			}
+			results <- nil
+		}()
+	}
+	var all error
+	for range 100 {
+		all = errors.Join(all, <-results)
+	}
+	return all
+}
+
+// overtaking makes a slow call and quick ones behind it.
+func overtaking(client *rpc.Client) error {
+	var slow shapes.Reply
+	pending := client.Go("Arith.Sleep", &shapes.Args{A: 300}, &slow, nil)
+	if err := mul(client); err != nil {
+		return err
+	}
+	select {
+	case <-pending.Done:
+		return errors.New("the slow call ended before the quick ones")
+	default:
+	}
+	if call := <-pending.Done; call.Error != nil {
+		return call.Error
+	}
+	return equal("C", slow.C, 300)
+}
+
+// pages are what Go's servers say in plain HTTP.
+var pages = []row{
+	{"http_must_connect", func(addr string) error {
+		return page(addr, rpc.DefaultRPCPath, http.StatusMethodNotAllowed, "405 must CONNECT\n")
+	}},
+	{"debug_page", func(addr string) error {
+		return page(addr, rpc.DefaultDebugPath, http.StatusOK, "Service Arith")
+	}},
+}
+
+func page(addr, path string, status int, part string) error {
+	response, err := http.Get("http://" + addr + path)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if err := equal("the status", response.StatusCode, status); err != nil {
+		return err
+	}
+	if !strings.Contains(string(body), part) {
+		return fmt.Errorf("no %q in %q", part, body)
+	}
+	return nil
+}
+
+func equal[T comparable](what string, got, want T) error {
+	if got != want {
+		return fmt.Errorf("%s is %v, want %v", what, got, want)
+	}
+	return nil
+}

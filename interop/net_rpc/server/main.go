@@ -1,0 +1,100 @@
+// Command server is Go's own net/rpc: in gob, over TCP and behind HTTP, in JSON, and in the MessagePack of the rpcx of
+// 2016.
+//
+// It prints `listening ADDR`, `listening-json ADDR`, `listening-msgpack ADDR` and, last, `listening-http ADDR`. It ends
+// when its standard input closes.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/rpc"
+	"net/rpc/jsonrpc"
+	"os"
+	"time"
+
+	msgpackrpc "github.com/hashicorp/net-rpc-msgpackrpc/v2"
+
+	"github.com/polyrpc/polyrpc/interop/net_rpc/shapes"
+)
+
+// Arith is the service of the example of Go's net/rpc.
+type Arith struct{}
+
+// Mul answers A * B.
+func (Arith) Mul(args *shapes.Args, reply *shapes.Reply) error {
+	reply.C = args.A * args.B
+	return nil
+}
+
+// Error always fails.
+func (Arith) Error(*shapes.Args, *shapes.Reply) error {
+	return errors.New("boom")
+}
+
+// Sleep answers A after so many milliseconds.
+func (Arith) Sleep(args *shapes.Args, reply *shapes.Reply) error {
+	time.Sleep(time.Duration(args.A) * time.Millisecond)
+	reply.C = args.A
+	return nil
+}
+
+// Shapes answers with what it was sent.
+type Shapes struct{}
+
+// Echo answers with a shape, its name in other words.
+func (Shapes) Echo(shape *shapes.Shape, reply *shapes.Shape) error {
+	*reply = *shape
+	return nil
+}
+
+// Length answers how long a text is.
+func (Shapes) Length(text string, reply *int) error {
+	*reply = len(text)
+	return nil
+}
+
+func main() {
+	server := rpc.NewServer()
+	if err := errors.Join(server.Register(Arith{}), server.Register(Shapes{})); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("listening", serve(func(conn net.Conn) { server.ServeConn(conn) }))
+	fmt.Println("listening-json", serve(func(conn net.Conn) { server.ServeCodec(jsonrpc.NewServerCodec(conn)) }))
+	fmt.Println("listening-msgpack", serve(func(conn net.Conn) { server.ServeCodec(msgpackrpc.NewServerCodec(conn)) }))
+
+	mux := http.NewServeMux()
+	mux.Handle(rpc.DefaultRPCPath, server)
+	listener := listen()
+	go func() { log.Fatal(http.Serve(listener, mux)) }()
+	fmt.Println("listening-http", listener.Addr())
+
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// serve hands each connection to a goroutine of its own; it returns the address it listens on.
+func serve(handle func(net.Conn)) net.Addr {
+	listener := listen()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				log.Fatal(err)
+			}
+			go handle(conn)
+		}
+	}()
+	return listener.Addr()
+}
+
+func listen() net.Listener {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return listener
+}

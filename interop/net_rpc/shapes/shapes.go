@@ -1,0 +1,57 @@
+// Package shapes holds what client and server of net/rpc send each other.
+package shapes
+
+// Args are the arguments of Arith's methods, as in the example of Go's net/rpc.
+type Args struct {
+	A, B int
+}
+
+// Reply is what Arith's methods answer.
+type Reply struct {
+	C int
+}
+
+// Point is small and within other things.
+type Point struct {
+	X, Y int32
+}
+
+// Shape has fields of every kind that gob, JSON and MessagePack agree on.
+type Shape struct {
+	Name    string
+	Visible bool
+	Sides   uint16
+	Area    float64
+	Scale   float32
+	Offset  int64
+	Origin  Point
+	Corners []Point
+	Tags    []string
+	Grid    [][]int
+	Labels  map[string]string
+	Named   map[string]Point
+	Center  *Point
+	Absent  *Point
+	Parent  *Shape
+}
+
+// Triangle is a shape with something in every field but those that are meant to be empty.
+func Triangle() Shape {
+	parent := Shape{Name: "parent", Labels: map[string]string{"only": "this"}}
+	return Shape{
+		Name:    "triangle △",
+		Visible: true,
+		Sides:   3,
+		Area:    10.5,
+		Scale:   0.25,
+		Offset:  -1 << 40,
+		Origin:  Point{1, -2},
+		Corners: []Point{{0, 0}, {3, 0}, {0, 7}},
+		Tags:    []string{"sharp", "", "flat"},
+		Grid:    [][]int{{1, 2}, {3}},
+		Labels:  map[string]string{"a": "1", "b": ""},
+		Named:   map[string]Point{"p": {5, 6}},
+		Center:  &Point{1, 2},
+		Parent:  &parent,
+	}
+}
