@@ -16,6 +16,8 @@ pub(crate) enum Limit {
     CpuAtMost(f64),
     /// Milliseconds of latency, at most.
     MillisAtMost(f64),
+    /// Allocations, at most.
+    AllocationsAtMost(f64),
     /// KiB of resident memory a connection, at most.
     KibAtMost(f64),
 }
@@ -39,6 +41,7 @@ impl Bar {
             Limit::RatioAtMost(limit)
             | Limit::CpuAtMost(limit)
             | Limit::MillisAtMost(limit)
+            | Limit::AllocationsAtMost(limit)
             | Limit::KibAtMost(limit) => value <= limit,
         });
         kept && self.clean
@@ -52,6 +55,7 @@ impl fmt::Display for Bar {
             Limit::RatioAtLeast(limit) | Limit::RatioAtMost(limit) => ("ratio", limit),
             Limit::MillisAtMost(limit) => ("ms", limit),
             Limit::CpuAtMost(limit) => ("µs/call", limit),
+            Limit::AllocationsAtMost(limit) => ("allocations", limit),
             Limit::KibAtMost(limit) => ("KiB", limit),
         };
         let value = self.value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));

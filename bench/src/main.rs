@@ -6,7 +6,7 @@
 //! In the order in which a measurement goes:
 //!
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. [`grpc`] is a
-//!    suite of its own, beside the servers of others, and so are [`floods`], beside attackers, and [`stream`], with a
+//!    suite of its own, beside the servers of others, and so are [`floods`], beside attackers, [`fb`], FlatBuffers beside protobuf, and [`stream`], with a
 //!    slow reader.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC in turn.
 //! 3. [`run`] is one of those runs, [`idle`] the one that counts memory instead of calls.
@@ -18,6 +18,7 @@
 //! 8. [`bar`] judges, [`report`] prints.
 
 mod core;
+mod fb;
 mod floods;
 mod grpc;
 mod stream;
@@ -28,6 +29,7 @@ mod rounds;
 mod idle;
 mod run;
 
+mod messages;
 mod process;
 mod proto;
 mod subject;
@@ -65,6 +67,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 enum Command {
     /// The bars of the core: floor and PolyRPC in turn, and the ratios between them.
     Core(suite::Options),
+    /// FlatBuffers over fb_rpc beside protobuf over baidu_std.
+    Fb(fb::Options),
     /// The bars of gRPC: ours beside tonic, grpc-go and gRPC C++, under the same clients.
     Grpc(grpc::Options),
     /// A good client beside an attacker, for every attack on HTTP/2 that is known, and what it costs.
@@ -75,6 +79,10 @@ enum Command {
     Server(subject::ServerOptions),
     /// Makes calls in a window that its standard input opens; started by the parent, or by hand.
     Client(subject::ClientOptions),
+    /// The server of the suite of FlatBuffers; started by the parent, or by hand.
+    FbServer(fb::ServerOptions),
+    /// The client of the suite of FlatBuffers; started by the parent, or by hand.
+    FbClient(fb::ClientOptions),
     /// Our server of the gRPC suite; started by the parent, or by hand.
     GrpcServer(grpc::ServerOptions),
     /// Our load client of the gRPC suite; started by the parent, or by hand.
@@ -93,6 +101,9 @@ impl Command {
     fn run(self) -> io::Result<ExitCode> {
         match self {
             Self::Core(options) => core::SUITE.run(&options),
+            Self::Fb(options) => fb::run(&options),
+            Self::FbServer(options) => fb::serve(&options).map(|()| ExitCode::SUCCESS),
+            Self::FbClient(options) => fb::call(&options).map(|()| ExitCode::SUCCESS),
             Self::Grpc(options) => grpc::run(&options),
             Self::GrpcServer(options) => grpc::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::GrpcClient(options) => grpc::call(&options).map(|()| ExitCode::SUCCESS),

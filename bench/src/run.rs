@@ -117,7 +117,7 @@ pub(crate) fn start_server(
 /// How long a process may take beyond the time it was given.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-fn outcome(done: &Done, server_cpu_ns: u64) -> Outcome {
+pub(crate) fn outcome(done: &Done, server_cpu_ns: u64) -> Outcome {
     let tally = &done.tally;
     let us = |ns: u64| ns as f64 / 1e3;
     let a_call = |ns: u64| us(ns) / tally.calls as f64;

@@ -35,6 +35,15 @@ fn echo_proto() {
 }
 
 #[test]
+fn flatbuffers() {
+    let output = run(env!("CARGO_BIN_EXE_flatbuffers"), &[]);
+    assert_eq!(
+        output,
+        "fb-rpc: 4: hello\nfb-rpc+pr3197: 4: hello\ngrpc: 4: hello\nattachment: bytes beside it\n"
+    );
+}
+
+#[test]
 fn blocking_client() {
     let output = run(env!("CARGO_BIN_EXE_blocking_client"), &[]);
     assert_eq!(output, "1 + 2 = 3\n0 + 0 = 0\n1 + 1 = 2\n2 + 2 = 4\n3 + 3 = 6\n");

@@ -7,7 +7,7 @@ use buffa_codegen::CodeGenError;
 
 /// Why no code was generated.
 ///
-/// Whatever is wrong in a `.proto` is told with its place, as `echo.proto:4:3: …`. `Debug` says the same as
+/// Whatever is wrong in a `.proto` or a `.fbs` is told with its place, as `echo.proto:4:3: …`. `Debug` says the same as
 /// `Display`, since that is what a build script that fails shows.
 pub struct Error {
     kind: Box<Kind>,
@@ -16,17 +16,41 @@ pub struct Error {
 /// What went wrong.
 pub(crate) enum Kind {
     NoFiles,
+    Mixed,
+    /// Something in a `.fbs`.
+    Schema {
+        at: Place,
+        reason: String,
+    },
+    Read {
+        path: PathBuf,
+        source: io::Error,
+    },
+    SameType {
+        names: [String; 2],
+        rust: String,
+    },
     NoOutDir,
-    NotFound { file: PathBuf, includes: Vec<PathBuf> },
+    NotFound {
+        file: PathBuf,
+        includes: Vec<PathBuf>,
+    },
     Proto(protox::Error),
     Descriptors(String),
-    SameName { at: Place, methods: [String; 2], rust: String },
+    SameName {
+        at: Place,
+        methods: [String; 2],
+        rust: String,
+    },
     Code(CodeGenError),
     Syntax(syn::Error),
-    Write { path: PathBuf, source: io::Error },
+    Write {
+        path: PathBuf,
+        source: io::Error,
+    },
 }
 
-/// A place in a `.proto`; line and column are counted from 1.
+/// A place in a `.proto` or a `.fbs`; line and column are counted from 1.
 pub(crate) struct Place {
     pub(crate) file: String,
     pub(crate) line: i32,
@@ -37,6 +61,14 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
             Kind::NoFiles => f.write_str("no .proto file was named"),
+            Kind::Mixed => {
+                f.write_str("one call generates code for .proto files or for .fbs files, not for both")
+            }
+            Kind::Schema { at, reason } => write!(f, "{at}: {reason}"),
+            Kind::Read { path, .. } => write!(f, "cannot read {}", path.display()),
+            Kind::SameType { names: [a, b], rust } => {
+                write!(f, "{a} and {b} are both `{rust}` in Rust; rename one of them")
+            }
             Kind::NoOutDir => f.write_str(
                 "OUT_DIR is not set: call this from a build script, or name a directory with `out_dir`",
             ),
@@ -67,7 +99,7 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &*self.kind {
-            Kind::Write { source, .. } => Some(source),
+            Kind::Write { source, .. } | Kind::Read { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -76,6 +108,19 @@ impl StdError for Error {
 impl From<Kind> for Error {
     fn from(kind: Kind) -> Self {
         Self { kind: Box::new(kind) }
+    }
+}
+
+/// Line and column of a place, counted from 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    pub(crate) line: i32,
+    pub(crate) column: i32,
+}
+
+impl Place {
+    pub(crate) fn new(file: &str, at: Position) -> Self {
+        Self { file: file.to_owned(), line: at.line, column: at.column }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Rust code from `.proto` files, without `protoc`.
+//! Rust code from `.proto` files, without `protoc`, and from `.fbs` files, without `flatc`.
 //!
 //! For a build script:
 //!
@@ -36,9 +36,22 @@
 //! which are in the crate `buffa-types`. A type of another package is reached through the parent module, so
 //! modules must nest as the packages do; [`Config::include_file`] writes them down.
 //!
+//! # FlatBuffers
+//!
+//! Files that end in `.fbs` are read the same way; one call is for the one kind or the other. What is written for
+//! them, again in a file for each namespace:
+//!
+//! * For table `Monster` the types `Monster`, which names it, `MonsterRef`, which reads it where it lies in a message,
+//!   and `MonsterArgs`, from which it is written. A message is a `polyrpc::flatbuffers::Message<Monster>`.
+//! * A struct for each struct, a number with names for each enum, and an enum of what it may hold for each union.
+//! * For each `rpc_service` of the named files a trait that carries `#[polyrpc::service]`. A method's `(id: 7)` is its
+//!   number in fb_rpc, `(streaming: "server")` makes it stream.
+//!
+//! The code is safe, and needs no crate but `polyrpc`.
+//!
 //! # What the including crate needs
 //!
-//! It depends on `buffa` and `polyrpc`, on `buffa-types` where it uses `google.protobuf`, and on
+//! For a `.proto` it depends on `buffa` and `polyrpc`, on `buffa-types` where it uses `google.protobuf`, and on
 //! `buffa-descriptor` where it uses `google/protobuf/descriptor.proto`. Generated code does not please every
 //! lint: put `#[allow(warnings)]` on its module, as [`Config::include_file`] does.
 
@@ -48,6 +61,8 @@ mod descriptor_set;
 mod doc;
 mod package;
 mod service;
+
+pub mod fbs;
 
 mod error;
 mod generated;
@@ -225,8 +240,15 @@ impl Config {
     ///
     /// When a file is missing or wrong, or when a name has no place in Rust.
     pub fn generate(&self) -> Result<Generated, Error> {
-        let sources = Sources::read(&self.files, &self.includes)?;
-        package::generate(self, sources)
+        let schemas =
+            self.files.iter().filter(|file| file.extension().is_some_and(|kind| kind == "fbs")).count();
+        match schemas {
+            0 => package::generate(self, Sources::read(&self.files, &self.includes)?),
+            all if all == self.files.len() => {
+                fbs::generate::generate(self, &fbs::read(&self.files, &self.includes)?)
+            }
+            _ => Err(Kind::Mixed.into()),
+        }
     }
 }
 

@@ -61,7 +61,7 @@ fn assemble(
 }
 
 /// What the file of a package is called.
-fn file_name(package: &str) -> String {
+pub(crate) fn file_name(package: &str) -> String {
     // No package is called like this: it could not be a module.
     format!("{}.rs", if package.is_empty() { "_" } else { package })
 }
@@ -79,7 +79,7 @@ fn without_header(messages: &str) -> &str {
 }
 
 /// The file that includes those of `packages`, in modules that nest like them.
-fn modules<'a>(packages: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn modules<'a>(packages: impl Iterator<Item = &'a str>) -> String {
     let mut root = Module::default();
     for package in packages {
         let segments = package.split('.').filter(|segment| !segment.is_empty());

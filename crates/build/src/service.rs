@@ -160,7 +160,7 @@ fn streams(method: &MethodDescriptorProto) -> bool {
 }
 
 /// `SayHello` as `say_hello`, `GetHTTPInfo` as `get_http_info`.
-fn snake_case(name: &str) -> String {
+pub(crate) fn snake_case(name: &str) -> String {
     let mut snake = String::new();
     // The last letter of the word so far; a digit is of the word it follows.
     let mut letter: Option<char> = None;

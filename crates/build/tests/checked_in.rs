@@ -1,5 +1,5 @@
 //! Code that is checked in, of this crate's tests, of the command's demo services and of gRPC's standard services:
-//! it must be what the `.proto` says. `BLESS=1 cargo test -p polyrpc-build --test checked_in` writes it anew.
+//! it must be what the `.proto`, or the `.fbs`, says. `BLESS=1 cargo test -p polyrpc-build --test checked_in` writes it anew.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,30 @@ fn the_standard_services_are_fresh() {
             .bytes_fields(["."])
             .include_file("mod.rs"),
         &dir("../polyrpc/src/introspection/proto"),
+    );
+}
+
+#[test]
+fn the_tests_flatbuffers_are_fresh() {
+    assert_fresh(
+        &Config::new().files(["rich.fbs"]).includes([dir("tests/fbs")]).include_file("mod.rs"),
+        &dir("../polyrpc/tests/rich"),
+    );
+}
+
+#[test]
+fn the_messages_of_the_benchmark_are_fresh() {
+    assert_fresh(
+        &Config::new().files(["benchmark.proto"]).includes([dir("../../bench/proto")]),
+        &dir("../../bench/src/generated"),
+    );
+}
+
+#[test]
+fn the_demo_services_of_flatbuffers_are_fresh() {
+    assert_fresh(
+        &Config::new().files(["benchmark.fbs"]).includes([dir("../cli/fbs")]).include_file("mod.rs"),
+        &dir("../cli/src/fbs"),
     );
 }
 

@@ -1,4 +1,4 @@
-//! `polyrpc generate`: the code of `.proto` files as files to check in.
+//! `polyrpc generate`: the code of `.proto` or `.fbs` files as files to check in.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,8 +9,8 @@ use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What to generate code for; all files of a package belong into one call
-    #[arg(required = true, value_name = "FILE.proto")]
+    /// What to generate code for; files end in .proto or in .fbs, and all of a package belong into one call
+    #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Where the files, and what they import, are looked for [default: the current directory]
     #[arg(short = 'I', long = "include", value_name = "DIR")]

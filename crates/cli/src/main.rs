@@ -6,7 +6,7 @@
 //! * [`list`] tells what a server offers.
 //! * [`call`] calls a method of any server.
 //! * [`bench`](mod@bench) calls it for a while and says what that cost.
-//! * [`generate`] writes the Rust code of `.proto` files.
+//! * [`generate`] writes the Rust code of `.proto` and `.fbs` files.
 //!
 //! `demo`, `call` and `bench` write and read messages by [`message`]: JSON in, any format on the wire, JSON out.
 //! `list` and `call` ask the server for what no `.proto` tells them, by [`reflection`].
@@ -35,6 +35,9 @@ mod tls;
 
 #[allow(warnings, reason = "generated")]
 mod proto;
+
+#[allow(warnings, reason = "generated")]
+mod fbs;
 
 use std::process::ExitCode;
 
@@ -66,7 +69,7 @@ enum Command {
     Call(call::Options),
     /// Call a method in a closed loop and report latencies, rate and CPU time
     Bench(bench::Options),
-    /// Write the Rust code of .proto files, to be checked in
+    /// Write the Rust code of .proto or .fbs files, to be checked in
     Generate(generate::Options),
 }
 

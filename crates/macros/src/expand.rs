@@ -89,6 +89,7 @@ fn added(method: &Method, trait_ident: &syn::Ident, codec: &syn::Path) -> TokenS
     };
     let (cx, implementation) = (own("cx"), own("implementation"));
     let context = method.takes_context.then(|| quote! { &mut #cx, });
+    let id = method.id.as_ref().map(|id| quote! { .id(#id) });
     quote! {
         .#add::<#codec, #message, #response, _, _>(#name, {
             let #implementation = ::std::sync::Arc::clone(&#implementation);
@@ -101,7 +102,7 @@ fn added(method: &Method, trait_ident: &syn::Ident, codec: &syn::Path) -> TokenS
                     (#cx, result.map_err(::core::convert::Into::into))
                 }
             }
-        })
+        }) #id
     }
 }
 
@@ -152,12 +153,14 @@ fn signatures(service: &Service) -> TokenStream {
         },
         None => quote! { ::core::option::Option::None },
     };
-    let described = methods.iter().map(|method| {
+    let described = methods.iter().enumerate().map(|(place, method)| {
+        let numbered = numbered(method, place);
         let (method_name, request, response) = (&method.name, method.message(), &method.response);
         quote! {
             ::polyrpc::client::Signature::described::<#codec, #request, #response>(
                 #name, #method_name, pool.as_ref(),
             )
+            .numbered(#numbered)
         }
     });
     quote! {
@@ -171,6 +174,16 @@ fn signatures(service: &Service) -> TokenStream {
                 });
             &SIGNATURES[method]
         }
+    }
+}
+
+/// What a protocol goes by that knows methods by numbers: the method's id and, where that is another, its place.
+fn numbered(method: &Method, place: usize) -> String {
+    match &method.id {
+        Some(id) if id.base10_digits() != place.to_string() => {
+            format!("{}#{},{place}", method.name, id.base10_digits())
+        }
+        _ => format!("{}#{place}", method.name),
     }
 }
 

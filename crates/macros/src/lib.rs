@@ -26,8 +26,9 @@ use proc_macro::TokenStream;
 ///
 /// The attribute takes `name` (default: the trait's name), `codec` (default: `polyrpc::codec::Serde`) and
 /// `schema` (a `&[u8]` with a serialized `FileDescriptorSet`, for the codec `Protobuf`). A method takes
-/// `#[rpc(name = "…")]` (default: its name in `PascalCase`, as the peers write it) and `#[rpc(blocking)]` for one
-/// that may hold its thread.
+/// `#[rpc(name = "…")]` (default: its name in `PascalCase`, as the peers write it), `#[rpc(id = …)]` for protocols
+/// that know methods by number (fb_rpc; default: its place in the trait) and `#[rpc(blocking)]` for one that may hold
+/// its thread.
 ///
 /// A method's arguments are, after `&self` and an optional `cx: &mut Context`, its request: one stands alone,
 /// several form a list. It returns a `Result`.

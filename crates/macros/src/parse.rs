@@ -25,6 +25,8 @@ pub(crate) struct Method {
     /// Its name on the wire.
     pub(crate) name: String,
     pub(crate) blocking: bool,
+    /// Its number, for protocols that know methods by numbers.
+    pub(crate) id: Option<syn::LitInt>,
     pub(crate) takes_context: bool,
     pub(crate) arguments: Vec<(Ident, Type)>,
     /// The `T` of `Result<T>`, or of `Result<Streaming<T>>`.
@@ -92,6 +94,7 @@ impl Method {
             docs: item.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect(),
             name: pascal_case(&item.sig.ident),
             blocking: false,
+            id: None,
             takes_context: false,
             arguments: Vec::new(),
             client_streams: None,
@@ -124,7 +127,12 @@ impl Method {
                     Meta::NameValue(option) if option.path.is_ident("name") => {
                         self.name = text(&option.value)?
                     }
-                    other => return Err(Error::new_spanned(other, "want `name = \"…\"` or `blocking`")),
+                    Meta::NameValue(option) if option.path.is_ident("id") => {
+                        self.id = Some(number(&option.value)?)
+                    }
+                    other => {
+                        return Err(Error::new_spanned(other, "want `name = \"…\"`, `id = …` or `blocking`"));
+                    }
                 }
             }
         }
@@ -190,6 +198,15 @@ impl Method {
 
 fn options(tokens: TokenStream) -> Result<Punctuated<Meta, Token![,]>> {
     syn::parse::Parser::parse2(Punctuated::parse_terminated, tokens)
+}
+
+fn number(value: &Expr) -> Result<syn::LitInt> {
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_parse::<i32>().is_ok() => {
+            Ok(number.clone())
+        }
+        other => Err(Error::new_spanned(other, "want a number from 0 to 2147483647")),
+    }
 }
 
 fn text(value: &Expr) -> Result<String> {

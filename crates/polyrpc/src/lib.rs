@@ -29,6 +29,8 @@ mod runtime;
 
 pub mod streaming;
 
+/// FlatBuffers: what generated code reads and writes.
+pub use polyrpc_wire::payload::flatbuffers;
 /// Which generations of rest_rpc there are.
 pub mod rest_rpc {
     pub use polyrpc_wire::rest_rpc::{ByteOrder, Generation, UnknownGeneration};

@@ -134,7 +134,7 @@ fn request(protocol: Protocol, compression: Compression, bomb: &[u8]) -> Vec<u8>
             baidu_frame("Probe", "Echo", 2, number, bomb)
         }
         Protocol::Grpc => unreachable!("its own client makes them"),
-        Protocol::RestRpc | Protocol::NetRpc => unreachable!("it has no compression"),
+        Protocol::FbRpc | Protocol::RestRpc | Protocol::NetRpc => unreachable!("it has no compression"),
         Protocol::Rpcx => rpcx_frame("Probe", "Echo", 2, true, bomb),
         Protocol::Http => {
             let coding = if compression == Compression::Gzip { "gzip" } else { "deflate" };

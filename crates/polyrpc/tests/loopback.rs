@@ -1,5 +1,7 @@
 //! The public API over loopback: a service written once, called by every protocol.
 
+mod common;
+
 use std::time::Duration;
 
 use polyrpc::client::{Kind, Request};

@@ -24,6 +24,7 @@ pub mod sniff;
 mod status;
 
 pub mod baidu_std;
+pub mod fb_rpc;
 pub mod grpc;
 pub mod grpc_web;
 pub mod h2;

@@ -1,6 +1,6 @@
 //! Which protocol a connection speaks, told from its first bytes.
 
-use crate::{baidu_std, grpc, http1, net_rpc, rest_rpc, rpcx};
+use crate::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx};
 
 /// A protocol a server can speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,6 +9,8 @@ pub enum Protocol {
     BaiduStd,
     /// rpcx's own.
     Rpcx,
+    /// brpc's FlatBuffers protocol.
+    FbRpc,
     /// gRPC over HTTP/2.
     Grpc,
     /// HTTP/1.x: JSON and protobuf by `POST /Service/Method`, rpcx's gateway, JSON-RPC 2.0.
@@ -22,14 +24,15 @@ pub enum Protocol {
 
 impl Protocol {
     /// Every protocol, in the order in which they are tried.
-    pub const ALL: [Self; 6] =
-        [Self::BaiduStd, Self::Rpcx, Self::Grpc, Self::Http, Self::RestRpc, Self::NetRpc];
+    pub const ALL: [Self; 7] =
+        [Self::BaiduStd, Self::Rpcx, Self::FbRpc, Self::Grpc, Self::Http, Self::RestRpc, Self::NetRpc];
 
-    /// The name users know: `baidu_std`, `rpcx`, `grpc`, `http`, `rest_rpc`, `net_rpc`.
+    /// The name users know: `baidu_std`, `rpcx`, `fb_rpc`, `grpc`, `http`, `rest_rpc`, `net_rpc`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BaiduStd => "baidu_std",
             Self::Rpcx => "rpcx",
+            Self::FbRpc => "fb_rpc",
             Self::Grpc => "grpc",
             Self::Http => "http",
             Self::RestRpc => "rest_rpc",
@@ -41,6 +44,7 @@ impl Protocol {
         match self {
             Self::BaiduStd => baidu_std::recognise(start),
             Self::Rpcx => rpcx::recognise(start),
+            Self::FbRpc => fb_rpc::recognise(start),
             Self::Grpc => grpc::recognise(start),
             Self::Http => http1::recognise(start),
             Self::RestRpc => rest_rpc::recognise(start),
@@ -95,6 +99,8 @@ mod tests {
     fn each_protocol_is_told_by_its_first_bytes() {
         assert_eq!(all(b"PRPC\0\0\0\0"), Guess::Is(Protocol::BaiduStd));
         assert_eq!(all(&[8, 0, 0, 0x30]), Guess::Is(Protocol::Rpcx));
+        assert_eq!(all(b"FRPC\0\0\0\x34"), Guess::Is(Protocol::FbRpc));
+        assert_eq!(all(b"BRPC\0\0\0\x34"), Guess::Is(Protocol::FbRpc));
         assert_eq!(all(b"POST /EchoService/Echo HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
         assert_eq!(all(b"GET / HTTP/1.1\r\n"), Guess::Is(Protocol::Http));
         assert_eq!(all(&[0x2e, 0x7f, 3, 1, 1, 7]), Guess::Is(Protocol::NetRpc));

@@ -83,7 +83,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         return Err(Failure::new(text));
     }
     let request = translator.request(&options.argument()?)?;
-    let reply_bytes = options.try_once(request.clone())?;
+    let reply_bytes = options.try_once(translator.target(&options.target), request.clone())?;
     let clients = options.clients(&client)?;
     let setting = Setting {
         url: options.url.clone(),
@@ -97,7 +97,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         command: command_line(env::args()),
     };
     let load = Load {
-        target: options.target.clone(),
+        target: translator.target(&options.target).to_owned(),
         request,
         warmup: options.warmup,
         extent: match options.calls {
@@ -132,9 +132,9 @@ impl Options {
     }
 
     /// One call before the many: what cannot work is told at once, and in full. Returns the reply's size.
-    fn try_once(&self, request: Body) -> Result<usize, Failure> {
+    fn try_once(&self, target: &str, request: Body) -> Result<usize, Failure> {
         let client = self.client().build_blocking()?;
-        match client.call_raw(&self.target, request, client::Options::default()) {
+        match client.call_raw(target, request, client::Options::default()) {
             Ok(response) => Ok(response.message.bytes.len()),
             Err(error) => {
                 let status = error.status();

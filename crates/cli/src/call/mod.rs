@@ -24,7 +24,7 @@ use crate::tls::Trust;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The server: baidu-std://, rpcx://, grpc://, http://, rest-rpc:// or net-rpc:// with host:port; also
+    /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, http://, rest-rpc:// or net-rpc:// with host:port; also
     /// rpcx+unix:///path, rpcx+ws://host:port, http+json-rpc://host:port; an older rest_rpc as rest-rpc+v0.11://,
     /// net-rpc+json:// (msgpack, protobuf, gencode) and net-rpc+http://; with TLS grpcs://, https://, rpcx+tls://,
     /// baidu-std+tls://
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// Do not wait for a reply
     #[arg(long)]
     oneway: bool,
-    /// Send the bytes of this file beside the message (baidu_std)
+    /// Send the bytes of this file beside the message (baidu_std, fb_rpc)
     #[arg(long, value_name = "FILE")]
     attachment: Option<PathBuf>,
     /// Show on standard error what comes beside the reply
@@ -137,7 +137,8 @@ async fn call(client: &Client, options: &Options) -> Result<(), Failure> {
         return stream::call(client, options, &translator).await;
     }
     let request = translator.request(&argument(options.argument.as_deref())?)?;
-    let response = client.call_raw(&options.target, request, options.beside_message()?).await;
+    let response =
+        client.call_raw(translator.target(&options.target), request, options.beside_message()?).await;
     let response = response.map_err(|error| Failure::of_call(error.status(), &options.url))?;
     if options.verbose {
         tell_beside(&response);

@@ -44,7 +44,8 @@ impl Call {
             metadata: self.headers.iter().copied().collect(),
             ..client::Options::default()
         };
-        let once = || exchange(&client, self.target, &request, &options);
+        let target = translator.target(self.target);
+        let once = || exchange(&client, target, &request, &options);
         let reply = translator.reply(&once().await?)?;
         let value = |json: &str| serde_json::from_str::<Value>(json).ok();
         let shown = value(&reply).map_or(reply, |value| value.to_string());
@@ -102,6 +103,8 @@ pub(super) const CALLS: &[Call] = &[
     call("rpcx", "rpcx", Wire::Msgpack, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
     call("rpcx", "rpcx", Wire::Json, "Arith/Add", SEVEN_AND_EIGHT, r#"{"C":15}"#),
     call("rpcx", "rpcx", Wire::Msgpack, "echo", r#""hello""#, r#""hello""#),
+    call("fb_rpc", "fb-rpc", Wire::Flatbuffers, BENCHMARK, ANY_MESSAGE, ANY_MESSAGE),
+    call("gRPC", "grpc", Wire::Flatbuffers, BENCHMARK, ANY_MESSAGE, ANY_MESSAGE),
     call("rest_rpc v0.20", "rest-rpc+v0.20", Wire::Msgpack, "add", "[1,2]", "3"),
     call("rest_rpc v0.20", "rest-rpc+v0.20", Wire::Msgpack, "Arith/Mul", SEVEN_AND_EIGHT, FIFTY_SIX),
     call("rest_rpc v0.21", "rest-rpc+v0.21", Wire::Cpp, "echo", r#""hello""#, r#""hello""#),
@@ -129,6 +132,8 @@ pub(super) const CALLS: &[Call] = &[
 ];
 
 const ECHO: &str = "example.EchoService/Echo";
+const BENCHMARK: &str = "test.BenchmarkService/Test";
+const ANY_MESSAGE: &str = r#"{"opcode":1,"request_id":2,"message":"hello"}"#;
 const HELLO: &str = r#"{"message":"hello"}"#;
 const HELLO_YOU: &str = r#"{"message":"Hello you"}"#;
 const SEVEN_AND_EIGHT: &str = r#"{"A":7,"B":8}"#;

@@ -30,7 +30,7 @@ pub(super) fn verdict(calls: usize, failed: usize, paint: Paint) -> String {
 }
 
 fn line(protocol: &str, payload: &str, method: &str, reply: &str, latency: &str) -> String {
-    format!(" {protocol:<18}  {payload:<8}  {method:<27}  {reply:<25}  {latency:>8}")
+    format!(" {protocol:<18}  {payload:<11}  {method:<27}  {reply:<25}  {latency:>8}")
 }
 
 fn payload(wire: Wire) -> &'static str {
@@ -42,6 +42,7 @@ fn payload(wire: Wire) -> &'static str {
         Wire::Gob => "gob",
         Wire::Raw => "raw",
         Wire::Text => "text",
+        Wire::Flatbuffers => "flatbuffers",
         Wire::Cpp => "cpp",
     }
 }

@@ -4,6 +4,7 @@
 //! where there is none, JSON and MessagePack carry plain values.
 
 mod cpp;
+mod flatbuffers;
 mod json;
 mod msgpack;
 mod raw;
@@ -47,7 +48,10 @@ pub(crate) struct Files {
     /// A .proto file that describes what the server offers; may be repeated
     #[arg(long, value_name = "FILE")]
     proto: Vec<PathBuf>,
-    /// Where the .proto files, and what they import, are looked for
+    /// A .fbs file that describes the method, whose messages then travel as FlatBuffers; may be repeated
+    #[arg(long, value_name = "FILE", conflicts_with = "proto")]
+    schema: Vec<PathBuf>,
+    /// Where the .proto or .fbs files, and what they import, are looked for
     #[arg(short = 'I', long = "include", value_name = "DIR")]
     include: Vec<PathBuf>,
 }
@@ -71,6 +75,8 @@ pub(crate) enum Wire {
     Text,
     /// A single number or text as text, anything else in struct_pack (rest_rpc since v0.21)
     Cpp,
+    /// FlatBuffers, as a .fbs describes them
+    Flatbuffers,
 }
 
 impl Options {
@@ -102,11 +108,19 @@ pub(crate) struct Translator {
     described: bool,
     /// The method belongs to no service.
     function: bool,
+    /// The method is of a `.fbs`.
+    fbs: Option<flatbuffers::Method>,
 }
 
 impl Translator {
     /// How `target` is called by this client.
     pub(crate) fn new(client: &Client, target: &str, options: &Options) -> Result<Self, Failure> {
+        let protocol = client.protocol();
+        let wanted = options.format == Some(Wire::Flatbuffers)
+            || options.format.is_none() && protocol == Protocol::FbRpc;
+        if let Some(method) = flatbuffers::Method::find(&options.files, wanted, protocol, target)? {
+            return Ok(Self::flatbuffers(method));
+        }
         match options.files.described()? {
             Some(described) => Ok(Self::described(client, target, options, described.types(target)?)),
             None => Ok(Self::of(client, target, options, schema::built_in(target), false)),
@@ -118,10 +132,26 @@ impl Translator {
         Self::of(client, target, options, Some(types), true)
     }
 
+    fn flatbuffers(method: flatbuffers::Method) -> Self {
+        Self {
+            wire: Format::FlatBuffers,
+            types: None,
+            signature: None,
+            described: true,
+            function: false,
+            fbs: Some(method),
+        }
+    }
+
+    /// What the method is called on the wire, where users call it so.
+    pub(crate) fn target<'t>(&'t self, target: &'t str) -> &'t str {
+        self.fbs.as_ref().map_or(target, flatbuffers::Method::numbered)
+    }
+
     fn of(client: &Client, target: &str, options: &Options, types: Option<Types>, described: bool) -> Self {
         let (protocol, function) = (client.protocol(), !target.contains('/'));
         if let (None, Some(wire)) = (options.format, client.only_format()) {
-            return Self { wire, types, described, function };
+            return Self { wire, types, signature: None, described, function, fbs: None };
         }
         let wire = match (options.format, protocol) {
             (Some(wire), _) => wire,
@@ -136,14 +166,16 @@ impl Translator {
             }
             (None, Protocol::Rpcx | Protocol::RestRpc) => Wire::Msgpack,
             (None, Protocol::NetRpc) => Wire::Gob,
+            // Without a .fbs nobody can say more of it.
+            (None, Protocol::FbRpc) => Wire::Raw,
         };
         let wire = format(wire, protocol);
-        Self { wire, types, signature: options.types.clone(), described, function }
+        Self { wire, types, signature: options.types.clone(), described, function, fbs: None }
     }
 
     /// Whether anything is known of the method.
     pub(crate) fn knows_the_method(&self) -> bool {
-        self.types.is_some()
+        self.types.is_some() || self.fbs.is_some()
     }
 
     /// In which directions the method has several messages; one each way if nothing is known of it.
@@ -174,6 +206,9 @@ impl Translator {
             b"" => b"{}",
             argument => argument,
         };
+        if let Some(method) = &self.fbs {
+            return Ok(Body::new(self.wire, method.request(argument)?));
+        }
         let bytes = match (self.types(self.wire), self.wire) {
             (_, Format::Raw) => argument.to_vec(),
             (Some(types), wire) => types.input(wire, argument)?,
@@ -192,6 +227,9 @@ impl Translator {
     /// Reads a reply: a text for people, as a rule JSON.
     pub(crate) fn reply(&self, body: &Body) -> Result<String, Failure> {
         let bytes = &body.bytes;
+        if let Some(method) = &self.fbs {
+            return method.reply(bytes).map(|text| json::pretty(&text));
+        }
         match (self.types(body.format), body.format) {
             (_, Format::Raw | Format::Other(_)) => Ok(readable(bytes)),
             (Some(types), format) => types.output(format, bytes).and_then(|text| pretty(&text)),
@@ -213,7 +251,7 @@ impl Translator {
                 let text = gob::to_json(bytes).map_err(|error| unreadable(&error))?;
                 Ok(json::pretty(&text))
             }
-            (None, Format::Protobuf | Format::ProtoText) => Ok(readable(bytes)),
+            (None, Format::Protobuf | Format::ProtoText | Format::FlatBuffers) => Ok(readable(bytes)),
         }
     }
 }
@@ -253,6 +291,7 @@ fn format(wire: Wire, protocol: Protocol) -> Format {
         Wire::Gob => Format::Gob,
         Wire::Raw => Format::Raw,
         Wire::Text => Format::ProtoText,
+        Wire::Flatbuffers => Format::FlatBuffers,
         Wire::Cpp => Format::RestRpc,
     }
 }

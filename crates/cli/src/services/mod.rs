@@ -1,6 +1,7 @@
 //! What `serve` and `demo` offer, each service written once for every protocol.
 
 mod arith;
+mod benchmark;
 mod echo;
 mod greeter;
 mod hello;
@@ -8,6 +9,7 @@ mod hello;
 use polyrpc::Server;
 use polyrpc::introspection::Health;
 
+use crate::fbs::test::BenchmarkServiceServer;
 use crate::proto::ArithServer;
 use crate::proto::example::EchoServiceServer;
 use crate::proto::helloworld::GreeterServer;
@@ -23,6 +25,7 @@ pub(crate) fn server() -> Server {
         // The name under which rpcx's examples offer it in protobuf.
         .alias("PBArith", "Arith")
         .service(GreeterServer::new(greeter::Doorman))
+        .service(BenchmarkServiceServer::new(benchmark::Benchmark))
         .service(HelloServer::new(hello::Benchmark))
         .register("echo", |text: String| async move { text })
         .register("add", |a: i64, b: i64| async move { a.wrapping_add(b) })

@@ -32,7 +32,7 @@ struct Shape {
     named: Option<BTreeMap<String, Point>>,
     center: Option<Point>,
     absent: Option<Point>,
-    parent: Option<Box<Shape>>,
+    parent: Option<Box<Self>>,
 }
 
 /// Answers with the same shape, or with the length of a text.

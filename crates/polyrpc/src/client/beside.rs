@@ -43,7 +43,7 @@ impl Client {
         C: Codec<Req> + Codec<Resp>,
     {
         let Request { message, options } = request.into();
-        let body = self.defaults.encode::<C, Req>(&message, None, &options)?;
+        let body = self.defaults.encode::<C, Req>(message, None, &options)?;
         let (response, call) = self.open_stream_raw(target, body, options, stream).await?;
         Ok((response.decode::<C, Resp>(None)?, call))
     }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
 use polyrpc_wire::{
-    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, grpc, http1, net_rpc, rest_rpc, rpcx,
-    websocket,
+    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc,
+    rpcx, websocket,
 };
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
@@ -127,8 +127,9 @@ impl Client {
         C: Codec<Req> + Codec<Resp>,
     {
         let Request { message, options } = request.into();
-        let body = self.0.defaults.encode::<C, Req>(&message, signature.input.as_ref(), &options)?;
-        let response = self.0.exchange(signature.service, signature.method, body, options)?;
+        let body = self.0.defaults.encode::<C, Req>(message, signature.input.as_ref(), &options)?;
+        let method = signature.called(self.0.defaults.protocol);
+        let response = self.0.exchange(signature.service, method, body, options)?;
         Ok(response.decode::<C, Resp>(signature.output.as_ref())?)
     }
 }
@@ -195,6 +196,7 @@ impl Inner {
         Ok(match self.sessions.clone() {
             Sessions::BaiduStd(config) => Box::new(Connection::new(socket, baidu_std::Client::new(config))),
             Sessions::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
+            Sessions::FbRpc(config) => Box::new(Connection::new(socket, fb_rpc::Client::new(config))),
             Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
             Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
             Sessions::RestRpc(config) => Box::new(Connection::new(socket, rest_rpc::Client::new(config))),

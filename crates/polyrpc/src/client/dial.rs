@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use polyrpc_wire::session::Client as Session;
 use polyrpc_wire::{
-    Protocol, Retry, Scope, Status, baidu_std, grpc, http1, net_rpc, rest_rpc, rpcx, websocket,
+    Protocol, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, websocket,
 };
 
 use super::connection::{Connection, PushHandler};
@@ -147,6 +147,7 @@ fn spread(wait: Duration) -> Duration {
 pub(super) enum Sessions {
     BaiduStd(baidu_std::ClientConfig),
     Rpcx(rpcx::ClientConfig),
+    FbRpc(fb_rpc::ClientConfig),
     Grpc(grpc::ClientConfig),
     Http(http1::ClientConfig),
     RestRpc(rest_rpc::ClientConfig),
@@ -182,6 +183,7 @@ impl Sessions {
                 })
             }
             Protocol::Rpcx => Self::Rpcx(rpcx::ClientConfig { limits, credential }),
+            Protocol::FbRpc => Self::FbRpc(fb_rpc::ClientConfig { limits, dialect: url.fb_rpc, credential }),
             Protocol::Grpc => Self::Grpc(grpc::ClientConfig {
                 limits,
                 http: Default::default(),
@@ -214,6 +216,7 @@ impl Sessions {
                 Connection::start(stream, baidu_std::Client::new(config), keepalive, on_push)
             }
             Self::Rpcx(config) => Connection::start(stream, rpcx::Client::new(config), keepalive, on_push),
+            Self::FbRpc(config) => Connection::start(stream, fb_rpc::Client::new(config), keepalive, on_push),
             Self::Grpc(config) => Connection::start(stream, grpc::Client::new(config), keepalive, on_push),
             Self::Http(config) => Connection::start(stream, http1::Client::new(config), keepalive, on_push),
             Self::RestRpc(config) => {
@@ -240,6 +243,7 @@ impl Sessions {
             Self::Http(config) => Box::new(http1::Client::new(config)),
             Self::RestRpc(config) => Box::new(rest_rpc::Client::new(config)),
             Self::NetRpc(config) => Box::new(net_rpc::Client::new(config)),
+            Self::FbRpc(config) => Box::new(fb_rpc::Client::new(config)),
             Self::WebSocket(config, carried) => Box::new(websocket::Client::new(config, carried.session())),
             #[cfg(test)]
             Self::Lines => Box::new(super::tests::Lines::default()),

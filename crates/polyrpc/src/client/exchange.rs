@@ -36,7 +36,12 @@ pub(super) struct Defaults {
 pub(super) fn refuses(protocol: Protocol) -> bool {
     match protocol {
         Protocol::Grpc => true,
-        Protocol::BaiduStd | Protocol::Rpcx | Protocol::Http | Protocol::RestRpc | Protocol::NetRpc => false,
+        Protocol::BaiduStd
+        | Protocol::Rpcx
+        | Protocol::FbRpc
+        | Protocol::Http
+        | Protocol::RestRpc
+        | Protocol::NetRpc => false,
     }
 }
 
@@ -49,7 +54,7 @@ impl Defaults {
     /// Writes a message as the call, the client, or codec and protocol want it.
     pub(super) fn encode<C: Codec<T>, T>(
         &self,
-        message: &T,
+        message: T,
         schema: Option<&schema::Message>,
         options: &Options,
     ) -> Result<Body, Status> {
@@ -138,6 +143,8 @@ impl Defaults {
             // brpc's content types know no MessagePack, and its HTTP speaks its own JSON.
             (Protocol::BaiduStd, Format::MessagePack) => Format::Json(Json::Brpc),
             (Protocol::Http, Format::MessagePack | Format::Protobuf) => Format::Json(Json::Brpc),
+            // rpcx has no number for it, nor brpc's baidu_std.
+            (Protocol::Rpcx, Format::FlatBuffers) => Format::Raw,
             (Protocol::RestRpc, _) => self.generation.format(),
             (_, codec) => codec,
         }

@@ -218,8 +218,9 @@ impl Client {
         C: codec::Codec<Req> + codec::Codec<Resp>,
     {
         let Request { message, options } = request.into();
-        let body = self.defaults.encode::<C, Req>(&message, signature.input.as_ref(), &options)?;
-        let response = self.exchange(signature.service, signature.method, body, options).await?;
+        let body = self.defaults.encode::<C, Req>(message, signature.input.as_ref(), &options)?;
+        let response =
+            self.exchange(signature.service, signature.called(self.defaults.protocol), body, options).await?;
         Ok(response.decode::<C, Resp>(signature.output.as_ref())?)
     }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Checksum, Compression, Format, Metadata};
+use polyrpc_wire::{Checksum, Compression, Format, Metadata, Protocol};
 
 use crate::codec::Codec;
 
@@ -142,6 +142,8 @@ impl<T> Response<T> {
 pub struct Signature {
     pub(crate) service: &'static str,
     pub(crate) method: &'static str,
+    /// The method by number: `Echo#7`, `Echo#7,0`; empty if nobody said it.
+    numbered: &'static str,
     pub(crate) input: Option<schema::Message>,
     pub(crate) output: Option<schema::Message>,
 }
@@ -149,7 +151,7 @@ pub struct Signature {
 impl Signature {
     /// The method of a service whose messages need no schema.
     pub const fn plain(service: &'static str, method: &'static str) -> Self {
-        Self { service, method, input: None, output: None }
+        Self { service, method, numbered: "", input: None, output: None }
     }
 
     /// The method of a service whose messages `pool` describes.
@@ -163,7 +165,22 @@ impl Signature {
     {
         let input = pool.and_then(<C as Codec<Req>>::describe);
         let output = pool.and_then(<C as Codec<Resp>>::describe);
-        Self { service, method, input, output }
+        Self { service, method, numbered: "", input, output }
+    }
+
+    /// How the method is called where methods have numbers (fb_rpc): `Echo#7`, or `Echo#7,0` if its place in the
+    /// service is another.
+    #[must_use]
+    pub fn numbered(self, numbered: &'static str) -> Self {
+        Self { numbered, ..self }
+    }
+
+    /// What this protocol calls the method.
+    pub(crate) fn called(&self, protocol: Protocol) -> &'static str {
+        match protocol {
+            Protocol::FbRpc if !self.numbered.is_empty() => self.numbered,
+            _ => self.method,
+        }
     }
 }
 

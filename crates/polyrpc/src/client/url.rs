@@ -1,3 +1,4 @@
+use polyrpc_wire::fb_rpc::Dialect;
 use polyrpc_wire::net_rpc::{self, Codec};
 use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
 use polyrpc_wire::{Protocol, Status};
@@ -15,6 +16,8 @@ pub(crate) struct Url {
     pub(crate) tls: bool,
     /// HTTP carries JSON-RPC 2.0 objects instead of the method in the path.
     pub(crate) json_rpc: bool,
+    /// Which fb_rpc is spoken: `fb-rpc+pr3197://` is the older.
+    pub(crate) fb_rpc: Dialect,
     /// What of rest_rpc is spoken.
     pub(crate) generation: Generation,
     /// The path on the server at which a WebSocket carries the protocol.
@@ -34,6 +37,7 @@ impl Url {
         let protocol = match name {
             "baidu-std" | "baidu_std" => Protocol::BaiduStd,
             "rpcx" => Protocol::Rpcx,
+            "fb-rpc" | "fb_rpc" => Protocol::FbRpc,
             "grpc" | "grpcs" => Protocol::Grpc,
             "http" | "https" => Protocol::Http,
             "rest-rpc" | "rest_rpc" => Protocol::RestRpc,
@@ -44,6 +48,7 @@ impl Url {
         };
         let (mut unix, mut ws, mut json_rpc, mut connects) = (false, false, false, false);
         let (mut generation, mut codec) = (Generation::default(), None);
+        let mut fb_rpc = Dialect::default();
         let mut tls = matches!(name, "grpcs" | "https");
         for word in words {
             let named = Codec::ALL.into_iter().find(|codec| codec.as_str() == word);
@@ -52,6 +57,7 @@ impl Url {
                 ("ws", _) => ws = true,
                 ("tls", _) => tls = true,
                 ("json-rpc", _) if protocol == Protocol::Http => json_rpc = true,
+                ("pr3197", _) if protocol == Protocol::FbRpc => fb_rpc = Dialect::Pr3197,
                 ("http", _) if protocol == Protocol::NetRpc => connects = true,
                 (_, Some(named)) if protocol == Protocol::NetRpc && codec.is_none() => codec = Some(named),
                 (word, _) if protocol == Protocol::RestRpc => {
@@ -90,7 +96,7 @@ impl Url {
             }
         };
         let codec = codec.unwrap_or_default();
-        Ok(Self { protocol, address, tls, json_rpc, generation, websocket, codec, connect })
+        Ok(Self { protocol, address, tls, json_rpc, generation, websocket, codec, connect, fb_rpc })
     }
 
     /// The address of a server in this process.
@@ -104,6 +110,7 @@ impl Url {
             websocket: None,
             codec,
             connect: None,
+            fb_rpc: Dialect::default(),
         }
     }
 
@@ -127,7 +134,7 @@ impl Url {
     }
 }
 
-const SCHEMES: &str = "baidu-std, rpcx, grpc, http, rest-rpc, net-rpc";
+const SCHEMES: &str = "baidu-std, rpcx, fb-rpc, grpc, http, rest-rpc, net-rpc";
 
 /// What stands behind the host; the peers' own path if that is nothing.
 fn path<'a>(rest: &'a str, usual: &'a str) -> Option<&'a str> {
@@ -153,9 +160,16 @@ mod tests {
     fn urls_name_protocol_and_address() {
         assert_eq!(parsed("baidu-std://h:1"), (Protocol::BaiduStd, "h:1".into(), false));
         assert_eq!(parsed("rpcx://[::1]:2"), (Protocol::Rpcx, "[::1]:2".into(), false));
+        assert_eq!(parsed("fb-rpc://h:1"), (Protocol::FbRpc, "h:1".into(), false));
         assert_eq!(parsed("http://h/ignored"), (Protocol::Http, "h:80".into(), false));
         assert_eq!(parsed("http+json-rpc://h:3/"), (Protocol::Http, "h:3".into(), true));
         assert_eq!(parsed("rpcx+unix:///run/x"), (Protocol::Rpcx, "unix:/run/x".into(), false));
+    }
+
+    #[test]
+    fn a_word_behind_fb_rpc_chooses_its_dialect() {
+        assert_eq!(Url::parse("fb-rpc://h:1").unwrap().fb_rpc, Dialect::Pr3559);
+        assert_eq!(Url::parse("fb-rpc+pr3197://h:1").unwrap().fb_rpc, Dialect::Pr3197);
     }
 
     #[test]
@@ -217,7 +231,10 @@ mod tests {
     fn a_wrong_url_says_what_is_wrong_with_it() {
         for (text, why) in [
             ("127.0.0.1:80", "want protocol://host:port"),
-            ("ftp://h:1", "the protocol `ftp` is none of baidu-std, rpcx, grpc, http, rest-rpc, net-rpc"),
+            (
+                "ftp://h:1",
+                "the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, http, rest-rpc, net-rpc",
+            ),
             ("rest-rpc+v7://h:1", "`+v7`: want a tag of rest_rpc"),
             ("rpcx+json-rpc://h:1", "`+json-rpc` is unknown here"),
             ("rpcx+json://h:1", "`+json` is unknown here"),

@@ -18,7 +18,7 @@ where
     const PREFERRED: Format = Format::Protobuf;
 
     fn carries(format: Format) -> bool {
-        !matches!(format, Format::Other(_))
+        !matches!(format, Format::FlatBuffers | Format::Other(_))
     }
 
     fn describe(pool: &schema::Pool) -> Option<schema::Message> {

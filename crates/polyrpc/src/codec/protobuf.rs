@@ -19,7 +19,7 @@ where
     const PREFERRED: Format = Format::Protobuf;
 
     fn carries(format: Format) -> bool {
-        !matches!(format, Format::Other(_))
+        !matches!(format, Format::FlatBuffers | Format::Other(_))
     }
 
     fn describe(pool: &schema::Pool) -> Option<schema::Message> {
@@ -46,7 +46,7 @@ pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str
     let binary = match (body.format, schema) {
         // rest_rpc takes what a type's own `serialize` wrote, for protobuf the binary format.
         (Format::Protobuf | Format::RestRpc, _) => body.bytes,
-        (format @ (Format::Other(_) | Format::Raw), _) | (format, None) => {
+        (format @ (Format::FlatBuffers | Format::Other(_) | Format::Raw), _) | (format, None) => {
             return Err(unsupported(name, format));
         }
         // A request without a body is the default message (brpc `policy/http_rpc_protocol.cpp`).

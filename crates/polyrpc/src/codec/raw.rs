@@ -26,6 +26,10 @@ impl Codec<Bytes> for Raw {
     fn encode(value: &Bytes, _: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
         Ok(value.clone())
     }
+
+    fn encode_owned(value: Bytes, _: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
+        Ok(value)
+    }
 }
 
 impl Codec<Vec<u8>> for Raw {

@@ -48,10 +48,10 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
         encode_value(value, format)
     }
 
-    fn encode_request(value: &T, format: Format, _: Option<&schema::Message>) -> Result<Body, Status> {
+    fn encode_request(value: T, format: Format, _: Option<&schema::Message>) -> Result<Body, Status> {
         match format {
-            Format::MessagePackArray | Format::RestRpc => rest_rpc::encode_request(value, format),
-            _ => Ok(Body::new(format, encode_value(value, format)?)),
+            Format::MessagePackArray | Format::RestRpc => rest_rpc::encode_request(&value, format),
+            _ => Ok(Body::new(format, encode_value(&value, format)?)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use polyrpc_wire::{Guess, Protocol, baidu_std, grpc, http1, net_rpc, rest_rpc, rpcx, sniff};
+use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, sniff};
 
 use super::connection::{Connection, End};
 use super::data;
@@ -68,6 +68,10 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
             }
             Protocol::Rpcx => {
                 let session = rpcx::Server::new(port.rpcx.clone());
+                Connection::new(stream, inbox, registration, port, facts, session).run().await
+            }
+            Protocol::FbRpc => {
+                let session = fb_rpc::Server::new(port.fb_rpc.clone());
                 Connection::new(stream, inbox, registration, port, facts, session).run().await
             }
             Protocol::Grpc => {

@@ -3,6 +3,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polyrpc_wire::fb_rpc::Dialect;
 use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Protocol, Status};
@@ -65,6 +66,14 @@ impl Listen {
     #[must_use]
     pub fn rest_rpc(mut self, generation: Generation) -> Self {
         self.spoken = Spoken::RestRpc(generation);
+        self
+    }
+
+    /// Speaks only fb_rpc, and of that only this dialect. Other listeners tell the dialects by their frames, and
+    /// answer each in its own.
+    #[must_use]
+    pub fn fb_rpc(mut self, dialect: Dialect) -> Self {
+        self.spoken = Spoken::FbRpc(dialect);
         self
     }
 

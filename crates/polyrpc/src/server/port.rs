@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use polyrpc_wire::rest_rpc::{self, Functions, Generation};
-use polyrpc_wire::{Protocol, Status, baidu_std, grpc, h2, http1, net_rpc, rpcx};
+use polyrpc_wire::{Protocol, Status, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
 
 use super::Shared;
 use crate::net::Address;
@@ -17,6 +17,7 @@ pub(super) struct Port {
     pub(super) tls: Option<tls::Acceptor>,
     pub(super) baidu_std: Arc<baidu_std::ServerConfig>,
     pub(super) rpcx: Arc<rpcx::ServerConfig>,
+    pub(super) fb_rpc: Arc<fb_rpc::ServerConfig>,
     pub(super) grpc: Arc<grpc::ServerConfig>,
     pub(super) http: Arc<http1::ServerConfig>,
     /// Within TLS, where HTTP/2 is asked for in the handshake or not at all (RFC 9113, section 3.2).
@@ -37,12 +38,17 @@ impl Port {
         tls: Option<tls::Server>,
         address: Address,
     ) -> Self {
-        let (mut codec, mut generation) = (None, None);
+        let (mut codec, mut generation, mut dialect) = (None, None, None);
         let (allowed, spoken) = match spoken {
             Spoken::Sniffed(allowed) => (allowed, None),
             Spoken::NetRpc(only) => {
                 codec = Some(only);
                 (vec![Protocol::NetRpc], Some(Protocol::NetRpc))
+            }
+            // Its frames tell the protocol, and the dialect.
+            Spoken::FbRpc(only) => {
+                dialect = Some(only);
+                (vec![Protocol::FbRpc], None)
             }
             Spoken::RestRpc(only) => {
                 generation = Some(only);
@@ -56,6 +62,8 @@ impl Port {
             streams: Default::default(),
         };
         let rpcx = rpcx::ServerConfig { limits: limits.clone() };
+        let directory = Arc::new(server.router.directory().clone());
+        let fb_rpc = fb_rpc::ServerConfig { limits: limits.clone(), directory, only: dialect };
         let http2 = h2::Config { unsent_in_all: server.limits.unsent, ..h2::Config::default() };
         let cors = server.cors.clone();
         let version = server.version.clone();
@@ -86,6 +94,7 @@ impl Port {
             authenticator,
             baidu_std: Arc::new(baidu_std),
             rpcx: Arc::new(rpcx),
+            fb_rpc: Arc::new(fb_rpc),
             grpc: Arc::new(grpc),
             http,
             https,
@@ -115,6 +124,8 @@ pub(super) enum Spoken {
     NetRpc(net_rpc::Codec),
     /// Only this, of rest_rpc.
     RestRpc(Generation),
+    /// Only this, of fb_rpc.
+    FbRpc(fb_rpc::Dialect),
 }
 
 /// Judges who calls by the credential that came with the call, if one did.

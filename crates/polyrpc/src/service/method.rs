@@ -166,7 +166,7 @@ pub(super) fn finish<C: Codec<Resp>, Resp>(
 ) -> Ending {
     let format = cx.reply_format(C::carries);
     let result = match result {
-        Ok(response) => C::encode(&response, format, schema),
+        Ok(response) => C::encode_owned(response, format, schema),
         Err(error) => Err(error.into_status()),
     };
     cx.end(format, result)

@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use polyrpc_wire::fb_rpc::Directory;
 use polyrpc_wire::http_rule::Routes;
 use polyrpc_wire::payload::schema::Pool;
 use polyrpc_wire::session::Missing;
@@ -37,12 +38,14 @@ pub struct ServiceBuilder {
     /// The last describes the methods to come.
     schemas: Vec<Pool>,
     methods: Vec<(String, Arc<dyn Method>)>,
+    /// Ids that methods were given, by the methods' places.
+    ids: Vec<(usize, u32)>,
 }
 
 impl ServiceBuilder {
     /// A service without methods.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), schemas: Vec::new(), methods: Vec::new() }
+        Self { name: name.into(), schemas: Vec::new(), methods: Vec::new(), ids: Vec::new() }
     }
 
     /// Gives the serialized `FileDescriptorSet` that describes the messages of the methods added after it. It is also
@@ -141,6 +144,19 @@ impl ServiceBuilder {
         self
     }
 
+    /// Gives the method that was added last its number, by which fb_rpc calls it. Without one it is the method's place
+    /// in the service.
+    ///
+    /// # Panics
+    ///
+    /// When there is no method yet.
+    #[must_use]
+    pub fn id(mut self, id: u32) -> Self {
+        let last = self.methods.len().checked_sub(1).expect("an id is given to the method before it");
+        self.ids.push((last, id));
+        self
+    }
+
     /// Adds a method whose types are forgotten already.
     #[must_use]
     pub fn erased(mut self, name: &str, method: Arc<dyn Method>) -> Self {
@@ -176,6 +192,8 @@ pub struct Router {
     functions: HashMap<Box<str>, Arc<dyn Method>>,
     /// Methods that are called by plain HTTP, as their `.proto` declares.
     routes: Routes,
+    /// Services and methods by number.
+    directory: Directory,
 }
 
 /// The methods of one service, and the descriptors that came with them.
@@ -183,6 +201,8 @@ pub struct Router {
 struct Methods {
     by_name: HashMap<Box<str>, Arc<dyn Method>>,
     schemas: Vec<Pool>,
+    /// Their names in order, with the ids they were given.
+    numbers: Vec<(Box<str>, Option<u32>)>,
 }
 
 impl Router {
@@ -190,10 +210,12 @@ impl Router {
     ///
     /// # Panics
     ///
-    /// When an option `google.api.http` of its `.proto` cannot be: it is part of the program, not input.
+    /// When an option `google.api.http` of its `.proto` cannot be, or when two of its methods, or it and another
+    /// service, bear the same number in fb_rpc: that is part of the program, not input.
     pub fn service(&mut self, service: impl Service) {
         let (name, methods) = Methods::of(service);
         self.add_routes(&name, &methods);
+        self.add_numbers(&name, &methods);
         self.insert(&name, methods);
     }
 
@@ -215,6 +237,18 @@ impl Router {
         }
     }
 
+    fn add_numbers(&mut self, name: &str, methods: &Methods) {
+        let numbers = methods.numbers.iter().map(|(name, id)| (&**name, *id));
+        if let Err(error) = self.directory.enter(name, numbers) {
+            panic!("{error}");
+        }
+    }
+
+    /// What numbers mean in protocols that know services and methods by them.
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
     /// The methods that are called by verbs and paths of their own.
     pub(crate) fn routes(&self) -> &Routes {
         &self.routes
@@ -223,6 +257,7 @@ impl Router {
     /// Makes everything under `target` answer to `alias` too. Returns whether there is such a service.
     pub fn alias(&mut self, alias: &str, target: &str) -> bool {
         let Some(methods) = self.services.get(target).cloned() else { return false };
+        self.add_numbers(alias, &methods);
         self.insert(alias, methods);
         true
     }
@@ -333,9 +368,14 @@ impl Router {
 
 impl Methods {
     fn of(service: impl Service) -> (String, Arc<Self>) {
-        let ServiceBuilder { name, schemas, methods } = service.into_builder();
+        let ServiceBuilder { name, schemas, methods, ids } = service.into_builder();
+        let mut numbers: Vec<(Box<str>, _)> =
+            methods.iter().map(|(name, _)| (name.as_str().into(), None)).collect();
+        for (place, id) in ids {
+            numbers[place].1 = Some(id);
+        }
         let by_name = methods.into_iter().map(|(name, method)| (name.into(), method)).collect();
-        (name, Arc::new(Self { by_name, schemas }))
+        (name, Arc::new(Self { by_name, schemas, numbers }))
     }
 
     fn unary(&self) -> Vec<(&str, &Arc<dyn Method>)> {

@@ -11,12 +11,13 @@ use bytes::{Bytes, BytesMut};
 use polyrpc::server::Running;
 use polyrpc::{Client, Context, Protocol, Result, Retry, Server};
 use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, grpc, http1, net_rpc, rest_rpc, rpcx};
+use polyrpc_wire::{Call, CallId, Outbox, Reply, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// The protocols that carry JSON. rest_rpc has tests of its own.
+/// The protocols that carry JSON. rest_rpc has tests of its own; fb_rpc carries FlatBuffers only
+/// (`tests/flatbuffers.rs`).
 pub(crate) const PROTOCOLS: [Protocol; 5] =
     [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http, Protocol::NetRpc];
 
@@ -292,6 +293,7 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
             ..Default::default()
         })),
         Protocol::Rpcx => Box::new(rpcx::Client::new(Default::default())),
+        Protocol::FbRpc => Box::new(fb_rpc::Client::new(Default::default())),
         Protocol::Grpc => Box::new(grpc::Client::new(grpc::ClientConfig {
             limits: Default::default(),
             http: Default::default(),

@@ -171,7 +171,8 @@ fn content_type(format: Format) -> Option<i32> {
         | Format::MessagePackArray
         | Format::RestRpc
         | Format::StructPack
-        | Format::Gob => None,
+        | Format::Gob
+        | Format::FlatBuffers => None,
     }
 }
 

@@ -50,6 +50,7 @@ pub(super) fn content_type(format: Format) -> &'static [u8] {
         Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"application/grpc+json",
         Format::MessagePack | Format::MessagePackArray => b"application/grpc+msgpack",
         Format::Gob => b"application/grpc+gob",
+        Format::FlatBuffers => b"application/grpc+flatbuffers",
         Format::Raw => b"application/grpc+raw",
     }
 }

@@ -123,6 +123,7 @@ pub(crate) fn kind(content_type: &[u8]) -> Option<(Dialect, Format)> {
         b"" | b"+proto" => Format::Protobuf,
         b"+json" => Format::Json(Json::Proto3),
         b"+msgpack" => Format::MessagePack,
+        b"+flatbuffers" => Format::FlatBuffers,
         b"+gob" => Format::Gob,
         b"+raw" | b"+octet-stream" => Format::Raw,
         _ => return None,

@@ -35,6 +35,7 @@ impl Dialect {
             Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"+json",
             Format::MessagePack | Format::MessagePackArray => b"+msgpack",
             Format::Gob => b"+gob",
+            Format::FlatBuffers => b"+flatbuffers",
             Format::Raw => b"+raw",
         };
         [b"application/grpc", self.name(), suffix].concat()

@@ -191,7 +191,7 @@ pub(super) fn content_type(format: Format) -> Option<&'static str> {
 }
 
 /// The first name of each format is the one that is written.
-const FORMATS: [(&str, Format); 8] = [
+const FORMATS: [(&str, Format); 9] = [
     (JSON, Format::Json(Json::Brpc)),
     ("application/proto", Format::Protobuf),
     ("application/x-protobuf", Format::Protobuf),
@@ -199,6 +199,7 @@ const FORMATS: [(&str, Format); 8] = [
     ("application/proto-text", Format::ProtoText),
     ("application/msgpack", Format::MessagePack),
     ("application/x-msgpack", Format::MessagePack),
+    ("application/x-flatbuffers", Format::FlatBuffers),
     (OCTETS, Format::Raw),
 ];
 

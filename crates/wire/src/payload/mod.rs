@@ -2,6 +2,7 @@
 //! for messages of a `.proto`, how one format becomes another ([`schema`], [`transcode`]).
 
 pub mod compress;
+pub mod flatbuffers;
 pub mod gob;
 pub mod msgpack;
 pub(crate) mod protobuf;
@@ -28,6 +29,8 @@ pub enum Format {
     RestRpc,
     /// struct_pack, of rest_rpc and yalantinglibs: the bytes of C++ types.
     StructPack,
+    /// FlatBuffers, read where they lie.
+    FlatBuffers,
     /// Gob, Go's own: a stream of a single value, which begins with what its types are.
     Gob,
     /// Bytes that mean nothing to the framework.
@@ -48,6 +51,7 @@ impl Format {
             Self::MessagePackArray => "msgpack-array",
             Self::RestRpc => "rest_rpc",
             Self::StructPack => "struct_pack",
+            Self::FlatBuffers => "flatbuffers",
             Self::Gob => "gob",
             Self::Raw => "raw",
             Self::Other(_) => "other",

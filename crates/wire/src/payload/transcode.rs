@@ -37,7 +37,7 @@ pub fn to_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Ve
         Format::ProtoText => text::parse(message, bytes)?,
         Format::MessagePack | Format::MessagePackArray => msgpack::parse(message, bytes)?,
         Format::Gob => gob::parse(message, bytes)?,
-        Format::RestRpc | Format::StructPack | Format::Raw | Format::Other(_) => {
+        Format::RestRpc | Format::StructPack | Format::FlatBuffers | Format::Raw | Format::Other(_) => {
             return Err(Error::Unsupported(format));
         }
     };
@@ -59,7 +59,7 @@ pub fn from_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<
         Format::ProtoText => text::print(message, bytes),
         Format::MessagePack | Format::MessagePackArray => msgpack::print(message, bytes),
         Format::Gob => gob::print(message, bytes),
-        Format::RestRpc | Format::StructPack | Format::Raw | Format::Other(_) => {
+        Format::RestRpc | Format::StructPack | Format::FlatBuffers | Format::Raw | Format::Other(_) => {
             Err(Error::Unsupported(format))
         }
     }

@@ -330,7 +330,12 @@ pub(super) fn serialize(format: Format) -> Option<u8> {
         Format::Protobuf => Some(2),
         Format::MessagePack | Format::MessagePackArray => Some(3),
         Format::Other(number @ 4..=15) => Some(number),
-        Format::ProtoText | Format::RestRpc | Format::StructPack | Format::Gob | Format::Other(_) => None,
+        Format::ProtoText
+        | Format::RestRpc
+        | Format::StructPack
+        | Format::Gob
+        | Format::FlatBuffers
+        | Format::Other(_) => None,
     }
 }
 

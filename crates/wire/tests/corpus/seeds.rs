@@ -33,6 +33,9 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ),
         ("rpcx_server", conversations("rpcx", &RPCX, Side::Server)),
         ("rpcx_client", conversations("rpcx", &RPCX, Side::Client)),
+        ("fb_rpc_server", fb_rpc("request")),
+        ("fb_rpc_client", fb_rpc("response")),
+        ("flatbuffers", flatbuffers()),
         ("rest_rpc_server", rest_rpc(Side::Server)),
         ("rest_rpc_client", rest_rpc(Side::Client)),
         ("net_rpc_server", net_rpc(Side::Server)),
@@ -59,6 +62,25 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("transcode_text", messages(Format::ProtoText)),
         ("websocket", websocket::frames()),
     ]
+}
+
+/// Frames of one direction, fed whole.
+fn fb_rpc(direction: &str) -> Seeds {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../vectors/fb_rpc/derived.json"].iter().collect();
+    let text = fs::read_to_string(path).expect("the vectors");
+    let vectors: Value = serde_json::from_str(&text).expect("JSON");
+    let vectors = vectors["vectors"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let named = vectors.iter().map(|vector| (text(&vector["name"]), hex(&text(&vector["hex"]))));
+    named
+        .filter(|(name, _)| name.contains(direction))
+        .map(|(name, frame)| (name, [&[0, 0], &frame[..]].concat()))
+        .collect()
+}
+
+fn flatbuffers() -> Seeds {
+    let whole = polyrpc_wire::testing::fuzz::whole_flatbuffers();
+    whole.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
 }
 
 const BAIDU_STD: [&str; 16] = [
@@ -307,10 +329,12 @@ fn behind(bits: &[u8], seeds: impl IntoIterator<Item = (String, Vec<u8>)>) -> Se
 }
 
 fn sniff() -> Seeds {
-    let starts: [(&str, &[u8]); 15] = [
+    let starts: [(&str, &[u8]); 17] = [
         ("call", b"PRPC\0\0\0\0"),
         ("stream", b"STRM\0\0\0\0"),
         ("rpcx", b"\x08\0\0\x30\0\0\0\0"),
+        ("fb_rpc", b"FRPC\0\0\0\x34"),
+        ("fb_rpc_first", b"BRPC\0\0\0\x34"),
         ("post", b"POST /a "),
         ("put", b"PUT /a/b"),
         ("options", b"OPTIONS *"),

@@ -9,8 +9,8 @@ use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
 use crate::payload::Json;
 use crate::session::{Answer, Client};
 use crate::{
-    Call, CallId, Compression, Credential, Format, Message, Outbox, Violation, baidu_std, http1, net_rpc,
-    rest_rpc, rpcx,
+    Call, CallId, Compression, Credential, Format, Message, Outbox, Violation, baidu_std, fb_rpc, http1,
+    net_rpc, rest_rpc, rpcx,
 };
 
 /// Bytes for [`baidu_std::Client`].
@@ -28,6 +28,12 @@ pub fn baidu_std_client(input: &[u8]) {
 pub fn rpcx_client(input: &[u8]) {
     let config = || rpcx::ClientConfig { limits: LIMITS, ..<_>::default() };
     ask(|_| rpcx::Client::new(config()), input);
+}
+
+/// Bytes for [`fb_rpc::Client`].
+pub fn fb_rpc_client(input: &[u8]) {
+    let config = || fb_rpc::ClientConfig { limits: LIMITS, ..<_>::default() };
+    ask(|_| fb_rpc::Client::new(config()), input);
 }
 
 /// Bytes for [`http1::Client`], which may speak JSON-RPC.

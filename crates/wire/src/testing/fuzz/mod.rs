@@ -4,6 +4,7 @@
 //! that its corpus is replayed by `cargo test` (`tests/corpus.rs`) with no need of a nightly compiler.
 
 mod client;
+mod flatbuffers;
 mod frames;
 mod gob;
 mod grpc;
@@ -15,12 +16,17 @@ mod struct_pack;
 mod transcode;
 mod websocket;
 
-pub use client::{baidu_std_client, http_client, net_rpc_client, rest_rpc_client, rpcx_client};
+pub use client::{
+    baidu_std_client, fb_rpc_client, http_client, net_rpc_client, rest_rpc_client, rpcx_client,
+};
+pub use flatbuffers::{flatbuffers, whole_flatbuffers};
 pub use gob::gob;
 pub use grpc::{grpc_client, grpc_server};
 pub use h2::h2_frames;
 pub use payload::{compress, msgpack, schema};
-pub use server::{baidu_std_server, http_server, json_rpc, net_rpc_server, rest_rpc_server, rpcx_server};
+pub use server::{
+    baidu_std_server, fb_rpc_server, http_server, json_rpc, net_rpc_server, rest_rpc_server, rpcx_server,
+};
 pub use sniff::sniff;
 pub use struct_pack::{struct_pack, struct_pack_types};
 pub use transcode::{
@@ -35,10 +41,13 @@ use crate::{Limits, baidu_std};
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 28] = [
+pub const TARGETS: [(&str, Target); 31] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
+    ("fb_rpc_client", fb_rpc_client),
+    ("fb_rpc_server", fb_rpc_server),
+    ("flatbuffers", flatbuffers),
     ("gob", gob),
     ("grpc_client", grpc_client),
     ("grpc_server", grpc_server),

@@ -10,7 +10,7 @@ use crate::session::{Event, Server};
 use crate::sniff::{self, Guess, Protocol};
 use crate::testing::{Heard, tell, tell_part};
 use crate::{
-    Call, Message, Metadata, Outbox, Push, Reply, Status, StreamId, baidu_std, grpc, http1, net_rpc,
+    Call, Message, Metadata, Outbox, Push, Reply, Status, StreamId, baidu_std, fb_rpc, grpc, http1, net_rpc,
     rest_rpc, rpcx,
 };
 
@@ -22,6 +22,11 @@ pub fn baidu_std_server(input: &[u8]) {
 /// Bytes for [`rpcx::Server`].
 pub fn rpcx_server(input: &[u8]) {
     serve(rpcx, Some(Protocol::Rpcx), input);
+}
+
+/// Bytes for [`fb_rpc::Server`].
+pub fn fb_rpc_server(input: &[u8]) {
+    serve(fb_rpc, Some(Protocol::FbRpc), input);
 }
 
 /// Bytes for [`rest_rpc::Server`], of the generation that the first one chooses.
@@ -63,6 +68,10 @@ pub(super) fn baidu_std() -> baidu_std::Server {
 
 pub(super) fn rpcx() -> rpcx::Server {
     rpcx::Server::new(Arc::new(rpcx::ServerConfig { limits: LIMITS }))
+}
+
+pub(super) fn fb_rpc() -> fb_rpc::Server {
+    fb_rpc::Server::new(Arc::new(fb_rpc::ServerConfig { limits: LIMITS, ..<_>::default() }))
 }
 
 pub(super) fn rest_rpc(generation: Generation) -> rest_rpc::Server {

@@ -39,6 +39,7 @@ fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
     let disowns = match protocol {
         Protocol::BaiduStd => disowns(server::baidu_std(), start),
         Protocol::Rpcx => disowns(server::rpcx(), start),
+        Protocol::FbRpc => disowns(server::fb_rpc(), start),
         Protocol::Grpc => disowns(server::grpc(), start),
         Protocol::Http => disowns(server::http(), start),
         Protocol::RestRpc => disowns(server::rest_rpc(generation(start).unwrap_or_default()), start),

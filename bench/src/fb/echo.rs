@@ -1,0 +1,174 @@
+//! The service in both kinds of messages, and its callers. A message is made anew for every call, as the proposal's
+//! program does.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+use polyrpc::{Client, Cores, Server};
+use tokio::runtime::{Builder, Runtime};
+
+use super::Messages;
+use crate::load::{Load, SharedLaps, Tally};
+use crate::measure;
+use crate::messages::{fbs, pb};
+use crate::process::{self, Done, Ready};
+
+/// What a server is told.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServerOptions {
+    /// What it is sent.
+    #[arg(long)]
+    pub(crate) messages: Messages,
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+}
+
+impl ServerOptions {
+    /// The command line that says the same.
+    pub(super) fn to_arguments(&self) -> Vec<String> {
+        vec![
+            "fb-server".to_owned(),
+            format!("--messages={}", self.messages.as_str()),
+            format!("--listen={}", self.listen),
+        ]
+    }
+}
+
+/// The life of a server's process: one thread serves.
+pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
+    process::prepare(None)?;
+    let server = match options.messages {
+        Messages::Protobuf => Server::new().service(pb::BenchmarkServiceServer::new(pb::Echo)),
+        Messages::Flatbuffers => Server::new().service(fbs::BenchmarkServiceServer::new(fbs::Echo)),
+    };
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let bound = runtime.block_on(server.on(Cores::start(1)?).bind(options.listen.to_string()))?;
+    let address = bound.address().to_string().parse().map_err(io::Error::other)?;
+    runtime.spawn(bound.run());
+    process::answer_at(address)
+}
+
+/// What a client is told.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ClientOptions {
+    /// What it sends.
+    #[arg(long)]
+    pub(crate) messages: Messages,
+    /// The server to call.
+    #[arg(long)]
+    pub(crate) connect: SocketAddr,
+    /// How many callers share the connection.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) callers: usize,
+    /// Bytes of the string.
+    #[arg(long)]
+    pub(crate) size: usize,
+    /// How long to call before the window, in milliseconds.
+    #[arg(long, default_value_t = 300)]
+    pub(crate) warm_up: u64,
+    /// How long to call in the window, in milliseconds.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) window: u64,
+}
+
+impl ClientOptions {
+    /// The command line that says the same.
+    pub(super) fn to_arguments(&self) -> Vec<String> {
+        vec![
+            "fb-client".to_owned(),
+            format!("--messages={}", self.messages.as_str()),
+            format!("--connect={}", self.connect),
+            format!("--callers={}", self.callers),
+            format!("--size={}", self.size),
+            format!("--warm-up={}", self.warm_up),
+            format!("--window={}", self.window),
+        ]
+    }
+}
+
+/// The life of a client's process.
+pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
+    process::prepare(None)?;
+    let mut load = Callers::connect(options)?;
+    load.run(Duration::from_millis(options.warm_up))?;
+    process::tell(&Ready {})?;
+    let mut told = io::stdin().lines();
+    if told.next().transpose()?.is_some() {
+        let before = measure::cpu_time();
+        let tally = load.run(Duration::from_millis(options.window))?;
+        let cpu_ns = (measure::cpu_time() - before).as_nanos() as u64;
+        process::tell(&Done { cpu_ns, tally })?;
+    }
+    told.try_for_each(|line| line.map(drop))
+}
+
+/// Callers in closed loops that share one connection, on one thread with it.
+struct Callers {
+    runtime: Runtime,
+    client: Client,
+    messages: Messages,
+    callers: usize,
+    size: usize,
+}
+
+impl Callers {
+    fn connect(options: &ClientOptions) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let scheme = match options.messages {
+            Messages::Protobuf => "baidu-std",
+            Messages::Flatbuffers => "fb-rpc",
+        };
+        let client = Client::new(&format!("{scheme}://{}", options.connect)).map_err(failed)?;
+        let ClientOptions { messages, callers, size, .. } = *options;
+        Ok(Self { runtime, client, messages, callers, size })
+    }
+}
+
+impl Load for Callers {
+    fn run(&mut self, window: Duration) -> io::Result<Tally> {
+        let laps = SharedLaps::start(window);
+        self.runtime.block_on(async {
+            let callers: Vec<_> = (0..self.callers)
+                .map(|_| {
+                    let (client, laps) = (self.client.clone(), laps.clone());
+                    match self.messages {
+                        Messages::Protobuf => tokio::spawn(call_protobuf(client, self.size, laps)),
+                        Messages::Flatbuffers => tokio::spawn(call_flatbuffers(client, self.size, laps)),
+                    }
+                })
+                .collect();
+            for caller in callers {
+                caller.await.map_err(io::Error::other)?.map_err(failed)?;
+            }
+            Ok::<_, io::Error>(())
+        })?;
+        Ok(laps.finish())
+    }
+}
+
+async fn call_protobuf(client: Client, size: usize, laps: SharedLaps) -> polyrpc::Result<()> {
+    let (stub, text) = (pb::BenchmarkServiceClient::new(client), "A".repeat(size));
+    let mut began = laps.started();
+    while laps.open_at(began) {
+        let reply = stub.test(pb::request(&text)).await?;
+        began = laps.note(began, pb::is_right(&reply, &text));
+    }
+    Ok(())
+}
+
+async fn call_flatbuffers(client: Client, size: usize, laps: SharedLaps) -> polyrpc::Result<()> {
+    let (stub, text) = (fbs::BenchmarkServiceClient::new(client), "A".repeat(size));
+    let mut began = laps.started();
+    while laps.open_at(began) {
+        let reply = stub.test(fbs::request(&text)).await?;
+        began = laps.note(began, fbs::is_right(&reply, &text));
+    }
+    Ok(())
+}
+
+fn failed(error: polyrpc::Error) -> io::Error {
+    io::Error::other(error.into_status())
+}

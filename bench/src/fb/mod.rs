@@ -1,0 +1,214 @@
+//! `fb`: FlatBuffers over fb_rpc beside protobuf over baidu_std, as in the benchmark with which FlatBuffers were proposed
+//! to brpc (apache/brpc#3197): a message of 32 bytes of fixed fields and a string, 1 and 64 callers on one connection.
+//!
+//! [`echo`] is the service in both kinds of messages and its callers, [`table`] prints what they came to as the proposal
+//! does.
+
+mod echo;
+mod table;
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use crate::bar::{Bar, Limit};
+use crate::process::{Child, Done, Listening, Ready};
+use crate::report::{self, Machine};
+use crate::rounds::{self, Series};
+use crate::run::{self, Outcome, PATIENCE};
+
+pub(crate) use self::echo::{ClientOptions, ServerOptions, call, serve};
+
+/// Bytes of the string, as in the proposal.
+const SIZES: [usize; 10] = [0, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
+const CALLERS: [usize; 2] = [1, 64];
+
+/// From this size on FlatBuffers must cost this much less.
+const LARGE: usize = 1024;
+const LARGE_RATIO: f64 = 0.85;
+
+/// What is sent, each by the protocol that brpc has for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Messages {
+    /// Protobuf over baidu_std.
+    Protobuf,
+    /// FlatBuffers over fb_rpc.
+    Flatbuffers,
+}
+
+impl Messages {
+    const ALL: [Self; 2] = [Self::Protobuf, Self::Flatbuffers];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Protobuf => "protobuf",
+            Self::Flatbuffers => "flatbuffers",
+        }
+    }
+}
+
+/// How the suite is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Measure only what has this in its name.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// How often each workload is measured.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// How long each window is, in seconds.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Where to write everything that was measured.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// Everything that was measured, and under which conditions.
+#[derive(Debug, Serialize)]
+struct Measured {
+    machine: Machine,
+    command: Vec<String>,
+    rounds: usize,
+    cases: Vec<Case>,
+    allocations: Vec<Allocations>,
+    bars: Vec<Bar>,
+}
+
+/// A size and a number of callers, and what both kinds of messages came to.
+#[derive(Debug, Serialize)]
+struct Case {
+    callers: usize,
+    size: usize,
+    series: Vec<Series<Messages>>,
+}
+
+/// What a call allocates, client and server together, and what reading its request does.
+#[derive(Debug, Serialize, Deserialize)]
+struct Allocations {
+    messages: Messages,
+    size: usize,
+    a_call: f64,
+    reading: f64,
+}
+
+/// Measures, prints and judges.
+pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
+    let machine = Machine::here();
+    let cases: Vec<_> = CALLERS
+        .into_iter()
+        .flat_map(|callers| SIZES.map(|size| (callers, size)))
+        .filter(|(callers, size)| name(*callers, *size).contains(&options.filter))
+        .map(|(callers, size)| Case::measure(options, callers, size))
+        .collect();
+    let allocations = count_allocations()?;
+    let bars = cases.iter().map(Case::bar).chain(reading_bar(&allocations)).collect();
+    let command = std::env::args().collect();
+    let measured = Measured { machine, command, rounds: options.rounds, cases, allocations, bars };
+    measured.print();
+    if let Some(path) = &options.json {
+        serde_json::to_writer_pretty(File::create(path)?, &measured)?;
+    }
+    let kept = measured.bars.iter().all(Bar::is_ok);
+    Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn name(callers: usize, size: usize) -> String {
+    format!("fb_{callers}_{size}")
+}
+
+impl Case {
+    fn measure(options: &Options, callers: usize, size: usize) -> Self {
+        eprintln!("measuring {}", name(callers, size));
+        let window = Duration::from_secs_f64(options.seconds.clamp(0.01, 3600.0));
+        let series = rounds::interleave(options.rounds, &Messages::ALL, |messages| {
+            load(messages, callers, size, window)
+        });
+        Self { callers, size, series }
+    }
+
+    fn of(&self, messages: Messages) -> Option<&Series<Messages>> {
+        self.series.iter().find(|series| series.subject == messages)
+    }
+
+    /// FlatBuffers never cost more CPU time, and clearly less where there is something to copy.
+    fn bar(&self) -> Bar {
+        let limit = if self.size >= LARGE { LARGE_RATIO } else { 1.0 };
+        let (own, other) = (self.of(Messages::Flatbuffers), self.of(Messages::Protobuf));
+        let ratio = own.zip(other).and_then(|(own, other)| own.ratio(other, Outcome::cpu_us));
+        let rounds = self.series.iter().flat_map(|series| &series.rounds);
+        Bar {
+            name: name(self.callers, self.size),
+            value: ratio.map(|ratio| ratio.median),
+            limit: Limit::RatioAtMost(limit),
+            clean: rounds.into_iter().all(|round| round.as_ref().is_ok_and(|outcome| outcome.errors == 0)),
+        }
+    }
+}
+
+/// Reading a request that is a FlatBuffer allocates nothing.
+fn reading_bar(allocations: &[Allocations]) -> Option<Bar> {
+    let reading =
+        allocations.iter().filter(|row| row.messages == Messages::Flatbuffers).map(|row| row.reading);
+    let most = reading.reduce(f64::max)?;
+    Some(Bar {
+        name: "fb_reading".into(),
+        value: Some(most),
+        limit: Limit::AllocationsAtMost(0.0),
+        clean: true,
+    })
+}
+
+/// Calls for a while, server and client as processes of their own.
+fn load(messages: Messages, callers: usize, size: usize, window: Duration) -> io::Result<Outcome> {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut server = Child::start(&ServerOptions { messages, listen }.to_arguments())?;
+    let Listening { address } = server.hear(PATIENCE)?;
+    let warm_up = WARM_UP.as_millis() as u64;
+    let window_ms = window.as_millis() as u64;
+    let options = ClientOptions { messages, connect: address, callers, size, warm_up, window: window_ms };
+    let mut client = Child::start(&options.to_arguments())?;
+    let Ready {} = client.hear(WARM_UP + PATIENCE)?;
+    let before = server.vitals()?;
+    client.nudge()?;
+    let done: Done = client.hear(window + PATIENCE)?;
+    let after = server.vitals()?;
+    Ok(run::outcome(&done, after.cpu_ns - before.cpu_ns))
+}
+
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// Asks the program that counts allocations; it needs an allocator of its own.
+fn count_allocations() -> io::Result<Vec<Allocations>> {
+    let program = std::env::current_exe()?.with_file_name("polyrpc-bench-allocations");
+    if !program.exists() {
+        eprintln!("{} is missing: cargo build --release -p polyrpc-bench", program.display());
+        return Ok(Vec::new());
+    }
+    let output = std::process::Command::new(program).output()?;
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    lines.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+}
+
+impl Measured {
+    fn print(&self) {
+        let method = format!("{} rounds in turn; loopback; median", self.rounds);
+        report::print_conditions(&self.machine, &self.command, &method);
+        for callers in CALLERS {
+            let cases: Vec<_> = self.cases.iter().filter(|case| case.callers == callers).collect();
+            table::print(callers, &cases);
+        }
+        table::print_allocations(&self.allocations);
+        println!();
+        for bar in &self.bars {
+            println!("{bar}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a file declares, before names are linked.
+
+use crate::error::Position;
+
+#[derive(Debug, Default)]
+pub(super) struct Declared {
+    pub(super) includes: Vec<Spot<String>>,
+    pub(super) attributes: Vec<String>,
+    pub(super) objects: Vec<Object>,
+    pub(super) enums: Vec<EnumDecl>,
+    pub(super) services: Vec<ServiceDecl>,
+    /// `root_type`, with the namespace it is named in.
+    pub(super) root: Option<(Spot<String>, String)>,
+    pub(super) identifier: Option<Spot<String>>,
+    pub(super) extension: Option<String>,
+}
+
+/// Something, and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Spot<T> {
+    pub(super) value: T,
+    pub(super) at: Position,
+}
+
+/// What every declaration begins with.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) docs: Vec<String>,
+    pub(super) name: Spot<String>,
+    pub(super) namespace: String,
+    pub(super) attributes: Vec<Attribute>,
+}
+
+#[derive(Debug)]
+pub(super) struct Attribute {
+    pub(super) name: Spot<String>,
+    pub(super) value: Option<Literal>,
+}
+
+/// A table or a struct.
+#[derive(Debug)]
+pub(super) struct Object {
+    pub(super) head: Head,
+    pub(super) fixed: bool,
+    pub(super) fields: Vec<FieldDecl>,
+}
+
+#[derive(Debug)]
+pub(super) struct FieldDecl {
+    pub(super) docs: Vec<String>,
+    pub(super) name: Spot<String>,
+    pub(super) ty: TypeDecl,
+    pub(super) default: Option<Literal>,
+    pub(super) attributes: Vec<Attribute>,
+}
+
+#[derive(Debug)]
+pub(super) struct TypeDecl {
+    pub(super) at: Position,
+    pub(super) kind: TypeKind,
+}
+
+#[derive(Debug)]
+pub(super) enum TypeKind {
+    Named(String),
+    Vector(Box<TypeDecl>),
+    Array(Box<TypeDecl>, Spot<Value>),
+}
+
+/// An enum or a union.
+#[derive(Debug)]
+pub(super) struct EnumDecl {
+    pub(super) head: Head,
+    pub(super) union: bool,
+    pub(super) base: Option<TypeDecl>,
+    pub(super) values: Vec<ValueDecl>,
+}
+
+#[derive(Debug)]
+pub(super) struct ValueDecl {
+    pub(super) docs: Vec<String>,
+    /// With dots where a union names a type of another namespace.
+    pub(super) name: Spot<String>,
+    pub(super) ty: Option<TypeDecl>,
+    pub(super) value: Option<Literal>,
+}
+
+#[derive(Debug)]
+pub(super) struct ServiceDecl {
+    pub(super) head: Head,
+    pub(super) methods: Vec<MethodDecl>,
+}
+
+#[derive(Debug)]
+pub(super) struct MethodDecl {
+    pub(super) docs: Vec<String>,
+    pub(super) name: Spot<String>,
+    pub(super) request: Spot<String>,
+    pub(super) response: Spot<String>,
+    pub(super) attributes: Vec<Attribute>,
+}
+
+pub(super) type Literal = Spot<Value>;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    /// With its sign.
+    Number(String),
+    /// `true`, `null`, `Red`, `Color.Red`; `-inf` too.
+    Word(String),
+    Text(String),
+    /// `[]`
+    Empty,
+}

@@ -1,0 +1,112 @@
+//! An enum: a number with names, since a newer schema may have more of them.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::super::schema::{Enum, full};
+use super::rust::{base, docs, docs_or, ident, integer};
+
+pub(super) fn define(declared: &Enum) -> TokenStream {
+    let name = ident(&declared.name);
+    let base = base(declared);
+    let full_name = full(&declared.namespace, &declared.name);
+    let about = docs_or(&declared.docs, &format!("The enum `{full_name}`."));
+    let values = declared.values.iter().map(|value| {
+        let (about, name, number) = (docs(&value.docs), ident(&value.name), integer(value.value));
+        quote! { #about pub const #name: Self = Self(#number); }
+    });
+    let names = declared.values.iter().map(|value| {
+        let (constant, name) = (ident(&value.name), &value.name);
+        quote! { Self::#constant => #name, }
+    });
+    let known = declared.values.iter().map(|value| ident(&value.name));
+    let text = name.to_string();
+    let flags = declared.bit_flags.then(|| flags(declared));
+    quote! {
+        #about
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct #name(pub #base);
+
+        #[allow(non_upper_case_globals)]
+        impl #name {
+            #(#values)*
+
+            /// Every value that the schema names, in its order.
+            pub const ALL: &'static [Self] = &[#(Self::#known),*];
+
+            /// The name of the value; `None` for one that the schema does not name.
+            pub fn name(self) -> ::core::option::Option<&'static str> {
+                ::core::option::Option::Some(match self {
+                    #(#names)*
+                    _ => return ::core::option::Option::None,
+                })
+            }
+        }
+
+        #flags
+
+        impl ::core::fmt::Debug for #name {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                match self.name() {
+                    ::core::option::Option::Some(name) => f.write_str(name),
+                    ::core::option::Option::None => f.debug_tuple(#text).field(&self.0).finish(),
+                }
+            }
+        }
+
+        impl ::polyrpc::flatbuffers::Value for #name {
+            type View<'a> = Self;
+            const SIZE: usize = <#base as ::polyrpc::flatbuffers::Value>::SIZE;
+            const ALIGN: usize = <#base as ::polyrpc::flatbuffers::Value>::ALIGN;
+
+            #[inline]
+            fn view(buffer: &[u8], at: usize) -> ::core::option::Option<Self> {
+                <#base as ::polyrpc::flatbuffers::Value>::view(buffer, at).map(Self)
+            }
+
+            #[inline]
+            fn verify(
+                verifier: &mut ::polyrpc::flatbuffers::Verifier<'_>,
+                at: usize,
+            ) -> ::core::result::Result<(), ::polyrpc::flatbuffers::Invalid> {
+                verifier.inline::<Self>(at)
+            }
+        }
+
+        impl ::polyrpc::flatbuffers::Inline for #name {
+            #[inline]
+            fn write(self, place: &mut [u8]) {
+                ::polyrpc::flatbuffers::Inline::write(self.0, place);
+            }
+        }
+    }
+}
+
+/// What sets of bits can do beside.
+fn flags(declared: &Enum) -> TokenStream {
+    let name = ident(&declared.name);
+    quote! {
+        impl #name {
+            /// Whether all bits of `other` are set.
+            pub fn contains(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+        }
+
+        impl ::core::ops::BitOr for #name {
+            type Output = Self;
+
+            fn bitor(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+        }
+
+        impl ::core::ops::BitAnd for #name {
+            type Output = Self;
+
+            fn bitand(self, other: Self) -> Self {
+                Self(self.0 & other.0)
+            }
+        }
+    }
+}

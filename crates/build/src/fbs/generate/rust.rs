@@ -1,0 +1,188 @@
+//! What things of a schema are called in Rust.
+
+use buffa_codegen::idents::{make_field_ident, rust_path_to_tokens};
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::quote;
+
+use super::super::schema::{Default, Enum, Scalar, Schema, Type};
+use crate::doc;
+
+/// The names of a schema's types, seen from a namespace.
+pub(super) struct Names<'s> {
+    pub(super) schema: &'s Schema,
+    pub(super) namespace: &'s str,
+}
+
+impl Names<'_> {
+    /// What a field, or an element, is read as: `i32`, `Monster`, `Text`.
+    pub(super) fn value(&self, ty: &Type) -> TokenStream {
+        match ty {
+            Type::Scalar(scalar) => scalar_type(*scalar),
+            Type::Text => quote!(::polyrpc::flatbuffers::Text),
+            Type::Vector(element) => {
+                let element = self.value(element);
+                quote!([#element])
+            }
+            Type::Array(element, count) => {
+                let (element, count) = (self.value(element), usize::from(*count));
+                quote!([#element; #count])
+            }
+            Type::Enum(_) | Type::Struct(_) | Type::Table(_) | Type::Union(_) => self.named(ty, ""),
+        }
+    }
+
+    /// The type in Rust that belongs to a declared one, by the ending of its name: `MonsterRef`.
+    pub(super) fn named(&self, ty: &Type, ending: &str) -> TokenStream {
+        let (namespace, name) = match ty {
+            Type::Enum(at) => (&self.schema.enums[*at].namespace, &self.schema.enums[*at].name),
+            Type::Struct(at) => (&self.schema.structs[*at].namespace, &self.schema.structs[*at].name),
+            Type::Table(at) => (&self.schema.tables[*at].namespace, &self.schema.tables[*at].name),
+            Type::Union(at) => (&self.schema.unions[*at].namespace, &self.schema.unions[*at].name),
+            Type::Scalar(_) | Type::Text | Type::Vector(_) | Type::Array(..) => return self.value(ty),
+        };
+        self.path(namespace, &format!("{name}{ending}"))
+    }
+
+    /// The path to a type of a namespace.
+    fn path(&self, namespace: &str, name: &str) -> TokenStream {
+        let ident = make_field_ident(name);
+        if namespace == self.namespace {
+            return quote!(#ident);
+        }
+        let up = self.namespace.split('.').filter(|segment| !segment.is_empty()).map(|_| "super");
+        let down = namespace.split('.').filter(|segment| !segment.is_empty());
+        let modules: Vec<&str> = up.chain(down).collect();
+        let modules = rust_path_to_tokens(&modules.join("::"));
+        quote!(#modules::#ident)
+    }
+
+    /// A number as a literal of a scalar's or an enum's type.
+    pub(super) fn default(&self, ty: &Type, default: &Default) -> TokenStream {
+        match (ty, default) {
+            (Type::Scalar(Scalar::Bool), Default::Integer(value)) => {
+                let yes = *value != 0;
+                quote!(#yes)
+            }
+            (Type::Scalar(scalar), Default::Integer(value)) if scalar.is_float() => {
+                float(*scalar, *value as f64)
+            }
+            (Type::Scalar(scalar), Default::Float(value)) => float(*scalar, *value),
+            (Type::Scalar(_), Default::Integer(value)) => integer(*value),
+            (Type::Enum(at), Default::Integer(value)) => {
+                let known = &self.schema.enums[*at];
+                let path = self.named(ty, "");
+                match known.values.iter().find(|known| known.value == *value) {
+                    Some(named) => {
+                        let name = make_field_ident(&named.name);
+                        quote!(#path::#name)
+                    }
+                    None => {
+                        let value = integer(*value);
+                        quote!(#path(#value))
+                    }
+                }
+            }
+            _ => quote!(::core::default::Default::default()),
+        }
+    }
+
+    /// Whether what a table is written from borrows anything.
+    pub(super) fn table_borrows(&self, table: usize) -> bool {
+        self.schema.tables[table].fields.iter().filter(|field| !field.deprecated).any(|field| {
+            matches!(field.ty, Type::Text | Type::Vector(_) | Type::Table(_))
+                || matches!(field.ty, Type::Union(union) if self.union_borrows(union))
+        })
+    }
+
+    /// The same of a union.
+    pub(super) fn union_borrows(&self, union: usize) -> bool {
+        self.schema.unions[union]
+            .members
+            .iter()
+            .any(|member| matches!(member.ty, Type::Table(_) | Type::Text))
+    }
+
+    /// What a table or a union is written from, with its lifetime if it has one.
+    pub(super) fn args(&self, ty: &Type) -> TokenStream {
+        let path = self.named(ty, "Args");
+        let borrows = match ty {
+            Type::Table(at) => self.table_borrows(*at),
+            Type::Union(at) => self.union_borrows(*at),
+            _ => false,
+        };
+        if borrows { quote!(#path<'a>) } else { path }
+    }
+}
+
+pub(super) fn scalar_type(scalar: Scalar) -> TokenStream {
+    match scalar {
+        Scalar::Bool => quote!(bool),
+        Scalar::I8 => quote!(i8),
+        Scalar::U8 => quote!(u8),
+        Scalar::I16 => quote!(i16),
+        Scalar::U16 => quote!(u16),
+        Scalar::I32 => quote!(i32),
+        Scalar::U32 => quote!(u32),
+        Scalar::I64 => quote!(i64),
+        Scalar::U64 => quote!(u64),
+        Scalar::F32 => quote!(f32),
+        Scalar::F64 => quote!(f64),
+    }
+}
+
+/// An integer whose type is known where it stands.
+pub(super) fn integer(value: i128) -> TokenStream {
+    let digits = Literal::u128_unsuffixed(value.unsigned_abs());
+    if value < 0 { quote!(-#digits) } else { quote!(#digits) }
+}
+
+fn float(scalar: Scalar, value: f64) -> TokenStream {
+    let ty = scalar_type(scalar);
+    if value.is_nan() {
+        return quote!(#ty::NAN);
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { quote!(#ty::INFINITY) } else { quote!(#ty::NEG_INFINITY) };
+    }
+    let digits = match scalar {
+        Scalar::F32 => Literal::f32_unsuffixed(value.abs() as f32),
+        _ => Literal::f64_unsuffixed(value.abs()),
+    };
+    if value.is_sign_negative() { quote!(-#digits) } else { quote!(#digits) }
+}
+
+/// A field's id.
+pub(super) fn number(id: u16) -> Literal {
+    Literal::u16_unsuffixed(id)
+}
+
+pub(super) fn ident(name: &str) -> Ident {
+    make_field_ident(name)
+}
+
+/// A type's name with an ending.
+pub(super) fn ident_with(name: &str, ending: &str) -> Ident {
+    make_field_ident(&format!("{name}{ending}"))
+}
+
+/// The doc comment for what a schema says.
+pub(super) fn docs(lines: &[String]) -> TokenStream {
+    let lines = doc::lines(&lines.join("\n"));
+    quote!(#(#[doc = #lines])*)
+}
+
+/// The same, or this if the schema says nothing.
+pub(super) fn docs_or(lines: &[String], otherwise: &str) -> TokenStream {
+    match doc::lines(&lines.join("\n")) {
+        lines if lines.is_empty() => {
+            let otherwise = format!(" {otherwise}");
+            quote!(#[doc = #otherwise])
+        }
+        lines => quote!(#(#[doc = #lines])*),
+    }
+}
+
+/// Whether an enum's value is there under a number.
+pub(super) fn base(known: &Enum) -> TokenStream {
+    scalar_type(known.base)
+}

@@ -1,0 +1,183 @@
+//! From text to tokens.
+
+use crate::error::Position;
+
+/// A token, where it begins, and the documentation that stands before it.
+#[derive(Debug, Clone)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) at: Position,
+    /// The lines behind `///`.
+    pub(super) docs: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    Word(String),
+    /// Digits with all that may stand in a number, its sign aside.
+    Number(String),
+    Text(String),
+    Mark(char),
+    End,
+}
+
+impl Kind {
+    /// As it is shown in an error.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Word(word) | Self::Number(word) => format!("`{word}`"),
+            Self::Text(text) => format!("{text:?}"),
+            Self::Mark(mark) => format!("`{mark}`"),
+            Self::End => "the end of the file".to_owned(),
+        }
+    }
+}
+
+/// What cannot be a token.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    pub(super) at: Position,
+    pub(super) reason: String,
+}
+
+/// Every token of a file, the last of which is [`Kind::End`].
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Wrong> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lexer = Lexer { rest: text, at: Position { line: 1, column: 1 }, docs: Vec::new() };
+    let mut tokens = Vec::new();
+    loop {
+        let token = lexer.token()?;
+        let ended = token.kind == Kind::End;
+        tokens.push(token);
+        if ended {
+            return Ok(tokens);
+        }
+    }
+}
+
+struct Lexer<'s> {
+    rest: &'s str,
+    at: Position,
+    docs: Vec<String>,
+}
+
+impl Lexer<'_> {
+    fn token(&mut self) -> Result<Token, Wrong> {
+        self.skip()?;
+        let (at, docs) = (self.at, std::mem::take(&mut self.docs));
+        let Some(first) = self.rest.chars().next() else {
+            return Ok(Token { kind: Kind::End, at, docs });
+        };
+        let kind = match first {
+            'a'..='z' | 'A'..='Z' | '_' => Kind::Word(self.take(|c| c.is_ascii_alphanumeric() || c == '_')),
+            '0'..='9' => Kind::Number(self.number()),
+            '.' if self.rest[1..].starts_with(|c: char| c.is_ascii_digit()) => Kind::Number(self.number()),
+            '"' => Kind::Text(self.text()?),
+            '{' | '}' | '(' | ')' | '[' | ']' | ':' | ';' | ',' | '=' | '.' | '-' | '+' => {
+                self.advance();
+                Kind::Mark(first)
+            }
+            other => return Err(Wrong { at, reason: format!("`{other}` has no meaning here") }),
+        };
+        Ok(Token { kind, at, docs })
+    }
+
+    /// Blanks and comments; what documents the next token is kept.
+    fn skip(&mut self) -> Result<(), Wrong> {
+        loop {
+            if self.rest.starts_with(char::is_whitespace) {
+                self.advance();
+            } else if let Some(doc) = self.rest.strip_prefix("///") {
+                let line = doc.split('\n').next().unwrap_or_default().trim_end_matches('\r').to_owned();
+                self.docs.push(line);
+                self.take(|c| c != '\n');
+            } else if self.rest.starts_with("//") {
+                self.take(|c| c != '\n');
+            } else if self.rest.starts_with("/*") {
+                let at = self.at;
+                let end = self
+                    .rest
+                    .find("*/")
+                    .ok_or_else(|| Wrong { at, reason: "the comment has no end".into() })?;
+                let rest = self.rest.len() - end - 2;
+                while self.rest.len() > rest {
+                    self.advance();
+                }
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `12`, `0x1F`, `1.5e-3`, `0x1.8p1`; what is none is told by whoever wants its value.
+    fn number(&mut self) -> String {
+        let hexadecimal = self.rest.starts_with("0x") || self.rest.starts_with("0X");
+        let mut last = ' ';
+        self.take(|c| {
+            let exponent = if hexadecimal { matches!(last, 'p' | 'P') } else { matches!(last, 'e' | 'E') };
+            last = c;
+            c.is_ascii_alphanumeric() || c == '.' || exponent && matches!(c, '+' | '-')
+        })
+    }
+
+    fn text(&mut self) -> Result<String, Wrong> {
+        let start = self.at;
+        self.advance();
+        let mut text = String::new();
+        loop {
+            let at = self.at;
+            match self.advance() {
+                Some('"') => return Ok(text),
+                Some('\\') => text.push(self.escape(at)?),
+                None | Some('\n') => return Err(Wrong { at: start, reason: "the string has no end".into() }),
+                Some(c) => text.push(c),
+            }
+        }
+    }
+
+    fn escape(&mut self, at: Position) -> Result<char, Wrong> {
+        let wrong = |reason: &str| Wrong { at, reason: reason.to_owned() };
+        Ok(match self.advance() {
+            Some('n') => '\n',
+            Some('t') => '\t',
+            Some('r') => '\r',
+            Some('b') => '\u{8}',
+            Some('f') => '\u{c}',
+            Some(c @ ('"' | '\\' | '/')) => c,
+            Some('u') => {
+                self.code_point(4).ok_or_else(|| wrong("want four hexadecimal digits behind `\\u`"))?
+            }
+            Some('x') => {
+                self.code_point(2).ok_or_else(|| wrong("want two hexadecimal digits behind `\\x`"))?
+            }
+            _ => return Err(wrong("there is no such escape")),
+        })
+    }
+
+    fn code_point(&mut self, digits: usize) -> Option<char> {
+        let code = u32::from_str_radix(self.rest.get(..digits)?, 16).ok()?;
+        for _ in 0..digits {
+            self.advance();
+        }
+        char::from_u32(code)
+    }
+
+    fn take(&mut self, mut wanted: impl FnMut(char) -> bool) -> String {
+        let mut taken = String::new();
+        while let Some(c) = self.rest.chars().next().filter(|c| wanted(*c)) {
+            taken.push(c);
+            self.advance();
+        }
+        taken
+    }
+
+    fn advance(&mut self) -> Option<char> {
+        let c = self.rest.chars().next()?;
+        self.rest = &self.rest[c.len_utf8()..];
+        match c {
+            '\n' => self.at = Position { line: self.at.line + 1, column: 1 },
+            _ => self.at.column += 1,
+        }
+        Some(c)
+    }
+}

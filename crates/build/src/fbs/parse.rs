@@ -1,0 +1,284 @@
+//! From tokens to declarations.
+
+use super::ast::{
+    Attribute, Declared, EnumDecl, FieldDecl, Head, Literal, MethodDecl, Object, ServiceDecl, Spot, TypeDecl,
+    TypeKind, Value, ValueDecl,
+};
+use super::lex::{self, Kind, Token, Wrong};
+use crate::error::Position;
+
+/// What a file declares.
+pub(super) fn parse(text: &str) -> Result<Declared, Wrong> {
+    let tokens = lex::tokens(text)?;
+    let mut parser = Parser { tokens, next: 0, namespace: String::new(), declared: Declared::default() };
+    while parser.peek().kind != Kind::End {
+        parser.declaration()?;
+    }
+    Ok(parser.declared)
+}
+
+struct Parser {
+    tokens: Vec<Token>,
+    next: usize,
+    namespace: String,
+    declared: Declared,
+}
+
+impl Parser {
+    fn declaration(&mut self) -> Result<(), Wrong> {
+        let docs = self.peek().docs.clone();
+        let keyword = self.name("a declaration")?;
+        match keyword.value.as_str() {
+            "include" => {
+                let file = self.text()?;
+                self.declared.includes.push(file);
+                self.mark(';')
+            }
+            // For C++ only.
+            "native_include" => self.text().and_then(|_| self.mark(';')),
+            "namespace" => {
+                self.namespace = if self.at_mark(';') { String::new() } else { self.path()?.value };
+                self.mark(';')
+            }
+            "attribute" => {
+                let name = match self.peek().kind {
+                    Kind::Text(_) => self.text()?,
+                    _ => self.name("an attribute's name")?,
+                };
+                self.declared.attributes.push(name.value);
+                self.mark(';')
+            }
+            "table" => self.object(docs, false),
+            "struct" => self.object(docs, true),
+            "enum" => self.enumeration(docs, false),
+            "union" => self.enumeration(docs, true),
+            "rpc_service" => self.service(docs),
+            "root_type" => {
+                let root = self.path()?;
+                self.declared.root = Some((root, self.namespace.clone()));
+                self.mark(';')
+            }
+            "file_identifier" => {
+                self.declared.identifier = Some(self.text()?);
+                self.mark(';')
+            }
+            "file_extension" => {
+                self.declared.extension = Some(self.text()?.value);
+                self.mark(';')
+            }
+            "proto_option" | "message" | "option" | "import" => {
+                Err(wrong(keyword.at, format!("`{}` is of a .proto, and this is a .fbs", keyword.value)))
+            }
+            other => Err(wrong(keyword.at, format!("`{other}` begins no declaration"))),
+        }
+    }
+
+    fn object(&mut self, docs: Vec<String>, fixed: bool) -> Result<(), Wrong> {
+        let head = self.head(docs)?;
+        self.mark('{')?;
+        let mut fields = Vec::new();
+        while !self.take_mark('}') {
+            fields.push(self.field()?);
+        }
+        self.declared.objects.push(Object { head, fixed, fields });
+        Ok(())
+    }
+
+    fn field(&mut self) -> Result<FieldDecl, Wrong> {
+        let docs = self.peek().docs.clone();
+        let name = self.name("a field's name or `}`")?;
+        self.mark(':')?;
+        let ty = self.ty()?;
+        let default = if self.take_mark('=') { Some(self.literal()?) } else { None };
+        let attributes = self.attributes()?;
+        self.mark(';')?;
+        Ok(FieldDecl { docs, name, ty, default, attributes })
+    }
+
+    fn ty(&mut self) -> Result<TypeDecl, Wrong> {
+        let at = self.peek().at;
+        if !self.take_mark('[') {
+            let path = self.path()?;
+            return Ok(TypeDecl { at, kind: TypeKind::Named(path.value) });
+        }
+        let element = Box::new(self.ty()?);
+        let kind = match self.take_mark(':') {
+            true => TypeKind::Array(element, self.literal()?),
+            false => TypeKind::Vector(element),
+        };
+        self.mark(']')?;
+        Ok(TypeDecl { at, kind })
+    }
+
+    fn enumeration(&mut self, docs: Vec<String>, union: bool) -> Result<(), Wrong> {
+        let name = self.name("a name")?;
+        let base = if self.take_mark(':') { Some(self.ty()?) } else { None };
+        let attributes = self.attributes()?;
+        let head = Head { docs, name, namespace: self.namespace.clone(), attributes };
+        self.mark('{')?;
+        let mut values = Vec::new();
+        while !self.take_mark('}') {
+            values.push(self.value(union)?);
+            if !self.take_mark(',') {
+                self.mark('}')?;
+                break;
+            }
+        }
+        self.declared.enums.push(EnumDecl { head, union, base, values });
+        Ok(())
+    }
+
+    fn value(&mut self, union: bool) -> Result<ValueDecl, Wrong> {
+        let docs = self.peek().docs.clone();
+        let name = if union { self.path()? } else { self.name("a value's name or `}`")? };
+        let ty = if union && self.take_mark(':') { Some(self.ty()?) } else { None };
+        let value = if self.take_mark('=') { Some(self.literal()?) } else { None };
+        // They mean nothing to readers and writers.
+        self.attributes()?;
+        Ok(ValueDecl { docs, name, ty, value })
+    }
+
+    fn service(&mut self, docs: Vec<String>) -> Result<(), Wrong> {
+        let head = self.head(docs)?;
+        self.mark('{')?;
+        let mut methods = Vec::new();
+        while !self.take_mark('}') {
+            methods.push(self.method()?);
+        }
+        self.declared.services.push(ServiceDecl { head, methods });
+        Ok(())
+    }
+
+    fn method(&mut self) -> Result<MethodDecl, Wrong> {
+        let docs = self.peek().docs.clone();
+        let name = self.name("a method's name or `}`")?;
+        self.mark('(')?;
+        let request = self.path()?;
+        self.mark(')')?;
+        self.mark(':')?;
+        let response = self.path()?;
+        let attributes = self.attributes()?;
+        self.mark(';')?;
+        Ok(MethodDecl { docs, name, request, response, attributes })
+    }
+
+    fn head(&mut self, docs: Vec<String>) -> Result<Head, Wrong> {
+        let name = self.name("a name")?;
+        let attributes = self.attributes()?;
+        Ok(Head { docs, name, namespace: self.namespace.clone(), attributes })
+    }
+
+    /// `(deprecated, id: 4)`, or nothing.
+    fn attributes(&mut self) -> Result<Vec<Attribute>, Wrong> {
+        let mut attributes = Vec::new();
+        if !self.take_mark('(') {
+            return Ok(attributes);
+        }
+        while !self.take_mark(')') {
+            let name = match self.peek().kind {
+                Kind::Text(_) => self.text()?,
+                _ => self.name("an attribute or `)`")?,
+            };
+            let value = if self.take_mark(':') { Some(self.literal()?) } else { None };
+            attributes.push(Attribute { name, value });
+            if !self.take_mark(',') {
+                self.mark(')')?;
+                break;
+            }
+        }
+        Ok(attributes)
+    }
+
+    fn literal(&mut self) -> Result<Literal, Wrong> {
+        let Token { kind, at, .. } = self.take();
+        let value = match kind {
+            Kind::Number(number) => Value::Number(number),
+            Kind::Text(text) => Value::Text(text),
+            Kind::Word(mut word) => {
+                while self.take_mark('.') {
+                    word.push('.');
+                    word.push_str(&self.name("a name")?.value);
+                }
+                Value::Word(word)
+            }
+            Kind::Mark('[') => {
+                self.mark(']')?;
+                Value::Empty
+            }
+            Kind::Mark(sign @ ('-' | '+')) => {
+                let sign = if sign == '-' { "-" } else { "" };
+                match self.take() {
+                    Token { kind: Kind::Number(number), .. } => Value::Number(format!("{sign}{number}")),
+                    Token { kind: Kind::Word(word), .. } => Value::Word(format!("{sign}{word}")),
+                    other => return Err(unexpected(&other, "a number")),
+                }
+            }
+            kind => return Err(unexpected(&Token { kind, at, docs: Vec::new() }, "a value")),
+        };
+        Ok(Spot { value, at })
+    }
+
+    /// `a.b.C`
+    fn path(&mut self) -> Result<Spot<String>, Wrong> {
+        let mut path = self.name("a name")?;
+        while self.take_mark('.') {
+            path.value.push('.');
+            path.value.push_str(&self.name("a name")?.value);
+        }
+        Ok(path)
+    }
+
+    fn name(&mut self, wanted: &str) -> Result<Spot<String>, Wrong> {
+        match self.take() {
+            Token { kind: Kind::Word(value), at, .. } => Ok(Spot { value, at }),
+            other => Err(unexpected(&other, wanted)),
+        }
+    }
+
+    fn text(&mut self) -> Result<Spot<String>, Wrong> {
+        match self.take() {
+            Token { kind: Kind::Text(value), at, .. } => Ok(Spot { value, at }),
+            other => Err(unexpected(&other, "a string in quotes")),
+        }
+    }
+
+    fn mark(&mut self, mark: char) -> Result<(), Wrong> {
+        match self.take() {
+            token if token.kind == Kind::Mark(mark) => Ok(()),
+            other => Err(unexpected(&other, &format!("`{mark}`"))),
+        }
+    }
+
+    fn take_mark(&mut self, mark: char) -> bool {
+        let here = self.at_mark(mark);
+        if here {
+            self.next += 1;
+        }
+        here
+    }
+
+    fn at_mark(&self, mark: char) -> bool {
+        self.peek().kind == Kind::Mark(mark)
+    }
+
+    /// The end of the file is never passed.
+    fn take(&mut self) -> Token {
+        let token = self.peek().clone();
+        if token.kind != Kind::End {
+            self.next += 1;
+        }
+        token
+    }
+
+    fn peek(&self) -> &Token {
+        &self.tokens[self.next]
+    }
+}
+
+fn unexpected(token: &Token, wanted: &str) -> Wrong {
+    wrong(token.at, format!("want {wanted}, not {}", token.kind.shown()))
+}
+
+fn wrong(at: Position, reason: String) -> Wrong {
+    Wrong { at, reason }
+}

@@ -1,0 +1,151 @@
+//! What the schema language means, and what is told of mistakes in it.
+
+use super::schema::{Default, Scalar, Type};
+use super::{Schema, read_text};
+
+#[test]
+fn structs_are_laid_out_as_c_does() {
+    let schema = read("struct A { a: byte; b: int; c: [short:3]; d: double; } struct B { a: A; f: bool; }");
+    let offsets: Vec<usize> = schema.structs[0].fields.iter().map(|field| field.offset).collect();
+    assert_eq!((offsets, schema.structs[0].size, schema.structs[0].align), (vec![0, 4, 8, 16], 24, 8));
+    assert_eq!((schema.structs[1].fields[1].offset, schema.structs[1].size), (24, 32));
+    let forced = read("struct A (force_align: 16) { a: int; }");
+    assert_eq!((forced.structs[0].size, forced.structs[0].align), (16, 16));
+}
+
+#[test]
+fn a_union_takes_two_ids() {
+    let schema = read("table A {} union U { A } table T { a: int; u: U; b: int; us: [U]; }");
+    let ids: Vec<u16> = schema.tables[1].fields.iter().map(|field| field.id).collect();
+    assert_eq!(ids, [0, 2, 3, 5]);
+}
+
+#[test]
+fn names_are_looked_for_in_the_namespaces_around() {
+    let schema = read(
+        "namespace a; table T {} namespace a.b; table U { t: T; o: .a; }".replace(".a;", "a.T;").as_str(),
+    );
+    assert_eq!(
+        schema.tables[1].fields.iter().map(|field| &field.ty).collect::<Vec<_>>(),
+        [&Type::Table(0); 2]
+    );
+    assert_eq!(schema.tables[1].full_name(), "a.b.U");
+}
+
+#[test]
+fn enums_count_on_and_flags_are_bits() {
+    let schema = read(
+        "enum E : byte { A = -2, B, C } enum F : ubyte (bit_flags) { A, B, C = 7 } table T { f: F = \"A C\"; e: E = B; }",
+    );
+    let values = |n: usize| schema.enums[n].values.iter().map(|value| value.value).collect::<Vec<_>>();
+    assert_eq!((values(0), values(1)), (vec![-2, -1, 0], vec![1, 2, 128]));
+    assert_eq!(schema.tables[0].fields[0].default, Default::Integer(129));
+    assert_eq!(schema.tables[0].fields[1].default, Default::Integer(-1));
+}
+
+#[test]
+fn numbers_are_written_in_every_way() {
+    let schema = read(
+        "table T { a: ulong = 0xFFFFFFFFFFFFFFFF; b: float = -.5e1; c: double = nan; d: double = -inf; e: bool = true; \
+         f: double = 0x1.8p1; g: int = null; h: string = \"\\u00e9\\n\"; i: [int] = []; j: int8 = +7; }",
+    );
+    let defaults: Vec<String> =
+        schema.tables[0].fields.iter().map(|field| format!("{:?}", field.default)).collect();
+    let want = [
+        "Integer(18446744073709551615)",
+        "Float(-5.0)",
+        "Float(NaN)",
+        "Float(-inf)",
+        "Integer(1)",
+        "Float(3.0)",
+        "None",
+        "Text(\"é\\n\")",
+        "Empty",
+        "Integer(7)",
+    ];
+    assert_eq!(defaults, want);
+    assert_eq!(schema.tables[0].fields[9].ty, Type::Scalar(Scalar::I8));
+}
+
+#[test]
+fn documentation_stands_before_what_it_is_about() {
+    let schema = read("/// One.\n/// Two.\ntable T {\n  // no\n  /// A field.\n  a: int;\n}");
+    assert_eq!(schema.tables[0].docs, [" One.", " Two."]);
+    assert_eq!(schema.tables[0].fields[0].docs, [" A field."]);
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    for (text, want) in [
+        ("table T {\n  a int;\n}", "t.fbs:2:5: want `:`, not `int`"),
+        ("table T { a: Nope; }", "t.fbs:1:14: there is no type `Nope`"),
+        ("table T { a: int; a: int; }", "t.fbs:1:19: there are two fields `a`"),
+        ("table T {} table T {}", "t.fbs:1:18: `T` is declared twice"),
+        ("struct S { s: S; }", "t.fbs:1:8: `S` would hold itself"),
+        ("struct S { s: string; }", "t.fbs:1:15: a struct holds scalars, enums, structs and arrays of those"),
+        ("struct S { a: int = 1; }", "t.fbs:1:21: a struct's field is always there: it has no default"),
+        ("table T { a: [[int]]; }", "t.fbs:1:15: a vector of vectors needs a table between them"),
+        ("table T { a: [int:3]; }", "t.fbs:1:14: only structs have arrays; a table has vectors"),
+        ("table T { a: byte = 128; }", "t.fbs:1:21: the type has no such number"),
+        (
+            "table T { a: int (required); }",
+            "t.fbs:1:19: what is required is neither a scalar nor has a default",
+        ),
+        (
+            "table T { a: int (nope); }",
+            "t.fbs:1:19: there is no attribute `nope`; declare yours: `attribute \"nope\";`",
+        ),
+        (
+            "table T { a: int (id: 1); }",
+            "t.fbs:1:7: the ids have no 0, or have it twice; a union's type has the id before it",
+        ),
+        (
+            "table T { a: int (id: 0); b: int; }",
+            "t.fbs:1:27: either every field of a table has an id, or none",
+        ),
+        (
+            "enum E : byte { A = 1 } table T { e: E; }",
+            "t.fbs:1:35: `E` has no value 0: say which is the default",
+        ),
+        ("enum E : byte { A, B = 0 }", "t.fbs:1:20: `A` and `B` are the same number"),
+        ("enum E : byte { A = 200 }", "t.fbs:1:17: 200 is no value of the type"),
+        ("enum E { A }", "t.fbs:1:6: want the type of `E`: `enum E : byte`"),
+        ("union U { int }", "t.fbs:1:11: a union holds tables, structs and strings"),
+        ("table T {} rpc_service S { M(T): Nope; }", "t.fbs:1:34: there is no `Nope`"),
+        (
+            "table T {} rpc_service S { A(T): T (id: 1); B(T): T; }",
+            "t.fbs:1:45: either every method of a service has an id, or none",
+        ),
+        (
+            "table T {} rpc_service S { A(T): T (id: 1); B(T): T (id: 1); }",
+            "t.fbs:1:45: `A` and `B` have the same id",
+        ),
+        ("table T {} rpc_service S { A(T): T (id: -1); }", "t.fbs:1:37: want an id from 0 to 2147483647"),
+        ("root_type T;", "t.fbs:1:11: there is no table `T`"),
+        (
+            "table T {} root_type T; file_identifier \"LONGER\";",
+            "t.fbs:1:41: a file's identifier has four letters",
+        ),
+        ("include \"gone.fbs\"; message M {}", "t.fbs:1:21: `message` is of a .proto, and this is a .fbs"),
+        ("table T { a: string = \"", "t.fbs:1:23: the string has no end"),
+        ("/* open", "t.fbs:1:1: the comment has no end"),
+        ("table T { ä: int; }", "t.fbs:1:11: `ä` has no meaning here"),
+        ("table T {", "t.fbs:1:10: want a field's name or `}`, not the end of the file"),
+    ] {
+        let error = read_text("t.fbs", text).expect_err(text).to_string();
+        assert_eq!(error, want, "{text}");
+    }
+}
+
+#[test]
+fn nothing_that_is_cut_off_or_garbled_panics() {
+    let text = include_str!("../../tests/fbs/rich.fbs").replace("include", "// include");
+    for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+        let _ = read_text("t.fbs", &text[..end]);
+        let _ = read_text("t.fbs", &text[end..]);
+    }
+}
+
+fn read(text: &str) -> Schema {
+    read_text("t.fbs", text).expect("a good schema")
+}

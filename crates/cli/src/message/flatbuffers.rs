@@ -1,0 +1,160 @@
+//! Messages of a `.fbs`: JSON in, FlatBuffers on the wire, JSON out. The JSON is that of flatc: enums by name, flags as
+//! one text of names, a union's type in a member of its own, defaults left out.
+
+mod read;
+mod write;
+
+use polyrpc::Protocol;
+use polyrpc::payload::flatbuffers::{Message, Opaque};
+use polyrpc_build::fbs::{self, Schema};
+
+use super::Files;
+use crate::failure::Failure;
+
+/// A method whose messages a schema describes.
+#[derive(Debug)]
+pub(super) struct Method {
+    schema: Schema,
+    request: usize,
+    response: usize,
+    /// What it is called on the wire.
+    numbered: String,
+}
+
+impl Method {
+    /// The method of the schema that the user names; or, where FlatBuffers are wanted, of this program's own.
+    pub(super) fn find(
+        files: &Files,
+        wanted: bool,
+        protocol: Protocol,
+        target: &str,
+    ) -> Result<Option<Self>, Failure> {
+        if !files.schema.is_empty() {
+            let schema =
+                fbs::read(&files.schema, &files.include).map_err(|error| Failure::new(error.to_string()))?;
+            return Self::of(schema, protocol, target).map(Some);
+        }
+        if !wanted {
+            return Ok(None);
+        }
+        let own = fbs::read_text("benchmark.fbs", OWN).map_err(|error| Failure::new(error.to_string()))?;
+        Ok(Self::of(own, protocol, target).ok())
+    }
+
+    fn of(schema: Schema, protocol: Protocol, target: &str) -> Result<Self, Failure> {
+        let (service_name, method_name) = target.rsplit_once('/').ok_or_else(|| {
+            Failure::new(format!(
+                "`{target}` names no method that a .fbs could describe: want Service/Method"
+            ))
+        })?;
+        let named = |full: &str| full == service_name || full.rsplit('.').next() == Some(service_name);
+        let service =
+            schema.services.iter().find(|service| named(&service.full_name())).ok_or_else(|| {
+                let names: Vec<_> = schema.services.iter().map(fbs::Service::full_name).collect();
+                Failure::new(format!("the schema has no service `{service_name}`")).with_hint(format!(
+                    "it has {}",
+                    if names.is_empty() { "none".into() } else { names.join(", ") }
+                ))
+            })?;
+        let place =
+            service.methods.iter().position(|method| method.name == method_name).ok_or_else(|| {
+                let names: Vec<_> = service.methods.iter().map(|method| method.name.as_str()).collect();
+                Failure::new(format!("there is no method `{method_name}` in {}", service.full_name()))
+                    .with_hint(format!("it has {}", names.join(", ")))
+            })?;
+        let method = &service.methods[place];
+        let id = method.id.map_or(place, |id| id as usize);
+        let numbered = match protocol {
+            Protocol::FbRpc => format!("{}/{method_name}#{id},{place}", service.full_name()),
+            _ => format!("{}/{method_name}", service.full_name()),
+        };
+        let (request, response) = (method.request, method.response);
+        Ok(Self { schema, request, response, numbered })
+    }
+
+    pub(super) fn numbered(&self) -> &str {
+        &self.numbered
+    }
+
+    /// Writes the request that a JSON object says.
+    pub(super) fn request(&self, argument: &[u8]) -> Result<bytes::Bytes, Failure> {
+        let value = serde_json::from_slice(argument).map_err(super::no_json)?;
+        let name = self.schema.tables[self.request].full_name();
+        write::message(&self.schema, self.request, &value)
+            .map_err(|error| Failure::new(format!("the argument is no {name}: {error}")))
+    }
+
+    /// Reads a reply, as JSON.
+    pub(super) fn reply(&self, bytes: &bytes::Bytes) -> Result<String, Failure> {
+        let name = self.schema.tables[self.response].full_name();
+        let wrong = |error: &dyn std::fmt::Display| Failure::new(format!("the reply is no {name}: {error}"));
+        let message = Message::<Opaque>::read(bytes.clone()).map_err(|error| wrong(&error))?;
+        read::message(&self.schema, self.response, message.root()).map_err(|error| wrong(&error))
+    }
+}
+
+/// The schema of this program's own service.
+const OWN: &str = include_str!("../../fbs/benchmark.fbs");
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// What flatc made of the JSON reads as the JSON, and the JSON makes a message that reads the same.
+    #[test]
+    fn the_json_is_that_of_flatc_both_ways() {
+        let schema = rich();
+        let json: serde_json::Value =
+            serde_json::from_slice(include_bytes!("../../../../vectors/flatbuffers/rich.json")).unwrap();
+        let theirs =
+            Message::<Opaque>::read(&include_bytes!("../../../../vectors/flatbuffers/rich.bin")[..]).unwrap();
+        let table = schema.tables.iter().position(|table| table.name == "Monster").unwrap();
+        let read = read::message(&schema, table, theirs.root()).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&read).unwrap();
+        let ours = write::message(&schema, table, &json).unwrap();
+        let ours = Message::<Opaque>::read(ours).unwrap();
+        let again = read::message(&schema, table, ours.root()).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&again).unwrap(), read);
+        for member in
+            ["name", "color", "mood", "weapons", "equipped", "equipped_type", "any_of_several_type", "names"]
+        {
+            assert_eq!(read[member], json[member], "{member}");
+        }
+        assert_eq!(read["pos"]["mood"], "Angry");
+        assert_eq!(read["packs"][0]["counts"], json["packs"][0]["counts"]);
+    }
+
+    #[test]
+    fn what_is_wrong_in_the_json_is_told_with_its_place() {
+        let schema = rich();
+        let table = schema.tables.iter().position(|table| table.name == "Monster").unwrap();
+        for (json, want) in [
+            (r#"{}"#, "`name` is required"),
+            (r#"{"name":"x","hp":70000}"#, "hp: 70000 is no i16"),
+            (r#"{"name":"x","weapon":[]}"#, "there is no field `weapon`"),
+            (r#"{"name":"x","weapons":[{"name":"a"},{"name":7}]}"#, "weapons[1].name: want a string"),
+            (r#"{"name":"x","mood":"Glad"}"#, "mood: `Mood` has no value `Glad`"),
+            (r#"{"name":"x","equipped":{}}"#, "equipped: want its type in `equipped_type`"),
+            (r#"[]"#, "want an object"),
+        ] {
+            let value = serde_json::from_str(json).unwrap();
+            assert_eq!(write::message(&schema, table, &value).unwrap_err(), want, "{json}");
+        }
+    }
+
+    #[test]
+    fn the_programs_own_method_is_known() {
+        let method = Method::find(&Files::default(), true, Protocol::FbRpc, "test.BenchmarkService/Test")
+            .unwrap()
+            .unwrap();
+        assert_eq!(method.numbered(), "test.BenchmarkService/Test#0,0");
+        assert!(Method::find(&Files::default(), true, Protocol::FbRpc, "Other/Test").unwrap().is_none());
+    }
+
+    fn rich() -> Schema {
+        let dir: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "build", "tests", "fbs"].iter().collect();
+        fbs::read(&[dir.join("rich.fbs")], &[dir]).unwrap()
+    }
+}

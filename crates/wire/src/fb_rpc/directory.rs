@@ -1,0 +1,143 @@
+//! From numbers to names: a peer calls a service by the hash of its name, a method by its number.
+
+use std::fmt;
+
+use super::Dialect;
+
+/// The services of a server by their numbers.
+#[derive(Debug, Clone, Default)]
+pub struct Directory {
+    /// Sorted by id: a handful, looked up once a call.
+    services: Vec<(u32, Service)>,
+}
+
+#[derive(Debug, Clone)]
+struct Service {
+    name: Box<str>,
+    /// Each method's id and name, in the order of the service; what has no id of its own bears its place.
+    methods: Vec<(u32, Box<str>)>,
+    /// The places of `methods`, sorted by id.
+    by_id: Vec<u16>,
+    /// The number is that of #3197, which knows methods by their place.
+    positional: bool,
+}
+
+impl Directory {
+    /// Enters a service with its methods in order, each with the id it was given, under its numbers in both
+    /// dialects. One of the same name is replaced.
+    ///
+    /// # Errors
+    ///
+    /// When another service, or two of its methods, bear the same number: nothing is entered then.
+    pub fn enter<'m>(
+        &mut self,
+        name: &str,
+        methods: impl IntoIterator<Item = (&'m str, Option<u32>)>,
+    ) -> Result<(), SameNumber> {
+        let methods: Vec<(u32, Box<str>)> = methods
+            .into_iter()
+            .zip(0..)
+            .map(|((method, id), place)| (id.unwrap_or(place), Box::from(method)))
+            .collect();
+        let mut by_id: Vec<u16> = (0..methods.len()).map_while(|place| u16::try_from(place).ok()).collect();
+        let id_of = |place: &u16| methods.get(usize::from(*place)).map(|(id, _)| *id);
+        by_id.sort_unstable_by_key(id_of);
+        for pair in by_id.windows(2) {
+            if let [a, b] = pair
+                && id_of(a) == id_of(b)
+            {
+                let name = |place: &u16| {
+                    methods
+                        .get(usize::from(*place))
+                        .map_or_else(String::new, |(_, method)| format!("{name}/{method}"))
+                };
+                return Err(SameNumber { names: [name(a), name(b)], number: id_of(a).unwrap_or_default() });
+            }
+        }
+        let ids = [Dialect::Pr3559, Dialect::Pr3197].map(|dialect| service_id(name, dialect));
+        if let Some(other) = self.services.iter().find(|(id, other)| ids.contains(id) && *other.name != *name)
+        {
+            return Err(SameNumber { names: [other.1.name.to_string(), name.to_owned()], number: other.0 });
+        }
+        self.services.retain(|(_, other)| *other.name != *name);
+        for (id, positional) in ids.into_iter().zip([false, true]) {
+            let service =
+                Service { name: name.into(), methods: methods.clone(), by_id: by_id.clone(), positional };
+            let place = self.services.partition_point(|(other, _)| *other < id);
+            self.services.insert(place, (id, service));
+        }
+        Ok(())
+    }
+
+    /// The names behind the numbers of a request; of what is not known there is `None`.
+    pub(super) fn names(&self, service: u32, method: i32, dialect: Dialect) -> Option<(&str, Option<&str>)> {
+        let place = self.services.binary_search_by_key(&service, |(id, _)| *id).ok()?;
+        let (_, service) = self.services.get(place)?;
+        // A sample of #3197 that has been regenerated hashes one dot, and still counts places.
+        let positional = service.positional || dialect == Dialect::Pr3197;
+        Some((&service.name, service.method(method, positional)))
+    }
+}
+
+impl Service {
+    fn method(&self, number: i32, positional: bool) -> Option<&str> {
+        let number = u32::try_from(number).ok()?;
+        let place = if positional {
+            number as usize
+        } else {
+            let found = self.by_id.binary_search_by_key(&Some(number), |place| {
+                self.methods.get(usize::from(*place)).map(|(id, _)| *id)
+            });
+            usize::from(*self.by_id.get(found.ok()?)?)
+        };
+        self.methods.get(place).map(|(_, name)| &**name)
+    }
+}
+
+/// Two names that are one number: a peer could not call both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SameNumber {
+    names: [String; 2],
+    number: u32,
+}
+
+impl fmt::Display for SameNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { names: [a, b], number } = self;
+        write!(f, "{a} and {b} are both number {number} in fb_rpc; rename one, or give it another id")
+    }
+}
+
+impl std::error::Error for SameNumber {}
+
+/// The number that a dialect has for a service: MurmurHash3 (x86, 32 bits) of its full name, seed 1.
+///
+/// #3197's generator puts a dot behind a namespace that ends with one already.
+pub fn service_id(name: &str, dialect: Dialect) -> u32 {
+    match (dialect, name.rsplit_once('.')) {
+        (Dialect::Pr3197, Some((namespace, last))) => {
+            murmur3(&[namespace.as_bytes(), b"..", last.as_bytes()].concat())
+        }
+        (Dialect::Pr3559, _) | (Dialect::Pr3197, None) => murmur3(name.as_bytes()),
+    }
+}
+
+/// MurmurHash3_x86_32 with seed 1 (Austin Appleby's, in the public domain; brpc `butil/third_party/murmurhash3`).
+fn murmur3(bytes: &[u8]) -> u32 {
+    const C1: u32 = 0xcc9e_2d51;
+    const C2: u32 = 0x1b87_3593;
+    let scramble = |k: u32| k.wrapping_mul(C1).rotate_left(15).wrapping_mul(C2);
+
+    let mut hash: u32 = 1;
+    let (blocks, tail) = bytes.as_chunks::<4>();
+    for block in blocks {
+        hash ^= scramble(u32::from_le_bytes(*block));
+        hash = hash.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+    }
+    let last = tail.iter().rev().fold(0, |last, byte| last << 8 | u32::from(*byte));
+    hash ^= scramble(last);
+    hash ^= bytes.len() as u32;
+    hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
+    hash ^ (hash >> 16)
+}

@@ -1,0 +1,338 @@
+//! Both sides of a connection.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::directory::{Directory, service_id};
+use super::frame::{self, Cut, Dialect, Frame, Request, Response, Sizes};
+use super::status;
+use crate::baidu_std::status::{ELOGOFF, ENOMETHOD, EREQUEST, ERESPONSE, status as failure};
+use crate::session::{self, Answer, Event, Missing};
+use crate::{
+    Call, CallId, Checksum, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Reply, Status,
+    Violation,
+};
+
+/// What all connections of a server have in common.
+#[derive(Debug, Clone, Default)]
+pub struct ServerConfig {
+    /// What a connection accepts. [`Limits::message`] bounds what follows a frame's header, as brpc's
+    /// `max_body_size` does.
+    pub limits: Limits,
+    /// What the numbers in requests mean.
+    pub directory: Arc<Directory>,
+    /// The one dialect that is spoken; otherwise each frame is read, and answered, in its own.
+    pub only: Option<Dialect>,
+}
+
+/// The server's side of a connection.
+#[derive(Debug)]
+pub struct Server {
+    config: Arc<ServerConfig>,
+    /// The numbers of the call that was given out last, as text, if they mean nothing here.
+    unknown: [String; 2],
+    wanted: usize,
+    draining: bool,
+}
+
+/// What an answer must carry.
+#[derive(Debug)]
+pub struct Ticket {
+    correlation_id: u64,
+    dialect: Dialect,
+}
+
+/// A request that is whole.
+struct Opened {
+    request: Request,
+    body: Bytes,
+    attachment: Bytes,
+    ticket: Ticket,
+}
+
+impl Server {
+    /// A connection that has just been accepted.
+    pub fn new(config: Arc<ServerConfig>) -> Self {
+        Self { config, unknown: Default::default(), wanted: 0, draining: false }
+    }
+
+    /// What a frame asks for, unless the session answers it by itself.
+    fn open(&self, frame: Frame, out: &mut Outbox) -> Result<Option<Opened>, Violation> {
+        let request = Request::read(&frame.meta).ok_or_else(truncated)?;
+        let ticket = Ticket { correlation_id: request.correlation_id, dialect: frame.dialect };
+        if self.draining {
+            ticket.fail(ELOGOFF, out);
+            return Ok(None);
+        }
+        let Some((body, attachment)) = request.sizes.divide(frame.payload, frame.dialect) else {
+            ticket.fail(EREQUEST, out);
+            return Ok(None);
+        };
+        Ok(Some(Opened { request, body, attachment, ticket }))
+    }
+
+    fn call(&mut self, opened: Opened) -> Event<'_, Ticket> {
+        let Opened { request, body, attachment, ticket } = opened;
+        let (service, method) = self.names(&request, ticket.dialect);
+        let head = Head { format: Format::FlatBuffers, ..Head::default() };
+        let call = Call {
+            service,
+            method,
+            body,
+            attachment,
+            head,
+            timeout: None,
+            oneway: false,
+            credential: Credential::Connection(None),
+            spoiled: None,
+        };
+        Event::Call(call, ticket)
+    }
+
+    /// The names of what is called; a number without a name stands for itself.
+    fn names(&mut self, request: &Request, dialect: Dialect) -> (&str, &str) {
+        let Self { config, unknown: [service, method], .. } = self;
+        match config.directory.names(request.service, request.method, dialect) {
+            Some((service, Some(method))) => (service, method),
+            Some((service, None)) => {
+                *method = format!("#{}", request.method);
+                (service, method)
+            }
+            None => {
+                (*service, *method) = (format!("#{}", request.service), format!("#{}", request.method));
+                (service, method)
+            }
+        }
+    }
+}
+
+impl session::Server for Server {
+    type Ticket = Ticket;
+
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+        loop {
+            self.wanted = 0;
+            match frame::cut(inbox, self.config.limits.message, self.config.only)? {
+                Cut::Whole(frame) => {
+                    if let Some(opened) = self.open(frame, out)? {
+                        return Ok(Some(self.call(opened)));
+                    }
+                }
+                Cut::Partial(wanted) => {
+                    self.wanted = wanted;
+                    return Ok(None);
+                }
+                Cut::Foreign => return Ok(Some(Event::Foreign)),
+            }
+        }
+    }
+
+    fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
+        match reply.result {
+            Ok(message) => ticket.succeed(message, reply.attachment, out),
+            Err(status) => ticket.fail(status::number(&status), out),
+        }
+    }
+
+    fn unknown(call: &Call<'_>, _: Missing) -> Status {
+        failure(ENOMETHOD, format!("there is no method {}/{} by number", call.service, call.method))
+    }
+
+    /// No credential can travel, so brpc's servers that want one verify nobody, and close.
+    fn refuse(&mut self, _: Ticket, _: Status, _: &mut Outbox) -> bool {
+        true
+    }
+
+    fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+    }
+}
+
+impl Ticket {
+    fn succeed(self, message: Bytes, attachment: Bytes, out: &mut Outbox) {
+        // What says that it has no message is no answer to anybody.
+        let Some(sizes) = Sizes::of(&message, &attachment).filter(|sizes| sizes.message > 0) else {
+            return self.fail(ERESPONSE, out);
+        };
+        let response = Response { error_code: 0, sizes, correlation_id: self.correlation_id };
+        response.write(self.dialect, out);
+        out.body(message);
+        if !attachment.is_empty() {
+            out.body(attachment);
+        }
+    }
+
+    #[cold]
+    fn fail(self, error_code: i32, out: &mut Outbox) {
+        let response = Response { error_code, sizes: Sizes::NONE, correlation_id: self.correlation_id };
+        response.write(self.dialect, out);
+    }
+}
+
+/// What a client's connection is made with.
+#[derive(Debug, Clone, Default)]
+pub struct ClientConfig {
+    /// What the connection accepts, counted as in [`ServerConfig::limits`].
+    pub limits: Limits,
+    /// How the server wants to be spoken to.
+    pub dialect: Dialect,
+    /// What would prove who calls. The protocol cannot carry it: with one, every call fails here.
+    pub credential: Option<Bytes>,
+}
+
+/// The client's side of a connection.
+///
+/// A call names its service, or the service's number as `#2147483648`. It names its method by number: `#7`, or
+/// `Echo#7` as generated stubs do, or `Echo#7,0`, where the second number is the method's place, which is what counts
+/// in the dialect of #3197.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    wanted: usize,
+    /// The server said that it is stopping.
+    logged_off: bool,
+}
+
+impl Client {
+    /// A connection that has just been made.
+    pub fn new(config: ClientConfig) -> Self {
+        Self { config, wanted: 0, logged_off: false }
+    }
+
+    fn answer(&mut self, frame: Frame) -> Result<Answer, Violation> {
+        let response = Response::read(&frame.meta).ok_or_else(truncated)?;
+        let (result, attachment) = match response.error_code {
+            0 => match response.sizes.divide(frame.payload, frame.dialect) {
+                Some((message, attachment)) => (Ok(message), attachment),
+                None => (Err(unusable_response()), Bytes::new()),
+            },
+            number => {
+                self.logged_off |= number == ELOGOFF;
+                (Err(status::status(number)), Bytes::new())
+            }
+        };
+        let head = Head { format: Format::FlatBuffers, ..Head::default() };
+        let reply = Reply { result, head, attachment, trailers: Metadata::new() };
+        Ok(Answer::Reply(CallId(response.correlation_id), reply))
+    }
+}
+
+impl session::Client for Client {
+    fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        if self.config.credential.is_some() || call.credential.bytes().is_some() {
+            return Err(inexpressible("fb_rpc cannot say who calls"));
+        }
+        expressible(&call)?;
+        let dialect = self.config.dialect;
+        let service = service_number(call.service, dialect)?;
+        let method = method_number(call.method, dialect)?;
+        let sizes = Sizes::of(&call.body, &call.attachment).ok_or_else(overlong)?;
+        Request { service, method, sizes, correlation_id: id.0 }.write(dialect, out);
+        out.body(call.body);
+        if !call.attachment.is_empty() {
+            out.body(call.attachment);
+        }
+        Ok(())
+    }
+
+    fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+        self.wanted = 0;
+        match frame::cut(inbox, self.config.limits.message, Some(self.config.dialect))? {
+            Cut::Whole(frame) => self.answer(frame).map(Some),
+            Cut::Partial(wanted) => {
+                self.wanted = wanted;
+                Ok(None)
+            }
+            Cut::Foreign => Err(Violation::new("the server does not speak this fb_rpc")),
+        }
+    }
+
+    fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// As in baidu_std: not after a server said that it is stopping.
+    fn reusable(&self) -> bool {
+        !self.logged_off
+    }
+}
+
+/// Whether fb_rpc has a word for all that a call asks for. What brpc leaves unsaid without a complaint (metadata,
+/// the deadline) is left unsaid here too.
+fn expressible(call: &Call<'_>) -> Result<(), Status> {
+    if !matches!(call.head.format, Format::FlatBuffers | Format::Raw) {
+        return Err(no_format(call.head.format));
+    }
+    if call.head.compression != Compression::None {
+        return Err(inexpressible("fb_rpc cannot compress"));
+    }
+    if call.head.checksum != Checksum::None {
+        return Err(inexpressible("fb_rpc has no checksums"));
+    }
+    if call.body.is_empty() {
+        return Err(inexpressible("fb_rpc has no empty messages"));
+    }
+    Ok(())
+}
+
+fn service_number(service: &str, dialect: Dialect) -> Result<u32, Status> {
+    match service.strip_prefix('#') {
+        Some(number) => {
+            number.parse().map_err(|_| inexpressible("want a service's number below 2^32 behind `#`"))
+        }
+        None => Ok(service_id(service, dialect)),
+    }
+}
+
+fn method_number(method: &str, dialect: Dialect) -> Result<i32, Status> {
+    let (_, numbers) = method.rsplit_once('#').ok_or_else(|| unnumbered(method))?;
+    let (id, place) = numbers.split_once(',').unwrap_or((numbers, numbers));
+    let number = match dialect {
+        Dialect::Pr3559 => id,
+        Dialect::Pr3197 => place,
+    };
+    number.parse().ok().filter(|number| *number >= 0).ok_or_else(|| unnumbered(method))
+}
+
+#[cold]
+fn unnumbered(method: &str) -> Status {
+    inexpressible(format!(
+        "fb_rpc knows methods by number, as `{}#7`: its .fbs says which",
+        method.split('#').next().unwrap_or_default()
+    ))
+}
+
+#[cold]
+fn no_format(format: Format) -> Status {
+    inexpressible(format!("fb_rpc carries FlatBuffers, not {}", format.as_str()))
+}
+
+/// brpc's client refuses what it cannot send with this number.
+#[cold]
+fn inexpressible(text: impl Into<std::borrow::Cow<'static, str>>) -> Status {
+    failure(EREQUEST, text)
+}
+
+#[cold]
+fn overlong() -> Status {
+    Status::resource_exhausted("an fb_rpc frame holds less than 2 GiB")
+}
+
+#[cold]
+fn unusable_response() -> Status {
+    failure(ERESPONSE, "the response is not as long as it says")
+}
+
+#[cold]
+fn truncated() -> Violation {
+    Violation::new("a meta is shorter than its fields")
+}

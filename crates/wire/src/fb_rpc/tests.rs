@@ -1,0 +1,409 @@
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::Value;
+
+use super::{Client, ClientConfig, Dialect, Directory, Server, ServerConfig, recognise, service_id, status};
+use crate::session::{Answer, Client as _, Event, Server as _};
+use crate::testing::{
+    Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
+    hear, hex, sole_reply,
+};
+use crate::{
+    Call, CallId, Checksum, Code, Compression, Credential, Format, Guess, Head, Limits, Outbox, Protocol,
+    Reply, Status,
+};
+
+#[test]
+fn services_have_the_numbers_of_their_names() {
+    for row in vectors()["service_ids"].as_array().expect("rows") {
+        let name = text(&row["name"]);
+        assert_case(
+            name,
+            u64::from(service_id(name, Dialect::Pr3559)),
+            row["murmur3_x86_32"].as_u64().expect("a number"),
+        );
+    }
+    let double = service_id("test..BenchmarkService", Dialect::Pr3559);
+    assert_eq!(service_id("test.BenchmarkService", Dialect::Pr3197), double);
+    let global = service_id("BenchmarkService", Dialect::Pr3559);
+    assert_eq!(service_id("BenchmarkService", Dialect::Pr3197), global);
+}
+
+#[test]
+fn every_vector_of_a_request_is_heard_and_written_again() {
+    let mut heard = 0;
+    for vector in vectors()["vectors"].as_array().expect("vectors") {
+        let (name, bytes, fields) = (text(&vector["name"]), hex(text(&vector["hex"])), &vector["fields"]);
+        if vector["direction"] != "client_to_server" {
+            continue;
+        }
+        heard += 1;
+        let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&bytes[..]), Outbox::new());
+        let event = server.next_event(&mut inbox, &mut out).expect("it is whole").expect("it is a call");
+        let Event::Call(call, _) = event else { panic!("{name}: want a call") };
+        assert_case(name, call.service, "test.BenchmarkService");
+        assert_case(name, call.method, "Test");
+        assert_case(name, call.head.format, Format::FlatBuffers);
+        assert_case(name, call.body.len() as u64, fields["message_size"].as_u64().expect("a number"));
+        let attached = fields["attachment_size"].as_u64().unwrap_or_default();
+        assert_case(name, call.attachment.len() as u64, attached);
+
+        let dialect = if bytes.starts_with(b"BRPC") { Dialect::Pr3197 } else { Dialect::Pr3559 };
+        let id = CallId(fields["correlation_id"].as_u64().unwrap_or(1));
+        let call = Call { method: "Test#7,0", ..call };
+        let mut out = Outbox::new();
+        client(dialect).send(id, call, &mut out).expect("it can be said");
+        assert_bytes(out.take(), &bytes);
+    }
+    assert_eq!(heard, 3);
+}
+
+#[test]
+fn every_vector_of_a_response_is_heard_and_written_again() {
+    let mut pair = Pair::new(client(Dialect::Pr3559), server());
+    for (name, id) in [("frpc_response", 0x0102_0304_0506_0708), ("frpc_response_error_1002", 3)] {
+        let bytes = vector(name);
+        let (_, reply) = heard_by_client(&bytes);
+        let request = call(b"message");
+        let answers = pair.call(CallId(id), &request, |_| reply.clone());
+        let (answered, again) = sole_reply(answers);
+        assert_case(name, answered, CallId(id));
+        assert_case(
+            name,
+            again.result.map_err(|status| status.code()),
+            reply.result.clone().map_err(|status| status.code()),
+        );
+
+        let (mut server, mut out) = (server(), Outbox::new());
+        let ticket = ticket(&mut server, id);
+        server.reply(ticket, reply, &mut out);
+        assert_bytes(out.take(), &bytes);
+    }
+    assert_eq!(
+        heard_by_client(&vector("frpc_response_error_1002")).1.result.unwrap_err().number(),
+        Some(1002)
+    );
+}
+
+#[test]
+fn both_magics_are_recognised() {
+    for start in [&b"FRPC"[..], b"BRPC", b"FRPC\0\0"] {
+        assert_eq!(recognise(start), Guess::Is(Protocol::FbRpc));
+    }
+    assert_eq!(recognise(b"FR"), Guess::NeedMore);
+    assert_eq!(recognise(b"PRPC"), Guess::Unknown);
+}
+
+#[test]
+fn any_split_of_the_bytes_says_the_same() {
+    let bytes = [
+        &vector("frpc_request")[..],
+        &vector("brpc_legacy_request_pr3197"),
+        &request(24, -1, 0, b"x"),
+        &vector("frpc_request_attachment"),
+        b"GET /",
+    ]
+    .concat();
+    assert_any_split(server, &bytes);
+    let heard = hear(server(), &[&bytes]);
+    assert_eq!((heard.calls.len(), heard.foreign), (3, true));
+    assert_eq!(error_codes(&heard.out), [1003]);
+}
+
+#[test]
+fn damage_is_survived() {
+    let bytes = [vector("frpc_request"), vector("frpc_request_attachment")].concat();
+    let limits = Limits::default();
+    assert_survives_damage(server, &bytes, limits.message + 12);
+    let bytes = [vector("frpc_response"), vector("frpc_response_error_1002")].concat();
+    assert_client_survives_damage(|| client(Dialect::Pr3559), &bytes, limits.message + 12);
+}
+
+#[test]
+fn sizes_that_do_not_fit_the_payload_are_answered_and_the_connection_goes_on() {
+    for (message, attachment) in [(-1, 4), (0, 4), (4, 0), (4, -1), (3, 1), (i32::MAX, i32::MAX), (0, 0)] {
+        let bytes = [request(24, message, attachment, b"four!"), vector("frpc_request").to_vec()].concat();
+        let heard = hear(server(), &[&bytes]);
+        assert_case(&format!("{message}+{attachment}"), heard.calls.len(), 1);
+        assert_eq!(error_codes(&heard.out), [1003]);
+    }
+    // The first proposal takes the attachment off the end.
+    let mut bytes = request(24, 99, 1, b"four!");
+    bytes[..4].copy_from_slice(b"BRPC");
+    assert_eq!(hear(server(), &[&bytes]).calls.len(), 1);
+}
+
+#[test]
+fn what_a_newer_meta_appends_is_skipped_and_a_shorter_one_ends_the_connection() {
+    let newer = request(28, 4, 1, b"newrfour!");
+    assert_eq!(hear(server(), &[&newer]).calls.len(), 1);
+    let older = request(23, 4, 1, b"four!");
+    assert!(hear(server(), &[&older]).violation.is_some());
+}
+
+#[test]
+fn a_meta_past_its_body_or_a_body_past_the_limit_ends_the_connection() {
+    let past = [&b"FRPC"[..], &8_u32.to_be_bytes(), &24_u32.to_be_bytes()].concat();
+    let violation = hear(server(), &[&past]).violation.expect("it ends");
+    assert_eq!(violation.to_string(), "a meta of 24 bytes exceeds its body of 8");
+    let long = [&b"FRPC"[..], &u32::MAX.to_be_bytes(), &24_u32.to_be_bytes()].concat();
+    let violation = hear(server(), &[&long]).violation.expect("it ends");
+    assert_eq!(violation.to_string(), "a body of 4294967295 bytes exceeds the limit of 67108864");
+}
+
+#[test]
+fn numbers_that_mean_nothing_are_told_as_such() {
+    let (mut server, mut out) = (server(), Outbox::new());
+    let known = service_id("test.BenchmarkService", Dialect::Pr3559);
+    for (service, method, want) in [
+        (known, 8_i32, ("test.BenchmarkService", "#8")),
+        (known, -1, ("test.BenchmarkService", "#-1")),
+        // The place counts in the first proposal only.
+        (known, 0, ("test.BenchmarkService", "#0")),
+        (1, 7, ("#1", "#7")),
+    ] {
+        let mut bytes = request(24, 4, 1, b"four!");
+        bytes[12..16].copy_from_slice(&service.to_le_bytes());
+        bytes[16..20].copy_from_slice(&method.to_le_bytes());
+        let mut inbox = BytesMut::from(&bytes[..]);
+        let Ok(Some(Event::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
+            panic!("want a call")
+        };
+        assert_eq!((call.service, call.method), want);
+        let refusal = Server::unknown(&call, crate::session::Missing::Method);
+        server.reply(ticket, Reply::failure(refusal), &mut out);
+    }
+    assert_eq!(error_codes(&out.take()), [1002; 4]);
+}
+
+#[test]
+fn a_listener_of_one_dialect_ends_connections_of_the_other() {
+    let config =
+        ServerConfig { only: Some(Dialect::Pr3197), directory: directory(), ..ServerConfig::default() };
+    let config = Arc::new(config);
+    let new = || Server::new(config.clone());
+    let violation = hear(new(), &[b"FRPC"]).violation.expect("it ends");
+    assert_eq!(violation.to_string(), "the frame is of the other dialect of fb_rpc");
+    assert!(!hear(new(), &[&vector("frpc_request")]).foreign);
+    assert_eq!(hear(new(), &[&vector("brpc_legacy_request_pr3197")]).calls.len(), 1);
+    assert_any_split(new, b"FR");
+}
+
+#[test]
+fn calls_go_there_and_back_in_both_dialects() {
+    for dialect in [Dialect::Pr3559, Dialect::Pr3197] {
+        let mut pair = Pair::new(client(dialect), server());
+        let request = Call { attachment: Bytes::from_static(b"beside"), ..call(b"message") };
+        let answers = pair.call(CallId(5), &request, |call| {
+            assert_eq!((call.service, call.method), ("test.BenchmarkService", "Test"));
+            let mut reply = Reply::message(Format::FlatBuffers, call.body.clone());
+            reply.attachment = call.attachment.clone();
+            reply
+        });
+        let (id, reply) = sole_reply(answers);
+        assert_eq!((id, reply.result), (CallId(5), Ok(Bytes::from_static(b"message"))));
+        assert_eq!(&reply.attachment[..], b"beside");
+    }
+}
+
+#[test]
+fn a_large_body_is_shared_and_not_copied() {
+    let body = Bytes::from(vec![7; Outbox::SHARE]);
+    let mut out = Outbox::new();
+    let request = Call { body: body.clone(), ..call(b"") };
+    client(Dialect::Pr3559).send(CallId(1), request, &mut out).expect("it can be said");
+    let mut slices = [std::io::IoSlice::new(&[]); 2];
+    assert_eq!(out.slices(&mut slices), 2);
+    assert_eq!(slices[1].as_ptr(), body.as_ptr());
+}
+
+#[test]
+fn failures_travel_as_numbers_and_nothing_else() {
+    for (failure, number, code) in [
+        (Status::internal("why"), -1, Code::Internal),
+        (Status::unknown("why"), -1, Code::Internal),
+        (Status::internal("why").with_number(2001), 2001, Code::Internal),
+        (Status::invalid_argument("why"), 1003, Code::InvalidArgument),
+        (Status::resource_exhausted("why"), 2004, Code::ResourceExhausted),
+        (Status::internal("why").with_number(54321), 54321, Code::Unknown),
+    ] {
+        let mut pair = Pair::new(client(Dialect::Pr3559), server());
+        let answers = pair.call(CallId(1), &call(b"m"), |_| Reply::failure(failure.clone()));
+        let told = sole_reply(answers).1.result.unwrap_err();
+        assert_eq!((told.number(), told.code()), (Some(number), code), "{failure}");
+        assert!(!told.message().contains("why"));
+    }
+    assert_eq!(status::status(1002).message(), "the server says ENOMETHOD");
+}
+
+#[test]
+fn an_answer_without_a_message_is_a_failure() {
+    let mut pair = Pair::new(client(Dialect::Pr3559), server());
+    let answers = pair.call(CallId(1), &call(b"m"), |_| Reply::message(Format::FlatBuffers, Bytes::new()));
+    assert_eq!(sole_reply(answers).1.result.unwrap_err().number(), Some(2002));
+}
+
+#[test]
+fn a_response_that_is_not_as_long_as_it_says_is_a_failure() {
+    let mut bytes = vector("frpc_response").to_vec();
+    bytes[16] += 1;
+    let (_, reply) = heard_by_client(&bytes);
+    assert_eq!(reply.result.unwrap_err().number(), Some(2002));
+}
+
+#[test]
+fn a_server_that_drains_says_so_and_its_client_goes_elsewhere() {
+    let mut pair = Pair::new(client(Dialect::Pr3559), server());
+    pair.server.drain(&mut Outbox::new());
+    let answers = pair.call(CallId(1), &call(b"m"), |_| unreachable!("it is refused"));
+    assert_eq!(sole_reply(answers).1.result.unwrap_err().number(), Some(2003));
+    assert!(!pair.client.reusable());
+}
+
+#[test]
+fn who_wants_a_credential_closes_without_a_word() {
+    let (mut server, mut out) = (server(), Outbox::new());
+    let ticket = ticket(&mut server, 1);
+    assert!(server.refuse(ticket, Status::unauthenticated(""), &mut out));
+    assert!(out.is_empty());
+}
+
+#[test]
+fn what_cannot_be_said_is_refused_before_it_is_sent() {
+    let plain = || call(b"m");
+    let cases = [
+        ("a format", Call { head: Head { format: Format::Protobuf, ..Head::default() }, ..plain() }),
+        ("compression", Call { head: Head { compression: Compression::Gzip, ..plain().head }, ..plain() }),
+        ("a checksum", Call { head: Head { checksum: Checksum::Message, ..plain().head }, ..plain() }),
+        ("a credential", Call { credential: Credential::Call(Some(Bytes::from_static(b"me"))), ..plain() }),
+        ("nothing", Call { body: Bytes::new(), ..plain() }),
+        ("a name without a number", Call { method: "Test", ..plain() }),
+        ("a number that is none", Call { method: "Test#x", ..plain() }),
+        ("a negative number", Call { method: "#-1", ..plain() }),
+        ("a service that is none", Call { service: "#x", ..plain() }),
+    ];
+    for (case, call) in cases {
+        let mut out = Outbox::new();
+        let status = client(Dialect::Pr3559).send(CallId(1), call, &mut out).unwrap_err();
+        assert_case(case, status.number(), Some(1003));
+        assert!(out.is_empty(), "{case}");
+    }
+    let config = ClientConfig { credential: Some(Bytes::from_static(b"me")), ..ClientConfig::default() };
+    Client::new(config).send(CallId(1), plain(), &mut Outbox::new()).unwrap_err();
+}
+
+#[test]
+fn a_service_may_be_called_by_its_number() {
+    let mut out = Outbox::new();
+    let call = Call { service: "#892566233", method: "#7", ..call(b"m") };
+    client(Dialect::Pr3559).send(CallId(1), call, &mut out).expect("it can be said");
+    assert_eq!(hear(server(), &[&out.take()]).calls.len(), 1);
+}
+
+#[test]
+fn methods_without_ids_bear_their_places() {
+    let mut directory = Directory::default();
+    directory.enter("S", [("A", None), ("B", None), ("C", Some(9))]).expect("numbers differ");
+    let id = service_id("S", Dialect::Pr3559);
+    let name = |number| directory.names(id, number, Dialect::Pr3559).and_then(|(_, method)| method);
+    assert_eq!([name(0), name(1), name(2), name(9)], [Some("A"), Some("B"), None, Some("C")]);
+}
+
+#[test]
+fn the_same_number_twice_is_refused_and_the_same_service_replaced() {
+    let mut directory = Directory::default();
+    let error = directory.enter("S", [("A", Some(1)), ("B", None)]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "S/A and S/B are both number 1 in fb_rpc; rename one, or give it another id"
+    );
+    directory.enter("S", [("A", Some(1))]).expect("numbers differ");
+    directory.enter("S", [("B", Some(1))]).expect("it is the same service");
+    let names = directory.names(service_id("S", Dialect::Pr3559), 1, Dialect::Pr3559);
+    assert_eq!(names, Some(("S", Some("B"))));
+}
+
+fn server() -> Server {
+    Server::new(Arc::new(ServerConfig { directory: directory(), ..ServerConfig::default() }))
+}
+
+fn directory() -> Arc<Directory> {
+    let mut directory = Directory::default();
+    directory.enter("test.BenchmarkService", [("Test", Some(7))]).expect("numbers differ");
+    Arc::new(directory)
+}
+
+fn client(dialect: Dialect) -> Client {
+    Client::new(ClientConfig { dialect, ..ClientConfig::default() })
+}
+
+fn call(body: &'static [u8]) -> Call<'static> {
+    Call::new("test.BenchmarkService", "Test#7,0", Format::FlatBuffers, Bytes::from_static(body))
+}
+
+/// A request whose meta is so long and says these sizes; `rest` is what follows the first 24 bytes of it.
+fn request(meta: u32, message: i32, attachment: i32, rest: &[u8]) -> Vec<u8> {
+    let body = 24 + rest.len() as u32;
+    [
+        &b"FRPC"[..],
+        &body.to_be_bytes(),
+        &meta.to_be_bytes(),
+        &service_id("test.BenchmarkService", Dialect::Pr3559).to_le_bytes(),
+        &7_i32.to_le_bytes(),
+        &message.to_le_bytes(),
+        &attachment.to_le_bytes(),
+        &1_u64.to_le_bytes(),
+        rest,
+    ]
+    .concat()
+}
+
+/// What a server of the call numbered so owes.
+fn ticket(server: &mut Server, id: u64) -> super::Ticket {
+    let mut out = Outbox::new();
+    client(Dialect::Pr3559).send(CallId(id), call(b"m"), &mut out).expect("it can be said");
+    let mut inbox = BytesMut::from(&out.take()[..]);
+    match server.next_event(&mut inbox, &mut out) {
+        Ok(Some(Event::Call(_, ticket))) => ticket,
+        other => panic!("want a call, not {other:?}"),
+    }
+}
+
+fn heard_by_client(bytes: &[u8]) -> (CallId, Reply) {
+    let (mut inbox, mut out) = (BytesMut::from(bytes), Outbox::new());
+    match client(Dialect::Pr3559).next_event(&mut inbox, &mut out) {
+        Ok(Some(Answer::Reply(id, reply))) => (id, reply),
+        other => panic!("want a reply, not {other:?}"),
+    }
+}
+
+/// The error codes of responses that are nothing else.
+fn error_codes(bytes: &[u8]) -> Vec<i32> {
+    let frames = bytes.chunks_exact(32);
+    assert!(frames.remainder().is_empty());
+    frames
+        .map(|frame| {
+            assert!(frame.starts_with(b"FRPC\0\0\0\x14\0\0\0\x14"), "{}", frame.escape_ascii());
+            i32::from_le_bytes([frame[12], frame[13], frame[14], frame[15]])
+        })
+        .collect()
+}
+
+fn vectors() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/fb_rpc/derived.json");
+    serde_json::from_str(&fs::read_to_string(path).expect("the vectors")).expect("JSON")
+}
+
+fn vector(name: &str) -> Bytes {
+    let vectors = vectors();
+    let vector =
+        vectors["vectors"].as_array().and_then(|all| all.iter().find(|vector| vector["name"] == name));
+    hex(text(&vector.expect("a vector of this name")["hex"]))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("text")
+}

@@ -1,0 +1,21 @@
+#![doc = include_str!("README.md")]
+
+mod message;
+
+mod fields;
+mod value;
+mod vector;
+
+mod verify;
+
+mod builder;
+
+#[cfg(test)]
+mod tests;
+
+pub use builder::{Build, Builder, Offset, TableBuilder};
+pub use fields::Fields;
+pub use message::{Message, Opaque, Table};
+pub use value::{Inline, Keyed, Text, Value, member};
+pub use vector::{Iter, Vector};
+pub use verify::{Invalid, Limits, TableVerifier, UnionVerifier, Verifier};
