@@ -128,7 +128,7 @@ fn rpcx_push() {
 fn rpcx_transfer() {
     let output = run(env!("CARGO_BIN_EXE_rpcx_transfer"), &[]);
     let want = "Ann wants its lines measured\nthey have 3 and 5\nkept a.txt, 11 bytes\nfetched: the content\n\
-                b.txt: not found: no such file\n";
+                b.txt: unknown: no such file\n";
     assert_eq!(output, want);
 }
 

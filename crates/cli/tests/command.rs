@@ -228,7 +228,7 @@ fn what_cannot_be_sent_is_refused_before_it_is_sent() {
     };
     fails(
         &["ftp://h:1", "x"],
-        "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, grpc, http, rest-rpc\n",
+        "error: invalid argument: `ftp://h:1` is no URL to call: the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, http, rest-rpc, net-rpc\n",
     );
     fails(
         &["rpcx://h:1", "echo", "hello"],
@@ -308,7 +308,9 @@ fn serve_speaks_only_the_protocols_it_is_told_and_listens_on_unix_sockets() {
     assert!(server.stop().success());
     let ran = polyrpc(["serve", "--protocols", "corba"]);
     assert!(
-        ran.stderr.contains("there is no protocol `corba`; there are baidu_std, rpcx, grpc, http, rest_rpc"),
+        ran.stderr.contains(
+            "there is no protocol `corba`; there are baidu_std, rpcx, fb_rpc, grpc, http, rest_rpc, net_rpc"
+        ),
         "{ran:?}"
     );
 }

@@ -64,7 +64,7 @@ impl Inbox {
 /// buffer of its size. What is read of it before costs a copy, so this must not be large.
 const SMALL: usize = 16 << 10;
 /// The room for a read from a peer that sends many small messages at once.
-const LARGE: usize = 32 << 10;
+const LARGE: usize = 64 << 10;
 /// How much memory is set aside for a large message at a time.
 const STEP: usize = 1 << 20;
 

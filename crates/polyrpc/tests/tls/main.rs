@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use authority::{Authority, Issued};
-use common::{ProbeClient, Prober, Socket, rpcx_frame, serve_apart, soon, until};
+use common::{PROTOCOLS, ProbeClient, Prober, Socket, rpcx_frame, serve_apart, soon, until};
 use polyrpc::client::blocking;
 use polyrpc::server::{Limits, Listen, Running};
 use polyrpc::service::Peer;
@@ -82,7 +82,7 @@ async fn failure(url: &str, tls: tls::Client) -> String {
 async fn one_port_answers_every_protocol_in_clear_text_and_within_tls() {
     let place = Place::new().await;
     let large = "x".repeat(1 << 20);
-    for protocol in Protocol::ALL {
+    for protocol in PROTOCOLS {
         let clear = ProbeClient::new(common::client(protocol, &place.server));
         for probe in [place.probe(protocol), clear] {
             assert_eq!(soon(probe.echo("a".into())).await.unwrap(), "a", "{protocol:?}");
@@ -94,7 +94,7 @@ async fn one_port_answers_every_protocol_in_clear_text_and_within_tls() {
 #[tokio::test]
 async fn many_calls_share_a_connection_within_tls() {
     let place = Place::new().await;
-    for protocol in Protocol::ALL {
+    for protocol in PROTOCOLS {
         let probe = Arc::new(place.probe(protocol));
         let calls = (0..64).map(|n| {
             let probe = probe.clone();
@@ -120,7 +120,7 @@ fn a_plain_thread_calls_within_tls() {
     let listen = Listen::on("127.0.0.1:0").tls(tls);
     let server = runtime.block_on(Prober::default().server().bind(listen)).unwrap();
     let server = runtime.block_on(async { server.start() });
-    for protocol in Protocol::ALL {
+    for protocol in PROTOCOLS {
         let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
         let client: blocking::Client =
             Client::builder(&url(protocol, &server)).tls(trust).build_blocking().unwrap();
@@ -138,7 +138,7 @@ fn a_plain_thread_calls_within_tls() {
 #[tokio::test]
 async fn a_listener_may_refuse_clear_text() {
     let place = Place::with(Prober::default().server(), tls::Builder::required).await;
-    for protocol in Protocol::ALL {
+    for protocol in PROTOCOLS {
         assert_eq!(soon(place.probe(protocol).echo("a".into())).await.unwrap(), "a", "{protocol:?}");
         let clear = ProbeClient::new(common::client(protocol, &place.server));
         assert_eq!(soon(clear.echo("a".into())).await.unwrap_err().code(), Code::Unavailable);
@@ -168,7 +168,7 @@ fn teller() -> Server {
 async fn clients_may_have_to_show_a_certificate() {
     let people = Authority::new("people");
     let place = Place::with(teller(), |tls| tls.client_ca(Pem::bytes(people.pem()))).await;
-    for protocol in Protocol::ALL {
+    for protocol in PROTOCOLS {
         let known = place.trust().identity(identity(&people.issue(&["ann.example", "spiffe://a/b"])));
         let known = Client::builder(&place.url(protocol)).tls(known).build().unwrap();
         let told = soon(TellerClient::new(known).who()).await.unwrap();
@@ -210,7 +210,7 @@ async fn an_authenticator_may_go_by_the_certificate() {
         }
     });
     let server = Prober::default().server().bind(listen).await.unwrap().start();
-    for protocol in Protocol::ALL {
+    for protocol in PROTOCOLS {
         let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
         for (name, welcome) in [("ann.example", true), ("bob.example", false)] {
             let tls = trust.clone().identity(identity(&people.issue(&[name])));
@@ -263,7 +263,7 @@ async fn a_client_says_what_is_wrong_with_a_certificate() {
 #[tokio::test]
 async fn a_server_without_tls_is_recognised() {
     let server = common::serve(Prober::default().server()).await;
-    for protocol in Protocol::ALL {
+    for protocol in PROTOCOLS {
         let why =
             failure(&url(protocol, &server), tls::Client::new().dangerously_accept_any_certificate()).await;
         assert!(why.contains("may not speak TLS"), "{why}");
