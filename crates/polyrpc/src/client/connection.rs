@@ -414,8 +414,10 @@ impl<S: Session + Send + 'static> Reader<S> {
         loop {
             self.poll_alarm(cx);
             self.poll_heartbeat(cx)?;
-            if self.poll_write(cx)?.is_ready() {
-                return Poll::Ready(Ok(()));
+            match self.poll_write(cx) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.last_words(&error, cx))),
             }
             match self.inbox.poll_fill(&mut self.source, cx, self.wanted) {
                 Poll::Pending => {
@@ -438,17 +440,17 @@ impl<S: Session + Send + 'static> Reader<S> {
     }
 
     /// Writes what callers appended. Ready when the connection is to end.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let connection = &*self.connection;
         let mut shared = connection.lock();
         shared.corked = false;
         loop {
-            connection.socket.try_flush(&mut shared.out).map_err(|error| broken(&error))?;
+            connection.socket.try_flush(&mut shared.out)?;
             if shared.out.is_empty() {
                 break;
             }
             match connection.socket.poll_writable(cx) {
-                Poll::Ready(ready) => ready.map_err(|error| broken(&error))?,
+                Poll::Ready(ready) => ready?,
                 Poll::Pending => break,
             }
         }
@@ -461,6 +463,21 @@ impl<S: Session + Send + 'static> Reader<S> {
         drop(shared);
         self.wake();
         Poll::Pending
+    }
+
+    /// Why the connection ended, of which it is known that it cannot be written to. What the server said before it
+    /// closed may still be there: answers, and why it did.
+    fn last_words(&mut self, error: &io::Error, cx: &mut Context<'_>) -> Status {
+        loop {
+            match self.inbox.poll_fill(&mut self.source, cx, self.wanted) {
+                Poll::Ready(Ok(0)) | Poll::Pending => return broken(error),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return broken(&error),
+            }
+            if let Err(status) = self.take_answers() {
+                return status;
+            }
+        }
     }
 
     /// Takes every answer out of the inbox. Returns whether callers shall only append for now.
