@@ -113,8 +113,8 @@ async fn a_client_comes_back_to_a_server_that_was_started_anew() {
         }
     })
     .await;
-    let client = kcp_client(Protocol::Rpcx, &server, protected());
-    assert_eq!(again(|| client.call::<String>("Probe/Echo", "again")).await, "again");
+    let anew = kcp_client(Protocol::Rpcx, &server, protected());
+    assert_eq!(again(|| anew.call::<String>("Probe/Echo", "again")).await, "again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,6 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use polyrpc_wire::kcp::Millis;
@@ -21,9 +21,10 @@ pub(super) struct Alarms {
 }
 
 #[derive(Debug)]
-pub(super) struct Alarm {
+struct Alarm {
     at: Instant,
-    pub(super) conversation: Arc<Conversation>,
+    /// It may have ended, and need not be kept for this.
+    conversation: Weak<Conversation>,
 }
 
 impl Alarms {
@@ -37,12 +38,12 @@ impl Alarms {
     }
 
     /// Sets an alarm.
-    pub(super) fn set(&self, at: Millis, conversation: Arc<Conversation>) {
+    pub(super) fn set(&self, at: Millis, conversation: &Arc<Conversation>) {
         let wait = at.since(self.now()).max(0).unsigned_abs();
         let at = Instant::now() + Duration::from_millis(u64::from(wait));
         let mut set = self.lock();
         let is_first = set.peek().is_none_or(|first| at < first.at);
-        set.push(Alarm { at, conversation });
+        set.push(Alarm { at, conversation: Arc::downgrade(conversation) });
         drop(set);
         if is_first {
             self.earlier.notify_one();
@@ -54,11 +55,16 @@ impl Alarms {
         self.lock().peek().map(|first| first.at)
     }
 
-    /// One that rings.
-    pub(super) fn ringing(&self) -> Option<Alarm> {
+    /// One whose alarm rings.
+    pub(super) fn ringing(&self) -> Option<Arc<Conversation>> {
         let mut set = self.lock();
-        let rings = set.peek().is_some_and(|first| first.at <= Instant::now());
-        if rings { set.pop() } else { None }
+        while set.peek().is_some_and(|first| first.at <= Instant::now()) {
+            let conversation = set.pop().and_then(|alarm| alarm.conversation.upgrade());
+            if conversation.is_some() {
+                return conversation;
+            }
+        }
+        None
     }
 
     fn lock(&self) -> MutexGuard<'_, BinaryHeap<Alarm>> {

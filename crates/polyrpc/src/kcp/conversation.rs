@@ -171,7 +171,7 @@ impl Conversation {
         let Some(next) = state.session.next_alarm().filter(|_| state.broken.is_none()) else { return };
         if state.alarm.is_none_or(|alarm| next.since(alarm) < 0) {
             state.alarm = Some(next);
-            self.outlet.alarms.set(next, self.clone());
+            self.outlet.alarms.set(next, self);
         }
     }
 

@@ -177,8 +177,7 @@ impl Endpoint {
     }
 
     fn ring(&mut self) {
-        while let Some(alarm) = self.outlet.alarms.ringing() {
-            let conversation = alarm.conversation;
+        while let Some(conversation) = self.outlet.alarms.ringing() {
             if conversation.ring() && self.is_of(&conversation) {
                 self.conversations.remove(&conversation.peer());
             }

@@ -128,10 +128,8 @@ impl Session {
         }
         let farewell =
             self.closed.map(|closed| closed.after(if self.arq.is_settled() { LINGER } else { FAREWELL }));
-        [self.arq.next_alarm(), farewell]
-            .into_iter()
-            .flatten()
-            .fold(Some(self.life.alarm()), |earliest, alarm| earliest.map(|earliest| earliest.earlier(alarm)))
+        let others = [self.arq.next_alarm(), farewell].into_iter().flatten();
+        Some(others.fold(self.life.alarm(), Millis::earlier))
     }
 
     /// The next datagram to send; it stays the next until it is [sent](Self::sent).

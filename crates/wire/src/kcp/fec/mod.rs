@@ -32,9 +32,7 @@ impl<'a> Shard<'a> {
     /// Tells by the flag what it is: where it stands, plain segments have their command. So a peer that protects what
     /// it sends is understood whether we do or not.
     pub(super) fn parse(payload: &'a [u8]) -> Option<Self> {
-        let Some((&[a, b, c, d, flag, zero], bytes)) = payload.split_first_chunk::<HEADER>() else {
-            return None;
-        };
+        let (&[a, b, c, d, flag, zero], bytes) = payload.split_first_chunk::<HEADER>()?;
         let seqid = u32::from_le_bytes([a, b, c, d]);
         Some(match u16::from_le_bytes([flag, zero]) {
             DATA => Self::Data { segments: sized(bytes)?, protected: Some((seqid, bytes)) },
