@@ -3,7 +3,10 @@ module github.com/polyrpc/polyrpc/interop/go
 go 1.26.0
 
 require (
+	github.com/quic-go/quic-go v0.59.1
 	github.com/smallnest/rpcx v1.9.4
+	github.com/xtaci/kcp-go v5.4.20+incompatible
+	golang.org/x/crypto v0.45.0
 	golang.org/x/net v0.47.0
 	google.golang.org/protobuf v1.36.4
 )
@@ -40,7 +43,6 @@ require (
 	github.com/miekg/dns v1.1.63 // indirect
 	github.com/philhofer/fwd v1.1.3-0.20240916144458-20a13a1f6b7c // indirect
 	github.com/pkg/errors v0.9.1 // indirect
-	github.com/quic-go/quic-go v0.59.1 // indirect
 	github.com/rs/cors v1.11.1 // indirect
 	github.com/rubyist/circuitbreaker v2.2.1+incompatible // indirect
 	github.com/smallnest/gordma v0.3.0 // indirect
@@ -54,8 +56,6 @@ require (
 	github.com/valyala/fastrand v1.1.0 // indirect
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
 	github.com/vmihailenco/tagparser/v2 v2.0.0 // indirect
-	github.com/xtaci/kcp-go v5.4.20+incompatible // indirect
-	golang.org/x/crypto v0.45.0 // indirect
 	golang.org/x/mod v0.29.0 // indirect
 	golang.org/x/sync v0.18.0 // indirect
 	golang.org/x/sys v0.38.0 // indirect

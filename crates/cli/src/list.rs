@@ -52,7 +52,7 @@ fn by_files(described: &Described, name: Option<&str>) -> Result<String, Failure
 }
 
 fn by_reflection(options: &Options) -> Result<String, Failure> {
-    let client = options.beside.client(&options.url).build()?;
+    let client = options.beside.client(&options.url)?.build()?;
     if client.protocol() != Protocol::Grpc {
         return Err(Failure::new("only gRPC has a way to ask a server what it offers")
             .with_hint("write grpc:// if it speaks that too, or name a .proto with --proto FILE"));

@@ -26,6 +26,7 @@ mod bench;
 
 mod generate;
 
+mod kcp;
 mod message;
 mod reflection;
 

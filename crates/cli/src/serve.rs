@@ -16,12 +16,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::failure::Failure;
+use crate::kcp::Kcp;
 use crate::tls::Proof;
 use crate::{services, vectors};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Where to listen: host:port, port 0 for a free one, or unix:/path; may be repeated
+    /// Where to listen: host:port, port 0 for a free one, unix:/path, or over UDP kcp://host:port and (with
+    /// --tls-cert) quic://host:port; may be repeated
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8002")]
     listen: Vec<String>,
     /// The protocols to speak, for example `rpcx,http` [default: all]
@@ -49,6 +51,8 @@ pub(crate) struct Options {
     cores: Option<usize>,
     #[command(flatten)]
     proof: Proof,
+    #[command(flatten)]
+    kcp: Kcp,
 }
 
 /// Where generations of rest_rpc are spoken that nothing on the wire tells.
@@ -161,6 +165,7 @@ const OLD_GENCODE: &str = "old-gencode";
 /// Every listener by its name and address.
 fn listeners(options: &Options) -> Result<Vec<Listener>, Failure> {
     let tls = options.proof.server()?;
+    let kcp = options.kcp.config()?;
     let mut listeners = Vec::new();
     let mut add = |name, address: &str, adorn: fn(Listen) -> Listen| {
         let mut listen = Listen::on(address);
@@ -169,6 +174,9 @@ fn listeners(options: &Options) -> Result<Vec<Listener>, Failure> {
         }
         if let Some(tls) = &tls {
             listen = listen.tls(tls.clone());
+        }
+        if address.starts_with("kcp://") {
+            listen = listen.kcp(kcp.clone());
         }
         listeners.push((name, address.to_owned(), adorn(listen)));
     };

@@ -9,6 +9,12 @@ pub mod client;
 
 mod net;
 
+#[cfg(feature = "kcp")]
+pub mod kcp;
+
+#[cfg(feature = "quic")]
+pub mod quic;
+
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(not(feature = "tls"))]

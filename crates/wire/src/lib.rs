@@ -38,6 +38,9 @@ pub mod websocket;
 
 pub mod payload;
 
+#[cfg(feature = "kcp")]
+pub mod kcp;
+
 #[doc(hidden)]
 pub mod testing;
 

@@ -43,6 +43,7 @@ func main() {
 	list := flag.Bool("list", false, "print the names of the cases")
 	authAddr := flag.String("auth-addr", "", "address of a listener that asks for the token")
 	httpAddr := flag.String("http-addr", "", "address that answers HTTP CONNECT; by default ADDR, as with one port for all")
+	flag.StringVar(&network, "network", "tcp", "tcp, kcp or quic")
 	unixAddr := flag.String("unix-addr", "", "path of a Unix socket of the same server")
 	files := secure.Flags()
 	flag.Usage = usage

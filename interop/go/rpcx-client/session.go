@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/smallnest/rpcx/share"
 
 	"github.com/polyrpc/polyrpc/interop/go/arith"
+	"github.com/polyrpc/polyrpc/interop/go/carried"
 )
 
 // callLimit ends a call that a server forgot.
@@ -20,6 +22,15 @@ const callLimit = 5 * time.Second
 
 // secured is what connections are made with; nil: in clear text.
 var secured *tls.Config
+
+// network is how connections are made.
+var network string
+
+func init() {
+	client.ConnFactories["quic"] = func(c *client.Client, _, address string) (net.Conn, error) {
+		return carried.DialQUIC(address, secured)
+	}
+}
 
 // session is one connection of the real client, with an eye on every frame that arrives.
 type session struct {
@@ -54,6 +65,7 @@ func options(serialize protocol.SerializeType) client.Option {
 	option := client.DefaultOption
 	option.SerializeType = serialize
 	option.TLSConfig = secured
+	option.Block = carried.Block()
 	return option
 }
 
@@ -72,7 +84,7 @@ func dial(network, addr string, option client.Option) (*session, error) {
 
 // with opens a connection for a case and closes it afterwards.
 func with(addr string, option client.Option, run func(*session) error) error {
-	s, err := dial("tcp", addr, option)
+	s, err := dial(network, addr, option)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"time"
 
 	rpcxlog "github.com/smallnest/rpcx/log"
 	"github.com/smallnest/rpcx/protocol"
@@ -25,6 +26,7 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/polyrpc/polyrpc/interop/go/arith"
+	"github.com/polyrpc/polyrpc/interop/go/carried"
 	"github.com/polyrpc/polyrpc/interop/go/secure"
 )
 
@@ -32,6 +34,7 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	auth := flag.Bool("auth", false, "ask every call for the token")
 	unix := flag.String("unix", "", "path of a Unix socket to listen on too")
+	udp := flag.Bool("udp", false, "listen by KCP and, with -cert, QUIC too")
 	files := secure.Flags()
 	flag.Parse()
 	secured, err := files.Server()
@@ -49,6 +52,10 @@ func main() {
 	fmt.Println("listening-ws", webSocket)
 	if *unix != "" {
 		fmt.Println("listening-unix", serve("unix", *unix, *auth, nil))
+	}
+	if *udp {
+		fmt.Println("listening-kcp", serveOver("kcp", nil))
+		fmt.Println("listening-quic", serveOver("quic", secured))
 	}
 	fmt.Println("listening-http", connect)
 
@@ -77,6 +84,22 @@ func serve(network, address string, auth bool, secured *tls.Config) net.Addr {
 	}
 	go func() { log.Fatal(serveListener(s, network, listener)) }()
 	return listener.Addr()
+}
+
+// serveOver starts a server over UDP and returns the address it listens on.
+func serveOver(network string, secured *tls.Config) net.Addr {
+	server.RegisterMakeListener("quic", func(_ *server.Server, address string) (net.Listener, error) {
+		return carried.ListenQUIC(address, secured)
+	})
+	s := server.NewServer(server.WithBlockCrypt(carried.Block()))
+	if err := register(s); err != nil {
+		log.Fatal(err)
+	}
+	go func() { log.Fatal(s.Serve(network, "127.0.0.1:0")) }()
+	for s.Address() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	return s.Address()
 }
 
 // serveListener knows WebSocket beside what rpcx's own method of this name knows.

@@ -76,7 +76,7 @@ enum Sharing {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    let client = options.client().build()?;
+    let client = options.client()?.build()?;
     let translator = Translator::new(&client, &options.target, &options.message)?;
     if !translator.shape().is_unary() {
         let text = format!("{} streams; only calls of one message each way are measured", options.target);
@@ -112,13 +112,13 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
 }
 
 impl Options {
-    fn client(&self) -> client::Builder {
+    fn client(&self) -> Result<client::Builder, Failure> {
         let kind = match self.kind {
             Sharing::Single => Kind::Single,
             Sharing::Pooled => Kind::Pooled,
             Sharing::Short => Kind::Short,
         };
-        self.beside.client(&self.url).kind(kind)
+        Ok(self.beside.client(&self.url)?.kind(kind))
     }
 
     fn argument(&self) -> Result<Vec<u8>, Failure> {
@@ -133,7 +133,7 @@ impl Options {
 
     /// One call before the many: what cannot work is told at once, and in full. Returns the reply's size.
     fn try_once(&self, target: &str, request: Body) -> Result<usize, Failure> {
-        let client = self.client().build_blocking()?;
+        let client = self.client()?.build_blocking()?;
         match client.call_raw(target, request, client::Options::default()) {
             Ok(response) => Ok(response.message.bytes.len()),
             Err(error) => {
@@ -167,10 +167,12 @@ impl Options {
         }
         if self.blocking {
             let short = self.kind == Sharing::Short;
-            let clients = (0..callers).map(|_| self.client().build_blocking()).collect::<Result<_, _>>()?;
+            let clients =
+                (0..callers).map(|_| Ok(self.client()?.build_blocking()?)).collect::<Result<_, Failure>>()?;
             return Ok(Clients::Blocking { clients, short });
         }
-        let clients = (0..connections).map(|_| self.client().build()).collect::<Result<_, _>>()?;
+        let clients =
+            (0..connections).map(|_| Ok(self.client()?.build()?)).collect::<Result<_, Failure>>()?;
         Ok(match (self.kind, shared) {
             (Sharing::Short, _) => Clients::Short { clients, callers },
             (_, true) => Clients::Shared { clients, callers },

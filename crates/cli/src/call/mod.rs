@@ -16,6 +16,7 @@ use polyrpc::{Client, Code, Compression, Error, Format, Metadata, Protocol, Push
 
 use self::input::Input;
 use crate::failure::Failure;
+use crate::kcp::Kcp;
 use crate::message::{self, Described, Translator, readable};
 use crate::reflection::Reflection;
 use crate::terminal;
@@ -27,7 +28,7 @@ pub(crate) struct Options {
     /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, http://, rest-rpc:// or net-rpc:// with host:port; also
     /// rpcx+unix:///path, rpcx+ws://host:port, http+json-rpc://host:port; an older rest_rpc as rest-rpc+v0.11://,
     /// net-rpc+json:// (msgpack, protobuf, gencode) and net-rpc+http://; with TLS grpcs://, https://, rpcx+tls://,
-    /// baidu-std+tls://
+    /// baidu-std+tls://; over UDP rpcx+kcp://, rpcx+quic://
     url: String,
     /// The method, `Service/Method`, or a function's name
     target: String,
@@ -66,6 +67,8 @@ pub(crate) struct Beside {
     timeout: Option<Duration>,
     #[command(flatten)]
     trust: Trust,
+    #[command(flatten)]
+    kcp: Kcp,
 }
 
 /// What travels beside the message.
@@ -92,15 +95,16 @@ impl Beside {
         }
     }
 
-    pub(crate) fn client(&self, url: &str) -> client::Builder {
-        let mut builder = Client::builder(url).timeout(self.timeout.unwrap_or(TIMEOUT));
+    pub(crate) fn client(&self, url: &str) -> Result<client::Builder, Failure> {
+        let mut builder =
+            Client::builder(url).timeout(self.timeout.unwrap_or(TIMEOUT)).kcp(self.kcp.config()?);
         if let Some(tls) = self.trust.client() {
             builder = builder.tls(tls);
         }
-        match &self.auth {
+        Ok(match &self.auth {
             Some(token) => builder.credential(token.clone()),
             None => builder,
-        }
+        })
     }
 }
 
@@ -191,7 +195,7 @@ fn file(path: &Path) -> Result<Vec<u8>, Failure> {
 
 impl Options {
     fn client(&self) -> Result<Client, Failure> {
-        let builder = self.beside.client(&self.url);
+        let builder = self.beside.client(&self.url)?;
         let builder = if self.verbose { builder.on_push(|push| tell_push(&push)) } else { builder };
         Ok(builder.build()?)
     }

@@ -78,6 +78,8 @@ pub(super) fn url(scheme: &str, address: &Address) -> String {
     match address {
         Address::Tcp(address) => format!("{scheme}://{address}"),
         Address::Unix(path) => format!("{scheme}+unix://{}", path.display()),
+        Address::Kcp(address) => format!("{scheme}+kcp://{address}"),
+        Address::Quic(address) => format!("{scheme}+quic://{address}"),
     }
 }
 

@@ -74,6 +74,12 @@ impl Client {
 
     pub(super) fn from_builder(builder: Builder) -> Result<Self> {
         let url = Url::parse(&builder.url)?;
+        if let Address::Kcp(_) | Address::Quic(_) = url.address {
+            // Both have to be looked after while nobody calls.
+            return Err(
+                Status::unimplemented("KCP and QUIC need a runtime: use the asynchronous client").into()
+            );
+        }
         Ok(Self(Arc::new(Inner {
             tls: builder.connector(&url)?,
             sessions: builder.sessions(&url),
@@ -484,6 +490,7 @@ impl Raw {
         let address = match address {
             Address::Tcp(address) => address,
             Address::Unix(path) => return UnixStream::connect(path).map(Self::Unix),
+            Address::Kcp(_) | Address::Quic(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in address.to_socket_addrs()? {

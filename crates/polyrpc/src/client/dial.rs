@@ -12,7 +12,7 @@ use super::connection::{Connection, PushHandler};
 use super::keepalive::Keepalive;
 use super::link::Link;
 use super::url::Url;
-use crate::net::{Address, Stream};
+use crate::net::{Address, Dialing, Stream};
 use crate::runtime::{Cores, Owned};
 use crate::tls;
 
@@ -22,6 +22,7 @@ use crate::tls;
 /// a storm; calls in between fail at once with the reason of the last failure.
 pub(super) struct Dialer {
     pub(super) url: Url,
+    pub(super) dialing: Dialing,
     pub(super) tls: Option<tls::Connector>,
     pub(super) sessions: Sessions,
     pub(super) connect_timeout: Duration,
@@ -74,14 +75,15 @@ impl Dialer {
 
     async fn connect(&self) -> io::Result<Arc<dyn Link>> {
         let Some(cores) = &self.cores else {
-            let stream = connect(&self.url.address, self.tls.as_ref()).await?;
+            let stream = connect(&self.url.address, &self.dialing, self.tls.as_ref()).await?;
             return Ok(self.sessions.start(stream, self.keepalive.clone(), self.on_push.clone()));
         };
         // The socket must be watched by the runtime that is to read from it.
         let (address, tls, sessions) = (self.url.address.clone(), self.tls.clone(), self.sessions.clone());
+        let dialing = self.dialing.clone();
         let (keepalive, on_push) = (self.keepalive.clone(), self.on_push.clone());
         let connecting = cores.next().spawn(async move {
-            let stream = connect(&address, tls.as_ref()).await?;
+            let stream = connect(&address, &dialing, tls.as_ref()).await?;
             Ok(sessions.start(stream, keepalive, on_push))
         });
         Owned::from(connecting).await.map_err(io::Error::other)?
@@ -127,8 +129,8 @@ impl Dialer {
 }
 
 /// Connects, and does the handshake of TLS if there is one to be done.
-async fn connect(address: &Address, tls: Option<&tls::Connector>) -> io::Result<Stream> {
-    let stream = Stream::connect(address).await?;
+async fn connect(address: &Address, dialing: &Dialing, tls: Option<&tls::Connector>) -> io::Result<Stream> {
+    let stream = dialing.connect(address).await?;
     match tls {
         None => Ok(stream),
         Some(connector) => Ok(Stream::Tls(Box::new(tls::Stream::connect(stream, connector).await?))),

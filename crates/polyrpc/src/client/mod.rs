@@ -60,7 +60,7 @@ use self::pool::{Bounds, Pool};
 use self::url::Url;
 use crate::Result;
 use crate::codec::{self, Body};
-use crate::net::Stream;
+use crate::net::{Address, Dialing, Stream};
 use crate::runtime::Cores;
 use crate::tls;
 use crate::transfer::Near;
@@ -291,6 +291,10 @@ pub struct Builder {
     keepalive: Option<Duration>,
     on_push: Option<PushHandler>,
     tls: Option<tls::Client>,
+    #[cfg(feature = "kcp")]
+    kcp: Option<crate::kcp::Config>,
+    #[cfg(feature = "quic")]
+    quic: Option<crate::quic::Config>,
 }
 
 impl Builder {
@@ -310,6 +314,10 @@ impl Builder {
             keepalive: None,
             on_push: None,
             tls: None,
+            #[cfg(feature = "kcp")]
+            kcp: None,
+            #[cfg(feature = "quic")]
+            quic: None,
         }
     }
 
@@ -406,6 +414,20 @@ impl Builder {
         self
     }
 
+    /// How KCP is set up, where the URL asks for it; the other side must have the same cipher and shards.
+    #[cfg(feature = "kcp")]
+    pub fn kcp(mut self, config: crate::kcp::Config) -> Self {
+        self.kcp = Some(config);
+        self
+    }
+
+    /// How QUIC is set up, where the URL asks for it. Its TLS is set up by [`tls`](Self::tls).
+    #[cfg(feature = "quic")]
+    pub fn quic(mut self, config: crate::quic::Config) -> Self {
+        self.quic = Some(config);
+        self
+    }
+
     /// Makes the client. Nothing is connected yet.
     ///
     /// # Errors
@@ -416,6 +438,7 @@ impl Builder {
         let defaults = Arc::new(self.defaults(&url));
         let dialer = Dialer {
             sessions: self.sessions(&url),
+            dialing: self.dialing(&url)?,
             tls: self.connector(&url)?,
             keepalive: self.keepalive.or_else(|| keepalive(&url)).map(Keepalive::every),
             url,
@@ -453,11 +476,40 @@ impl Builder {
         }
     }
 
+    /// What connections are made with.
+    fn dialing(&self, url: &Url) -> Result<Dialing, Status> {
+        match url.address {
+            Address::Tcp(_) | Address::Unix(_) => Ok(Dialing::Socket),
+            #[cfg(feature = "kcp")]
+            Address::Kcp(_) => {
+                let settings = polyrpc_wire::kcp::Settings::new(self.kcp.clone().unwrap_or_default());
+                let settings = settings.map_err(|error| Status::invalid_argument(format!("KCP: {error}")))?;
+                Ok(Dialing::Kcp(Arc::new(settings)))
+            }
+            #[cfg(not(feature = "kcp"))]
+            Address::Kcp(_) => {
+                Err(Status::unimplemented("this program was built without KCP (polyrpc's feature `kcp`)"))
+            }
+            #[cfg(feature = "quic")]
+            Address::Quic(_) => {
+                let config = self.quic.clone().unwrap_or_default();
+                crate::quic::Connector::new(&config, self.tls.as_ref(), url.protocol, url.host())
+                    .map(Dialing::Quic)
+            }
+            #[cfg(not(feature = "quic"))]
+            Address::Quic(_) => {
+                Err(Status::unimplemented("this program was built without QUIC (polyrpc's feature `quic`)"))
+            }
+        }
+    }
+
     /// What TLS is made with, if the URL asks for it.
     fn connector(&self, url: &Url) -> Result<Option<tls::Connector>, Status> {
         match (&self.tls, url.tls) {
             (settings, true) => tls::connector(settings.as_ref(), url.protocol, url.host()).map(Some),
             (None, false) => Ok(None),
+            // It is QUIC's.
+            (Some(_), false) if matches!(url.address, Address::Quic(_)) => Ok(None),
             // What was meant to be secret must not go out in clear text.
             (Some(_), false) => Err(Status::invalid_argument(format!(
                 "`{}` is for clear text, but TLS was set up: write +tls behind the protocol",

@@ -8,7 +8,7 @@ use crate::net::Address;
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
 /// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`,
 /// `net-rpc+json://host:1234`, `net-rpc+http://host:1234`; with TLS `grpcs://host:443`, `https://host`,
-/// `rpcx+tls://host:8972`.
+/// `rpcx+tls://host:8972`; over UDP `rpcx+kcp://host:8973`, `rpcx+quic://host:8974`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) protocol: Protocol,
@@ -47,6 +47,7 @@ impl Url {
             }
         };
         let (mut unix, mut ws, mut json_rpc, mut connects) = (false, false, false, false);
+        let mut carrier: Option<fn(String) -> Address> = None;
         let (mut generation, mut codec) = (Generation::default(), None);
         let mut fb_rpc = Dialect::default();
         let mut tls = matches!(name, "grpcs" | "https");
@@ -56,6 +57,8 @@ impl Url {
                 ("unix", _) => unix = true,
                 ("ws", _) => ws = true,
                 ("tls", _) => tls = true,
+                ("kcp", _) => carrier = Some(Address::Kcp),
+                ("quic", _) => carrier = Some(Address::Quic),
                 ("json-rpc", _) if protocol == Protocol::Http => json_rpc = true,
                 ("pr3197", _) if protocol == Protocol::FbRpc => fb_rpc = Dialect::Pr3197,
                 ("http", _) if protocol == Protocol::NetRpc => connects = true,
@@ -79,6 +82,11 @@ impl Url {
                 }
                 (Err(_), _) => return Err(wrong("want host:port behind ://")),
             }
+        };
+        let address = match (address, carrier) {
+            (address, None) => address,
+            (Address::Tcp(place), Some(carrier)) => carrier(place),
+            (_, Some(_)) => return Err(wrong("a Unix socket carries neither KCP nor QUIC")),
         };
         let websocket = match (ws, unix) {
             (false, _) => None,
@@ -116,21 +124,14 @@ impl Url {
 
     /// The server's name, as HTTP asks for it. A Unix socket has none.
     pub(crate) fn authority(&self) -> String {
-        match &self.address {
-            Address::Tcp(address) => address.clone(),
-            Address::Unix(_) => "localhost".to_owned(),
-        }
+        self.address.place().unwrap_or("localhost").to_owned()
     }
 
     /// The host that a certificate must be for. A Unix socket is of this one.
     pub(crate) fn host(&self) -> &str {
-        match &self.address {
-            Address::Tcp(address) => {
-                let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
-                host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
-            }
-            Address::Unix(_) => "localhost",
-        }
+        let place = self.address.place().unwrap_or("localhost");
+        let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 }
 
@@ -164,6 +165,14 @@ mod tests {
         assert_eq!(parsed("http://h/ignored"), (Protocol::Http, "h:80".into(), false));
         assert_eq!(parsed("http+json-rpc://h:3/"), (Protocol::Http, "h:3".into(), true));
         assert_eq!(parsed("rpcx+unix:///run/x"), (Protocol::Rpcx, "unix:/run/x".into(), false));
+    }
+
+    #[test]
+    fn a_url_may_ask_for_a_carrier() {
+        assert_eq!(parsed("rpcx+kcp://h:1"), (Protocol::Rpcx, "kcp://h:1".into(), false));
+        assert_eq!(parsed("http+quic+json-rpc://h:1/"), (Protocol::Http, "quic://h:1".into(), true));
+        assert_eq!(Url::parse("grpc+quic://[::1]:1").unwrap().host(), "::1");
+        assert!(Url::parse("rpcx+kcp+unix:///run/x").is_err());
     }
 
     #[test]

@@ -5,13 +5,27 @@ use std::str::FromStr;
 use polyrpc_wire::Status;
 
 /// Where a server listens or is to be found: `127.0.0.1:8000`, `[::1]:8000`, `localhost:8000`, or the path of
-/// a Unix socket, `unix:/run/echo.sock`.
+/// a Unix socket, `unix:/run/echo.sock`; over UDP `kcp://127.0.0.1:8000`, `quic://127.0.0.1:8000`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
     /// Host and port; the host may be a name.
     Tcp(String),
     /// The path of a Unix socket.
     Unix(PathBuf),
+    /// Host and port, by KCP (feature `kcp`).
+    Kcp(String),
+    /// Host and port, by QUIC (feature `quic`).
+    Quic(String),
+}
+
+impl Address {
+    /// Host and port, if it has any.
+    pub(crate) fn place(&self) -> Option<&str> {
+        match self {
+            Self::Tcp(place) | Self::Kcp(place) | Self::Quic(place) => Some(place),
+            Self::Unix(_) => None,
+        }
+    }
 }
 
 impl FromStr for Address {
@@ -26,9 +40,14 @@ impl FromStr for Address {
                 false => Ok(Self::Unix(path.into())),
             };
         }
-        let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        let (way, place): (fn(String) -> Self, _) = match text.split_once("://") {
+            Some(("kcp", place)) => (Self::Kcp, place),
+            Some(("quic", place)) => (Self::Quic, place),
+            _ => (Self::Tcp, text),
+        };
+        let port = place.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
         match port {
-            Some(Ok(_)) => Ok(Self::Tcp(text.to_owned())),
+            Some(Ok(_)) => Ok(way(place.to_owned())),
             _ => {
                 Err(Status::invalid_argument(format!("`{text}` is no address: want host:port or unix:/path")))
             }
@@ -41,6 +60,8 @@ impl fmt::Display for Address {
         match self {
             Self::Tcp(address) => f.write_str(address),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Kcp(address) => write!(f, "kcp://{address}"),
+            Self::Quic(address) => write!(f, "quic://{address}"),
         }
     }
 }
@@ -54,8 +75,12 @@ mod tests {
         assert_eq!("localhost:80".parse(), Ok(Address::Tcp("localhost:80".into())));
         assert_eq!("[::1]:80".parse(), Ok(Address::Tcp("[::1]:80".into())));
         assert_eq!("unix:/tmp/x".parse(), Ok(Address::Unix("/tmp/x".into())));
+        assert_eq!("kcp://h:1".parse(), Ok(Address::Kcp("h:1".into())));
+        assert_eq!("quic://[::1]:1".parse(), Ok(Address::Quic("[::1]:1".into())));
         assert_eq!("unix:///tmp/x".parse(), Ok(Address::Unix("/tmp/x".into())));
-        for wrong in ["", "localhost", "localhost:", "localhost:http", "unix:", "1.2.3.4:70000"] {
+        for wrong in
+            ["", "localhost", "localhost:", "localhost:http", "unix:", "1.2.3.4:70000", "kcp://h", "tcp://h"]
+        {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
     }

@@ -1,6 +1,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+#[cfg(feature = "kcp")]
+use std::sync::Arc;
+
+#[cfg(feature = "kcp")]
+use polyrpc_wire::kcp::Settings;
 
 use tokio::net::{TcpListener, UnixListener, lookup_host};
 
@@ -12,12 +17,73 @@ use crate::service::Peer;
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, PathBuf),
+    #[cfg(feature = "kcp")]
+    Kcp(crate::kcp::Listener),
+    #[cfg(feature = "quic")]
+    Quic(crate::quic::Listener),
+}
+
+/// How a transport over UDP was set up, where that is not as usual.
+#[derive(Debug, Default)]
+pub(crate) struct Listening {
+    #[cfg(feature = "kcp")]
+    pub(crate) kcp: Option<crate::kcp::Config>,
+    #[cfg(feature = "quic")]
+    pub(crate) quic: Option<crate::quic::Config>,
+    /// Of which QUIC is made.
+    #[cfg(feature = "quic")]
+    pub(crate) tls: Option<crate::tls::Server>,
+}
+
+impl Listening {
+    /// What was set up says by what to listen where the address does not.
+    #[cfg_attr(
+        not(any(feature = "kcp", feature = "quic")),
+        allow(clippy::match_single_binding, reason = "there is nothing to be set up")
+    )]
+    pub(crate) fn by(&self, address: Address) -> Address {
+        match address {
+            #[cfg(feature = "kcp")]
+            Address::Tcp(place) if self.kcp.is_some() => Address::Kcp(place),
+            #[cfg(feature = "quic")]
+            Address::Tcp(place) if self.quic.is_some() => Address::Quic(place),
+            address => address,
+        }
+    }
 }
 
 impl Listener {
     /// Begins to listen. A Unix socket that nobody answers any more is replaced.
-    pub(crate) async fn bind(address: &Address) -> io::Result<Self> {
+    #[cfg_attr(
+        not(any(feature = "kcp", feature = "quic")),
+        allow(unused_variables, reason = "there is nothing to be set up")
+    )]
+    pub(crate) async fn bind(address: &Address, listening: Listening) -> io::Result<Self> {
         match address {
+            #[cfg(feature = "kcp")]
+            Address::Kcp(address) => {
+                let settings = Settings::new(listening.kcp.unwrap_or_default());
+                let settings =
+                    settings.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+                crate::kcp::Listener::bind(address, Arc::new(settings)).await.map(Self::Kcp)
+            }
+            #[cfg(not(feature = "kcp"))]
+            Address::Kcp(_) => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without KCP"))
+            }
+            #[cfg(feature = "quic")]
+            Address::Quic(address) => {
+                let tls = listening.tls.ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::InvalidInput, "QUIC needs TLS: Listen::tls")
+                })?;
+                crate::quic::Listener::bind(address, listening.quic.unwrap_or_default(), tls)
+                    .await
+                    .map(Self::Quic)
+            }
+            #[cfg(not(feature = "quic"))]
+            Address::Quic(_) => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without QUIC"))
+            }
             Address::Tcp(address) => bind_tcp(address).await.map(Self::Tcp),
             Address::Unix(path) => {
                 let is_stale = |error: &io::Error| {
@@ -46,6 +112,10 @@ impl Listener {
                 let (stream, _) = listener.accept().await?;
                 Ok((Stream::Unix(stream), Peer::Unix))
             }
+            #[cfg(feature = "kcp")]
+            Self::Kcp(listener) => listener.accept().await.map(|(stream, peer)| (stream, Peer::Udp(peer))),
+            #[cfg(feature = "quic")]
+            Self::Quic(listener) => listener.accept().await,
         }
     }
 
@@ -54,6 +124,10 @@ impl Listener {
         match self {
             Self::Tcp(listener) => Ok(Address::Tcp(listener.local_addr()?.to_string())),
             Self::Unix(_, path) => Ok(Address::Unix(path.clone())),
+            #[cfg(feature = "kcp")]
+            Self::Kcp(listener) => Ok(Address::Kcp(listener.local_addr()?.to_string())),
+            #[cfg(feature = "quic")]
+            Self::Quic(listener) => Ok(Address::Quic(listener.local_addr().to_string())),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Where bytes come from: addresses, listening sockets, streams.
 
 mod address;
+mod carried;
+mod dialing;
 mod inbox;
 mod listener;
 pub(crate) mod scratch;
@@ -9,7 +11,9 @@ mod transport;
 mod tunnel;
 
 pub use address::Address;
+pub(crate) use carried::{Carried, CarriedSink, CarriedSource};
+pub(crate) use dialing::Dialing;
 pub(crate) use inbox::Inbox;
-pub(crate) use listener::Listener;
+pub(crate) use listener::{Listener, Listening};
 pub(crate) use stream::{ReadHalf, Source, Stream, WriteHalf};
 pub(crate) use transport::Transport;

@@ -9,7 +9,7 @@ use rustix::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
-use super::Address;
+use super::{Address, Carried, CarriedSink, CarriedSource};
 use crate::tls;
 
 /// A connected socket, or what goes over one.
@@ -18,6 +18,7 @@ pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
     Tls(Box<tls::Stream>),
+    Carried(Box<dyn Carried>),
 }
 
 impl Stream {
@@ -29,6 +30,8 @@ impl Stream {
                 Self::tcp(stream)
             }
             Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+            // Those are dialled with what they were set up with.
+            Address::Kcp(_) | Address::Quic(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -46,6 +49,7 @@ impl Stream {
             Self::Unix(stream) => stream.into_std().map(Parked::Unix),
             // It changes hands as it was accepted, before it is known what it speaks.
             Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Carried(stream) => Ok(Parked::Carried(stream)),
         }
     }
 
@@ -61,6 +65,10 @@ impl Stream {
                 (ReadHalf::Unix(read), WriteHalf::Unix(write))
             }
             Self::Tls(stream) => stream.split(),
+            Self::Carried(stream) => {
+                let (read, write) = stream.split();
+                (ReadHalf::Carried(read), WriteHalf::Carried(write))
+            }
         }
     }
 
@@ -92,6 +100,7 @@ impl Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => stream.poll_shutdown(cx),
+            Self::Carried(stream) => stream.poll_shutdown(cx),
         }
     }
 
@@ -99,7 +108,7 @@ impl Stream {
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(stream) => stream.local_addr().ok().map(plain),
-            Self::Unix(_) | Self::Tls(_) => None,
+            Self::Unix(_) | Self::Tls(_) | Self::Carried(_) => None,
         }
     }
 
@@ -119,7 +128,9 @@ impl Stream {
                     ready!(stream.poll_read_ready(cx))?;
                     stream.try_read_buf(buffer)
                 }
-                Self::Tls(_) => return Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+                Self::Tls(_) | Self::Carried(_) => {
+                    return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+                }
             };
             if !is_not_yet(&read) {
                 return Poll::Ready(read);
@@ -139,7 +150,9 @@ impl Stream {
                     ready!(stream.poll_write_ready(cx))?;
                     stream.try_write(bytes)
                 }
-                Self::Tls(_) => return Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+                Self::Tls(_) | Self::Carried(_) => {
+                    return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+                }
             };
             if !is_not_yet(&written) {
                 return Poll::Ready(written);
@@ -152,7 +165,7 @@ impl Stream {
         let ended = match self {
             Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Write),
             Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Write),
-            Self::Tls(_) => return Err(io::ErrorKind::Unsupported.into()),
+            Self::Tls(_) | Self::Carried(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
         match ended {
             // The peer has gone away altogether.
@@ -175,6 +188,7 @@ impl Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            Self::Carried(stream) => stream.poll_write(cx, &[IoSlice::new(bytes)]),
         }
     }
 
@@ -187,6 +201,7 @@ impl Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            Self::Carried(stream) => stream.poll_write(cx, slices),
         }
     }
 }
@@ -197,6 +212,7 @@ impl Source for Stream {
             Self::Tcp(stream) => pin!(stream.read_buf(inbox)).poll(cx),
             Self::Unix(stream) => pin!(stream.read_buf(inbox)).poll(cx),
             Self::Tls(stream) => stream.poll_read(cx, inbox),
+            Self::Carried(stream) => stream.poll_read(cx, inbox),
         }
     }
 }
@@ -228,6 +244,8 @@ pub(crate) trait Source {
 pub(crate) enum Parked {
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
+    /// Its socket stays where it is.
+    Carried(Box<dyn Carried>),
 }
 
 impl Parked {
@@ -236,6 +254,7 @@ impl Parked {
         match self {
             Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
             Self::Unix(stream) => UnixStream::from_std(stream).map(Stream::Unix),
+            Self::Carried(stream) => Ok(Stream::Carried(stream)),
         }
     }
 }
@@ -246,6 +265,7 @@ pub(crate) enum ReadHalf {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
     Tls(Box<tls::ReadHalf>),
+    Carried(Box<dyn CarriedSource>),
 }
 
 impl Source for ReadHalf {
@@ -254,6 +274,7 @@ impl Source for ReadHalf {
             Self::Tcp(stream) => pin!(stream.read_buf(inbox)).poll(cx),
             Self::Unix(stream) => pin!(stream.read_buf(inbox)).poll(cx),
             Self::Tls(stream) => stream.poll_read(cx, inbox),
+            Self::Carried(stream) => stream.poll_read(cx, inbox),
         }
     }
 }
@@ -264,6 +285,7 @@ pub(crate) enum WriteHalf {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
     Tls(Box<tls::WriteHalf>),
+    Carried(Box<dyn CarriedSink>),
 }
 
 impl WriteHalf {
@@ -297,6 +319,7 @@ impl WriteHalf {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),
             Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Carried(half) => half.try_write(&[IoSlice::new(bytes)]),
         }
     }
 
@@ -305,6 +328,7 @@ impl WriteHalf {
             Self::Tcp(stream) => stream.try_write_vectored(slices),
             Self::Unix(stream) => stream.try_write_vectored(slices),
             Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Carried(half) => half.try_write(slices),
         }
     }
 
@@ -315,6 +339,7 @@ impl WriteHalf {
             Self::Tcp(stream) => rustix::net::shutdown(stream.as_ref(), Shutdown::Both),
             Self::Unix(stream) => rustix::net::shutdown(stream.as_ref(), Shutdown::Both),
             Self::Tls(half) => return half.close(),
+            Self::Carried(half) => return half.close(),
         };
     }
 
@@ -324,6 +349,7 @@ impl WriteHalf {
             Self::Tcp(stream) => stream.as_ref().poll_write_ready(cx),
             Self::Unix(stream) => stream.as_ref().poll_write_ready(cx),
             Self::Tls(half) => half.poll_writable(cx),
+            Self::Carried(half) => half.poll_writable(cx),
         }
     }
 }

@@ -25,8 +25,11 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
     let local = port.server.data.as_ref().and_then(|_| stream.local());
     let mut inbox = Inbox::default();
     let opening = match &port.tls {
-        None => Some(Opening { stream, peer, speaks: None }),
-        Some(acceptor) => secure::open(stream, &mut inbox, peer, acceptor, &registration).await,
+        Some(acceptor) if peer.secured().is_none() => {
+            secure::open(stream, &mut inbox, peer, acceptor, &registration).await
+        }
+        // In clear text, or secured already below what is a stream.
+        _ => Some(Opening { stream, peer, speaks: None }),
     };
     let Some(Opening { stream, peer, speaks }) = opening else { return };
     let mut transport = Transport::Socket(stream);

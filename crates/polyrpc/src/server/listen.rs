@@ -12,7 +12,7 @@ use super::Shared;
 use super::detect;
 use super::open::Registration;
 use super::port::{Authenticator, Port, Spoken};
-use crate::net::{Address, Listener, Stream};
+use crate::net::{Address, Listener, Listening, Stream};
 use crate::runtime::Cores;
 use crate::service::Peer;
 use crate::tls;
@@ -34,6 +34,7 @@ pub struct Listen {
     spoken: Spoken,
     authenticator: Option<Authenticator>,
     tls: Option<tls::Server>,
+    listening: Listening,
 }
 
 impl Listen {
@@ -41,7 +42,13 @@ impl Listen {
     /// `[::]:8000`, `unix:/run/echo.sock`. Port 0 takes a free one.
     pub fn on(address: impl Into<String>) -> Self {
         let spoken = Spoken::Sniffed(Protocol::ALL.to_vec());
-        Self { address: address.into(), spoken, authenticator: None, tls: None }
+        Self {
+            address: address.into(),
+            spoken,
+            authenticator: None,
+            tls: None,
+            listening: Listening::default(),
+        }
     }
 
     /// Speaks only these protocols.
@@ -95,7 +102,31 @@ impl Listen {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: tls::Server) -> Self {
+        #[cfg(feature = "quic")]
+        {
+            self.listening.tls = Some(tls.clone());
+        }
         self.tls = Some(tls);
+        self
+    }
+
+    /// Listens by KCP, over UDP, set up like this; the other side must have the same cipher and shards.
+    ///
+    /// `Listen::on("kcp://0.0.0.0:8973")` does so as [`kcp::Config`](crate::kcp::Config) is by default: in clear text.
+    #[cfg(feature = "kcp")]
+    #[must_use]
+    pub fn kcp(mut self, config: crate::kcp::Config) -> Self {
+        self.listening.kcp = Some(config);
+        self
+    }
+
+    /// Listens by QUIC, over UDP, which needs [`tls`](Self::tls).
+    ///
+    /// `Listen::on("quic://0.0.0.0:8974")` does so as [`quic::Config`](crate::quic::Config) is by default.
+    #[cfg(feature = "quic")]
+    #[must_use]
+    pub fn quic(mut self, config: crate::quic::Config) -> Self {
+        self.listening.quic = Some(config);
         self
     }
 
@@ -104,7 +135,8 @@ impl Listen {
         let address: Address = self.address.parse().map_err(|error: Status| {
             io::Error::new(io::ErrorKind::InvalidInput, error.message().to_owned())
         })?;
-        let listener = Listener::bind(&address).await?;
+        let address = self.listening.by(address);
+        let listener = Listener::bind(&address, self.listening).await?;
         let address = listener.address()?;
         let port = Port::new(server, self.spoken, self.authenticator, self.tls, address);
         Ok((listener, Arc::new(port)))

@@ -9,6 +9,8 @@ use bytes::Bytes;
 pub enum Peer {
     /// Over TCP, from this address.
     Tcp(SocketAddr),
+    /// Over UDP, from this address: by KCP, or below QUIC's TLS.
+    Udp(SocketAddr),
     /// Over a Unix socket.
     Unix,
     /// From this process.
@@ -21,7 +23,7 @@ impl Peer {
     /// The caller's end of the connection, where that has an address.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
-            Self::Tcp(address) => Some(*address),
+            Self::Tcp(address) | Self::Udp(address) => Some(*address),
             Self::Unix | Self::InProcess => None,
             Self::Tls(secured) => secured.below.address(),
         }
@@ -31,7 +33,7 @@ impl Peer {
     pub fn secured(&self) -> Option<&Secured> {
         match self {
             Self::Tls(secured) => Some(secured),
-            Self::Tcp(_) | Self::Unix | Self::InProcess => None,
+            Self::Tcp(_) | Self::Udp(_) | Self::Unix | Self::InProcess => None,
         }
     }
 }
@@ -39,7 +41,7 @@ impl Peer {
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(address) => address.fmt(f),
+            Self::Tcp(address) | Self::Udp(address) => address.fmt(f),
             Self::Unix => f.write_str("unix"),
             Self::InProcess => f.write_str("in-process"),
             Self::Tls(secured) => secured.below.fmt(f),

@@ -73,11 +73,16 @@ impl Client {
 
     /// What connections of this protocol to this host are made with.
     pub(crate) fn connector(&self, protocol: Protocol, host: &str) -> Result<Connector, Status> {
-        let host = self.server_name.as_deref().unwrap_or(host);
+        let host = self.name(host);
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             Status::invalid_argument(format!("`{host}` is no name that a certificate can be for"))
         })?;
         Ok(Connector { config: Arc::new(self.config(protocol)?), name })
+    }
+
+    /// The name that a server's certificate must be for.
+    pub(crate) fn name<'a>(&'a self, host: &'a str) -> &'a str {
+        self.server_name.as_deref().unwrap_or(host)
     }
 
     pub(crate) fn config(&self, protocol: Protocol) -> Result<ClientConfig, Status> {

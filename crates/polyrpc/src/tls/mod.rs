@@ -51,6 +51,8 @@ pub(crate) use self::client::Connector;
 pub(crate) use self::halves::{ReadHalf, WriteHalf};
 pub(crate) use self::server::Acceptor;
 pub(crate) use self::stream::Stream;
+#[cfg(feature = "quic")]
+pub(crate) use self::stream::peer;
 
 /// What a client's connections are made with; without settings, the usual.
 pub(crate) fn connector(

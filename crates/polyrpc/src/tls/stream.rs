@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_wire::Outbox;
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
@@ -105,10 +105,7 @@ impl Stream {
 
     /// Who the peer is, now that it has shown it.
     pub(crate) fn peer(&self, below: Peer) -> Peer {
-        let alpn = self.alpn().map(|name| String::from_utf8_lossy(name).into_owned());
-        let certificates = self.session.certificates();
-        let names = certificates.first().map(|certificate| names(certificate)).unwrap_or_default();
-        Peer::Tls(Arc::new(Secured::new(below, self.session.version(), alpn, certificates, names)))
+        peer(below, self.session.version(), self.alpn(), self.session.certificates())
     }
 
     /// Writes until `out` is empty or the socket takes no more.
@@ -171,6 +168,18 @@ impl Source for Stream {
             read => read,
         }
     }
+}
+
+/// A caller of whom TLS knows this.
+pub(crate) fn peer(
+    below: Peer,
+    version: &'static str,
+    alpn: Option<&[u8]>,
+    certificates: Vec<Bytes>,
+) -> Peer {
+    let alpn = alpn.map(|name| String::from_utf8_lossy(name).into_owned());
+    let names = certificates.first().map(|certificate| names(certificate)).unwrap_or_default();
+    Peer::Tls(Arc::new(Secured::new(below, version, alpn, certificates, names)))
 }
 
 /// The names that a certificate is for: of hosts, and URIs.

@@ -95,10 +95,8 @@ pub(crate) struct Near {
 
 impl Near {
     pub(crate) fn new(address: &Address, connect_timeout: Duration) -> Self {
-        let host = match address {
-            Address::Tcp(address) => address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host),
-            Address::Unix(_) => "127.0.0.1",
-        };
+        let host = address.place().unwrap_or("127.0.0.1");
+        let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
         Self { host: host.to_owned(), connect_timeout }
     }
 

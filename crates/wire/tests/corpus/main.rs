@@ -70,9 +70,9 @@ fn the_seeds_are_written() {
     }
 }
 
-/// The targets of the crate, and the one that needs another's decoder.
+/// The targets of the crate, the one that needs another's decoder, and the one that stands behind a feature.
 fn targets() -> impl Iterator<Item = (&'static str, Target)> {
-    TARGETS.into_iter().chain([("hpack", hpack::hpack as Target)])
+    TARGETS.into_iter().chain([("hpack", hpack::hpack as Target), ("kcp", fuzz::kcp)])
 }
 
 /// The longest input the fuzzer makes (`./dev fuzz`).

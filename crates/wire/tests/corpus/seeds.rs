@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 mod hpack;
 mod http2;
+mod kcp;
 mod streams;
 mod websocket;
 
@@ -47,6 +48,7 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("http_server", http_requests()),
         ("http_client", http_responses()),
         ("json_rpc", json_rpc()),
+        ("kcp", kcp::conversations()),
         ("sniff", sniff()),
         ("compress", compressed()),
         ("schema", descriptors()),

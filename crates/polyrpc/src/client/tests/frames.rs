@@ -36,6 +36,7 @@ impl Place {
         defaults.keep = true;
         let dialer = Dialer {
             url: self.url(),
+            dialing: Default::default(),
             tls: None,
             sessions: Sessions::Lines,
             connect_timeout: builder.connect_timeout,

@@ -9,6 +9,8 @@ mod frames;
 mod gob;
 mod grpc;
 mod h2;
+#[cfg(feature = "kcp")]
+mod kcp;
 mod payload;
 mod server;
 mod sniff;
@@ -23,6 +25,8 @@ pub use flatbuffers::{flatbuffers, whole_flatbuffers};
 pub use gob::gob;
 pub use grpc::{grpc_client, grpc_server};
 pub use h2::h2_frames;
+#[cfg(feature = "kcp")]
+pub use kcp::kcp;
 pub use payload::{compress, msgpack, schema};
 pub use server::{
     baidu_std_server, fb_rpc_server, http_server, json_rpc, net_rpc_server, rest_rpc_server, rpcx_server,

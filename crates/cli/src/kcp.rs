@@ -1,0 +1,76 @@
+//! KCP on the command line.
+
+use std::str::FromStr;
+
+use clap::Args;
+use polyrpc::kcp::{Algorithm, Cipher, Config, Shards};
+
+use crate::failure::Failure;
+
+/// What both sides of a conversation must have alike.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Over KCP (kcp://, rpcx+kcp://…)")]
+pub(crate) struct Kcp {
+    /// Encrypt datagrams: none (with a checksum), xor, aes, salsa20, sm4, tea, xtea, blowfish, cast5, 3des or twofish;
+    /// rpcx wants one of them
+    #[arg(long, value_name = "NAME")]
+    kcp_cipher: Option<Algorithm>,
+    /// The key of --kcp-cipher in hexadecimal digits
+    #[arg(long, value_name = "HEX", requires = "kcp_cipher")]
+    kcp_key: Option<Key>,
+    /// Add so many datagrams to every so many [default: 10,3 with a cipher, as rpcx has it, and else none]
+    #[arg(long, value_name = "DATA,PARITY", value_parser = shards)]
+    kcp_shards: Option<Shards>,
+}
+
+impl Kcp {
+    /// What was said of KCP.
+    pub(crate) fn config(&self) -> Result<Config, Failure> {
+        let mut config = match self.kcp_cipher {
+            None => Config::default(),
+            Some(algorithm) => {
+                let key = self.kcp_key.as_ref().map(|key| key.0.as_slice()).unwrap_or_default();
+                let cipher = Cipher::new(algorithm, key).map_err(|error| Failure::new(error.to_string()))?;
+                Config::rpcx(cipher)
+            }
+        };
+        config.shards = self.kcp_shards.or(config.shards);
+        Ok(config)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Key(Vec<u8>);
+
+impl FromStr for Key {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let digits: Option<Vec<u8>> = text.as_bytes().iter().map(digit).collect();
+        let digits = digits
+            .filter(|digits| digits.len() % 2 == 0)
+            .ok_or("want an even number of digits 0-9 and a-f")?;
+        Ok(Self(digits.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect()))
+    }
+}
+
+fn shards(text: &str) -> Result<Shards, String> {
+    let parsed = text.split_once(',').and_then(|(data, parity)| {
+        Some(Shards { data: data.trim().parse().ok()?, parity: parity.trim().parse().ok()? })
+    });
+    parsed.ok_or_else(|| "want two numbers, for example 10,3".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_shards_are_read() {
+        assert_eq!("00ffA5".parse::<Key>().unwrap().0, [0, 255, 0xa5]);
+        assert!("0".parse::<Key>().is_err() && "0g".parse::<Key>().is_err());
+        assert_eq!(shards("10,3"), Ok(Shards { data: 10, parity: 3 }));
+        assert!(shards("10").is_err() && shards("10,300").is_err());
+    }
+}

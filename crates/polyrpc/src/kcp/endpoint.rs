@@ -1,0 +1,217 @@
+use std::collections::HashMap;
+use std::future::{pending, poll_fn};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use polyrpc_wire::kcp::{MAX_DATAGRAM, Opened, Session, Settings};
+use tokio::net::{UdpSocket, lookup_host};
+use tokio::sync::mpsc;
+use tokio::time::sleep_until;
+
+use super::alarms::Alarms;
+use super::conversation::{Conversation, Outlet};
+use super::stream::Stream;
+use crate::net;
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    outlet: Arc<Outlet>,
+    accepted: Mutex<mpsc::Receiver<(net::Stream, SocketAddr)>>,
+}
+
+impl Listener {
+    /// Begins to listen. The socket is given back when the listener was dropped and all conversations have ended.
+    pub(crate) async fn bind(address: &str, settings: Arc<Settings>) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address).await?;
+        // As large as the system allows; with less, more is lost and sent again.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVED);
+        let outlet = Outlet { socket, alarms: Alarms::new(), is_connected: false };
+        let outlet = Arc::new(outlet);
+        let (accept, accepted) = mpsc::channel(BACKLOG);
+        let endpoint = Endpoint {
+            outlet: outlet.clone(),
+            settings,
+            accept: Some(accept),
+            conversations: HashMap::new(),
+        };
+        // Detached: it ends with the last conversation, none of which outlives its stream for long.
+        tokio::spawn(endpoint.run());
+        Ok(Self { outlet, accepted: Mutex::new(accepted) })
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<(net::Stream, SocketAddr)> {
+        let accepted =
+            poll_fn(|cx| self.accepted.lock().unwrap_or_else(PoisonError::into_inner).poll_recv(cx));
+        accepted.await.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.outlet.socket.local_addr()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).close();
+        self.outlet.alarms.earlier.notify_one();
+    }
+}
+
+/// Begins a conversation. Nothing is sent before something is written: that nobody is there is noticed then.
+pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Result<net::Stream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for peer in lookup_host(address).await? {
+        match connected(peer).await {
+            Ok(socket) => return converse(socket, peer, settings),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn connected(peer: SocketAddr) -> io::Result<UdpSocket> {
+    let any = match peer {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(peer).await?;
+    Ok(socket)
+}
+
+fn converse(socket: UdpSocket, peer: SocketAddr, settings: Arc<Settings>) -> io::Result<net::Stream> {
+    let outlet = Arc::new(Outlet { socket, alarms: Alarms::new(), is_connected: true });
+    let conv = getrandom::u32().map_err(io::Error::other)?;
+    let session = Session::new(settings.clone(), conv, seed()?, outlet.alarms.now());
+    let conversation = Conversation::new(outlet.clone(), peer, session);
+    let conversations = HashMap::from([(peer, Member { conv, conversation: conversation.clone() })]);
+    // Detached: it ends with its conversation, which does not outlive its stream for long.
+    tokio::spawn(Endpoint { outlet, settings, accept: None, conversations }.run());
+    Ok(Stream::over(conversation))
+}
+
+/// The task that owns a socket.
+struct Endpoint {
+    outlet: Arc<Outlet>,
+    settings: Arc<Settings>,
+    /// Where new conversations go; `None` where none may begin.
+    accept: Option<mpsc::Sender<(net::Stream, SocketAddr)>>,
+    conversations: HashMap<SocketAddr, Member>,
+}
+
+struct Member {
+    conv: u32,
+    conversation: Arc<Conversation>,
+}
+
+impl Endpoint {
+    async fn run(mut self) {
+        let outlet = self.outlet.clone();
+        let mut datagram = [0; MAX_DATAGRAM];
+        while !self.is_over() {
+            let next = outlet.alarms.next();
+            tokio::select! {
+                readable = outlet.socket.readable() => match readable {
+                    Ok(()) => self.receive(&mut datagram).await,
+                    Err(error) => return self.break_down(error.kind()),
+                },
+                () = until(next) => {}
+                () = outlet.alarms.earlier.notified() => {}
+            }
+            self.ring();
+        }
+    }
+
+    /// Nobody wants new conversations, and all old ones have ended.
+    fn is_over(&self) -> bool {
+        self.conversations.is_empty() && self.accept.as_ref().is_none_or(mpsc::Sender::is_closed)
+    }
+
+    /// Takes what has come, but leaves others their turn now and then.
+    async fn receive(&mut self, datagram: &mut [u8; MAX_DATAGRAM]) {
+        for _ in 0..BATCH {
+            match self.outlet.socket.try_recv_from(datagram) {
+                Ok((length, peer)) => self.take(&mut datagram[..length], peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // What the network says of the one peer there is.
+                Err(error) if self.outlet.is_connected => return self.break_down(error.kind()),
+                // Of some peer, or of the socket: the next try might fail at once too.
+                Err(_) => return tokio::time::sleep(BREATH).await,
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+
+    fn take(&mut self, datagram: &mut [u8], peer: SocketAddr) {
+        let settings = self.settings.clone();
+        let Some(opened) = settings.open(datagram) else { return };
+        if let Some(member) = self.conversations.get(&peer) {
+            if opened.conv().is_none_or(|conv| conv == member.conv) {
+                return member.conversation.handle(opened);
+            }
+            if !opened.replaces() || self.accept.is_none() {
+                return;
+            }
+            member.conversation.replace();
+            self.conversations.remove(&peer);
+        }
+        self.begin(opened, peer);
+    }
+
+    fn begin(&mut self, opened: Opened<'_>, peer: SocketAddr) {
+        let Some(conv) = opened.conv().filter(|_| opened.begins()) else { return };
+        // Too many: its first datagrams are as good as lost, and will come again.
+        let Some(Ok(place)) = self.accept.as_ref().map(mpsc::Sender::try_reserve) else { return };
+        let Some(seed) = seed().ok().filter(|_| self.conversations.len() < self.settings.conversations())
+        else {
+            return;
+        };
+        let session = Session::new(self.settings.clone(), conv, seed, self.outlet.alarms.now());
+        let conversation = Conversation::new(self.outlet.clone(), peer, session);
+        conversation.handle(opened);
+        place.send((Stream::over(conversation.clone()), peer));
+        self.conversations.insert(peer, Member { conv, conversation });
+    }
+
+    fn ring(&mut self) {
+        while let Some(conversation) = self.outlet.alarms.ringing() {
+            if conversation.ring() && self.is_of(&conversation) {
+                self.conversations.remove(&conversation.peer());
+            }
+        }
+    }
+
+    /// Whether it was not replaced by another one of the same peer.
+    fn is_of(&self, conversation: &Arc<Conversation>) -> bool {
+        let member = self.conversations.get(&conversation.peer());
+        member.is_some_and(|member| Arc::ptr_eq(&member.conversation, conversation))
+    }
+
+    fn break_down(&mut self, error: io::ErrorKind) {
+        self.conversations.drain().for_each(|(_, member)| member.conversation.break_down(error));
+    }
+}
+
+async fn until(alarm: Option<Instant>) {
+    match alarm {
+        Some(at) => sleep_until(at.into()).await,
+        None => pending().await,
+    }
+}
+
+fn seed() -> io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(io::Error::other)?;
+    Ok(seed)
+}
+
+/// How many conversations may wait to be accepted (`sess.go: acceptBacklog`).
+const BACKLOG: usize = 128;
+/// How many datagrams are taken before others have their turn.
+const BATCH: usize = 64;
+/// What the system shall keep of what has come, in bytes.
+const RECEIVED: usize = 4 << 20;
+const BREATH: Duration = Duration::from_millis(50);

@@ -1,0 +1,36 @@
+//! KCP, a reliable stream over UDP, as rpcx speaks it by `kcp-go`; any protocol runs inside.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use polyrpc::kcp::{Algorithm, Cipher, Config, derive_key};
+//! use polyrpc::server::Listen;
+//!
+//! let cipher = Cipher::new(Algorithm::Aes, &derive_key(b"rpcx-key", b"rpcx-salt", 4096))?;
+//! let config = Config::rpcx(cipher);
+//! let listen = Listen::on("0.0.0.0:8973").kcp(config.clone());
+//! let server = polyrpc::Server::new().bind(listen).await?.start();
+//!
+//! let client = polyrpc::Client::builder("rpcx+kcp://localhost:8973").kcp(config).build()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The conversation itself, its encryption and its error correction are a state machine of `polyrpc-wire`. Within:
+//! `endpoint` is the task that owns a socket, `conversation` what it shares with whoever reads and writes, `alarms`
+//! when to look after which, `stream` what the rest of the crate sees.
+
+mod endpoint;
+
+mod alarms;
+mod conversation;
+
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+pub use polyrpc_wire::kcp::{
+    Algorithm, Cipher, Config, Shards, Tuning, UnknownAlgorithm, Unusable, WrongKey, derive_key,
+};
+
+pub(crate) use self::endpoint::{Listener, connect};

@@ -1,0 +1,136 @@
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use futures_util::future::poll_immediate;
+use polyrpc_wire::kcp::Settings;
+use tokio::net::UdpSocket;
+
+use super::{Algorithm, Cipher, Config, Listener, connect};
+use crate::net::{Carried, Stream};
+
+fn settings(config: Config) -> Arc<Settings> {
+    Arc::new(Settings::new(config).unwrap())
+}
+
+fn protected() -> Config {
+    Config::rpcx(Cipher::new(Algorithm::Aes, &[7; 32]).unwrap())
+}
+
+async fn listener(config: Config) -> (Listener, String) {
+    let listener = Listener::bind("127.0.0.1:0", settings(config)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+fn carried(stream: Stream) -> Box<dyn Carried> {
+    match stream {
+        Stream::Carried(carried) => carried,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn write(stream: &mut Box<dyn Carried>, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let written = poll_fn(|cx| stream.poll_write(cx, &[IoSlice::new(bytes)])).await.unwrap();
+        bytes = &bytes[written..];
+    }
+}
+
+async fn read(stream: &mut Box<dyn Carried>, length: usize) -> BytesMut {
+    let mut read = BytesMut::with_capacity(length);
+    while read.len() < length {
+        let count = poll_fn(|cx| stream.poll_read(cx, &mut read)).await.unwrap();
+        assert!(count > 0, "the stream ended");
+    }
+    read
+}
+
+#[tokio::test]
+async fn what_is_written_is_read_on_both_sides() {
+    for config in [Config::default(), protected()] {
+        let (listener, address) = listener(config.clone()).await;
+        let mut client = carried(connect(&address, settings(config)).await.unwrap());
+        let request: Vec<u8> = (0..500_000_u32).map(|place| (place * 7) as u8).collect();
+        let serve = async {
+            let (server, _) = listener.accept().await.unwrap();
+            let mut server = carried(server);
+            let heard = read(&mut server, request.len()).await;
+            write(&mut server, &heard).await;
+            server
+        };
+        let ask = async {
+            write(&mut client, &request).await;
+            read(&mut client, request.len()).await
+        };
+        let (_server, answer) = tokio::join!(serve, ask);
+        assert!(answer == request);
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_is_delivered_though_the_stream_was_dropped() {
+    let (listener, address) = listener(protected()).await;
+    let mut client = carried(connect(&address, settings(protected())).await.unwrap());
+    write(&mut client, b"hello").await;
+    let (server, _) = listener.accept().await.unwrap();
+    let mut server = carried(server);
+    read(&mut server, 5).await;
+    write(&mut server, &[9; 50_000]).await;
+    drop((server, listener));
+    assert_eq!(read(&mut client, 50_000).await.len(), 50_000);
+}
+
+#[tokio::test]
+async fn nobody_there_is_noticed_with_the_first_bytes() {
+    let (listener, address) = listener(Config::default()).await;
+    drop(listener);
+    // The socket is gone when the address can be bound again.
+    while UdpSocket::bind(&address).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
+    write(&mut client, b"hello").await;
+    let mut room = BytesMut::with_capacity(10);
+    let error = poll_fn(|cx| client.poll_read(cx, &mut room)).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn no_more_conversations_are_kept_than_allowed() {
+    let (listener, address) = listener(Config { conversations: 3, ..Config::default() }).await;
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
+        write(&mut client, b"hello").await;
+        clients.push(client);
+    }
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        let mut server = carried(listener.accept().await.unwrap().0);
+        read(&mut server, 5).await;
+        write(&mut server, b"world").await;
+        servers.push(server);
+    }
+    let mut fourth = pin!(listener.accept());
+    assert!(poll_immediate(fourth.as_mut()).await.is_none());
+    // A place that is given up is taken by one that waits.
+    servers.pop();
+    fourth.await.unwrap();
+}
+
+#[tokio::test]
+async fn datagrams_of_strangers_change_nothing() {
+    let (listener, address) = listener(protected()).await;
+    let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    for length in 0..1600 {
+        stranger.send_to(&vec![length as u8; length], &address).await.unwrap();
+    }
+    let mut client = carried(connect(&address, settings(protected())).await.unwrap());
+    write(&mut client, b"hello").await;
+    let (server, peer) = listener.accept().await.unwrap();
+    assert_eq!(read(&mut carried(server), 5).await, "hello");
+    assert_ne!(peer, stranger.local_addr().unwrap());
+}

@@ -1,0 +1,37 @@
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll};
+
+use super::Source;
+
+/// A stream that is made of datagrams: KCP's, QUIC's.
+///
+/// A trait object, so that the types of neither stand where streams are handled; a call through it costs nothing
+/// beside a datagram.
+pub(crate) trait Carried: Source + fmt::Debug + Send + Sync {
+    /// Writes once.
+    fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+
+    /// Says that nothing more will be sent.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Parts it into a half to read from and a half that any task may write to.
+    fn split(self: Box<Self>) -> (Box<dyn CarriedSource>, Box<dyn CarriedSink>);
+}
+
+/// The half of a carried stream that its own task reads from.
+pub(crate) trait CarriedSource: Source + fmt::Debug + Send {}
+
+impl<S: Source + fmt::Debug + Send> CarriedSource for S {}
+
+/// The half of a carried stream that any task may write to.
+pub(crate) trait CarriedSink: fmt::Debug + Send + Sync {
+    /// Writes once, if that can be done without waiting.
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Waits until it takes more.
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Ends the connection in both directions, whoever still holds this half.
+    fn close(&self);
+}

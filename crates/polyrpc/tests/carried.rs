@@ -1,0 +1,222 @@
+//! KCP and QUIC: every protocol over them, who is told what, what goes wrong.
+
+#![cfg(all(feature = "kcp", feature = "quic"))]
+
+mod common;
+
+#[path = "../src/tls/tests/authority.rs"]
+mod authority;
+
+use authority::{Authority, Issued};
+use common::{PROTOCOLS, Prober, again, soon};
+use polyrpc::kcp::{self, Algorithm, Cipher, Shards, Tuning, derive_key};
+use polyrpc::server::{Listen, Running};
+use polyrpc::service::Peer;
+use polyrpc::tls::{self, Identity, Pem};
+use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Result, Server, quic};
+
+fn protected() -> kcp::Config {
+    let key = derive_key(b"rpcx-key", b"rpcx-salt", 4096);
+    kcp::Config::rpcx(Cipher::new(Algorithm::Aes, &key).unwrap())
+}
+
+async fn by_kcp(server: Server, config: kcp::Config) -> Running {
+    server.bind(Listen::on("127.0.0.1:0").kcp(config)).await.unwrap().start()
+}
+
+fn scheme(protocol: Protocol) -> String {
+    protocol.as_str().replace('_', "-")
+}
+
+/// `rpcx+kcp://127.0.0.1:1234`.
+fn url(protocol: Protocol, server: &Running) -> String {
+    let (carrier, place) = match &server.addresses()[0] {
+        Address::Kcp(place) => ("kcp", place),
+        Address::Quic(place) => ("quic", place),
+        other => panic!("{other}"),
+    };
+    format!("{}+{carrier}://{place}", scheme(protocol))
+}
+
+fn kcp_client(protocol: Protocol, server: &Running, config: kcp::Config) -> Client {
+    Client::builder(&url(protocol, server)).kcp(config).build().unwrap()
+}
+
+async fn echo(client: &Client, text: &str) -> Result<String> {
+    soon(client.call("Probe/Echo", text)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_protocol_goes_over_kcp() {
+    for config in [kcp::Config::default(), protected(), kcp::Config { tuning: Tuning::fast(), ..protected() }]
+    {
+        let server = by_kcp(Prober::default().server(), config.clone()).await;
+        let long = "long ".repeat(50_000);
+        for protocol in PROTOCOLS {
+            let client = kcp_client(protocol, &server, config.clone());
+            assert_eq!(echo(&client, "hi").await.unwrap(), "hi", "{protocol:?}");
+            assert!(echo(&client, &long).await.unwrap() == long, "{protocol:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_calls_share_a_conversation() {
+    let server = by_kcp(Prober::default().server(), protected()).await;
+    let client = kcp_client(Protocol::Rpcx, &server, protected());
+    let calls = (0..200).map(|number| {
+        let client = client.clone();
+        tokio::spawn(async move { echo(&client, &format!("call {number}")).await.unwrap() })
+    });
+    for (number, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
+        assert_eq!(call.await.unwrap(), format!("call {number}"));
+    }
+    assert_eq!(server.facts().connections.len(), 1);
+}
+
+#[tokio::test]
+async fn another_key_is_not_understood() {
+    let server = by_kcp(Prober::default().server(), protected()).await;
+    let cipher = Cipher::new(Algorithm::Aes, &[1; 32]).unwrap();
+    let client = Client::builder(&url(Protocol::Rpcx, &server)).kcp(kcp::Config::rpcx(cipher));
+    let client = client.timeout(std::time::Duration::from_millis(300)).build().unwrap();
+    assert_eq!(echo(&client, "hi").await.unwrap_err().code(), Code::DeadlineExceeded);
+    assert!(server.facts().connections.is_empty());
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_said() {
+    let shards = Some(Shards { data: 0, parity: 3 });
+    let listen = Listen::on("127.0.0.1:0").kcp(kcp::Config { shards, ..protected() });
+    let error = Server::new().bind(listen).await.unwrap_err().to_string();
+    assert!(error.contains("shards of data and of parity"), "{error}");
+    let error = Server::new().bind(Listen::on("quic://127.0.0.1:0")).await.unwrap_err().to_string();
+    assert!(error.contains("QUIC needs TLS"), "{error}");
+    let error = Client::builder("rpcx+kcp://h:1").build_blocking().map(drop).unwrap_err().to_string();
+    assert!(error.contains("need a runtime"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_comes_back_to_a_server_that_was_started_anew() {
+    let server = by_kcp(Prober::default().server(), protected()).await;
+    let client = kcp_client(Protocol::Rpcx, &server, protected());
+    echo(&client, "hi").await.unwrap();
+    let address = server.addresses()[0].to_string();
+    soon(server.shutdown(std::time::Duration::from_secs(5))).await;
+    let server = soon(async {
+        loop {
+            // The socket is there until the last conversation has said all it had to say.
+            match Prober::default().server().bind(Listen::on(address.clone()).kcp(protected())).await {
+                Ok(bound) => return bound.start(),
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await;
+    let anew = kcp_client(Protocol::Rpcx, &server, protected());
+    assert_eq!(again(|| anew.call::<String>("Probe/Echo", "again")).await, "again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conversations_are_served_thread_per_core() {
+    let server = Prober::default().server().on(Cores::start(2).unwrap());
+    let server = by_kcp(server, protected()).await;
+    let builder = Client::builder(&url(Protocol::BaiduStd, &server)).kcp(protected());
+    let client = builder.on(Cores::start(1).unwrap()).build().unwrap();
+    assert_eq!(echo(&client, "hi").await.unwrap(), "hi");
+}
+
+/// A server that has a certificate of an authority which clients know.
+struct Secure {
+    authority: Authority,
+    server: Running,
+}
+
+impl Secure {
+    async fn new(server: Server, adorn: impl FnOnce(&Authority, tls::Builder) -> tls::Builder) -> Self {
+        let authority = Authority::new("authority");
+        let tls = tls::Server::builder(identity(&authority.issue(&["127.0.0.1", "localhost"])));
+        let tls = adorn(&authority, tls).build().unwrap();
+        let listen = Listen::on("127.0.0.1:0").quic(quic::Config::default()).tls(tls);
+        Self { server: server.bind(listen).await.unwrap().start(), authority }
+    }
+
+    fn trust(&self) -> tls::Client {
+        tls::Client::new().ca(Pem::bytes(self.authority.pem()))
+    }
+
+    fn client(&self, protocol: Protocol) -> Client {
+        Client::builder(&url(protocol, &self.server)).tls(self.trust()).build().unwrap()
+    }
+}
+
+fn identity(issued: &Issued) -> Identity {
+    Identity::new(Pem::bytes(issued.certificate.clone()), Pem::bytes(issued.key.clone()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_protocol_goes_over_quic() {
+    let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
+    let long = "long ".repeat(500_000);
+    for protocol in PROTOCOLS {
+        let client = place.client(protocol);
+        assert_eq!(echo(&client, "hi").await.unwrap(), "hi", "{protocol:?}");
+        assert!(echo(&client, &long).await.unwrap() == long, "{protocol:?}");
+    }
+}
+
+/// Tells what TLS knows of its caller.
+#[polyrpc::service]
+trait Teller {
+    async fn who(&self, cx: &mut Context) -> Result<String>;
+}
+
+struct Told;
+
+impl Teller for Told {
+    async fn who(&self, cx: &mut Context) -> Result<String> {
+        let Peer::Tls(secured) = cx.peer() else { return Ok(format!("{:?}", cx.peer())) };
+        let below = matches!(secured.below(), Peer::Udp(address) if address.ip().is_loopback());
+        Ok(format!("{below} {} {:?} {:?}", secured.version(), secured.alpn(), secured.names()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_method_learns_who_calls_over_quic() {
+    let server = Server::new().service(TellerServer::new(Told));
+    let place = Secure::new(server, |authority, tls| tls.client_ca(Pem::bytes(authority.pem()))).await;
+    let shown = identity(&place.authority.issue(&["client.example"]));
+    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(place.trust().identity(shown));
+    let who = soon(TellerClient::new(client.build().unwrap()).who()).await.unwrap();
+    assert_eq!(who, r#"true TLS 1.3 Some("rpcx") ["client.example"]"#);
+    let without = soon(TellerClient::new(place.client(Protocol::Rpcx)).who()).await.unwrap_err();
+    assert_eq!(without.code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_trusted_is_not_called() {
+    let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
+    let other = tls::Client::new().ca(Pem::bytes(Authority::new("other").pem()));
+    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(other).build().unwrap();
+    assert_eq!(echo(&client, "hi").await.unwrap_err().code(), Code::Unavailable);
+    let named = place.trust().server_name("elsewhere.example");
+    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(named).build().unwrap();
+    assert_eq!(echo(&client, "hi").await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn both_sides_must_have_a_name_for_what_they_speak() {
+    let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
+    let config = quic::Config { alpn: vec!["other".to_owned()], ..quic::Config::default() };
+    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(place.trust()).quic(config);
+    assert_eq!(echo(&client.build().unwrap(), "hi").await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_answers_what_was_accepted_over_quic() {
+    let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
+    let client = place.client(Protocol::Rpcx);
+    echo(&client, "hi").await.unwrap();
+    soon(place.server.shutdown(std::time::Duration::from_secs(5))).await;
+    assert!(echo(&client, "late").await.is_err());
+}

@@ -1,0 +1,70 @@
+/// How many segments may be under way so that the link is not flooded (`kcp.go: Input`, `flush`).
+///
+/// ```text
+///            acknowledgement              skipped by later ones         timed out
+///  slow start ────────▶ avoidance   any ────────▶ avoidance at half   any ────────▶ slow start at 1
+///   +1 each   at the    +1/window                 of what is in flight
+///             threshold  each
+/// ```
+#[derive(Debug)]
+pub(super) struct Congestion {
+    enabled: bool,
+    window: u32,
+    threshold: u32,
+    /// The window in bytes, which grows by less than a segment at a time.
+    bytes: u32,
+    mss: u32,
+}
+
+impl Congestion {
+    pub(super) fn new(enabled: bool, mss: usize) -> Self {
+        let mss = mss as u32;
+        Self { enabled, window: 1, threshold: LEAST, bytes: mss, mss }
+    }
+
+    /// The window, of at most `most` segments.
+    pub(super) fn window(&self, most: u32) -> u32 {
+        if self.enabled { most.min(self.window) } else { most }
+    }
+
+    /// The peer, which has room for `remote` segments, has got more.
+    pub(super) fn acknowledged(&mut self, remote: u32) {
+        if self.window >= remote {
+            return;
+        }
+        if self.window < self.threshold {
+            self.window += 1;
+            self.bytes = self.bytes.saturating_add(self.mss);
+        } else {
+            self.bytes = self.bytes.max(self.mss);
+            let step = self.mss.saturating_mul(self.mss) / self.bytes + self.mss / 16;
+            self.bytes = self.bytes.saturating_add(step);
+            if (self.window + 1).saturating_mul(self.mss) <= self.bytes {
+                self.window += 1;
+            }
+        }
+        if self.window > remote {
+            self.set(remote);
+        }
+    }
+
+    /// Later segments arrived before some of the `in_flight`, `skips` of them at least.
+    pub(super) fn skipped(&mut self, in_flight: u32, skips: u32) {
+        self.threshold = (in_flight / 2).max(LEAST);
+        self.set(self.threshold.saturating_add(skips));
+    }
+
+    /// A segment was not acknowledged in time.
+    pub(super) fn timed_out(&mut self) {
+        self.threshold = (self.window / 2).max(LEAST);
+        self.set(1);
+    }
+
+    fn set(&mut self, window: u32) {
+        self.window = window.max(1);
+        self.bytes = self.window.saturating_mul(self.mss);
+    }
+}
+
+/// `kcp.go: IKCP_THRESH_MIN`
+const LEAST: u32 = 2;

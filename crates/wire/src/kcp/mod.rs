@@ -1,0 +1,30 @@
+//! KCP, the reliable stream over UDP that rpcx offers, as `kcp-go` wraps it: encryption, a checksum, error correction.
+//!
+#![doc = include_str!("README.md")]
+
+mod config;
+
+mod session;
+mod settings;
+
+mod crypt;
+mod packet;
+mod tea;
+
+mod fec;
+
+mod arq;
+mod segment;
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{Config, Shards, Tuning};
+pub use crypt::{Algorithm, Cipher, UnknownAlgorithm, WrongKey, derive_key};
+pub use session::{Ended, Session};
+pub use settings::{Opened, Settings, Unusable};
+pub use time::Millis;
+
+/// No datagram is longer (`sess.go: mtuLimit`).
+pub const MAX_DATAGRAM: usize = 1500;

@@ -1,0 +1,114 @@
+use std::collections::VecDeque;
+
+use super::crypt::Cipher;
+
+/// The outermost wrapping of a datagram, if there is a cipher (`sess.go: output`).
+///
+/// ```text
+///  0                16       20
+///  | random bytes   | crc32  | payload …
+/// ```
+///
+/// All of it is encrypted; the checksum is of the payload, little-endian.
+#[derive(Debug, Clone)]
+pub(super) struct Envelope {
+    cipher: Option<Cipher>,
+}
+
+impl Envelope {
+    pub(super) fn new(cipher: Option<Cipher>) -> Self {
+        Self { cipher }
+    }
+
+    /// Bytes before the payload.
+    pub(super) fn overhead(&self) -> usize {
+        if self.cipher.is_some() { NONCE + 4 } else { 0 }
+    }
+
+    /// Wraps the payload that stands behind the room for it.
+    pub(super) fn seal(&self, datagram: &mut [u8], nonces: &mut Nonces) {
+        let Some(cipher) = &self.cipher else { return };
+        let (nonce, rest) = datagram.split_at_mut(NONCE);
+        let (checksum, payload) = rest.split_at_mut(4);
+        nonce.copy_from_slice(&nonces.next());
+        checksum.copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
+        cipher.encrypt(datagram);
+    }
+
+    /// Takes the payload out. `None`: it is of somebody who has not got the key, or was damaged.
+    pub(super) fn open<'a>(&self, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
+        let Some(cipher) = &self.cipher else { return Some(datagram) };
+        if datagram.len() < self.overhead() {
+            return None;
+        }
+        cipher.decrypt(datagram);
+        let (checksum, payload) = datagram.get(NONCE..)?.split_first_chunk()?;
+        (crc32fast::hash(payload) == u32::from_le_bytes(*checksum)).then_some(payload)
+    }
+}
+
+const NONCE: usize = 16;
+
+/// Random bytes, without end, from a few that are random.
+#[derive(Debug)]
+pub(super) struct Nonces {
+    cipher: Box<aes::Aes128>,
+    last: [u8; NONCE],
+}
+
+impl Nonces {
+    pub(super) fn new(seed: [u8; 32]) -> Self {
+        use aes::cipher::KeyInit;
+        let (key, last) = seed.split_at(NONCE);
+        let cipher = aes::Aes128::new_from_slice(key).expect("a key of 16 bytes");
+        Self { cipher: Box::new(cipher), last: std::array::from_fn(|at| last[at]) }
+    }
+
+    fn next(&mut self) -> [u8; NONCE] {
+        use aes::cipher::BlockCipherEncrypt;
+        self.cipher.encrypt_block((&mut self.last).into());
+        self.last
+    }
+}
+
+/// Datagrams that are to be sent, one behind the other in one buffer.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    bytes: Vec<u8>,
+    begin: usize,
+    lengths: VecDeque<usize>,
+}
+
+impl Outgoing {
+    pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// All behind `begin` is one datagram more.
+    pub(super) fn finish(&mut self, begin: usize) {
+        self.lengths.push_back(self.bytes.len() - begin);
+    }
+
+    pub(super) fn first(&self) -> Option<&[u8]> {
+        let length = *self.lengths.front()?;
+        self.bytes.get(self.begin..self.begin + length)
+    }
+
+    pub(super) fn advance(&mut self) {
+        self.begin += self.lengths.pop_front().unwrap_or(0);
+        if self.lengths.is_empty() {
+            self.bytes.clear();
+            self.begin = 0;
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.begin
+    }
+
+    pub(super) fn rest(&mut self) {
+        if self.lengths.is_empty() {
+            *self = Self::default();
+        }
+    }
+}
