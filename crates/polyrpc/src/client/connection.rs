@@ -84,6 +84,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             inbox: Inbox::default(),
             wanted: 0,
             wakers: Vec::new(),
+            unwritable: None,
             alarm: None,
             heartbeat: keepalive.map(Heartbeat::new),
         };
@@ -397,6 +398,9 @@ struct Reader<S> {
     inbox: Inbox,
     wanted: usize,
     wakers: Vec<Waker>,
+    /// Nothing can be written any more, for this reason. What the server said before it closed is still read: answers,
+    /// and why it did.
+    unwritable: Option<io::Error>,
     /// Rings when a call may have waited too long.
     alarm: Option<Pin<Box<Sleep>>>,
     heartbeat: Option<Heartbeat>,
@@ -414,17 +418,22 @@ impl<S: Session + Send + 'static> Reader<S> {
         loop {
             self.poll_alarm(cx);
             self.poll_heartbeat(cx)?;
-            match self.poll_write(cx) {
-                Poll::Pending => {}
-                Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.last_words(&error, cx))),
+            if self.unwritable.is_none() {
+                match self.poll_write(cx) {
+                    Poll::Pending => {}
+                    Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+                    Poll::Ready(Err(error)) => self.unwritable = Some(error),
+                }
             }
             match self.inbox.poll_fill(&mut self.source, cx, self.wanted) {
                 Poll::Pending => {
                     self.inbox.rest();
                     return Poll::Pending;
                 }
-                Poll::Ready(Ok(0)) => return Poll::Ready(self.take_last()),
+                Poll::Ready(Ok(0)) => {
+                    let last = self.take_last();
+                    return Poll::Ready(self.unwritable.take().map_or(last, |error| Err(broken(&error))));
+                }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
             }
@@ -463,21 +472,6 @@ impl<S: Session + Send + 'static> Reader<S> {
         drop(shared);
         self.wake();
         Poll::Pending
-    }
-
-    /// Why the connection ended, of which it is known that it cannot be written to. What the server said before it
-    /// closed may still be there: answers, and why it did.
-    fn last_words(&mut self, error: &io::Error, cx: &mut Context<'_>) -> Status {
-        loop {
-            match self.inbox.poll_fill(&mut self.source, cx, self.wanted) {
-                Poll::Ready(Ok(0)) | Poll::Pending => return broken(error),
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => return broken(&error),
-            }
-            if let Err(status) = self.take_answers() {
-                return status;
-            }
-        }
     }
 
     /// Takes every answer out of the inbox. Returns whether callers shall only append for now.
