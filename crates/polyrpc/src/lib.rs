@@ -7,6 +7,8 @@ mod error;
 
 pub mod client;
 
+pub mod discovery;
+
 mod net;
 
 #[cfg(feature = "kcp")]

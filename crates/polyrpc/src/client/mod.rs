@@ -29,6 +29,8 @@ mod talk;
 
 mod mock;
 
+pub mod balance;
+
 pub mod blocking;
 
 use std::fmt;

@@ -1,0 +1,219 @@
+use std::fmt;
+use std::str::FromStr;
+
+/// What a registry says about an instance: names with values, some of which may come more than once.
+///
+/// In registries it is the query string of a URL with its names in order, as Go's `url.Values.Encode` writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Attributes(Vec<(String, String)>);
+
+impl Attributes {
+    /// Nothing said.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The first value of a name.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.values(name).next()
+    }
+
+    /// All values of a name.
+    pub fn values<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// All names with their values, in the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Says it in place of what was said under this name.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        let name = name.into();
+        self.remove(&name);
+        self.append(name, value);
+    }
+
+    /// Says it beside what was said under this name.
+    pub fn append(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        let name = name.into();
+        let behind = self.0.partition_point(|(known, _)| *known <= name);
+        self.0.insert(behind, (name, value.into()));
+    }
+
+    /// Says nothing under this name any more.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, _)| known != name);
+    }
+
+    /// The same with this said too.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    /// How many calls it is to get in comparison with others: one unless a whole number is said. brpc writes it as
+    /// the tag.
+    pub fn weight(&self) -> u32 {
+        let said = self.value("weight").or_else(|| self.tag());
+        said.and_then(|said| said.parse().ok()).unwrap_or(1)
+    }
+
+    /// Whether calls may be sent to it: not where its state is said to be `inactive`.
+    pub fn is_active(&self) -> bool {
+        self.value("state") != Some("inactive")
+    }
+
+    /// The groups that it is in.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.values("group")
+    }
+
+    /// Where it stands, in degrees north and east, if both are said.
+    pub fn location(&self) -> Option<(f64, f64)> {
+        let degrees = |name, most: f64| {
+            let degrees: f64 = self.value(name)?.parse().ok()?;
+            (degrees.abs() <= most).then_some(degrees)
+        };
+        Some((degrees("latitude", 90.0)?, degrees("longitude", 180.0)?))
+    }
+
+    /// brpc's tag, if there is one.
+    pub fn tag(&self) -> Option<&str> {
+        self.value("tag")
+    }
+}
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Attributes {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(said: I) -> Self {
+        let mut said: Vec<_> = said.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        // Values of one name stay in their order.
+        said.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Self(said)
+    }
+}
+
+impl FromStr for Attributes {
+    type Err = std::convert::Infallible;
+
+    /// Reads a query string; what cannot be read of it is left out, since the rest is still of use.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        Ok(pairs
+            .filter_map(|pair| {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                Some((unescaped(name)?, unescaped(value)?))
+            })
+            .collect())
+    }
+}
+
+/// Go's `url.QueryUnescape`; `None` where that is an error.
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
+                u8::try_from(high << 4 | low).ok()?
+            }
+            // Go refuses it as a separator that is none any more.
+            b';' => return None,
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+impl fmt::Display for Attributes {
+    /// Writes Go's `url.Values.Encode`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, value)) in self.iter().enumerate() {
+            if place > 0 {
+                f.write_str("&")?;
+            }
+            escape(name, f)?;
+            f.write_str("=")?;
+            escape(value, f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Go's `url.QueryEscape`.
+fn escape(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                write!(f, "{}", char::from(byte))?;
+            }
+            b' ' => f.write_str("+")?,
+            byte => write!(f, "%{byte:02X}")?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Attributes {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn they_are_written_as_go_writes_a_query() {
+        let said: Attributes =
+            [("weight", "7"), ("group", "b"), ("group", "a"), ("a b", "ü&=+%/"), ("é", "")]
+                .into_iter()
+                .collect();
+        assert_eq!(said.to_string(), "a+b=%C3%BC%26%3D%2B%25%2F&group=b&group=a&weight=7&%C3%A9=");
+        assert_eq!(read(&said.to_string()), said);
+    }
+
+    #[test]
+    fn what_cannot_be_read_of_them_is_left_out() {
+        let said = read("weight=3&x=%zz&=y&&state=inactive&bad=%e&a;b=1&c=%ff&flag");
+        assert_eq!(said.to_string(), "=y&flag=&state=inactive&weight=3");
+        assert_eq!((said.weight(), said.is_active()), (3, false));
+    }
+
+    #[test]
+    fn a_weight_that_is_none_counts_as_one() {
+        for (text, weight) in [("", 1), ("weight=x", 1), ("weight=-1", 1), ("weight=0", 0), ("tag=5", 5)] {
+            assert_eq!(read(text).weight(), weight, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_on_earth_needs_both_coordinates() {
+        assert_eq!(read("latitude=1.5&longitude=-2").location(), Some((1.5, -2.0)));
+        for wrong in
+            ["latitude=1", "latitude=x&longitude=1", "latitude=91&longitude=1", "latitude=NaN&longitude=1"]
+        {
+            assert_eq!(read(wrong).location(), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn to_set_replaces_and_to_append_adds() {
+        let mut said = read("group=a&group=b&weight=1");
+        said.append("group", "c");
+        said.set("weight", "2");
+        assert_eq!(said.to_string(), "group=a&group=b&group=c&weight=2");
+        assert_eq!(said.groups().collect::<Vec<_>>(), ["a", "b", "c"]);
+        said.set("group", "d");
+        assert_eq!(said.to_string(), "group=d&weight=2");
+    }
+}

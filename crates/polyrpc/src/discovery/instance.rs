@@ -1,0 +1,150 @@
+use std::fmt;
+use std::str::FromStr;
+
+use polyrpc_wire::Status;
+
+use super::Attributes;
+
+/// One server of a service, as a registry knows it: `tcp@127.0.0.1:8972`, and what is said about it.
+///
+/// Two are the same server when network and address are the same; what is said about it may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// How it is reached.
+    pub network: Network,
+    /// Host and port, or the path of a socket.
+    pub address: String,
+    /// What is said about it.
+    pub attributes: Attributes,
+}
+
+impl Instance {
+    /// A server at `host:port`, of which nothing more is said.
+    pub fn tcp(address: impl Into<String>) -> Self {
+        Self { network: Network::Tcp, address: address.into(), attributes: Attributes::default() }
+    }
+
+    /// The same with this said about it.
+    #[must_use]
+    pub fn with(mut self, attributes: Attributes) -> Self {
+        self.attributes = attributes;
+        self
+    }
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.network, self.address)
+    }
+}
+
+impl FromStr for Instance {
+    type Err = Status;
+
+    /// Reads rpcx's `network@address`; without a network it is TCP.
+    fn from_str(text: &str) -> Result<Self, Status> {
+        let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is no instance: {why}"));
+        let (network, address) = match text.split_once('@') {
+            Some((network, address)) => (network.parse()?, address),
+            None => (Network::Tcp, text),
+        };
+        let port = address.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
+        match (network, port) {
+            (Network::Unix, _) if !address.is_empty() => {}
+            (Network::Unix, _) => return Err(wrong("want the path of a socket")),
+            (_, Some((host, Ok(1..)))) if !host.is_empty() => {}
+            _ => return Err(wrong("want network@host:port")),
+        }
+        Ok(Self { network, address: address.to_owned(), attributes: Attributes::default() })
+    }
+}
+
+/// How an instance is reached, by rpcx's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Network {
+    /// `tcp`
+    #[default]
+    Tcp,
+    /// `unix`
+    Unix,
+    /// `http`: behind HTTP's `CONNECT`.
+    Http,
+    /// `ws`: within a WebSocket.
+    Ws,
+    /// `wss`: within a WebSocket within TLS.
+    Wss,
+    /// `kcp`
+    Kcp,
+    /// `quic`
+    Quic,
+}
+
+impl Network {
+    /// All there are.
+    pub const ALL: [Self; 7] =
+        [Self::Tcp, Self::Unix, Self::Http, Self::Ws, Self::Wss, Self::Kcp, Self::Quic];
+
+    /// Its name in registries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Unix => "unix",
+            Self::Http => "http",
+            Self::Ws => "ws",
+            Self::Wss => "wss",
+            Self::Kcp => "kcp",
+            Self::Quic => "quic",
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Network {
+    type Err = Status;
+
+    fn from_str(text: &str) -> Result<Self, Status> {
+        match text {
+            // Go's names of what is TCP anyway.
+            "tcp4" | "tcp6" => Ok(Self::Tcp),
+            other => Self::ALL
+                .into_iter()
+                .find(|network| network.as_str() == other)
+                .ok_or_else(|| Status::invalid_argument(format!("the network `{text}` is unknown"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_is_written_as_rpcx_writes_it() {
+        for text in ["tcp@127.0.0.1:8972", "unix@/run/echo.sock", "quic@[::1]:1", "wss@h:443", "http@h:80"] {
+            assert_eq!(text.parse::<Instance>().unwrap().to_string(), text);
+        }
+        assert_eq!("h:1".parse::<Instance>().unwrap().to_string(), "tcp@h:1");
+        assert_eq!("tcp6@[::1]:1".parse::<Instance>().unwrap().to_string(), "tcp@[::1]:1");
+    }
+
+    #[test]
+    fn what_is_no_instance_says_why() {
+        for (text, why) in [
+            ("", "want network@host:port"),
+            ("tcp@h", "want network@host:port"),
+            ("tcp@:1", "want network@host:port"),
+            ("tcp@h:0", "want network@host:port"),
+            ("tcp@h:65536", "want network@host:port"),
+            ("unix@", "want the path of a socket"),
+            ("rdma@h:1", "the network `rdma` is unknown"),
+        ] {
+            let error = text.parse::<Instance>().unwrap_err();
+            assert!(error.message().contains(why), "{text}: {error}");
+        }
+    }
+}
