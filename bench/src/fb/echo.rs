@@ -11,9 +11,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Messages;
 use crate::load::{Load, SharedLaps, Tally};
-use crate::measure;
 use crate::messages::{fbs, pb};
-use crate::process::{self, Done, Ready};
+use crate::process;
 
 /// What a server is told.
 #[derive(Clone, Debug, Args)]
@@ -92,17 +91,8 @@ impl ClientOptions {
 /// The life of a client's process.
 pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     process::prepare(None)?;
-    let mut load = Callers::connect(options)?;
-    load.run(Duration::from_millis(options.warm_up))?;
-    process::tell(&Ready {})?;
-    let mut told = io::stdin().lines();
-    if told.next().transpose()?.is_some() {
-        let before = measure::cpu_time();
-        let tally = load.run(Duration::from_millis(options.window))?;
-        let cpu_ns = (measure::cpu_time() - before).as_nanos() as u64;
-        process::tell(&Done { cpu_ns, tally })?;
-    }
-    told.try_for_each(|line| line.map(drop))
+    let millis = Duration::from_millis;
+    process::run_load(&mut Callers::connect(options)?, millis(options.warm_up), millis(options.window))
 }
 
 /// Callers in closed loops that share one connection, on one thread with it.
