@@ -3,7 +3,7 @@
 mod common;
 
 use std::collections::HashSet;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -632,6 +632,22 @@ fn a_blocking_call_has_its_time_and_its_late_reply_reaches_no_other() {
         }
     }
     prober.gate.open();
+}
+
+#[test]
+fn what_connecting_took_of_a_blocking_call_is_taken_from_what_the_server_is_told() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let client = Client::builder(&url).timeout(Duration::from_secs(10)).build_blocking().unwrap();
+    let calling = std::thread::spawn(move || client.call::<()>("f", &()));
+    let (stream, _) = listener.accept().unwrap();
+    let told = std::io::BufReader::new(stream)
+        .lines()
+        .map(|line| line.unwrap().to_lowercase())
+        .find_map(|line| line.strip_prefix("connect-timeout-ms: ")?.parse::<u64>().ok())
+        .unwrap();
+    assert!((1..10_000).contains(&told), "{told}");
+    assert_eq!(calling.join().unwrap().unwrap_err().code(), Code::Unavailable);
 }
 
 #[test]
