@@ -46,7 +46,8 @@ impl<'a> Dispatch<'a> {
     /// Brings a call to its method and polls the handler once, in place: what is ready at once needs no queue, no
     /// task and no wake-up.
     ///
-    /// The method may stream where the protocol has a name for the call as a stream. `arrived` is when the calls that are at hand came, once one of them wanted to know.
+    /// The method may stream where the protocol has a name for the call as a stream. `arrived` is when the calls that
+    /// are at hand came, once one of them wanted to know.
     pub(super) fn start<S: Session>(
         &mut self,
         call: Call<'_>,
