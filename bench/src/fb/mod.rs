@@ -18,6 +18,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::bar::{Bar, Limit};
+use crate::measure;
 use crate::report::{self, Machine};
 use crate::rounds::{self, Series};
 use crate::run::{self, Outcome, Timing};
@@ -164,14 +165,16 @@ fn reading_bar(allocations: &[Allocations]) -> Option<Bar> {
     })
 }
 
-/// Calls for a while, server and client as processes of their own.
+/// Calls for a while, server and client as processes of their own. A single caller and its server share a core: what
+/// is measured is the work of a call, not the waking of another core.
 fn load(messages: Messages, callers: usize, size: usize, window: Duration) -> io::Result<Outcome> {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let server = ServerOptions { messages, listen }.to_arguments();
+    let core = if callers == 1 { Some(measure::last_core()?) } else { None };
+    let server = ServerOptions { messages, listen, core }.to_arguments();
     let timing = Timing { warm_up: WARM_UP, window };
     run::between(&server, timing, |connect| {
         let (warm_up, window) = (WARM_UP.as_millis() as u64, window.as_millis() as u64);
-        ClientOptions { messages, connect, callers, size, warm_up, window }.to_arguments()
+        ClientOptions { messages, connect, callers, size, warm_up, window, core }.to_arguments()
     })
 }
 

@@ -128,9 +128,8 @@ impl Case {
         eprintln!("measuring {}", name(callers, size));
         let window = Duration::from_secs_f64(options.seconds.clamp(0.01, 3600.0));
         let timing = Timing { warm_up: WARM_UP, window };
-        let series = rounds::interleave(options.rounds, &Spoken::ALL, |spoken| {
-            load(spoken, callers, size, timing)
-        });
+        let series =
+            rounds::interleave(options.rounds, &Spoken::ALL, |spoken| load(spoken, callers, size, timing));
         Self { callers, size, series }
     }
 
