@@ -127,6 +127,8 @@ mod tests {
             Status::internal("[service internal error]: oops"),
             Status::deadline_exceeded("the method did not answer in time"),
             Status::resource_exhausted("Reached server's max_concurrency=4"),
+            Status::resource_exhausted("Reached the method's max_concurrency=4"),
+            Status::resource_exhausted("request reached rate limit"),
             Status::unknown("boom"),
         ] {
             assert_eq!(of_text(text(&status).to_owned()), status);

@@ -84,6 +84,7 @@ mod tests {
             Status::cancelled("context canceled"),
             Status::deadline_exceeded("the method did not answer in time"),
             Status::resource_exhausted("Reached server's max_concurrency=4"),
+            Status::resource_exhausted("Reached the method's max_concurrency=4"),
             Status::unknown("boom"),
         ] {
             assert_eq!(read(write(&status)), status);

@@ -30,6 +30,8 @@ pub(crate) fn read(text: String, table: &[(Text, Code)]) -> Status {
 const OURS: &[(Text, Code)] = &[
     // A panic of the handler, in rpcx's words (`server/service.go`), behind which a stack trace may follow.
     (Text::Begins("[service internal error]: "), Code::Internal),
-    (Text::Is("the method did not answer in time"), Code::DeadlineExceeded),
+    (Text::Begins("the method did not answer in time"), Code::DeadlineExceeded),
     (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
+    (Text::Begins("Reached the method's max_concurrency="), Code::ResourceExhausted),
+    (Text::Is("request reached rate limit"), Code::ResourceExhausted),
 ];
