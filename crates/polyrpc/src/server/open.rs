@@ -26,6 +26,8 @@ pub(super) struct Open {
     tick: AtomicU32,
     /// The calls of connections that have closed.
     past: Counters,
+    /// How many were ever opened.
+    accepted: AtomicU64,
     /// Told when the last connection closes.
     emptied: Notify,
 }
@@ -84,6 +86,7 @@ impl Open {
             entries: Mutex::default(),
             tick: AtomicU32::new(0),
             past: Counters::default(),
+            accepted: AtomicU64::new(0),
             emptied: Notify::new(),
         }
     }
@@ -94,6 +97,7 @@ impl Open {
         if entries.len() >= limit {
             return None;
         }
+        self.accepted.fetch_add(1, Ordering::Relaxed);
         let entry = Arc::new(Entry {
             peer,
             opened: self.tick(),
@@ -128,6 +132,13 @@ impl Open {
         let mut calls = self.past.read();
         connections.iter().for_each(|connection| calls.add(connection.calls));
         Facts { calls, connections }
+    }
+
+    /// How many calls have begun, and how many connections were opened, since the server began.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        let entries = self.lock();
+        let open: u64 = entries.iter().map(|(_, entry)| entry.calls.read().started).sum();
+        (self.past.read().started + open, self.accepted.load(Ordering::Relaxed))
     }
 
     /// Waits until no connection is open.
