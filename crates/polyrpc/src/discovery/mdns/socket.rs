@@ -23,13 +23,21 @@ pub(super) fn usual_interfaces() -> Vec<Ipv4Addr> {
 /// Sockets to ask with, one for each network. They take a free port: who asks from one is answered there, and need not
 /// share the usual one with others (RFC 6762, section 6.7).
 pub(super) async fn asking(interfaces: &[Ipv4Addr]) -> io::Result<Vec<Arc<UdpSocket>>> {
-    let mut sockets = Vec::new();
+    let (mut sockets, mut failure) = (Vec::new(), io::Error::from(io::ErrorKind::AddrNotAvailable));
     for address in interfaces {
-        let socket = UdpSocket::bind((*address, 0)).await?;
-        sockopt::set_ip_multicast_if(&socket, address)?;
-        sockets.push(Arc::new(socket));
+        // One network that is gone must not keep the others from being asked.
+        match asking_one(*address).await {
+            Ok(socket) => sockets.push(Arc::new(socket)),
+            Err(error) => failure = error,
+        }
     }
-    Ok(sockets)
+    if sockets.is_empty() { Err(failure) } else { Ok(sockets) }
+}
+
+async fn asking_one(interface: Ipv4Addr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((interface, 0)).await?;
+    sockopt::set_ip_multicast_if(&socket, &interface)?;
+    Ok(socket)
 }
 
 /// A socket that hears what is asked in these networks, beside those of other programs.

@@ -82,12 +82,10 @@ impl Driver {
     /// servers together keep it from getting up.
     fn pause(&self) -> Duration {
         let every = self.registration.every;
-        match self.failures {
-            0 => jittered(every),
-            failures => {
-                jittered(FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(every / 2))
-            }
-        }
+        jittered(match self.failures {
+            0 => every,
+            failures => FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(8)).min(every / 2),
+        })
     }
 
     async fn publish(&mut self) {
