@@ -35,6 +35,20 @@ impl Place {
     }
 
     #[cfg(feature = "http")]
+    /// Who asks, if that stands before the servers, and the servers themselves: `user:password@a:1,b:2`.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn user(&self) -> Result<(Option<(String, String)>, &str), Status> {
+        let Some((user, hosts)) = self.hosts.rsplit_once('@') else {
+            return Ok((None, &self.hosts));
+        };
+        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        let plain = |text| {
+            let plain = percent_decode_str(text).decode_utf8();
+            plain.map(Into::into).map_err(|_| Status::invalid_argument("user or password are no UTF-8"))
+        };
+        Ok((Some((plain(name)?, plain(password)?)), hosts))
+    }
+
     /// The servers as a URL: whether they speak TLS is a setting.
     pub(crate) fn origins(&self) -> String {
         let scheme = if self.is_on("tls") { "https" } else { "http" };
