@@ -2,6 +2,9 @@
 //! of TLS where there is one, `detect` tells its protocol, `connection` drives it, `dispatch` brings each call to its
 //! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several. `data` is for
 //! connections that bring no calls. `registration` makes it known where the server is.
+//!
+//! What stands around that: [`Concurrency`] limits, [`Hook`]s, and the [layers](crate::service::Layer) before methods,
+//! which `extensions` puts in their places.
 
 mod listen;
 
@@ -23,9 +26,20 @@ mod data;
 
 mod registration;
 
+mod arrival;
 mod limits;
 mod open;
 mod port;
+
+mod extensions;
+
+mod concurrency;
+
+mod hook;
+
+mod hooks;
+
+mod note;
 
 #[cfg(test)]
 mod tests;
@@ -41,11 +55,15 @@ use tokio::task::JoinSet;
 
 pub use polyrpc_wire::grpc_web::Cors;
 
+pub use self::concurrency::{Auto, Concurrency, Timely, UnknownConcurrency};
+pub use self::hook::{Answered, Hook, Received};
 pub use self::limits::Limits;
 pub use self::listen::Listen;
 pub use self::registration::{Event, Registered, Registration};
 pub use self::topics::Publisher;
 
+use self::extensions::Extensions;
+use self::hooks::Hooks;
 use self::open::{Open, Order};
 use self::port::Port;
 use self::registration::{Planned, Registrations};
@@ -86,6 +104,7 @@ pub struct Server {
     publisher: Publisher,
     streams: Option<Streams>,
     files: Option<Files>,
+    extensions: Extensions,
     registries: Vec<(Arc<dyn Register>, Registration)>,
 }
 
@@ -253,7 +272,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When the address is none or is taken, or when there is nothing to be
+    /// When the address is none or is taken, when a [hook](Hook::registered) objects, or when there is nothing to be
     /// [registered](Self::register_in).
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
         let version = if self.version.is_empty() { default_version(&self.router) } else { self.version };
@@ -264,6 +283,8 @@ impl Server {
             .map(|(registry, registration)| Planned::new(registry, registration, &self.router));
         let planned = planned.collect::<io::Result<_>>()?;
         introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
+        let times_calls = self.extensions.time_calls();
+        let hooks = self.extensions.put_in_place(&self.router)?;
         let shared = Arc::new(Shared {
             router: self.router,
             limits: self.limits,
@@ -272,9 +293,11 @@ impl Server {
             cors: self.cors,
             health: self.health,
             data,
-            open: Arc::new(Open::new()),
+            open: Arc::new(Open::new(hooks.clone())),
             in_flight: Arc::new(AtomicUsize::new(0)),
             publisher: self.publisher,
+            hooks,
+            times_calls,
         });
         Bound { shared, planned, listeners: Vec::new() }.and(listen).await
     }
@@ -305,6 +328,9 @@ pub(crate) struct Shared {
     open: Arc<Open>,
     in_flight: Arc<AtomicUsize>,
     publisher: Publisher,
+    hooks: Hooks,
+    /// Whether it is noted of every call when it came, and not only of those with a deadline.
+    times_calls: bool,
 }
 
 /// A server that listens.
@@ -437,6 +463,7 @@ impl Running {
             health.stop();
         }
         self.registrations.withdraw().await;
+        self.shared.hooks.unregistered(&self.shared.router);
         self.accepting.shutdown().await;
         self.shared.open.order(Order::Drain);
         let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;
