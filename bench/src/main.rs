@@ -7,7 +7,8 @@
 //!
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. [`grpc`] is a
 //!    suite of its own, beside the servers of others, and so are [`floods`], beside attackers, [`fb`], FlatBuffers beside protobuf,
-//!    [`rest_rpc`] beside baidu_std, and [`stream`], with a slow reader.
+//!    [`rest_rpc`] beside baidu_std, [`stream`], with a slow reader, and [`overload`], with more callers than can be
+//!    answered.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC in turn.
 //! 3. [`run`] is one of those runs, [`idle`] the one that counts memory instead of calls.
 //! 4. [`process`] is how the parent and the processes it started talk.
@@ -21,6 +22,7 @@ mod core;
 mod fb;
 mod floods;
 mod grpc;
+mod overload;
 mod rest_rpc;
 mod stream;
 mod suite;
@@ -78,6 +80,8 @@ enum Command {
     Floods(floods::Options),
     /// A GiB through one stream, and what a slow reader costs in memory.
     Stream(stream::Options),
+    /// A method of known cost, called more often than it can answer.
+    Overload(overload::Options),
     /// Serves until its standard input ends; started by the parent, or by hand to look closer.
     Server(subject::ServerOptions),
     /// Makes calls in a window that its standard input opens; started by the parent, or by hand.
@@ -102,6 +106,10 @@ enum Command {
     StreamServer,
     /// The slow reader of the stream; started by the parent, or by hand.
     StreamClient(stream::ClientOptions),
+    /// The server of the overload; started by the parent, or by hand.
+    OverloadServer(overload::ServerOptions),
+    /// The callers of the overload; started by the parent, or by hand.
+    OverloadCaller(overload::CallerOptions),
 }
 
 impl Command {
@@ -123,6 +131,9 @@ impl Command {
             Self::Stream(options) => stream::run(&options),
             Self::StreamServer => stream::serve().map(|()| ExitCode::SUCCESS),
             Self::StreamClient(options) => stream::call(&options).map(|()| ExitCode::SUCCESS),
+            Self::Overload(options) => overload::run(&options),
+            Self::OverloadServer(options) => overload::serve(&options).map(|()| ExitCode::SUCCESS),
+            Self::OverloadCaller(options) => overload::call(&options).map(|()| ExitCode::SUCCESS),
             Self::Server(options) => process::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::Client(options) => process::call(&options).map(|()| ExitCode::SUCCESS),
         }
