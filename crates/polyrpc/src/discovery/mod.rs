@@ -3,6 +3,8 @@
 
 mod attributes;
 mod instance;
+mod list;
+mod open;
 
 use std::fmt;
 use std::time::Duration;
@@ -12,6 +14,8 @@ use futures_util::stream::BoxStream;
 
 pub use self::attributes::Attributes;
 pub use self::instance::{Instance, Network};
+pub use self::list::List;
+pub use self::open::open;
 
 use crate::Result;
 
