@@ -1,7 +1,10 @@
 //! The server, in the order in which a connection meets it: [`listen`](Listen) accepts it, `secure` does the handshake
 //! of TLS where there is one, `detect` tells its protocol, `connection` drives it, `dispatch` brings each call to its
 //! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several. `data` is for
-//! connections that bring no calls.
+//! connections that bring no calls. `registration` makes it known where the server is.
+//!
+//! What stands around that: [`Concurrency`] limits, [`Hook`]s, and the [layers](crate::service::Layer) before methods,
+//! which `extensions` puts in their places.
 
 mod listen;
 
@@ -21,9 +24,22 @@ mod topics;
 
 mod data;
 
+mod registration;
+
+mod arrival;
 mod limits;
 mod open;
 mod port;
+
+mod extensions;
+
+mod concurrency;
+
+mod hook;
+
+mod hooks;
+
+mod note;
 
 #[cfg(test)]
 mod tests;
@@ -39,14 +55,21 @@ use tokio::task::JoinSet;
 
 pub use polyrpc_wire::grpc_web::Cors;
 
+pub use self::concurrency::{Auto, Concurrency, Timely, UnknownConcurrency};
+pub use self::hook::{Answered, Hook, Received};
 pub use self::limits::Limits;
 pub use self::listen::Listen;
+pub use self::registration::{Event, Registered, Registration};
 pub use self::topics::Publisher;
 
+use self::extensions::Extensions;
+use self::hooks::Hooks;
 use self::open::{Open, Order};
 use self::port::Port;
+use self::registration::{Planned, Registrations};
 use self::topics::Packed;
 use crate::client::Client;
+use crate::discovery::Register;
 use crate::introspection::{self, Facts, Health};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
@@ -81,6 +104,8 @@ pub struct Server {
     publisher: Publisher,
     streams: Option<Streams>,
     files: Option<Files>,
+    extensions: Extensions,
+    registries: Vec<(Arc<dyn Register>, Registration)>,
 }
 
 impl Server {
@@ -204,6 +229,37 @@ impl Server {
         self
     }
 
+    /// Makes its services known in a registry, further ones in further calls: once the server runs, again and again, and
+    /// no more once it [shuts down](Running::shutdown). What goes wrong with it is
+    /// [told](Registration::on_event) and tried again, and never keeps the server from serving.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> std::io::Result<()> {
+    /// use std::time::Duration;
+    /// use polyrpc::Server;
+    /// use polyrpc::discovery::InProcess;
+    /// use polyrpc::server::Registration;
+    ///
+    /// let registry = InProcess::new();
+    /// let running = Server::new()
+    ///     .register("Arith/Add", |a: i64, b: i64| async move { a + b })
+    ///     .register_in(registry.clone(), Registration::new().rates())
+    ///     .bind("127.0.0.1:0")
+    ///     .await?
+    ///     .start();
+    /// running.registration().set("weight", "5");
+    /// running.shutdown(Duration::from_secs(1)).await;
+    /// assert!(registry.list().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn register_in(mut self, registry: impl Register, registration: Registration) -> Self {
+        self.registries.push((Arc::new(registry), registration));
+        self
+    }
+
     /// Serves connections on these threads, each with a runtime of its own, instead of in the caller's runtime:
     /// connections are dealt out and stay where they are.
     #[must_use]
@@ -216,11 +272,19 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When the address is none or is taken.
+    /// When the address is none or is taken, when a [hook](Hook::registered) objects, or when there is nothing to be
+    /// [registered](Self::register_in).
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
         let version = if self.version.is_empty() { default_version(&self.router) } else { self.version };
         let data = transfer::add(&mut self.router, self.streams, self.files, &self.limits);
+        let planned = self
+            .registries
+            .into_iter()
+            .map(|(registry, registration)| Planned::new(registry, registration, &self.router));
+        let planned = planned.collect::<io::Result<_>>()?;
         introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
+        let times_calls = self.extensions.time_calls();
+        let hooks = self.extensions.put_in_place(&self.router)?;
         let shared = Arc::new(Shared {
             router: self.router,
             limits: self.limits,
@@ -229,11 +293,13 @@ impl Server {
             cors: self.cors,
             health: self.health,
             data,
-            open: Arc::new(Open::new()),
+            open: Arc::new(Open::new(hooks.clone())),
             in_flight: Arc::new(AtomicUsize::new(0)),
             publisher: self.publisher,
+            hooks,
+            times_calls,
         });
-        Bound { shared, listeners: Vec::new() }.and(listen).await
+        Bound { shared, planned, listeners: Vec::new() }.and(listen).await
     }
 }
 
@@ -262,11 +328,16 @@ pub(crate) struct Shared {
     open: Arc<Open>,
     in_flight: Arc<AtomicUsize>,
     publisher: Publisher,
+    hooks: Hooks,
+    /// Whether it is noted of every call when it came, and not only of those with a deadline.
+    times_calls: bool,
 }
 
 /// A server that listens.
 pub struct Bound {
     shared: Arc<Shared>,
+    /// The first listener's address is what is made known.
+    planned: Vec<Planned>,
     listeners: Vec<(Listener, Arc<Port>)>,
 }
 
@@ -324,7 +395,8 @@ impl Bound {
         }
         let watched = self.shared.clone();
         watch.spawn(async move { watched.open.watch(&watched.limits).await });
-        Running { shared: self.shared, inside, addresses, accepting: tasks, _watch: watch }
+        let registrations = Registrations::start(self.planned, &inside.address, &self.shared.open);
+        Running { shared: self.shared, inside, addresses, accepting: tasks, registrations, _watch: watch }
     }
 }
 
@@ -340,6 +412,7 @@ pub struct Running {
     inside: Arc<Port>,
     addresses: Vec<Address>,
     accepting: JoinSet<()>,
+    registrations: Registrations,
     /// Ends slow connections, and reads certificates anew; it goes on while the server shuts down, so that none holds
     /// up the end.
     _watch: JoinSet<()>,
@@ -378,12 +451,19 @@ impl Running {
         self.shared.open.facts()
     }
 
-    /// Stops: accepts no more connections, refuses new calls in each protocol's own words, finishes every call
+    /// What it says of itself in the registries, to be changed.
+    pub fn registration(&self) -> Registered {
+        self.registrations.registered.clone()
+    }
+
+    /// Stops: takes itself out of the registries, accepts no more connections, refuses new calls in each protocol's own words, finishes every call
     /// that was accepted, and closes; whatever is not done within `grace` is cut off.
     pub async fn shutdown(mut self, grace: Duration) {
         if let Some(health) = &self.shared.health {
             health.stop();
         }
+        self.registrations.withdraw().await;
+        self.shared.hooks.unregistered(&self.shared.router);
         self.accepting.shutdown().await;
         self.shared.open.order(Order::Drain);
         let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;

@@ -64,7 +64,7 @@ impl Latencies {
             self.recent.iter().take(noted).map(|latency| latency.load(Ordering::Relaxed)).collect();
         all.sort_unstable();
         let place = (share.clamp(0.0, 1.0) * all.len() as f64) as usize;
-        all.get(place).or(all.last()).copied().unwrap_or(0)
+        all.get(place).or_else(|| all.last()).copied().unwrap_or(0)
     }
 }
 
