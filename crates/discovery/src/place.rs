@@ -1,7 +1,6 @@
 //! What stands behind a registry's word in a URL.
 
-use percent_encoding::percent_decode_str;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use polyrpc::Status;
 use polyrpc::discovery::Attributes;
 
