@@ -8,6 +8,7 @@ use std::time::Instant;
 use polyrpc_wire::{Call, CallId, Format, Reply, Status};
 
 use super::attempt::Attempt;
+use super::hook::Attempting;
 use super::link::Link;
 use super::opened::{Opened, Receiving, Sending};
 use super::pool::Lease;
@@ -89,7 +90,7 @@ impl Client {
     ) -> Result<(Response<Body>, Vec<RawCall>)> {
         let (service, method) = split(target);
         let (pool, wait_for_ready) = (self.pool()?, options.wait_for_ready);
-        let call = self.defaults.call(service, method, body, options);
+        let call = self.defaults.call(service, method, body, options)?;
         let format = call.head.format;
         let mut attempt = Attempt::new(pool, call, wait_for_ready, false);
         let beside = Beside { options: stream, streams: streams.max(1) };
@@ -108,6 +109,7 @@ impl Client {
     ) -> Result<(Reply, Vec<(Sending, Receiving)>), Status> {
         loop {
             let lease = Arc::new(attempt.lease().await?);
+            attempt.announce()?.map(Attempting::leave);
             let (call, deadline) = (&mut attempt.call, attempt.deadline);
             match exchange(&lease, call, deadline, beside).await {
                 Ok((reply, opened)) => {

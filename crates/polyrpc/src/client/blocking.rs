@@ -74,6 +74,9 @@ impl Client {
 
     pub(super) fn from_builder(builder: Builder) -> Result<Self> {
         let url = Url::parse(&builder.url)?;
+        if !builder.layers.is_empty() || !builder.hooks.is_empty() {
+            return Err(Status::unimplemented("layers and hooks are of the asynchronous client").into());
+        }
         if let Address::Kcp(_) | Address::Quic(_) = url.address {
             // Both have to be looked after while nobody calls.
             return Err(
@@ -154,7 +157,7 @@ impl Inner {
         body: Body,
         options: Options,
     ) -> Result<Response<Body>, Status> {
-        let call = self.defaults.call(service, method, body, options);
+        let call = self.defaults.call(service, method, body, options)?;
         let now = Instant::now();
         let deadline = call.timeout.and_then(|timeout| now.checked_add(timeout));
         let mut link = match self.take(now) {

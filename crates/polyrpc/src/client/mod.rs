@@ -1,5 +1,5 @@
-//! The client, in the order in which a call meets it: a typed stub or [`Client`] encodes (`exchange`), `pool`
-//! gives a connection or has one made (`dial`), `connection` sends and waits (`pending`), the reply is
+//! The client, in the order in which a call meets it: a typed stub or [`Client`] encodes (`exchange`), layers stand around
+//! it ([`Layer`]), `pool` gives a connection or has one made (`dial`), `connection` sends and waits (`pending`), the reply is
 //! decoded. Calls with several messages take the same way: `opened` holds such a call's two halves, `talk` drives
 //! both at once.
 //!
@@ -7,6 +7,9 @@
 
 mod request;
 mod url;
+
+mod hook;
+mod layer;
 
 mod exchange;
 
@@ -47,16 +50,19 @@ use serde::de::DeserializeOwned;
 pub use polyrpc_wire::Limits;
 
 pub use self::dial::Backoff;
+pub use self::hook::{Attempt, Hook, Received, Sending};
+pub use self::layer::{Layer, Next, Outgoing};
 pub use self::mock::MockCall;
 pub use self::pool::Kind;
 pub use self::raw::{RawCall, RawReceiver, RawSender};
 pub use self::request::{Options, Request, Response, Signature};
 
-use self::attempt::Attempt;
-use self::connection::PushHandler;
+use self::connection::{Ears, PushHandler};
 use self::dial::{Dialer, Sessions};
 use self::exchange::Defaults;
+use self::hook::Hooks;
 use self::keepalive::Keepalive;
+use self::layer::Layers;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
 use self::url::Url;
@@ -85,6 +91,7 @@ use crate::transfer::Near;
 pub struct Client {
     transport: Transport,
     defaults: Arc<Defaults>,
+    layers: Layers,
 }
 
 #[derive(Clone)]
@@ -131,6 +138,7 @@ impl Client {
         Self {
             transport: Transport::Mock(Mock::new(answer)),
             defaults: Arc::new(builder.defaults(&Url::in_process(Protocol::Rpcx, Codec::default()))),
+            layers: Layers::default(),
         }
     }
 
@@ -138,11 +146,18 @@ impl Client {
     pub(crate) fn over(stream: Stream, protocol: Protocol, codec: Codec) -> Self {
         let builder = Builder::new("");
         let url = Url::in_process(protocol, codec);
-        let link = builder.sessions(&url).start(stream, None, None);
+        let link = builder.sessions(&url).start(stream, None, Ears::default());
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
             defaults: Arc::new(builder.defaults(&url)),
+            layers: Layers::default(),
         }
+    }
+
+    /// The same client over the same connections, with one more layer around its calls, inside of those it has.
+    #[must_use]
+    pub fn layered(&self, layer: impl Layer) -> Self {
+        Self { layers: self.layers.with(layer), ..self.clone() }
     }
 
     /// How it makes data connections.
@@ -233,17 +248,28 @@ impl Client {
         body: Body,
         options: Options,
     ) -> Result<Response<Body>, Status> {
+        let mut call = Outgoing { service, method, body, options, protocol: self.defaults.protocol };
+        if self.layers.is_empty() {
+            return self.send(call).await;
+        }
+        call.options.timeout = call.options.timeout.or(self.defaults.timeout);
+        self.layers.outermost(self).call(call).await
+    }
+
+    /// Makes a call that has passed the layers.
+    async fn send(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+        let Outgoing { service, method, body, options, .. } = call;
         let pool = match &self.transport {
             Transport::Network(pool) => pool,
             Transport::Mock(mock) => return mock.call(service, method, body),
         };
         let wait_for_ready = options.wait_for_ready;
-        let call = self.defaults.call(service, method, body, options);
+        let call = self.defaults.call(service, method, body, options)?;
         let format = call.head.format;
-        let mut attempt = Attempt::new(pool, call, wait_for_ready, self.defaults.keep);
+        let mut attempt = attempt::Attempt::new(pool, call, wait_for_ready, self.defaults.keep);
         loop {
             let lease = attempt.lease().await?;
-            let ended = link::exchange(&lease.link, &mut attempt.call, attempt.deadline).await;
+            let ended = attempt.exchange(&lease.link).await;
             let failure = match &ended {
                 Ok(reply) => reply.as_ref().and_then(|reply| reply.result.as_ref().err()),
                 Err(status) => Some(status),
@@ -263,7 +289,7 @@ fn keepalive(url: &Url) -> Option<Duration> {
 }
 
 /// `Service/Method`, or a function's name.
-fn split(target: &str) -> (&str, &str) {
+pub(crate) fn split(target: &str) -> (&str, &str) {
     target.rsplit_once('/').unwrap_or(("", target))
 }
 
@@ -292,6 +318,8 @@ pub struct Builder {
     cores: Option<Cores>,
     keepalive: Option<Duration>,
     on_push: Option<PushHandler>,
+    layers: Layers,
+    hooks: Hooks,
     tls: Option<tls::Client>,
     #[cfg(feature = "kcp")]
     kcp: Option<crate::kcp::Config>,
@@ -315,6 +343,8 @@ impl Builder {
             cores: None,
             keepalive: None,
             on_push: None,
+            layers: Layers::default(),
+            hooks: Hooks::default(),
             tls: None,
             #[cfg(feature = "kcp")]
             kcp: None,
@@ -409,6 +439,18 @@ impl Builder {
         self
     }
 
+    /// Stands around every call that is one message each way, inside of the layers that were added before.
+    pub fn layer(mut self, layer: impl Layer) -> Self {
+        self.layers = self.layers.with(layer);
+        self
+    }
+
+    /// Is told of connections and attempts, behind the hooks that were added before.
+    pub fn hook(mut self, hook: impl Hook) -> Self {
+        self.hooks.add(hook);
+        self
+    }
+
     /// How to check the server's certificate, and what to show it, where the URL asks for TLS.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: tls::Client) -> Self {
@@ -448,10 +490,11 @@ impl Builder {
             backoff: self.backoff,
             cores: self.cores,
             on_push: self.on_push,
+            hooks: self.hooks,
             failing: Default::default(),
         };
         let pool = Pool::new(dialer, self.kind, self.bounds);
-        Ok(Client { transport: Transport::Network(Arc::new(pool)), defaults })
+        Ok(Client { transport: Transport::Network(Arc::new(pool)), defaults, layers: self.layers })
     }
 
     /// Makes a client that needs no runtime.

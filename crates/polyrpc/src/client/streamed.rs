@@ -12,6 +12,7 @@ use polyrpc_wire::{Call, Fault, Format, Head, Metadata, Status};
 use super::attempt::Attempt;
 use super::beside::Beside;
 use super::exchange::unreadable;
+use super::hook::Attempting;
 use super::opened::{Opened, Receiving, Sending};
 use super::pool::Pool;
 use super::raw::RawCall;
@@ -166,7 +167,7 @@ impl Client {
     ) -> Result<Attempt<'a>, Status> {
         let pool = self.pool()?;
         let wait_for_ready = options.wait_for_ready;
-        let call: Call<'a> = self.defaults.opening(service, method, format, options);
+        let call: Call<'a> = self.defaults.opening(service, method, format, options)?;
         Ok(Attempt::new(pool, call, wait_for_ready, keep))
     }
 
@@ -196,6 +197,7 @@ impl Client {
     async fn open(&self, attempt: &mut Attempt<'_>, format: Format) -> Result<(Sending, Receiving), Status> {
         loop {
             let lease = attempt.lease().await?;
+            attempt.announce()?.map(Attempting::leave);
             match lease.link.open(&mut attempt.call, attempt.deadline) {
                 Ok(id) => {
                     return Ok(Opened::new(Arc::new(lease), id).halves(format, self.defaults.decompressed));

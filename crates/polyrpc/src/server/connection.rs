@@ -16,6 +16,7 @@ use super::topics::Subscriptions;
 use crate::introspection::Calls;
 use crate::net::{Inbox, Transport, scratch};
 use crate::service::{Accepted, ConnectionFacts, Ending};
+use crate::task::Inherited;
 
 /// Drives one session over one socket.
 ///
@@ -349,9 +350,9 @@ impl<'a, S: Session> Connection<'a, S> {
     fn settle(&mut self, started: Started, ticket: S::Ticket) {
         match started {
             Started::Ended(ending) => self.end_call(ticket, ending),
-            Started::Waiting { handling, deadline, way } => {
+            Started::Waiting { handling, deadline, inherited, way } => {
                 let stream = S::stream(&ticket);
-                self.in_flight.push(Running::new(handling, ticket, deadline, stream, way));
+                self.in_flight.push(Running::new(handling, ticket, deadline, inherited, stream, way));
             }
             Started::Unauthenticated(status) => {
                 self.calls.ended(false);
@@ -401,7 +402,14 @@ impl<'a, S: Session> Connection<'a, S> {
         for (ticket, accepted) in tickets.into_iter().zip(accepted.streams) {
             self.calls.started += 1;
             let (stream, sending) = self.streams.adopt(accepted);
-            self.in_flight.push(Running::new(sending, ticket, None, Some(stream), Way::Streamed));
+            self.in_flight.push(Running::new(
+                sending,
+                ticket,
+                None,
+                Inherited::default(),
+                Some(stream),
+                Way::Streamed,
+            ));
         }
     }
 

@@ -14,13 +14,14 @@ use crate::codec::{Body, uncompressed};
 use crate::runtime::{Owned, wait};
 use crate::service::{ConnectionFacts, Context, Ending, Handling, Method, Offer, Peer, Shape};
 use crate::streaming::{Incoming, Outgoing};
+use crate::task::{self, Inherited};
 
 /// How far a call came when it was first looked at.
 pub(super) enum Started {
     /// It has ended.
     Ended(Ending),
     /// Its handler waits for something.
-    Waiting { handling: Handling, deadline: Option<Instant>, way: Way },
+    Waiting { handling: Handling, deadline: Option<Instant>, inherited: Inherited, way: Way },
     /// The caller did not prove who he is.
     Unauthenticated(Status),
 }
@@ -69,12 +70,18 @@ impl<'a> Dispatch<'a> {
             return self.start_stream::<S>(call, method, stream, offered, streams, arrived);
         }
         let offer = S::offered(ticket).map(|offered| streams.offer(offered));
-        match begin::<S>(call, method, self.port, &self.connection, offer, arrived) {
+        let deadline = deadline(&call, arrived);
+        let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
+        let begun = inherited.during(|| {
+            let mut handling = begin::<S>(call, method, self.port, &self.connection, deadline, offer)?;
+            Ok((poll_guarded(&mut handling, cx), handling))
+        });
+        match begun {
             Err(status) => failed(status),
-            Ok((mut handling, deadline)) => match poll_guarded(&mut handling, cx) {
-                Poll::Ready(ending) => Started::Ended(ending),
-                Poll::Pending => Started::Waiting { handling, deadline, way: Way::Whole },
-            },
+            Ok((Poll::Ready(ending), _)) => Started::Ended(ending),
+            Ok((Poll::Pending, handling)) => {
+                Started::Waiting { handling, deadline, inherited, way: Way::Whole }
+            }
         }
     }
 
@@ -94,6 +101,9 @@ impl<'a> Dispatch<'a> {
             Err(status) => return failed(status),
         };
         let deadline = deadline(&call, arrived);
+        // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
+        let lasting = deadline.filter(|_| offered.is_none());
+        let mut inherited = Inherited::from_call(lasting, &call.head.metadata);
         let cx = context::<S>(call, &self.connection, deadline);
         let goes_on = offered.is_some() && method.shape() == Shape::BIDI;
         let (incoming, outgoing) = match goes_on {
@@ -101,9 +111,9 @@ impl<'a> Dispatch<'a> {
             false => (Incoming::once(body), streams.open(stream, limit).1),
         };
         Started::Waiting {
-            handling: opened(&**method, cx, incoming, outgoing),
-            // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
-            deadline: deadline.filter(|_| offered.is_none()),
+            handling: inherited.during(|| opened(&**method, cx, incoming, outgoing)),
+            deadline: lasting,
+            inherited,
             way: Way::Streamed,
         }
     }
@@ -126,14 +136,15 @@ impl<'a> Dispatch<'a> {
             Err(status) => return failed(status),
         };
         let deadline = deadline(&call, arrived);
+        let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
         let cx = context::<S>(call, &self.connection, deadline);
         let limit = self.port.server.limits.decompressed;
         let (incoming, outgoing) = streams.open(stream, limit);
         let handling = match method.shape().client_streams {
-            true => opened(&**method, cx, incoming, outgoing),
+            true => inherited.during(|| opened(&**method, cx, incoming, outgoing)),
             false => Box::pin(gathered(method.clone(), cx, incoming, outgoing, limit)),
         };
-        Started::Waiting { handling, deadline, way: Way::Streamed }
+        Started::Waiting { handling, deadline, inherited, way: Way::Streamed }
     }
 
     /// Judges who wants something that is no call.
@@ -201,15 +212,14 @@ fn begin<S: Session>(
     method: &Arc<dyn Method>,
     port: &Port,
     connection: &Arc<ConnectionFacts>,
+    deadline: Option<Instant>,
     offer: Option<Offer>,
-    arrived: &mut Option<Instant>,
-) -> Result<(Handling, Option<Instant>), Status> {
+) -> Result<Handling, Status> {
     let body = std::mem::take(&mut call.body);
     let bytes = uncompressed(call.head.compression, body, port.server.limits.decompressed)?;
-    let deadline = deadline(&call, arrived);
     let body = Body { format: call.head.format, positional: call.head.positional, bytes };
     let cx = context::<S>(call, connection, deadline).with_offer(offer);
-    Ok((started(method, cx, body).map_err(S::unreadable)?, deadline))
+    started(method, cx, body).map_err(S::unreadable)
 }
 
 fn deadline(call: &Call<'_>, arrived: &mut Option<Instant>) -> Option<Instant> {
@@ -288,10 +298,12 @@ fn in_place(method: &dyn Method, cx: Context, body: Body) -> Result<Handling, St
 /// Runs a method that may hold its thread on one where that harms nobody.
 fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body) -> Handling {
     let abandon = cx.abandon();
-    let running = Owned::from(tokio::task::spawn_blocking(move || match method.start(cx, body) {
+    let mut inherited = task::current();
+    let answer = move || match method.start(cx, body) {
         Ok(handling) => wait(handling),
         Err(status) => Ending::Reply(Reply::failure(status)),
-    }));
+    };
+    let running = Owned::from(tokio::task::spawn_blocking(move || inherited.during(answer)));
     Box::pin(async move {
         let _abandon = abandon;
         match running.await {

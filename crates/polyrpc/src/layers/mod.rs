@@ -1,0 +1,47 @@
+//! Layers that the framework is shipped with. Most of them are for both sides: what watches calls, mirrors them or says how
+//! they are compressed is the same for a client and a server, whatever protocol the calls go by.
+//!
+//! | layer | what it does | client | server |
+//! |---|---|---|---|
+//! | [`Metrics`] | counts calls and how long they take; Prometheus and brpc pages | ✓ | ✓ |
+//! | [`Tracing`] | spans within W3C's traces, to a function of the program's own | ✓ | ✓ |
+#![cfg_attr(feature = "otel", doc = "| [`OpenTelemetry`] | spans to OpenTelemetry's API | ✓ | ✓ |")]
+//! | [`AccessLog`] | a line for each call | ✓ | ✓ |
+//! | [`Mirror`] | sends copies of requests elsewhere | ✓ | ✓ |
+//! | [`Compress`] | compresses what is worth it | ✓ | ✓ |
+//! | [`Alias`] | calls methods by other names | ✓ | [`Server::alias`](crate::Server::alias) |
+//! | [`Bearer`] | calls with tokens that a function fetches | ✓ | [`Listen::authenticate`](crate::server::Listen::authenticate) |
+//!
+//! What a program wants to watch itself, it [observes](Observe) on both sides with one piece of code.
+
+mod observe;
+
+mod metrics;
+
+mod tracing;
+
+#[cfg(feature = "otel")]
+mod otel;
+
+mod access_log;
+
+mod mirror;
+
+mod compress;
+
+mod alias;
+
+mod bearer;
+
+mod share;
+
+pub use self::access_log::{AccessLog, Line, Logged};
+pub use self::alias::Alias;
+pub use self::bearer::{Bearer, Token};
+pub use self::compress::Compress;
+pub use self::metrics::{Counting, Method, Metrics};
+pub use self::mirror::{Mirror, Mirrored};
+pub use self::observe::{Begun, Ended, Observe, Side};
+#[cfg(feature = "otel")]
+pub use self::otel::OpenTelemetry;
+pub use self::tracing::{Span, Traced, Tracing};
