@@ -131,8 +131,9 @@ fn current_trace(span: &SpanContext) -> Option<Trace> {
     let trace = u128::from_be_bytes(span.trace_id().to_bytes());
     let me = TraceParent::new(trace, u64::from_be_bytes(span.span_id().to_bytes()), span.is_sampled())?;
     let current = task::current();
-    let within = current.trace().map_or_else(|| Trace::new(me), |trace| trace.within(me));
-    Some(Trace { state: span.trace_state().header().into(), ..within })
+    let mut within = current.trace().map_or_else(|| Trace::new(me), |trace| trace.within(me));
+    within.state = span.trace_state().header().into();
+    Some(within)
 }
 
 /// The span that is current, as a parent that is elsewhere.
