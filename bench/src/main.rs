@@ -6,8 +6,9 @@
 //! In the order in which a measurement goes:
 //!
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. [`grpc`] is a
-//!    suite of its own, beside the servers of others, and so are [`floods`], beside attackers, [`fb`], FlatBuffers beside protobuf, and [`stream`], with a
-//!    slow reader.
+//!    suite of its own, beside the servers of others, and so are [`floods`], beside attackers, [`fb`], FlatBuffers beside protobuf,
+//!    [`rest_rpc`] beside baidu_std, [`stream`], with a slow reader, and [`overload`], with more callers than can be
+//!    answered.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC in turn.
 //! 3. [`run`] is one of those runs, [`idle`] the one that counts memory instead of calls.
 //! 4. [`process`] is how the parent and the processes it started talk.
@@ -21,6 +22,8 @@ mod core;
 mod fb;
 mod floods;
 mod grpc;
+mod overload;
+mod rest_rpc;
 mod stream;
 mod suite;
 
@@ -69,12 +72,16 @@ enum Command {
     Core(suite::Options),
     /// FlatBuffers over fb_rpc beside protobuf over baidu_std.
     Fb(fb::Options),
+    /// rest_rpc beside baidu_std, as its own benchmark has it.
+    RestRpc(rest_rpc::Options),
     /// The bars of gRPC: ours beside tonic, grpc-go and gRPC C++, under the same clients.
     Grpc(grpc::Options),
     /// A good client beside an attacker, for every attack on HTTP/2 that is known, and what it costs.
     Floods(floods::Options),
     /// A GiB through one stream, and what a slow reader costs in memory.
     Stream(stream::Options),
+    /// A method of known cost, called more often than it can answer.
+    Overload(overload::Options),
     /// Serves until its standard input ends; started by the parent, or by hand to look closer.
     Server(subject::ServerOptions),
     /// Makes calls in a window that its standard input opens; started by the parent, or by hand.
@@ -83,6 +90,10 @@ enum Command {
     FbServer(fb::ServerOptions),
     /// The client of the suite of FlatBuffers; started by the parent, or by hand.
     FbClient(fb::ClientOptions),
+    /// The server of the suite of rest_rpc; started by the parent, or by hand.
+    RestRpcServer(rest_rpc::ServerOptions),
+    /// The client of the suite of rest_rpc; started by the parent, or by hand.
+    RestRpcClient(rest_rpc::ClientOptions),
     /// Our server of the gRPC suite; started by the parent, or by hand.
     GrpcServer(grpc::ServerOptions),
     /// Our load client of the gRPC suite; started by the parent, or by hand.
@@ -95,6 +106,10 @@ enum Command {
     StreamServer,
     /// The slow reader of the stream; started by the parent, or by hand.
     StreamClient(stream::ClientOptions),
+    /// The server of the overload; started by the parent, or by hand.
+    OverloadServer(overload::ServerOptions),
+    /// The callers of the overload; started by the parent, or by hand.
+    OverloadCaller(overload::CallerOptions),
 }
 
 impl Command {
@@ -104,6 +119,9 @@ impl Command {
             Self::Fb(options) => fb::run(&options),
             Self::FbServer(options) => fb::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::FbClient(options) => fb::call(&options).map(|()| ExitCode::SUCCESS),
+            Self::RestRpc(options) => rest_rpc::run(&options),
+            Self::RestRpcServer(options) => rest_rpc::serve(&options).map(|()| ExitCode::SUCCESS),
+            Self::RestRpcClient(options) => rest_rpc::call(&options).map(|()| ExitCode::SUCCESS),
             Self::Grpc(options) => grpc::run(&options),
             Self::GrpcServer(options) => grpc::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::GrpcClient(options) => grpc::call(&options).map(|()| ExitCode::SUCCESS),
@@ -113,6 +131,9 @@ impl Command {
             Self::Stream(options) => stream::run(&options),
             Self::StreamServer => stream::serve().map(|()| ExitCode::SUCCESS),
             Self::StreamClient(options) => stream::call(&options).map(|()| ExitCode::SUCCESS),
+            Self::Overload(options) => overload::run(&options),
+            Self::OverloadServer(options) => overload::serve(&options).map(|()| ExitCode::SUCCESS),
+            Self::OverloadCaller(options) => overload::call(&options).map(|()| ExitCode::SUCCESS),
             Self::Server(options) => process::serve(&options).map(|()| ExitCode::SUCCESS),
             Self::Client(options) => process::call(&options).map(|()| ExitCode::SUCCESS),
         }

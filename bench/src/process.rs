@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::load::Tally;
+use crate::load::{Load, Tally};
 use crate::measure;
 use crate::subject::{ClientOptions, ServerOptions};
 
@@ -67,14 +67,18 @@ pub(crate) fn answer_at(address: SocketAddr) -> io::Result<()> {
 /// The life of a client's process.
 pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
     prepare(options.core)?;
-    let mut load = options.connect()?;
-    load.run(options.warm_up())?;
+    run_load(&mut *options.connect()?, options.warm_up(), options.window())
+}
+
+/// Warms a load up, says so, and runs it for a window once it is told to.
+pub(crate) fn run_load(load: &mut dyn Load, warm_up: Duration, window: Duration) -> io::Result<()> {
+    load.run(warm_up)?;
     tell(&Ready {})?;
 
     let mut told = io::stdin().lines();
     if told.next().transpose()?.is_some() {
         let before = measure::cpu_time();
-        let tally = load.run(options.window())?;
+        let tally = load.run(window)?;
         let cpu_ns = (measure::cpu_time() - before).as_nanos() as u64;
         tell(&Done { cpu_ns, tally })?;
     }

@@ -47,7 +47,7 @@ impl<S, O> Series<S, O> {
     }
 }
 
-impl Series {
+impl<S> Series<S> {
     /// The rate over that of `floor`, taken within each round and then as a spread.
     pub(crate) fn ratio_to(&self, floor: &Self) -> Option<Spread> {
         self.ratio(floor, |outcome| outcome.calls_per_second)

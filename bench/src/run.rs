@@ -1,6 +1,7 @@
 //! One run: a server and a client as processes of their own, one window, what it came to.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -66,11 +67,11 @@ pub(crate) fn run(subject: Subject, workload: &Workload, timing: Timing) -> io::
         Placement::OneCore => Some(measure::last_core()?),
         Placement::Free => None,
     };
-    let (mut server, listening) = start_server(cast, workload.protocol, workload.payload, core)?;
-    let mut client = Child::start(
-        &ClientOptions {
+    let server = server(cast, workload.protocol, workload.payload, core);
+    between(&server, timing, |connect| {
+        ClientOptions {
             kind: cast.client,
-            connect: listening.address,
+            connect,
             protocol: workload.protocol,
             floor_frames: cast.floor_frames,
             payload: workload.payload,
@@ -80,9 +81,18 @@ pub(crate) fn run(subject: Subject, workload: &Workload, timing: Timing) -> io::
             window: timing.window.as_millis() as u64,
             core,
         }
-        .to_arguments(),
-    )?;
+        .to_arguments()
+    })
+}
 
+/// Starts a server and the client that is to call it at its address, and has them do one window.
+pub(crate) fn between(
+    server: &[String],
+    timing: Timing,
+    client: impl FnOnce(SocketAddr) -> Vec<String>,
+) -> io::Result<Outcome> {
+    let (mut server, listening) = start(server)?;
+    let mut client = Child::start(&client(listening.address))?;
     let Ready {} = client.hear(timing.warm_up + PATIENCE)?;
     let before = server.vitals()?;
     client.nudge()?;
@@ -107,9 +117,16 @@ pub(crate) fn start_server(
     payload: usize,
     core: Option<usize>,
 ) -> io::Result<(Child, Listening)> {
+    start(&server(cast, protocol, payload, core))
+}
+
+fn server(cast: Cast, protocol: Protocol, payload: usize, core: Option<usize>) -> Vec<String> {
     let listen = ([127, 0, 0, 1], 0).into();
-    let options = ServerOptions { kind: cast.server, listen, protocol, payload, core };
-    let server = Child::start(&options.to_arguments())?;
+    ServerOptions { kind: cast.server, listen, protocol, payload, core }.to_arguments()
+}
+
+fn start(server: &[String]) -> io::Result<(Child, Listening)> {
+    let server = Child::start(server)?;
     let listening = server.hear(PATIENCE)?;
     Ok((server, listening))
 }

@@ -11,9 +11,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Messages;
 use crate::load::{Load, SharedLaps, Tally};
-use crate::measure;
 use crate::messages::{fbs, pb};
-use crate::process::{self, Done, Ready};
+use crate::process;
 
 /// What a server is told.
 #[derive(Clone, Debug, Args)]
@@ -24,22 +23,27 @@ pub(crate) struct ServerOptions {
     /// Where to listen; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
+    /// The one core to run on.
+    #[arg(long)]
+    pub(crate) core: Option<usize>,
 }
 
 impl ServerOptions {
     /// The command line that says the same.
     pub(super) fn to_arguments(&self) -> Vec<String> {
-        vec![
+        let mut arguments = vec![
             "fb-server".to_owned(),
             format!("--messages={}", self.messages.as_str()),
             format!("--listen={}", self.listen),
-        ]
+        ];
+        arguments.extend(self.core.map(|core| format!("--core={core}")));
+        arguments
     }
 }
 
 /// The life of a server's process: one thread serves.
 pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
-    process::prepare(None)?;
+    process::prepare(options.core)?;
     let server = match options.messages {
         Messages::Protobuf => Server::new().service(pb::BenchmarkServiceServer::new(pb::Echo)),
         Messages::Flatbuffers => Server::new().service(fbs::BenchmarkServiceServer::new(fbs::Echo)),
@@ -72,12 +76,15 @@ pub(crate) struct ClientOptions {
     /// How long to call in the window, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     pub(crate) window: u64,
+    /// The one core to run on.
+    #[arg(long)]
+    pub(crate) core: Option<usize>,
 }
 
 impl ClientOptions {
     /// The command line that says the same.
     pub(super) fn to_arguments(&self) -> Vec<String> {
-        vec![
+        let mut arguments = vec![
             "fb-client".to_owned(),
             format!("--messages={}", self.messages.as_str()),
             format!("--connect={}", self.connect),
@@ -85,24 +92,17 @@ impl ClientOptions {
             format!("--size={}", self.size),
             format!("--warm-up={}", self.warm_up),
             format!("--window={}", self.window),
-        ]
+        ];
+        arguments.extend(self.core.map(|core| format!("--core={core}")));
+        arguments
     }
 }
 
 /// The life of a client's process.
 pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
-    process::prepare(None)?;
-    let mut load = Callers::connect(options)?;
-    load.run(Duration::from_millis(options.warm_up))?;
-    process::tell(&Ready {})?;
-    let mut told = io::stdin().lines();
-    if told.next().transpose()?.is_some() {
-        let before = measure::cpu_time();
-        let tally = load.run(Duration::from_millis(options.window))?;
-        let cpu_ns = (measure::cpu_time() - before).as_nanos() as u64;
-        process::tell(&Done { cpu_ns, tally })?;
-    }
-    told.try_for_each(|line| line.map(drop))
+    process::prepare(options.core)?;
+    let millis = Duration::from_millis;
+    process::run_load(&mut Callers::connect(options)?, millis(options.warm_up), millis(options.window))
 }
 
 /// Callers in closed loops that share one connection, on one thread with it.

@@ -18,10 +18,10 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::bar::{Bar, Limit};
-use crate::process::{Child, Done, Listening, Ready};
+use crate::measure;
 use crate::report::{self, Machine};
 use crate::rounds::{self, Series};
-use crate::run::{self, Outcome, PATIENCE};
+use crate::run::{self, Outcome, Timing};
 
 pub(crate) use self::echo::{ClientOptions, ServerOptions, call, serve};
 
@@ -143,12 +143,11 @@ impl Case {
         let limit = if self.size >= LARGE { LARGE_RATIO } else { 1.0 };
         let (own, other) = (self.of(Messages::Flatbuffers), self.of(Messages::Protobuf));
         let ratio = own.zip(other).and_then(|(own, other)| own.ratio(other, Outcome::cpu_us));
-        let rounds = self.series.iter().flat_map(|series| &series.rounds);
         Bar {
             name: name(self.callers, self.size),
             value: ratio.map(|ratio| ratio.median),
             limit: Limit::RatioAtMost(limit),
-            clean: rounds.into_iter().all(|round| round.as_ref().is_ok_and(|outcome| outcome.errors == 0)),
+            clean: self.series.iter().all(Series::is_clean),
         }
     }
 }
@@ -166,21 +165,17 @@ fn reading_bar(allocations: &[Allocations]) -> Option<Bar> {
     })
 }
 
-/// Calls for a while, server and client as processes of their own.
+/// Calls for a while, server and client as processes of their own. A single caller and its server share a core: what
+/// is measured is the work of a call, not the waking of another core.
 fn load(messages: Messages, callers: usize, size: usize, window: Duration) -> io::Result<Outcome> {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let mut server = Child::start(&ServerOptions { messages, listen }.to_arguments())?;
-    let Listening { address } = server.hear(PATIENCE)?;
-    let warm_up = WARM_UP.as_millis() as u64;
-    let window_ms = window.as_millis() as u64;
-    let options = ClientOptions { messages, connect: address, callers, size, warm_up, window: window_ms };
-    let mut client = Child::start(&options.to_arguments())?;
-    let Ready {} = client.hear(WARM_UP + PATIENCE)?;
-    let before = server.vitals()?;
-    client.nudge()?;
-    let done: Done = client.hear(window + PATIENCE)?;
-    let after = server.vitals()?;
-    Ok(run::outcome(&done, after.cpu_ns - before.cpu_ns))
+    let core = if callers == 1 { Some(measure::last_core()?) } else { None };
+    let server = ServerOptions { messages, listen, core }.to_arguments();
+    let timing = Timing { warm_up: WARM_UP, window };
+    run::between(&server, timing, |connect| {
+        let (warm_up, window) = (WARM_UP.as_millis() as u64, window.as_millis() as u64);
+        ClientOptions { messages, connect, callers, size, warm_up, window, core }.to_arguments()
+    })
 }
 
 const WARM_UP: Duration = Duration::from_millis(300);

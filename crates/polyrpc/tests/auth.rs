@@ -160,15 +160,19 @@ fn baidu_with_credential(id: u64, credential: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn in_baidu_std_the_first_message_speaks_for_its_connection() {
+async fn in_baidu_std_a_message_without_a_credential_is_as_good_as_the_one_before() {
     let guarded = Guarded::start().await;
     let mut wire = Wire::connect(Protocol::BaiduStd, &guarded.server).await;
     wire.socket.send(&baidu_with_credential(1, "secret")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
-    // What later messages say of themselves is not looked at.
-    wire.socket.send(&baidu_with_credential(2, "guess")).await;
+    wire.socket.send(&common::baidu_frame("Probe", "Echo", 2, 0, b"\"a\"")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
     assert_eq!(guarded.counts(), (1, 2));
+    // What comes is judged, whoever came before.
+    wire.socket.send(&baidu_with_credential(3, "guess")).await;
+    assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::Unauthenticated);
+    assert!(wire.reply().await.is_none(), "the connection is over");
+    assert_eq!(guarded.counts(), (1, 0));
 }
 
 #[tokio::test]

@@ -156,6 +156,11 @@ pub trait Server {
         !inbox.is_empty()
     }
 
+    /// How many times the peer asked whether it is heard, and was answered.
+    fn heartbeats(&self) -> u64 {
+        0
+    }
+
     /// The server is going away: calls that arrive from now on are refused in the protocol's own words,
     /// and answers tell the peer not to come again where the protocol can say so.
     fn drain(&mut self, out: &mut Outbox);

@@ -10,6 +10,8 @@ use crate::service::Peer;
 pub struct Facts {
     /// All calls since the server began, those of connections that have closed among them.
     pub calls: Calls,
+    /// Of the calls that failed, those whose deadline had passed when they were taken up: their handlers were not asked.
+    pub expired: u64,
     /// The connections that are open, in no order.
     pub connections: Vec<Connection>,
 }
@@ -54,6 +56,8 @@ impl Calls {
 /// An open connection.
 #[derive(Debug, Clone)]
 pub struct Connection {
+    /// Its number, which no other connection of the server has borne.
+    pub id: u64,
     /// Who is at its other end.
     pub peer: Peer,
     /// What it speaks; `None` until its first bytes have told.

@@ -1,7 +1,7 @@
-//! Layers that the framework is shipped with. Most of them are for both sides: what watches calls, mirrors them or says how
+//! Ready-made parts to stand around calls. Most of them are for both sides: what watches calls, mirrors them or says how
 //! they are compressed is the same for a client and a server, whatever protocol the calls go by.
 //!
-//! | layer | what it does | client | server |
+//! | | what it is | client | server |
 //! |---|---|---|---|
 //! | [`Metrics`] | counts calls and how long they take; Prometheus and brpc pages | ✓ | ✓ |
 //! | [`Tracing`] | spans within W3C's traces, to a function of the program's own | ✓ | ✓ |
@@ -10,9 +10,13 @@
 //! | [`Mirror`] | sends copies of requests elsewhere | ✓ | ✓ |
 //! | [`Compress`] | compresses what is worth it | ✓ | ✓ |
 //! | [`Alias`] | calls methods by other names | ✓ | [`Server::alias`](crate::Server::alias) |
-//! | [`Bearer`] | calls with tokens that a function fetches | ✓ | [`Listen::authenticate`](crate::server::Listen::authenticate) |
+//! | [`Bearer`] | calls with tokens that a function fetches | ✓ | |
+//! | [`auth`] | judges of tokens, of users and passwords | | [`Listen::authenticate`](crate::server::Listen::authenticate) |
+//! | [`IpList`] | who may connect, by address | | [`Server::hook`](crate::Server::hook) |
+//! | [`RateLimit`] | how often calls are taken, or connections | | ✓, or as a hook |
 //!
-//! What a program wants to watch itself, it [observes](Observe) on both sides with one piece of code.
+//! They are put in place by [`client::Builder::layer`](crate::client::Builder::layer) and
+//! [`Server::layer`](crate::Server::layer). What a program wants to watch itself, it [observes](Observe) on both sides with one piece of code.
 
 mod observe;
 
@@ -33,15 +37,25 @@ mod alias;
 
 mod bearer;
 
+pub mod auth;
+
+mod ip_list;
+
+mod rate_limit;
+
 mod share;
 
 pub use self::access_log::{AccessLog, Line, Logged};
 pub use self::alias::Alias;
 pub use self::bearer::{Bearer, Token};
 pub use self::compress::Compress;
+pub use self::ip_list::{IpList, UnknownNetwork};
 pub use self::metrics::{Counting, Method, Metrics};
 pub use self::mirror::{Mirror, Mirrored};
 pub use self::observe::{Begun, Ended, Observe, Side};
 #[cfg(feature = "otel")]
 pub use self::otel::OpenTelemetry;
+pub use self::rate_limit::{ConnectionRate, Per, RateLimit};
 pub use self::tracing::{Span, Traced, Tracing};
+
+pub(crate) use self::metrics::pages;

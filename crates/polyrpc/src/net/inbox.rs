@@ -47,11 +47,16 @@ impl Inbox {
     }
 
     fn make_room(&mut self, wanted: usize) {
+        let size = if self.flooded && wanted <= SMALL { LARGE } else { SMALL };
         if self.bytes.is_empty() {
-            let size = if self.flooded && wanted <= SMALL { LARGE } else { SMALL };
             if self.bytes.capacity() < size && !self.bytes.try_reclaim(size) {
                 self.bytes = borrow(size);
             }
+        } else if size == LARGE && self.bytes.len() <= SMALL {
+            // Room for the rest of this message alone would have every read end within the next one.
+            let mut larger = borrow(LARGE);
+            larger.extend_from_slice(&self.bytes);
+            give_back(std::mem::replace(&mut self.bytes, larger));
         } else {
             // Memory is set aside in steps, as the bytes come, not on the word of the peer.
             let missing = wanted.saturating_sub(self.bytes.len()).clamp(SMALL / 4, STEP);

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use polyrpc_wire::session::{Event, Server as Session};
-use polyrpc_wire::{Credential, Outbox, Reply, StreamId, Topic, http1};
+use polyrpc_wire::{Credential, Outbox, Reply, Status, StreamId, Topic, http1};
 
-use super::dispatch::{self, Dispatch, Started};
+use super::arrival::Arrival;
+use super::dispatch::{Dispatch, Found, Started, Stop};
 use super::in_flight::{Ended, InFlight, Running, Way};
+use super::note::Note;
 use super::open::{Entry, Order, Phase, Registration};
 use super::port::Port;
 use super::streams::Streams;
@@ -31,7 +33,7 @@ pub(super) struct Connection<'a, S: Session> {
     dispatch: Dispatch<'a>,
     session: S,
     out: Outbox,
-    in_flight: InFlight<S::Ticket>,
+    in_flight: InFlight<Owed<S::Ticket>>,
     streams: Streams,
     subscriptions: Subscriptions,
     state: State,
@@ -47,6 +49,16 @@ pub(super) struct Connection<'a, S: Session> {
     round: Round,
     turn: Turn,
     pace: Pace,
+    arrival: Arrival,
+    /// How many heartbeats the hooks were told of.
+    heartbeats: u64,
+}
+
+/// A call that was not answered yet.
+struct Owed<T> {
+    ticket: T,
+    /// Tells hooks of the end.
+    note: Option<Box<Note>>,
 }
 
 /// How far a connection has come.
@@ -215,6 +227,8 @@ impl<'a, S: Session> Connection<'a, S> {
             round: Round::default(),
             turn: Turn::default(),
             pace: Pace::default(),
+            arrival: Arrival::new(port.server.times_calls),
+            heartbeats: 0,
         }
     }
 
@@ -238,6 +252,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 break Poll::Ready(Ok(End::Closed));
             }
             self.take_calls(cx);
+            self.tell_heartbeats();
             self.answer_ended(cx);
             self.streams.carry(&mut self.session, &mut self.out, self.port.server.limits.unsent);
             self.push();
@@ -265,8 +280,6 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Takes calls out of the inbox for as long as neither the peer nor the handlers lag behind, and at most a
     /// part of a round.
     fn take_calls(&mut self, cx: &mut Context<'_>) {
-        // One clock reading serves all calls that one read brought.
-        let mut arrived = None;
         self.starved = false;
         let end = self.round.taken.saturating_add(self.round.part);
         let in_flight = self.port.server.limits.in_flight_per_connection;
@@ -282,24 +295,20 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.calls.started += 1;
                     self.turn.note_metadata(call.head.metadata.len());
                     self.round.taken += 1;
-                    let started = match crowded {
-                        false => self.dispatch.start::<S>(call, &ticket, &mut self.streams, &mut arrived, cx),
-                        true => dispatch::crowded(in_flight),
-                    };
-                    self.settle(started, ticket);
+                    let (streams, arrival) = (&mut self.streams, &mut self.arrival);
+                    let found = Found { crowded, streams, arrival };
+                    let (started, note) = self.dispatch.start::<S>(call, &ticket, found, cx);
+                    self.settle(started, Owed { ticket, note });
                 }
                 Ok(Some(Event::Open(call, ticket, stream))) => {
                     self.pace.took = true;
                     self.calls.started += 1;
                     self.turn.note_metadata(call.head.metadata.len());
                     self.round.taken += 1;
-                    let started = match crowded {
-                        false => {
-                            self.dispatch.open::<S>(call, &ticket, stream, &mut self.streams, &mut arrived)
-                        }
-                        true => dispatch::crowded(in_flight),
-                    };
-                    self.settle(started, ticket);
+                    let (streams, arrival) = (&mut self.streams, &mut self.arrival);
+                    let found = Found { crowded, streams, arrival };
+                    let (started, note) = self.dispatch.open::<S>(call, &ticket, stream, found);
+                    self.settle(started, Owed { ticket, note });
                 }
                 Ok(Some(Event::Message(stream, message))) => {
                     self.pace.took = true;
@@ -334,6 +343,19 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
+    /// Tells hooks of what the session has answered by itself.
+    fn tell_heartbeats(&mut self) {
+        let hooks = &self.port.server.hooks;
+        if hooks.is_empty() {
+            return;
+        }
+        let caller = self.dispatch.caller();
+        while self.heartbeats < self.session.heartbeats() {
+            self.heartbeats += 1;
+            hooks.heartbeat(&caller.peer, caller.protocol);
+        }
+    }
+
     /// It is not acknowledged; who may not, or has too many, is not served any more.
     fn subscribe(&mut self, topic: Topic) {
         self.pace.took = true;
@@ -347,27 +369,38 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    fn settle(&mut self, started: Started, ticket: S::Ticket) {
+    fn settle(&mut self, started: Started, owed: Owed<S::Ticket>) {
         match started {
-            Started::Ended(ending) => self.end_call(ticket, ending),
+            Started::Ended(ending) => self.end_call(owed, ending),
             Started::Waiting { handling, deadline, inherited, way } => {
-                let stream = S::stream(&ticket);
-                self.in_flight.push(Running::new(handling, ticket, deadline, inherited, stream, way));
+                let stream = S::stream(&owed.ticket);
+                self.in_flight.push(Running::new(handling, owed, deadline, inherited, stream, way));
             }
-            Started::Unauthenticated(status) => {
-                self.calls.ended(false);
-                if self.session.refuse(ticket, status, &mut self.out) {
-                    self.finish();
-                }
+            Started::Stopped(Stop::Failed(status)) => self.end_call(owed, Ending::failed(status)),
+            Started::Stopped(Stop::Expired) => {
+                self.registration.expired();
+                self.end_call(owed, Ending::expired());
             }
+            Started::Stopped(Stop::Refused(status)) => self.refuse(owed, status),
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, Owed { ticket, mut note }: Owed<S::Ticket>, status: Status) {
+        self.calls.ended(false);
+        if let Some(note) = &mut note {
+            note.failed(&status);
+        }
+        if self.session.refuse(ticket, status, &mut self.out) {
+            self.finish();
         }
     }
 
     fn answer_ended(&mut self, cx: &mut Context<'_>) {
-        while let Some(Ended { ticket, ending, streamed }) = self.in_flight.poll_ended(cx) {
+        while let Some(Ended { owed, ending, streamed }) = self.in_flight.poll_ended(cx) {
             match (ending, streamed) {
-                (Some(ending), None) => self.end_call(ticket, ending),
-                (Some(ending), Some(stream)) => self.end_stream(stream, ticket, ending),
+                (Some(ending), None) => self.end_call(owed, ending),
+                (Some(ending), Some(stream)) => self.end_stream(stream, owed, ending),
                 (None, None) => self.calls.ended(false),
                 (None, Some(stream)) => {
                     self.calls.ended(false);
@@ -379,8 +412,11 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    fn end_call(&mut self, ticket: S::Ticket, ending: Ending) {
+    fn end_call(&mut self, Owed { ticket, mut note }: Owed<S::Ticket>, ending: Ending) {
         self.calls.ended(ending.succeeded());
+        if let Some(note) = &mut note {
+            note.ended(&ending);
+        }
         match ending {
             Ending::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
             Ending::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
@@ -402,19 +438,20 @@ impl<'a, S: Session> Connection<'a, S> {
         for (ticket, accepted) in tickets.into_iter().zip(accepted.streams) {
             self.calls.started += 1;
             let (stream, sending) = self.streams.adopt(accepted);
-            self.in_flight.push(Running::new(
-                sending,
-                ticket,
-                None,
-                Inherited::default(),
-                Some(stream),
-                Way::Streamed,
-            ));
+            let owed = Owed { ticket, note: None };
+            // What its call left to it ended with that.
+            let inherited = Inherited::default();
+            let running = Running::new(sending, owed, None, inherited, Some(stream), Way::Streamed);
+            self.in_flight.push(running);
         }
     }
 
-    fn end_stream(&mut self, stream: StreamId, ticket: S::Ticket, ending: Ending) {
+    fn end_stream(&mut self, stream: StreamId, owed: Owed<S::Ticket>, ending: Ending) {
+        let Owed { ticket, mut note } = owed;
         self.calls.ended(ending.succeeded());
+        if let Some(note) = &mut note {
+            note.ended(&ending);
+        }
         let closes = matches!(ending, Ending::CloseConnection);
         self.streams.close(stream, ticket, ending, &mut self.session, &mut self.out);
         if closes {
@@ -426,7 +463,11 @@ impl<'a, S: Session> Connection<'a, S> {
         if self.state != State::Serving || self.lags() {
             return;
         }
+        let hooks = &self.port.server.hooks;
         for push in self.registration.entry.take_pushes() {
+            if !hooks.is_empty() {
+                hooks.pushed(&self.dispatch.caller().peer, &push);
+            }
             // That the protocol cannot push was said when the message was queued.
             let _ = self.session.push(push, &mut self.out);
         }
@@ -461,12 +502,17 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<End>>> {
         ready!(self.turn.poll_go_on(&self.registration.entry));
+        // What is read behind calls that wait for the answer to another is not to make these look younger.
+        let waits = !self.inbox.bytes.is_empty() && self.session.holds_back();
         match self.inbox.poll_fill(self.stream, cx, self.session.wanted())? {
             // The peer sends no more but may still read: what it asked for is answered.
             Poll::Ready(0) => self.finish(),
             Poll::Ready(n) => {
                 self.turn.note(n);
                 self.pace.received += n as u64;
+                if !waits {
+                    self.arrival.note();
+                }
             }
             Poll::Pending if self.registration.entry.has_pushes() && !self.lags() => {}
             Poll::Pending => {

@@ -197,5 +197,5 @@ fn facts(
     entry.speaks(protocol);
     let pushes = matches!(protocol, Protocol::Rpcx | Protocol::RestRpc);
     let queue: Option<PushQueue> = pushes.then(|| Box::new(move |push| entry.push(push)) as PushQueue);
-    Arc::new(ConnectionFacts::new(protocol, peer, queue).at(local))
+    Arc::new(ConnectionFacts::new(protocol, peer, queue).numbered(registration.entry.id()).at(local))
 }

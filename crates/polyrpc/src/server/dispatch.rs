@@ -4,26 +4,44 @@ use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
+use bytes::Bytes;
 use polyrpc_wire::session::{Offered, Server as Session};
-use polyrpc_wire::{Call, Credential, Message, Reply, Status, StreamId};
+use polyrpc_wire::{Call, Credential, Message, Scope, Status, StreamId};
 
-use super::in_flight::{Way, panicked, poll_guarded};
+use super::arrival::Arrival;
+use super::hooks::Renamed;
+use super::in_flight::{self, poll_guarded};
+use super::note::Note;
 use super::port::{Authenticator, Port};
 use super::streams::Streams;
 use crate::codec::{Body, uncompressed};
-use crate::runtime::{Owned, wait};
-use crate::service::{ConnectionFacts, Context, Ending, Handling, Method, Offer, Peer, Shape};
+use crate::service::{ConnectionFacts, Context, Ending, Entry, Handling, Peer, Shape, Way};
 use crate::streaming::{Incoming, Outgoing};
-use crate::task::{self, Inherited};
+use crate::task::Inherited;
 
 /// How far a call came when it was first looked at.
 pub(super) enum Started {
     /// It has ended.
     Ended(Ending),
     /// Its handler waits for something.
-    Waiting { handling: Handling, deadline: Option<Instant>, inherited: Inherited, way: Way },
-    /// The caller did not prove who he is.
-    Unauthenticated(Status),
+    Waiting {
+        handling: Handling,
+        deadline: Option<Instant>,
+        inherited: Inherited,
+        way: in_flight::Way,
+    },
+    /// It was not begun.
+    Stopped(Stop),
+}
+
+/// Why a call was not begun.
+pub(super) enum Stop {
+    /// It cannot be, or not now.
+    Failed(Status),
+    /// Its deadline had passed: whoever called waits no longer.
+    Expired,
+    /// The caller did not prove who he is, or is not wanted.
+    Refused(Status),
 }
 
 /// Brings the calls of one connection to their methods.
@@ -34,9 +52,28 @@ pub(super) struct Dispatch<'a> {
     trusted: bool,
 }
 
+/// What a call finds on its connection.
+pub(super) struct Found<'a> {
+    /// There are as many calls already as there may be.
+    pub(super) crowded: bool,
+    pub(super) streams: &'a mut Streams,
+    pub(super) arrival: &'a mut Arrival,
+}
+
+/// A call that may go on.
+struct Admitted<'a> {
+    entry: &'a Arc<Entry>,
+    deadline: Option<Instant>,
+}
+
 impl<'a> Dispatch<'a> {
     pub(super) fn new(port: &'a Port, connection: Arc<ConnectionFacts>) -> Self {
         Self { port, connection, trusted: false }
+    }
+
+    /// Who is at the other end.
+    pub(super) fn caller(&self) -> &ConnectionFacts {
+        &self.connection
     }
 
     /// Nobody will read an answer any more.
@@ -45,77 +82,24 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Brings a call to its method and polls the handler once, in place: what is ready at once needs no queue, no
-    /// task and no wake-up.
+    /// task and no wake-up. The method may stream where the protocol has a name for the call as a stream.
     ///
-    /// The method may stream where the protocol has a name for the call as a stream. `arrived` is when the calls that are at hand came, once one of them wanted to know.
+    /// With it comes a note if hooks want to hear how the call ends.
     pub(super) fn start<S: Session>(
         &mut self,
         call: Call<'_>,
         ticket: &S::Ticket,
-        streams: &mut Streams,
-        arrived: &mut Option<Instant>,
+        mut found: Found<'_>,
         cx: &mut TaskContext<'_>,
-    ) -> Started {
-        if let Err(status) = self.authenticate(&call.credential) {
-            return Started::Unauthenticated(status);
-        }
-        let method = match find::<S>(&call, ticket, self.port) {
-            Ok(method) => method,
-            Err(status) => return failed(status),
+    ) -> (Started, Option<Box<Note>>) {
+        let mut note = self.note(&call, found.arrival);
+        let mut renamed = Renamed::default();
+        let mut call = call;
+        let started = match self.admit::<S>(&mut call, ticket, &mut found, &mut renamed, &mut note) {
+            Ok(admitted) => self.begin::<S>(call, ticket, &admitted, found, cx),
+            Err(stop) => Started::Stopped(stop),
         };
-        if !method.shape().is_unary()
-            && let Some(stream) = S::stream(ticket)
-        {
-            let offered = S::offered(ticket);
-            return self.start_stream::<S>(call, method, stream, offered, streams, arrived);
-        }
-        let offer = S::offered(ticket).map(|offered| streams.offer(offered));
-        let deadline = deadline(&call, arrived);
-        let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
-        let begun = inherited.during(|| {
-            let mut handling = begin::<S>(call, method, self.port, &self.connection, deadline, offer)?;
-            Ok((poll_guarded(&mut handling, cx), handling))
-        });
-        match begun {
-            Err(status) => failed(status),
-            Ok((Poll::Ready(ending), _)) => Started::Ended(ending),
-            Ok((Poll::Pending, handling)) => {
-                Started::Waiting { handling, deadline, inherited, way: Way::Whole }
-            }
-        }
-    }
-
-    /// Brings a call to its method whose one message is here, and whose answer may have many.
-    fn start_stream<S: Session>(
-        &self,
-        call: Call<'_>,
-        method: &Arc<dyn Method>,
-        stream: StreamId,
-        offered: Option<Offered>,
-        streams: &mut Streams,
-        arrived: &mut Option<Instant>,
-    ) -> Started {
-        let limit = self.port.server.limits.decompressed;
-        let body = match uncompressed(call.head.compression, call.body.clone(), limit) {
-            Ok(body) => body,
-            Err(status) => return failed(status),
-        };
-        let deadline = deadline(&call, arrived);
-        // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
-        let lasting = deadline.filter(|_| offered.is_none());
-        let mut inherited = Inherited::from_call(lasting, &call.head.metadata);
-        let cx = context::<S>(call, &self.connection, deadline);
-        let goes_on = offered.is_some() && method.shape() == Shape::BIDI;
-        let (incoming, outgoing) = match goes_on {
-            true => streams.open_with(stream, body, limit),
-            false => (Incoming::once(body), streams.open(stream, limit).1),
-        };
-        Started::Waiting {
-            handling: inherited.during(|| opened(&**method, cx, incoming, outgoing)),
-            deadline: lasting,
-            inherited,
-            way: Way::Streamed,
-        }
+        (started, note)
     }
 
     /// Brings a call to its method before its messages are here. Where the method wants one message, they are
@@ -125,26 +109,161 @@ impl<'a> Dispatch<'a> {
         call: Call<'_>,
         ticket: &S::Ticket,
         stream: StreamId,
-        streams: &mut Streams,
-        arrived: &mut Option<Instant>,
-    ) -> Started {
-        if let Err(status) = self.authenticate(&call.credential) {
-            return Started::Unauthenticated(status);
+        mut found: Found<'_>,
+    ) -> (Started, Option<Box<Note>>) {
+        let mut note = self.note(&call, found.arrival);
+        let mut renamed = Renamed::default();
+        let mut call = call;
+        let started = match self.admit::<S>(&mut call, ticket, &mut found, &mut renamed, &mut note) {
+            Ok(admitted) => self.begin_open::<S>(call, stream, &admitted, found.streams),
+            Err(stop) => Started::Stopped(stop),
+        };
+        (started, note)
+    }
+
+    /// What is noted of a call for hooks, if there are any.
+    fn note(&self, call: &Call<'_>, arrival: &mut Arrival) -> Option<Box<Note>> {
+        let hooks = &self.port.server.hooks;
+        if hooks.is_empty() {
+            return None;
         }
-        let method = match find::<S>(&call, ticket, self.port) {
-            Ok(method) => method,
+        Some(Note::new(hooks, &self.connection, arrival.at(), call))
+    }
+
+    /// Checks a call and finds its method, and notes what is called.
+    fn admit<'c, S: Session>(
+        &mut self,
+        call: &mut Call<'c>,
+        ticket: &S::Ticket,
+        found: &mut Found<'_>,
+        renamed: &'c mut Renamed,
+        note: &mut Option<Box<Note>>,
+    ) -> Result<Admitted<'a>, Stop> {
+        let admitted = self.check::<S>(call, ticket, found, renamed);
+        if let Some(note) = note {
+            match &admitted {
+                Ok(Admitted { entry, .. }) => note.found(entry),
+                Err(_) => note.asked(call),
+            }
+        }
+        admitted
+    }
+
+    /// What costs least comes first, and nothing that a stranger may ask for or that nobody waits for comes far.
+    fn check<'c, S: Session>(
+        &mut self,
+        call: &mut Call<'c>,
+        ticket: &S::Ticket,
+        found: &mut Found<'_>,
+        renamed: &'c mut Renamed,
+    ) -> Result<Admitted<'a>, Stop> {
+        let port = self.port;
+        if !port.server.hooks.is_empty() {
+            port.server.hooks.received(call, &self.connection, renamed).map_err(objected)?;
+        }
+        self.authenticate(&call.credential).map_err(Stop::Refused)?;
+        let deadline = deadline(call, found.arrival);
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(Stop::Expired);
+        }
+        let entry = find::<S>(call, ticket, port, found.crowded).map_err(Stop::Failed)?;
+        Ok(Admitted { entry, deadline })
+    }
+
+    fn begin<S: Session>(
+        &self,
+        mut call: Call<'_>,
+        ticket: &S::Ticket,
+        admitted: &Admitted<'_>,
+        found: Found<'_>,
+        cx: &mut TaskContext<'_>,
+    ) -> Started {
+        let (entry, offered) = (admitted.entry, S::offered(ticket));
+        let body = std::mem::take(&mut call.body);
+        let bytes = match uncompressed(call.head.compression, body, self.port.server.limits.decompressed) {
+            Ok(bytes) => bytes,
             Err(status) => return failed(status),
         };
-        let deadline = deadline(&call, arrived);
+        if !entry.method().shape().is_unary()
+            && let Some(stream) = S::stream(ticket)
+        {
+            return self.begin_stream::<S>(call, bytes, admitted, stream, offered, found.streams);
+        }
+        let body = Body { format: call.head.format, positional: call.head.positional, bytes };
+        let offer = offered.map(|offered| found.streams.offer(offered));
+        let deadline = admitted.deadline;
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
-        let cx = context::<S>(call, &self.connection, deadline);
+        let context = self.context::<S>(call, admitted, found.arrival.known()).with_offer(offer);
+        let begun = inherited.during(|| {
+            let mut handling = entry.take(context, body, Way::Whole, S::unreadable)?;
+            Ok((poll_guarded(&mut handling, cx), handling))
+        });
+        match begun {
+            Err(status) => failed(status),
+            Ok((Poll::Ready(ending), _)) => Started::Ended(ending),
+            Ok((Poll::Pending, handling)) => {
+                Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Whole }
+            }
+        }
+    }
+
+    /// Brings a call to its method whose one message is here, and whose answer may have many.
+    fn begin_stream<S: Session>(
+        &self,
+        call: Call<'_>,
+        message: Bytes,
+        admitted: &Admitted<'_>,
+        stream: StreamId,
+        offered: Option<Offered>,
+        streams: &mut Streams,
+    ) -> Started {
+        let limit = self.port.server.limits.decompressed;
+        let goes_on = offered.is_some() && admitted.entry.method().shape() == Shape::BIDI;
+        // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
+        let deadline = admitted.deadline.filter(|_| offered.is_none());
+        let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
+        let cx = self.context::<S>(call, admitted, None);
+        let (message, way) = if goes_on {
+            let (incoming, outgoing) = streams.open_with(stream, message, limit);
+            (Bytes::new(), Way::Streams(incoming, outgoing))
+        } else {
+            (message, Way::Answers(streams.open(stream, limit).1))
+        };
+        let handling = inherited.during(|| opened(admitted.entry, cx, message, way));
+        Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed }
+    }
+
+    fn begin_open<S: Session>(
+        &self,
+        call: Call<'_>,
+        stream: StreamId,
+        admitted: &Admitted<'_>,
+        streams: &mut Streams,
+    ) -> Started {
+        let &Admitted { entry, deadline } = admitted;
+        let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
+        let cx = self.context::<S>(call, admitted, None);
         let limit = self.port.server.limits.decompressed;
         let (incoming, outgoing) = streams.open(stream, limit);
-        let handling = match method.shape().client_streams {
-            true => inherited.during(|| opened(&**method, cx, incoming, outgoing)),
-            false => Box::pin(gathered(method.clone(), cx, incoming, outgoing, limit)),
+        let handling = match entry.method().shape().client_streams {
+            true => {
+                inherited.during(|| opened(entry, cx, Bytes::new(), Way::Streams(incoming, outgoing)))
+            }
+            false => Box::pin(gathered(entry.clone(), cx, incoming, outgoing, limit)),
         };
-        Started::Waiting { handling, deadline, inherited, way: Way::Streamed }
+        Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed }
+    }
+
+    fn context<S: Session>(
+        &self,
+        call: Call<'_>,
+        admitted: &Admitted<'_>,
+        arrived: Option<Instant>,
+    ) -> Context {
+        let usual_format = S::reply_format(call.head.format);
+        let Admitted { entry, deadline } = admitted;
+        Context::new(self.connection.clone(), *deadline, call.head, call.attachment, usual_format)
+            .of((*entry).clone(), arrived)
     }
 
     /// Judges who wants something that is no call.
@@ -152,12 +271,13 @@ impl<'a> Dispatch<'a> {
         self.authenticate(credential)
     }
 
-    /// Judges who calls: once for a connection whose protocol proves it once, else on every call.
+    /// Judges who calls, by every credential that comes. Only where a protocol proves it once for a connection, a call
+    /// without one is as good as the one before.
     fn authenticate(&mut self, credential: &Credential) -> Result<(), Status> {
         let Some(authenticator) = &self.port.authenticator else { return Ok(()) };
         let peer = &self.connection.peer;
         match credential {
-            Credential::Connection(_) if self.trusted => Ok(()),
+            Credential::Connection(None) if self.trusted => Ok(()),
             Credential::Connection(credential) => {
                 judge(authenticator, credential.as_deref(), peer)?;
                 self.trusted = true;
@@ -168,15 +288,18 @@ impl<'a> Dispatch<'a> {
     }
 }
 
-/// The end of a call that is one too many for its connection.
-#[cold]
-pub(super) fn crowded(limit: usize) -> Started {
-    failed(overloaded(limit))
-}
-
 #[cold]
 fn failed(status: Status) -> Started {
-    Started::Ended(Ending::Reply(Reply::failure(status)))
+    Started::Stopped(Stop::Failed(status))
+}
+
+/// What becomes of a call to which a hook objects.
+#[cold]
+fn objected(status: Status) -> Stop {
+    match status.scope() {
+        Scope::Call => Stop::Failed(status),
+        Scope::Connection => Stop::Refused(status),
+    }
 }
 
 /// Who cannot be judged is not let in; the other calls of the connection go on.
@@ -191,67 +314,40 @@ fn find<'p, S: Session>(
     call: &Call<'_>,
     ticket: &S::Ticket,
     port: &'p Port,
-) -> Result<&'p Arc<dyn Method>, Status> {
+    crowded: bool,
+) -> Result<&'p Arc<Entry>, Status> {
     let server = &port.server;
+    if crowded {
+        return Err(overloaded(server.limits.in_flight_per_connection));
+    }
     if server.in_flight.load(Ordering::Relaxed) >= server.limits.in_flight {
         return Err(overloaded(server.limits.in_flight));
     }
-    let method = server
+    let entry = server
         .router
-        .find(call.service, call.method)
+        .entry(call.service, call.method)
         .map_err(|missing| S::unknown_to(ticket, call, missing))?;
     match &call.spoiled {
-        None => Ok(method),
+        None => Ok(entry),
         Some(status) => Err(status.clone()),
     }
 }
 
-/// Hands a call to its method.
-fn begin<S: Session>(
-    mut call: Call<'_>,
-    method: &Arc<dyn Method>,
-    port: &Port,
-    connection: &Arc<ConnectionFacts>,
-    deadline: Option<Instant>,
-    offer: Option<Offer>,
-) -> Result<Handling, Status> {
-    let body = std::mem::take(&mut call.body);
-    let bytes = uncompressed(call.head.compression, body, port.server.limits.decompressed)?;
-    let body = Body { format: call.head.format, positional: call.head.positional, bytes };
-    let cx = context::<S>(call, connection, deadline).with_offer(offer);
-    started(method, cx, body).map_err(S::unreadable)
+fn deadline(call: &Call<'_>, arrival: &mut Arrival) -> Option<Instant> {
+    call.timeout.and_then(|timeout| arrival.at().checked_add(timeout))
 }
 
-fn deadline(call: &Call<'_>, arrived: &mut Option<Instant>) -> Option<Instant> {
-    call.timeout.and_then(|timeout| arrived.get_or_insert_with(Instant::now).checked_add(timeout))
-}
-
-fn context<S: Session>(
-    call: Call<'_>,
-    connection: &Arc<ConnectionFacts>,
-    deadline: Option<Instant>,
-) -> Context {
-    let usual_format = S::reply_format(call.head.format);
-    Context::new(connection.clone(), deadline, call.head, call.attachment, usual_format)
-}
-
-fn started(method: &Arc<dyn Method>, cx: Context, body: Body) -> Result<Handling, Status> {
-    if method.blocking() { Ok(aside(method.clone(), cx, body)) } else { in_place(&**method, cx, body) }
-}
-
-/// Opens a call of a method that streams; a panic in doing so is the end of this call only.
-fn opened(method: &dyn Method, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Handling {
-    let ending = match catch_unwind(AssertUnwindSafe(|| method.open(cx, incoming, outgoing))) {
-        Ok(Ok(handling)) => return handling,
-        Ok(Err(status)) => Ending::Reply(Reply::failure(status)),
-        Err(panic) => panicked(&*panic),
-    };
-    Box::pin(std::future::ready(ending))
+/// Takes a call to its method whose handler is polled later.
+fn opened(entry: &Arc<Entry>, cx: Context, message: Bytes, way: Way) -> Handling {
+    let body = Body { format: cx.format(), positional: cx.positional(), bytes: message };
+    entry
+        .take(cx, body, way, std::convert::identity)
+        .unwrap_or_else(|status| Box::pin(std::future::ready(Ending::failed(status))))
 }
 
 /// Waits for the one message of a call, then answers it.
 async fn gathered(
-    method: Arc<dyn Method>,
+    entry: Arc<Entry>,
     mut cx: Context,
     incoming: Incoming,
     outgoing: Outgoing,
@@ -261,18 +357,12 @@ async fn gathered(
         cx.came(message.compression);
         uncompressed(message.compression, message.body, limit)
     };
-    let bytes = match sole(&incoming).await.and_then(read) {
-        Ok(bytes) => bytes,
-        Err(status) => return Ending::Reply(Reply::failure(status)),
+    let message = match sole(&incoming).await.and_then(read) {
+        Ok(message) => message,
+        Err(status) => return Ending::failed(status),
     };
-    if method.shape().server_streams {
-        return opened(&*method, cx, Incoming::once(bytes), outgoing).await;
-    }
-    let body = Body { format: cx.format(), positional: cx.positional(), bytes };
-    match started(&method, cx, body) {
-        Ok(handling) => handling.await,
-        Err(status) => Ending::Reply(Reply::failure(status)),
-    }
+    let way = if entry.method().shape().server_streams { Way::Answers(outgoing) } else { Way::Whole };
+    opened(&entry, cx, message, way).await
 }
 
 /// The one message of a call. Another number of them is answered as gRPC's `doc/statuscodes.md` has it.
@@ -285,35 +375,6 @@ async fn sole(incoming: &Incoming) -> Result<Message, Status> {
         Some(Err(status)) => Err(status),
         Some(Ok(_)) => Err(Status::unimplemented("the method wants one message, and more came")),
     }
-}
-
-/// Lets a method read its request here; a panic in reading is the end of this call only.
-fn in_place(method: &dyn Method, cx: Context, body: Body) -> Result<Handling, Status> {
-    match catch_unwind(AssertUnwindSafe(|| method.start(cx, body))) {
-        Ok(started) => started,
-        Err(panic) => Ok(Box::pin(std::future::ready(panicked(&*panic)))),
-    }
-}
-
-/// Runs a method that may hold its thread on one where that harms nobody.
-fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body) -> Handling {
-    let abandon = cx.abandon();
-    let mut inherited = task::current();
-    let answer = move || match method.start(cx, body) {
-        Ok(handling) => wait(handling),
-        Err(status) => Ending::Reply(Reply::failure(status)),
-    };
-    let running = Owned::from(tokio::task::spawn_blocking(move || inherited.during(answer)));
-    Box::pin(async move {
-        let _abandon = abandon;
-        match running.await {
-            Ok(ending) => ending,
-            Err(failed) => match failed.try_into_panic() {
-                Ok(panic) => panicked(&*panic),
-                Err(_) => Ending::Reply(Reply::failure(Status::unavailable("the server is stopping"))),
-            },
-        }
-    })
 }
 
 #[cold]

@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -9,7 +8,7 @@ use std::time::Instant;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use polyrpc_wire::{Fault, Reply, Status, StreamId};
+use polyrpc_wire::{Status, StreamId};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::service::{Ending, Handling};
@@ -70,7 +69,8 @@ impl<T: Send + 'static> InFlight<T> {
 /// A call that has ended.
 #[derive(Debug)]
 pub(super) struct Ended<T> {
-    pub(super) ticket: T,
+    /// What its answer needs.
+    pub(super) owed: T,
     /// How; `None` if it was cancelled, so that nobody waits for an answer.
     pub(super) ending: Option<Ending>,
     /// Its stream, if its messages came or left one by one.
@@ -88,7 +88,7 @@ impl<T> Drop for InFlight<T> {
 pub(super) struct Running<T> {
     /// `None` once it was cancelled.
     handling: Option<Handling>,
-    ticket: Option<T>,
+    owed: Option<T>,
     deadline: Option<Pin<Box<Sleep>>>,
     /// What the calls that its handler makes have from it.
     inherited: Inherited,
@@ -111,14 +111,14 @@ pub(super) enum Way {
 impl<T> Running<T> {
     pub(super) fn new(
         handling: Handling,
-        ticket: T,
+        owed: T,
         deadline: Option<Instant>,
         inherited: Inherited,
         stream: Option<StreamId>,
         way: Way,
     ) -> Self {
         let deadline = deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
-        Self { handling: Some(handling), ticket: Some(ticket), deadline, inherited, stream, way, waker: None }
+        Self { handling: Some(handling), owed: Some(owed), deadline, inherited, stream, way, waker: None }
     }
 
     fn cancel(&mut self) {
@@ -155,9 +155,9 @@ impl<T> Future for Running<T> {
         let ending = ready!(self.poll_ending(cx));
         // Before its end is told: what it had taken or made is told with it.
         self.handling = None;
-        let ticket = self.ticket.take().expect("a call ends once");
+        let owed = self.owed.take().expect("a call ends once");
         let streamed = self.stream.filter(|_| self.way == Way::Streamed);
-        Poll::Ready(Ended { ticket, ending, streamed })
+        Poll::Ready(Ended { owed, ending, streamed })
     }
 }
 
@@ -170,23 +170,10 @@ impl<T> fmt::Debug for Running<T> {
 /// Polls a handler; its panic is the end of its call and of nothing else.
 pub(super) fn poll_guarded(handling: &mut Handling, cx: &mut Context<'_>) -> Poll<Ending> {
     catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)))
-        .unwrap_or_else(|panic| Poll::Ready(panicked(&*panic)))
+        .unwrap_or_else(|panic| Poll::Ready(Ending::panicked(&*panic)))
 }
 
 #[cold]
 fn too_late() -> Ending {
-    Ending::Reply(Reply::failure(Status::deadline_exceeded("the method did not answer in time")))
-}
-
-/// The answer to a call whose handler panicked, in the words of rpcx (`server/service.go`), whose clients
-/// may look for them.
-#[cold]
-pub(super) fn panicked(panic: &(dyn Any + Send)) -> Ending {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("the handler panicked");
-    let status = Status::internal(format!("[service internal error]: {text}")).with_fault(Fault::Us);
-    Ending::Reply(Reply::failure(status))
+    Ending::failed(Status::deadline_exceeded("the method did not answer in time"))
 }

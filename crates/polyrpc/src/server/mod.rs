@@ -2,6 +2,9 @@
 //! of TLS where there is one, `detect` tells its protocol, `connection` drives it, `dispatch` brings each call to its
 //! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several. `data` is for
 //! connections that bring no calls.
+//!
+//! What stands around that: [`Concurrency`] limits, [`Hook`]s, and the [layers](crate::service::Layer) before methods,
+//! which `extensions` puts in their places.
 
 mod listen;
 
@@ -21,9 +24,20 @@ mod topics;
 
 mod data;
 
+mod arrival;
 mod limits;
 mod open;
 mod port;
+
+mod extensions;
+
+mod concurrency;
+
+mod hook;
+
+mod hooks;
+
+mod note;
 
 #[cfg(test)]
 mod tests;
@@ -39,15 +53,20 @@ use tokio::task::JoinSet;
 
 pub use polyrpc_wire::grpc_web::Cors;
 
+pub use self::concurrency::{Auto, Concurrency, Timely, UnknownConcurrency};
+pub use self::hook::{Answered, Hook, Received};
 pub use self::limits::Limits;
 pub use self::listen::Listen;
 pub use self::topics::Publisher;
 
+use self::extensions::Extensions;
+use self::hooks::Hooks;
 use self::open::{Open, Order};
 use self::port::Port;
 use self::topics::Packed;
 use crate::client::Client;
 use crate::introspection::{self, Facts, Health};
+use crate::layers::{self, Metrics};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::{Function, Peer, Router, Service};
@@ -81,6 +100,8 @@ pub struct Server {
     publisher: Publisher,
     streams: Option<Streams>,
     files: Option<Files>,
+    extensions: Extensions,
+    metrics: Option<Metrics>,
 }
 
 impl Server {
@@ -190,6 +211,16 @@ impl Server {
         self
     }
 
+    /// Counts calls, as a [layer](Self::layer) does, and shows what was counted: `GET /metrics`, and by brpc's names
+    /// `GET /brpc_metrics`, on every listener that speaks HTTP. By other protocols they are functions, `metrics` and
+    /// `brpc_metrics`; functions of these names that the server has already stay as they are. A listener's authenticator
+    /// judges who asks.
+    #[must_use]
+    pub fn metrics(mut self, metrics: &Metrics) -> Self {
+        self.metrics = Some(metrics.clone());
+        self.layer(metrics.clone())
+    }
+
     /// Lets clients open streams of bytes beside their calls, as rpcx's stream service does.
     #[must_use]
     pub fn streams(mut self, streams: Streams) -> Self {
@@ -216,11 +247,16 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When the address is none or is taken.
+    /// When the address is none or is taken, or when a [hook](Hook::registered) objects.
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
         let version = if self.version.is_empty() { default_version(&self.router) } else { self.version };
         let data = transfer::add(&mut self.router, self.streams, self.files, &self.limits);
         introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
+        for (name, page) in self.metrics.iter().flat_map(layers::pages) {
+            self.router.standard_function(name, page);
+        }
+        let times_calls = self.extensions.time_calls();
+        let hooks = self.extensions.put_in_place(&self.router)?;
         let shared = Arc::new(Shared {
             router: self.router,
             limits: self.limits,
@@ -229,9 +265,11 @@ impl Server {
             cors: self.cors,
             health: self.health,
             data,
-            open: Arc::new(Open::new()),
+            open: Arc::new(Open::new(hooks.clone())),
             in_flight: Arc::new(AtomicUsize::new(0)),
             publisher: self.publisher,
+            hooks,
+            times_calls,
         });
         Bound { shared, listeners: Vec::new() }.and(listen).await
     }
@@ -262,6 +300,9 @@ pub(crate) struct Shared {
     open: Arc<Open>,
     in_flight: Arc<AtomicUsize>,
     publisher: Publisher,
+    hooks: Hooks,
+    /// Whether it is noted of every call when it came, and not only of those with a deadline.
+    times_calls: bool,
 }
 
 /// A server that listens.
@@ -384,6 +425,7 @@ impl Running {
         if let Some(health) = &self.shared.health {
             health.stop();
         }
+        self.shared.hooks.unregistered(&self.shared.router);
         self.accepting.shutdown().await;
         self.shared.open.order(Order::Drain);
         let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;

@@ -13,6 +13,7 @@ use polyrpc_wire::{Protocol, Push, Status};
 use slab::Slab;
 use tokio::sync::Notify;
 
+use super::hooks::Hooks;
 use super::limits::Limits;
 use crate::introspection::{self, Calls, Facts};
 use crate::service::Peer;
@@ -26,6 +27,11 @@ pub(super) struct Open {
     tick: AtomicU32,
     /// The calls of connections that have closed.
     past: Counters,
+    /// Calls whose deadline had passed when they were taken up.
+    expired: AtomicU64,
+    /// How many connections there were.
+    entered: AtomicU64,
+    hooks: Hooks,
     /// Told when the last connection closes.
     emptied: Notify,
 }
@@ -33,6 +39,7 @@ pub(super) struct Open {
 /// One open connection, seen from outside its task.
 #[derive(Debug)]
 pub(super) struct Entry {
+    id: u64,
     peer: Peer,
     /// When it was opened, in ticks.
     opened: u32,
@@ -79,22 +86,36 @@ pub(super) enum Order {
 }
 
 impl Open {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(hooks: Hooks) -> Self {
         Self {
             entries: Mutex::default(),
             tick: AtomicU32::new(0),
             past: Counters::default(),
+            expired: AtomicU64::new(0),
+            entered: AtomicU64::new(0),
+            hooks,
             emptied: Notify::new(),
         }
     }
 
-    /// Enters a connection, unless there are `limit` already.
+    /// Enters a connection, unless there are `limit` already or a hook objects.
     pub(super) fn enter(self: &Arc<Self>, peer: Peer, limit: usize) -> Option<Registration> {
+        let mut registration = self.register(peer, limit)?;
+        if !self.hooks.is_empty() {
+            let (accepted, result) = self.hooks.accepted(&registration.entry.facts(self.tick()));
+            registration.accepted = accepted;
+            result.ok()?;
+        }
+        Some(registration)
+    }
+
+    fn register(self: &Arc<Self>, peer: Peer, limit: usize) -> Option<Registration> {
         let mut entries = self.lock();
         if entries.len() >= limit {
             return None;
         }
         let entry = Arc::new(Entry {
+            id: self.entered.fetch_add(1, Ordering::Relaxed) + 1,
             peer,
             opened: self.tick(),
             protocol: AtomicU8::new(UNTOLD),
@@ -108,7 +129,7 @@ impl Open {
             pushes: Mutex::default(),
         });
         let key = entries.insert(entry.clone());
-        Some(Registration { entry, open: self.clone(), key })
+        Some(Registration { entry, open: self.clone(), key, accepted: 0 })
     }
 
     /// Tells every connection what to do.
@@ -127,7 +148,7 @@ impl Open {
         let connections: Vec<_> = entries.iter().map(|(_, entry)| entry.facts(now)).collect();
         let mut calls = self.past.read();
         connections.iter().for_each(|connection| calls.add(connection.calls));
-        Facts { calls, connections }
+        Facts { calls, expired: self.expired.load(Ordering::Relaxed), connections }
     }
 
     /// Waits until no connection is open.
@@ -225,9 +246,15 @@ impl Entry {
         self.calls.read()
     }
 
+    /// Its number.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
     fn facts(&self, now: u32) -> introspection::Connection {
         let told = self.protocol.load(Ordering::Relaxed);
         introspection::Connection {
+            id: self.id,
             peer: self.peer.clone(),
             protocol: Protocol::ALL.into_iter().find(|&protocol| protocol as u8 == told),
             age: TICK * now.saturating_sub(self.opened),
@@ -330,16 +357,26 @@ pub(super) struct Registration {
     pub(super) entry: Arc<Entry>,
     open: Arc<Open>,
     key: usize,
+    /// How many hooks have accepted it.
+    accepted: usize,
 }
 
 impl Registration {
     pub(super) fn tick(&self) -> u32 {
         self.open.tick()
     }
+
+    /// Counts a call that was taken up too late.
+    pub(super) fn expired(&self) {
+        self.open.expired.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        if self.accepted > 0 {
+            self.open.hooks.closed(self.accepted, &self.entry.facts(self.open.tick()));
+        }
         let mut entries = self.open.lock();
         entries.remove(self.key);
         let mut past = self.open.past.read();

@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use polyrpc_wire::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
 
-use super::{Accepted, Offer, Peer};
+use super::{Accepted, Entry, Offer, Peer};
 
 /// What a handler knows of the call it serves, and what it may say beside its answer.
 ///
@@ -22,6 +23,10 @@ pub struct Context(Box<Facts>);
 #[derive(Debug)]
 struct Facts {
     connection: Arc<ConnectionFacts>,
+    /// What is called; nothing outside of any connection.
+    entry: Option<Arc<Entry>>,
+    /// When the request was here as a whole, if that was noted.
+    arrived: Option<Instant>,
     deadline: Option<Instant>,
     head: Head,
     attachment: Bytes,
@@ -31,6 +36,8 @@ struct Facts {
     /// The streams that the caller offers beside the call.
     offer: Option<Box<Offer>>,
     late: Option<Trailers>,
+    /// What layers have left here.
+    attached: Vec<Box<dyn Any + Send + Sync>>,
     /// Set when nobody waits for the answer any more; a handler in the connection's task needs none, since it is
     /// dropped then.
     abandoned: Option<Arc<AtomicBool>>,
@@ -68,6 +75,8 @@ impl Context {
         let (offer, late, abandoned) = (None, None, None);
         Self(Box::new(Facts {
             connection,
+            entry: None,
+            arrived: None,
             deadline,
             head,
             attachment,
@@ -75,8 +84,15 @@ impl Context {
             reply,
             offer,
             late,
+            attached: Vec::new(),
             abandoned,
         }))
+    }
+
+    /// What is called, and when the request was here as a whole if that was noted.
+    pub(crate) fn of(mut self, entry: Arc<Entry>, arrived: Option<Instant>) -> Self {
+        (self.0.entry, self.0.arrived) = (Some(entry), arrived);
+        self
     }
 
     /// The caller offers streams beside the call.
@@ -102,6 +118,53 @@ impl Context {
     pub fn detached() -> Self {
         let facts = ConnectionFacts::new(Protocol::BaiduStd, Peer::InProcess, None);
         Self::new(Arc::new(facts), None, Head::default(), Bytes::new(), Format::default())
+    }
+
+    /// The service that is called, by the full name that the server knows it by, whatever the caller named it; empty for
+    /// a function that belongs to none.
+    pub fn service(&self) -> &str {
+        self.0.entry.as_ref().map_or("", |entry| entry.service())
+    }
+
+    /// The method that is called, or the function, by the name that the server knows it by.
+    pub fn method(&self) -> &str {
+        self.0.entry.as_ref().map_or("", |entry| entry.name())
+    }
+
+    /// Where the method is in the server: the same for all its calls, and for those of no other.
+    pub(crate) fn place(&self) -> usize {
+        self.0.entry.as_ref().map_or(0, |entry| Arc::as_ptr(entry).addr())
+    }
+
+    /// When the request was here as a whole, if that was noted: it is where the server has a [hook](crate::server::Hook)
+    /// or a concurrency limit that measures, or where the caller has named a deadline.
+    pub fn arrived(&self) -> Option<Instant> {
+        self.0.arrived
+    }
+
+    /// The number of the caller's connection, which no other connection of the server has borne.
+    pub fn connection(&self) -> u64 {
+        self.0.connection.id
+    }
+
+    /// Leaves a value for the layers behind this one and for the handler: who calls, say. There is one of each type; the
+    /// one that was there is given back.
+    pub fn attach<T: Any + Send + Sync>(&mut self, value: T) -> Option<T> {
+        if let Some(there) = self.attached_mut() {
+            return Some(std::mem::replace(there, value));
+        }
+        self.0.attached.push(Box::new(value));
+        None
+    }
+
+    /// The value of this type that a layer has [left](Self::attach).
+    pub fn attached<T: Any>(&self) -> Option<&T> {
+        self.0.attached.iter().find_map(|value| (**value).downcast_ref())
+    }
+
+    /// The value of this type that a layer has [left](Self::attach).
+    pub fn attached_mut<T: Any>(&mut self) -> Option<&mut T> {
+        self.0.attached.iter_mut().find_map(|value| (**value).downcast_mut())
     }
 
     /// The protocol by which the call came.
@@ -277,6 +340,8 @@ pub(crate) type PushQueue = Box<dyn Fn(Push) -> Result<(), Status> + Send + Sync
 
 /// What is known of a connection outside of the task that drives it.
 pub(crate) struct ConnectionFacts {
+    /// The connection's number.
+    pub(crate) id: u64,
     pub(crate) protocol: Protocol,
     pub(crate) peer: Peer,
     local: Option<SocketAddr>,
@@ -286,7 +351,12 @@ pub(crate) struct ConnectionFacts {
 
 impl ConnectionFacts {
     pub(crate) fn new(protocol: Protocol, peer: Peer, pushes: Option<PushQueue>) -> Self {
-        Self { protocol, peer, local: None, closed: AtomicBool::new(false), pushes }
+        Self { id: 0, protocol, peer, local: None, closed: AtomicBool::new(false), pushes }
+    }
+
+    /// Gives the connection its number.
+    pub(crate) fn numbered(self, id: u64) -> Self {
+        Self { id, ..self }
     }
 
     /// Notes this end's address.

@@ -1,10 +1,11 @@
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Format, Head, Metadata, Reply, Status};
+use polyrpc_wire::{Fault, Format, Head, Metadata, Reply, Status};
 
 use super::{Accepted, Context};
 use crate::Error;
@@ -96,14 +97,44 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// With a failure.
+    pub fn failed(status: Status) -> Self {
+        Self::Reply(Reply::failure(status))
+    }
+
+    /// Why the call failed. `None` if it did not, or if the connection is closed instead of an answer.
+    pub fn failure(&self) -> Option<&Status> {
+        match self {
+            Self::Reply(reply) => reply.result.as_ref().err(),
+            Self::Accept(reply, _) => reply.result.as_ref().err(),
+            Self::Finish { result, .. } => result.as_ref().err(),
+            Self::CloseConnection => None,
+        }
+    }
+
     /// Whether the caller gets what it asked for.
     pub(crate) fn succeeded(&self) -> bool {
-        match self {
-            Self::Reply(reply) => reply.result.is_ok(),
-            Self::Accept(reply, _) => reply.result.is_ok(),
-            Self::Finish { result, .. } => result.is_ok(),
-            Self::CloseConnection => false,
-        }
+        !matches!(self, Self::CloseConnection) && self.failure().is_none()
+    }
+
+    /// The answer to a call that nobody waited for any more when it was to begin.
+    #[cold]
+    pub(crate) fn expired() -> Self {
+        Self::failed(Status::deadline_exceeded(
+            "the method did not answer in time: the deadline passed before it began",
+        ))
+    }
+
+    /// The answer to a call whose handler panicked, in the words of rpcx (`server/service.go`), whose clients may look
+    /// for them.
+    #[cold]
+    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
+        let text = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("the handler panicked");
+        Self::failed(Status::internal(format!("[service internal error]: {text}")).with_fault(Fault::Us))
     }
 }
 

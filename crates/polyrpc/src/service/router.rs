@@ -8,6 +8,7 @@ use polyrpc_wire::payload::schema::Pool;
 use polyrpc_wire::session::Missing;
 
 use super::Context;
+use super::entry::Entry;
 use super::function::{Function, Registered};
 use super::method::{Method, Typed};
 use super::streamed::{Both, ClientStreams, ServerStreams, Streamed};
@@ -189,7 +190,7 @@ pub struct Router {
     /// services share it.
     short: HashMap<Box<str>, Option<Arc<Methods>>>,
     /// Functions that belong to no service.
-    functions: HashMap<Box<str>, Arc<dyn Method>>,
+    functions: HashMap<Box<str>, Arc<Entry>>,
     /// Methods that are called by plain HTTP, as their `.proto` declares.
     routes: Routes,
     /// Services and methods by number.
@@ -199,7 +200,7 @@ pub struct Router {
 /// The methods of one service, and the descriptors that came with them.
 #[derive(Clone, Default)]
 struct Methods {
-    by_name: HashMap<Box<str>, Arc<dyn Method>>,
+    by_name: HashMap<Box<str>, Arc<Entry>>,
     schemas: Vec<Pool>,
     /// Their names in order, with the ids they were given.
     numbers: Vec<(Box<str>, Option<u32>)>,
@@ -213,7 +214,7 @@ impl Router {
     /// When an option `google.api.http` of its `.proto` cannot be, or when two of its methods, or it and another
     /// service, bear the same number in fb_rpc: that is part of the program, not input.
     pub fn service(&mut self, service: impl Service) {
-        let (name, methods) = Methods::of(service);
+        let (name, methods) = Methods::of(service, false);
         self.add_routes(&name, &methods);
         self.add_numbers(&name, &methods);
         self.insert(&name, methods);
@@ -221,8 +222,15 @@ impl Router {
 
     /// Adds a service that is called by its full name only: its short name stays free for the user's.
     pub(crate) fn standard(&mut self, service: impl Service) {
-        let (name, methods) = Methods::of(service);
+        let (name, methods) = Methods::of(service, true);
         self.services.insert(name.into(), methods);
+    }
+
+    /// Adds a function of the framework's own, unless there is another of that name.
+    pub(crate) fn standard_function(&mut self, name: &str, method: Arc<dyn Method>) {
+        if !self.functions.contains_key(name) {
+            self.insert_entry(name, |service, name| Entry::new(service, name, method, true));
+        }
     }
 
     fn add_routes(&mut self, name: &str, methods: &Methods) {
@@ -266,8 +274,8 @@ impl Router {
     /// Returns whether there is such a method.
     pub fn alias_method(&mut self, alias: &str, target: &str) -> bool {
         let (service, method) = target.rsplit_once('/').unwrap_or(("", target));
-        let Ok(method) = self.find(service, method).cloned() else { return false };
-        self.insert_method(alias, method);
+        let Ok(entry) = self.entry(service, method).cloned() else { return false };
+        self.insert_entry(alias, |_, _| entry);
         true
     }
 
@@ -277,18 +285,19 @@ impl Router {
         Args: 'static,
         Kind: 'static,
     {
-        self.insert_method(name, Arc::new(Registered::new(function)));
+        let method = Arc::new(Registered::new(function));
+        self.insert_entry(name, |service, name| Entry::new(service, name, method, false));
     }
 
-    fn insert_method(&mut self, name: &str, method: Arc<dyn Method>) {
+    fn insert_entry(&mut self, name: &str, entry: impl FnOnce(&str, &str) -> Arc<Entry>) {
         match name.rsplit_once('/') {
             None => {
-                self.functions.insert(name.into(), method);
+                self.functions.insert(name.into(), entry("", name));
             }
             Some((service, name)) => {
                 let mut methods =
                     self.services.get(service).map(|known| (**known).clone()).unwrap_or_default();
-                methods.by_name.insert(name.into(), method);
+                methods.by_name.insert(name.into(), entry(service, name));
                 self.insert(service, Arc::new(methods));
             }
         }
@@ -304,6 +313,11 @@ impl Router {
     ///
     /// What is missing.
     pub fn find(&self, service: &str, method: &str) -> Result<&Arc<dyn Method>, Missing> {
+        self.entry(service, method).map(|entry| entry.method())
+    }
+
+    /// Finds a method with its names and layers, as [`find`](Self::find) does.
+    pub(crate) fn entry(&self, service: &str, method: &str) -> Result<&Arc<Entry>, Missing> {
         let methods = self.services.get(service).or_else(|| self.short.get(service)?.as_ref());
         if let Some(methods) = methods {
             return methods.by_name.get(method).ok_or(Missing::Method);
@@ -311,9 +325,24 @@ impl Router {
         self.function(service, method).ok_or(Missing::Service)
     }
 
+    /// Every method; one with several names may come several times.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        let methods = self.services.values().flat_map(|methods| methods.by_name.values());
+        methods.chain(self.functions.values())
+    }
+
+    /// What bears a name: the methods of a service, one of them as `Service/Method`, or a function.
+    pub(crate) fn named(&self, name: &str) -> Vec<&Arc<Entry>> {
+        if let Some(methods) = self.services.get(name).or_else(|| self.short.get(name)?.as_ref()) {
+            return methods.by_name.values().collect();
+        }
+        let (service, method) = name.rsplit_once('/').unwrap_or(("", name));
+        self.entry(service, method).into_iter().collect()
+    }
+
     /// Every service with its methods, sorted; functions stand under the empty name.
     pub fn list(&self) -> Vec<(String, Vec<String>)> {
-        let sorted = |names: &HashMap<Box<str>, Arc<dyn Method>>| {
+        let sorted = |names: &HashMap<Box<str>, Arc<Entry>>| {
             let mut names: Vec<String> = names.keys().map(|name| name.to_string()).collect();
             names.sort_unstable();
             names
@@ -346,7 +375,7 @@ impl Router {
         described
     }
 
-    fn function(&self, service: &str, method: &str) -> Option<&Arc<dyn Method>> {
+    fn function(&self, service: &str, method: &str) -> Option<&Arc<Entry>> {
         let name = match (service, method) {
             ("", name) | (name, "") => name,
             (service, method) if service == method => method,
@@ -367,20 +396,22 @@ impl Router {
 }
 
 impl Methods {
-    fn of(service: impl Service) -> (String, Arc<Self>) {
+    fn of(service: impl Service, standard: bool) -> (String, Arc<Self>) {
         let ServiceBuilder { name, schemas, methods, ids } = service.into_builder();
         let mut numbers: Vec<(Box<str>, _)> =
             methods.iter().map(|(name, _)| (name.as_str().into(), None)).collect();
         for (place, id) in ids {
             numbers[place].1 = Some(id);
         }
-        let by_name = methods.into_iter().map(|(name, method)| (name.into(), method)).collect();
+        let entry = |method_name: &str, method| Entry::new(&name, method_name, method, standard);
+        let by_name =
+            methods.into_iter().map(|(name, method)| (name.as_str().into(), entry(&name, method))).collect();
         (name, Arc::new(Self { by_name, schemas, numbers }))
     }
 
     fn unary(&self) -> Vec<(&str, &Arc<dyn Method>)> {
-        let unary = self.by_name.iter().filter(|(_, method)| method.shape().is_unary());
-        let mut unary: Vec<_> = unary.map(|(name, method)| (&**name, method)).collect();
+        let methods = self.by_name.iter().map(|(name, entry)| (&**name, entry.method()));
+        let mut unary: Vec<_> = methods.filter(|(_, method)| method.shape().is_unary()).collect();
         unary.sort_unstable_by_key(|(name, _)| *name);
         unary
     }

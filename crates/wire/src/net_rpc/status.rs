@@ -62,8 +62,10 @@ const TEXTS: &[(Text, Code)] = &[
     (Text::Is("context canceled"), Code::Cancelled),
     // What a server of ours says by any protocol.
     (Text::Begins("[service internal error]: "), Code::Internal),
-    (Text::Is("the method did not answer in time"), Code::DeadlineExceeded),
+    (Text::Begins("the method did not answer in time"), Code::DeadlineExceeded),
     (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
+    (Text::Begins("Reached the method's max_concurrency="), Code::ResourceExhausted),
+    (Text::Is("request reached rate limit"), Code::ResourceExhausted),
 ];
 
 const NO_SERVICE: &str = "rpc: can't find service ";
@@ -110,6 +112,8 @@ mod tests {
             Status::internal("[service internal error]: oops"),
             Status::deadline_exceeded("the method did not answer in time"),
             Status::resource_exhausted("Reached server's max_concurrency=4"),
+            Status::resource_exhausted("Reached the method's max_concurrency=4"),
+            Status::resource_exhausted("request reached rate limit"),
             Status::unknown("boom"),
         ] {
             assert_eq!(read(write(&status)), status);

@@ -22,6 +22,7 @@ pub struct Server {
     wanted: usize,
     /// A call is being answered, before which no further one is looked at.
     answering: bool,
+    heartbeats: u64,
     draining: bool,
 }
 
@@ -37,14 +38,25 @@ pub struct ServerConfig {
 impl Server {
     /// A connection that has not heard anything yet.
     pub fn new(config: Arc<ServerConfig>, generation: Generation) -> Self {
-        Self { config, generation, name: Bytes::new(), wanted: 0, answering: false, draining: false }
+        Self {
+            config,
+            generation,
+            name: Bytes::new(),
+            wanted: 0,
+            answering: false,
+            heartbeats: 0,
+            draining: false,
+        }
     }
 
     /// What a frame asks of the handlers; `None` if the session has dealt with it.
-    fn heed(&self, header: Header, body: BytesMut, out: &mut Outbox) -> Result<Option<Heard>, Violation> {
+    fn heed(&mut self, header: Header, body: BytesMut, out: &mut Outbox) -> Result<Option<Heard>, Violation> {
         match header.kind {
             Kind::Topic => self.topic(header, &body).map(|topic| Some(Heard::Subscription(topic))),
-            Kind::Call if self.is_heartbeat(header) => Ok(None),
+            Kind::Call if self.is_heartbeat(header) => {
+                self.heartbeats += 1;
+                Ok(None)
+            }
             Kind::Call => Ok(self.call(header, body, out)),
         }
     }
@@ -263,6 +275,10 @@ impl session::Server for Server {
                 Ok(())
             }
         }
+    }
+
+    fn heartbeats(&self) -> u64 {
+        self.heartbeats
     }
 
     fn holds_back(&self) -> bool {

@@ -72,8 +72,10 @@ const TEXTS: &[(Text, Code)] = &[
     (Text::Begins(TOO_LONG), Code::OutOfRange),
     // What a server of ours says by any protocol.
     (Text::Is(SHUTTING_DOWN), Code::Unavailable),
-    (Text::Is("the method did not answer in time"), Code::DeadlineExceeded),
+    (Text::Begins("the method did not answer in time"), Code::DeadlineExceeded),
     (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
+    (Text::Begins("Reached the method's max_concurrency="), Code::ResourceExhausted),
+    (Text::Is("request reached rate limit"), Code::ResourceExhausted),
 ];
 
 const UNKNOWN: &str = "unknown function: ";
@@ -148,6 +150,8 @@ mod tests {
             shutting_down(),
             Status::deadline_exceeded("the method did not answer in time"),
             Status::resource_exhausted("Reached server's max_concurrency=4"),
+            Status::resource_exhausted("Reached the method's max_concurrency=4"),
+            Status::resource_exhausted("request reached rate limit"),
             Status::unknown("boom"),
         ] {
             assert_eq!(of_text(text(&status).to_owned()), status);

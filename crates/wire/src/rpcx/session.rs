@@ -23,6 +23,7 @@ pub struct Server {
     wanted: usize,
     /// How many messages were pushed.
     pushed: u64,
+    heartbeats: u64,
     draining: bool,
 }
 
@@ -36,13 +37,14 @@ pub struct ServerConfig {
 impl Server {
     /// A connection that has not heard anything yet.
     pub fn new(config: Arc<ServerConfig>) -> Self {
-        Self { config, frame: None, wanted: 0, pushed: 0, draining: false }
+        Self { config, frame: None, wanted: 0, pushed: 0, heartbeats: 0, draining: false }
     }
 
     /// Whether the session has answered this frame by itself.
-    fn answers(&self, frame: &Frame, out: &mut Outbox) -> bool {
+    fn answers(&mut self, frame: &Frame, out: &mut Outbox) -> bool {
         let header = frame.header;
         if header.flags.has(Flags::HEARTBEAT) {
+            self.heartbeats += 1;
             // Whatever it holds goes back as it is (rpcx `server/server_conn.go`, `processOneRequest`).
             frame.echo(header.with_flags(header.flags.with(Flags::RESPONSE)), out);
             return true;
@@ -104,6 +106,10 @@ impl session::Server for Server {
 
     fn wanted(&self) -> usize {
         self.wanted
+    }
+
+    fn heartbeats(&self) -> u64 {
+        self.heartbeats
     }
 
     fn drain(&mut self, _out: &mut Outbox) {

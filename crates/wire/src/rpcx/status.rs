@@ -60,8 +60,9 @@ const TEXTS: &[(Text, Code)] = &[
     (Text::Is("context canceled"), Code::Cancelled),
     (Text::Is(SHUTTING_DOWN), Code::Unavailable),
     // What a server of ours says by any protocol.
-    (Text::Is("the method did not answer in time"), Code::DeadlineExceeded),
+    (Text::Begins("the method did not answer in time"), Code::DeadlineExceeded),
     (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
+    (Text::Begins("Reached the method's max_concurrency="), Code::ResourceExhausted),
 ];
 
 const NO_SERVICE: &str = "rpcx: can't find service ";
@@ -109,6 +110,7 @@ mod tests {
             Status::cancelled("context canceled"),
             Status::deadline_exceeded("the method did not answer in time"),
             Status::resource_exhausted("Reached server's max_concurrency=4"),
+            Status::resource_exhausted("Reached the method's max_concurrency=4"),
             Status::unknown("boom"),
         ] {
             assert_eq!(read(write(&status)), status);

@@ -48,7 +48,9 @@ impl Peer {
             health: None,
             publisher: Default::default(),
             data: None,
-            open: Arc::new(Open::new()),
+            open: Arc::new(Open::new(Default::default())),
+            hooks: Default::default(),
+            times_calls: false,
             in_flight: in_flight.clone(),
         };
         let connection = tokio::spawn(serve(theirs, shared));

@@ -147,7 +147,7 @@ impl Value for Text {
     fn view(buffer: &[u8], at: usize) -> Option<&str> {
         let start = behind(buffer, at)?;
         let len = u32_at(buffer, start)? as usize;
-        str::from_utf8(buffer.get(start + OFFSET..)?.get(..len)?).ok()
+        simdutf8::basic::from_utf8(buffer.get(start + OFFSET..)?.get(..len)?).ok()
     }
 
     #[inline]

@@ -133,7 +133,7 @@ impl<'a> Verifier<'a> {
         let at = self.follow(at)?;
         let (start, len) = self.elements(at, 1, 1)?;
         let text = self.buffer.get(start..start + len).unwrap_or_default();
-        if str::from_utf8(text).is_err() {
+        if simdutf8::basic::from_utf8(text).is_err() {
             return Err(Invalid::new(What::NotUtf8 { at }));
         }
         if self.buffer.get(start + len) != Some(&0) {

@@ -84,7 +84,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn text(&mut self) -> Result<&'a str, Error> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Error::new("a text is not UTF-8"))
+        simdutf8::basic::from_utf8(self.bytes()?).map_err(|_| Error::new("a text is not UTF-8"))
     }
 
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {

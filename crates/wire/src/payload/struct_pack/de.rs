@@ -60,7 +60,7 @@ impl<'p, 'i, 'de> Decoder<'p, 'i, 'de> {
         let count = self.input.count(character.size())?;
         let bytes = self.input.take(count * character.size())?;
         match character {
-            Character::Char => match std::str::from_utf8(bytes) {
+            Character::Char => match simdutf8::basic::from_utf8(bytes) {
                 Ok(text) => visitor.visit_borrowed_str(text),
                 Err(_) => visitor.visit_borrowed_bytes(bytes),
             },

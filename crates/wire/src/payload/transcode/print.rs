@@ -597,7 +597,7 @@ fn is_zero(kind: Kind, value: Value<'_>) -> bool {
 /// A string's text. proto3 demands UTF-8; proto2 does not, and there what is not UTF-8 is replaced, since no
 /// other format can hold it.
 fn text<'a>(field: &Field, bytes: &'a [u8]) -> Result<Cow<'a, str>, Error> {
-    match std::str::from_utf8(bytes) {
+    match simdutf8::basic::from_utf8(bytes) {
         Ok(text) => Ok(Cow::Borrowed(text)),
         Err(_) if field.is_utf8_checked() => {
             Err(Error::new(format!("string field {} is not UTF-8", field.full_name())))

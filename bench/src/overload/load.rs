@@ -1,0 +1,153 @@
+//! Calls at a fixed rate, whether answers come or not.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use hdrhistogram::Histogram;
+use polyrpc::{Client, Code};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::KnownClient;
+use crate::process;
+
+/// What the caller is told.
+#[derive(Debug, Args)]
+pub(crate) struct CallerOptions {
+    /// The server to call, as a URL.
+    #[arg(long)]
+    pub(super) connect: String,
+    /// Calls a second.
+    #[arg(long)]
+    pub(super) rate: f64,
+    /// How long it calls before it measures, in seconds.
+    #[arg(long)]
+    pub(super) settle: f64,
+    /// How long it measures, in seconds.
+    #[arg(long)]
+    pub(super) seconds: f64,
+}
+
+impl CallerOptions {
+    pub(super) fn to_arguments(&self) -> Vec<String> {
+        let Self { connect, rate, settle, seconds } = self;
+        vec![
+            "overload-caller".to_owned(),
+            format!("--connect={connect}"),
+            format!("--rate={rate}"),
+            format!("--settle={settle}"),
+            format!("--seconds={seconds}"),
+        ]
+    }
+}
+
+/// What became of the calls of one load.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Answers {
+    /// How long was measured.
+    pub(super) seconds: f64,
+    /// Answered as they should be.
+    pub(super) accepted: u64,
+    /// Refused because there were too many.
+    pub(super) refused: u64,
+    /// Failed in another way.
+    pub(super) failed: u64,
+    /// Of accepted calls, from when they were due.
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+    pub(super) max_ms: f64,
+    /// Of refused ones.
+    pub(super) refused_p99_ms: f64,
+    /// By how much this side began calls later than they were due.
+    pub(super) begun_late_p99_ms: f64,
+}
+
+impl Answers {
+    /// Calls a second that were answered as they should be.
+    pub(super) fn goodput(&self) -> f64 {
+        self.accepted as f64 / self.seconds
+    }
+}
+
+/// The life of the caller's process.
+pub(crate) fn live(options: &CallerOptions) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    process::tell(&runtime.block_on(load(options))?)
+}
+
+/// How long a caller waits: longer than it should ever take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+async fn load(options: &CallerOptions) -> io::Result<Answers> {
+    let client = Client::builder(&options.connect).timeout(TIMEOUT).build();
+    let stub = KnownClient::new(client.map_err(|error| io::Error::other(error.into_status()))?);
+    let notes = Arc::new(Mutex::new(Notes::new()));
+    let mut calls = JoinSet::new();
+    let began = Instant::now();
+    let from = began + Duration::from_secs_f64(options.settle);
+    let until = from + Duration::from_secs_f64(options.seconds);
+    for n in 0_u64.. {
+        let due = began + Duration::from_secs_f64(n as f64 / options.rate);
+        if due >= until {
+            break;
+        }
+        sleep_until(due).await;
+        while calls.try_join_next().is_some() {}
+        let (stub, notes) = (stub.clone(), notes.clone());
+        calls.spawn(async move {
+            let late = due.elapsed();
+            let result = stub.cost(Bytes::from_static(b"x")).await;
+            if due >= from {
+                let failure = result.err().map(|error| error.code());
+                notes.lock().unwrap_or_else(PoisonError::into_inner).note(failure, due.elapsed(), late);
+            }
+        });
+    }
+    calls.join_all().await;
+    let notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(notes.answers(options.seconds))
+}
+
+struct Notes {
+    accepted: Histogram<u64>,
+    refused: Histogram<u64>,
+    late: Histogram<u64>,
+    failed: u64,
+}
+
+impl Notes {
+    fn new() -> Self {
+        // From 1 µs to 60 s with three digits.
+        let histogram = || Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds are in order");
+        Self { accepted: histogram(), refused: histogram(), late: histogram(), failed: 0 }
+    }
+
+    fn note(&mut self, failure: Option<Code>, took: Duration, late: Duration) {
+        self.late.saturating_record(late.as_micros() as u64);
+        match failure {
+            None => self.accepted.saturating_record(took.as_micros() as u64),
+            Some(Code::ResourceExhausted) => self.refused.saturating_record(took.as_micros() as u64),
+            Some(_) => self.failed += 1,
+        }
+    }
+
+    fn answers(&self, seconds: f64) -> Answers {
+        let ms = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        Answers {
+            seconds,
+            accepted: self.accepted.len(),
+            refused: self.refused.len(),
+            failed: self.failed,
+            p50_ms: ms(&self.accepted, 0.5),
+            p99_ms: ms(&self.accepted, 0.99),
+            max_ms: ms(&self.accepted, 1.0),
+            refused_p99_ms: ms(&self.refused, 0.99),
+            begun_late_p99_ms: ms(&self.late, 0.99),
+        }
+    }
+}

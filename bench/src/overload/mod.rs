@@ -1,0 +1,192 @@
+//! `overload`: a method of known cost, called half as often as it can answer, as often, and three times as often, behind
+//! the concurrency limit that is found out (`auto`).
+//!
+//! The method holds one of [`THREADS`] threads for [`HELD`], as one does that waits for a database: so many calls a second
+//! are all that can be answered, whatever the machine. [`load`] calls at a fixed rate, whether answers come or not. The
+//! server lives through all three, as one does that was not overloaded before it was.
+
+mod load;
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use polyrpc::server::Concurrency;
+use polyrpc::{Result, Server};
+use serde::Serialize;
+use tokio::runtime::Builder;
+
+use self::load::Answers;
+use crate::bar::{Bar, Limit};
+use crate::process::{self, Child, Listening};
+use crate::report::{self, Machine};
+use crate::run::PATIENCE;
+
+pub(crate) use self::load::{CallerOptions, live as call};
+
+/// How the suite is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How long each load goes on and is measured, in seconds.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// How long each load goes on before that.
+    #[arg(long, default_value_t = 5.0)]
+    settle: f64,
+    /// The concurrency limit: `auto`, `timeout`, a number, `unlimited`.
+    #[arg(long, default_value = "auto")]
+    limit: Concurrency,
+    /// The scheme of the protocol by which it is called.
+    #[arg(long, default_value = "baidu-std")]
+    protocol: String,
+    /// Where to write everything that was measured.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// What the server is told.
+#[derive(Debug, Args)]
+pub(crate) struct ServerOptions {
+    /// The concurrency limit.
+    #[arg(long, default_value = "auto")]
+    limit: Concurrency,
+}
+
+const THREADS: usize = 8;
+const HELD: Duration = Duration::from_millis(10);
+/// Calls a second that can be answered.
+const CAPACITY: f64 = THREADS as f64 * 1e9 / HELD.as_nanos() as f64;
+
+/// Of what is answered at capacity, how much is to be answered at three times as much.
+const GOODPUT: f64 = 0.9;
+/// How much later the answers to accepted calls may come than at half the load, 99 times of 100.
+const LATER: f64 = 2.0;
+/// How soon who is refused is to know, 99 times of 100.
+const REFUSED_MS: f64 = 5.0;
+
+/// Everything that was measured, and under which conditions.
+#[derive(Debug, Serialize)]
+struct Measured {
+    machine: Machine,
+    command: Vec<String>,
+    half: Answers,
+    full: Answers,
+    triple: Answers,
+}
+
+/// Measures, prints and judges.
+pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
+    let server = Child::start(&["overload-server".to_owned(), format!("--limit={}", options.limit)])?;
+    let Listening { address } = server.hear(PATIENCE)?;
+    let load = |times: f64| {
+        eprintln!("measuring {times} of what can be answered");
+        let caller = CallerOptions {
+            connect: format!("{}://{address}", options.protocol),
+            rate: CAPACITY * times,
+            settle: options.settle,
+            seconds: options.seconds,
+        };
+        let within = Duration::from_secs_f64(options.settle + options.seconds) + PATIENCE;
+        Child::start(&caller.to_arguments())?.hear(within)
+    };
+    let measured = Measured {
+        machine: Machine::here(),
+        command: std::env::args().collect(),
+        half: load(0.5)?,
+        full: load(1.0)?,
+        triple: load(3.0)?,
+    };
+    let bars = measured.judge();
+    measured.print(options, &bars);
+    if let Some(path) = &options.json {
+        serde_json::to_writer_pretty(File::create(path)?, &measured)?;
+    }
+    Ok(if bars.iter().all(Bar::is_ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Measured {
+    fn judge(&self) -> [Bar; 3] {
+        let Self { half, full, triple, .. } = self;
+        let clean = [half, full, triple].iter().all(|answers| answers.failed == 0 && answers.accepted > 0);
+        let bar = |name: &str, value: f64, limit| Bar {
+            name: format!("overload_{name}"),
+            value: Some(value),
+            limit,
+            clean,
+        };
+        [
+            bar("goodput", triple.goodput() / full.goodput(), Limit::RatioAtLeast(GOODPUT)),
+            bar("p99", triple.p99_ms / half.p99_ms, Limit::RatioAtMost(LATER)),
+            bar("refused", triple.refused_p99_ms, Limit::MillisAtMost(REFUSED_MS)),
+        ]
+    }
+
+    fn print(&self, options: &Options, bars: &[Bar]) {
+        let method = format!(
+            "{THREADS} threads, {HELD:?} a call: {CAPACITY} calls a second; limit {}; {} over loopback; each load for {} s \
+             and measured for {} s; open loop, latency from when a call was due",
+            options.limit, options.protocol, options.settle, options.seconds
+        );
+        report::print_conditions(&self.machine, &self.command, &method);
+        println!();
+        println!(
+            "{:<8} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>12}",
+            "load",
+            "accepted/s",
+            "refused/s",
+            "failed",
+            "p50 ms",
+            "p99 ms",
+            "max ms",
+            "late ms",
+            "refused p99"
+        );
+        for (name, answers) in [("half", &self.half), ("full", &self.full), ("triple", &self.triple)] {
+            println!(
+                "{name:<8} {:>10.0} {:>10.0} {:>8} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>12.2}",
+                answers.goodput(),
+                answers.refused as f64 / answers.seconds,
+                answers.failed,
+                answers.p50_ms,
+                answers.p99_ms,
+                answers.max_ms,
+                answers.begun_late_p99_ms,
+                answers.refused_p99_ms
+            );
+        }
+        println!();
+        bars.iter().for_each(|bar| println!("{bar}"));
+    }
+}
+
+#[polyrpc::service(name = "bench.Known", codec = polyrpc::codec::Raw)]
+trait Known {
+    /// Takes its time, and a thread with it.
+    #[rpc(blocking)]
+    async fn cost(&self, body: Bytes) -> Result<Bytes>;
+}
+
+struct Holder;
+
+impl Known for Holder {
+    async fn cost(&self, body: Bytes) -> Result<Bytes> {
+        thread::sleep(HELD);
+        Ok(body)
+    }
+}
+
+/// The life of the server's process.
+pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
+    let runtime =
+        Builder::new_multi_thread().worker_threads(1).max_blocking_threads(THREADS).enable_all().build()?;
+    let server = Server::new().service(KnownServer::new(Holder)).concurrency_each(options.limit.clone());
+    let bound = runtime.block_on(server.bind("127.0.0.1:0"))?;
+    let address = bound.address().to_string().parse().map_err(io::Error::other)?;
+    runtime.spawn(bound.run());
+    process::answer_at(address)
+}

@@ -1,0 +1,189 @@
+//! The service in both protocols, and its callers: a thread each, in a closed loop, with a connection of its own.
+
+use std::io;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use polyrpc::blocking::Client;
+use polyrpc::rest_rpc::Generation;
+use polyrpc::server::Listen;
+use polyrpc::{Context, Result, Server};
+
+use super::Spoken;
+use crate::load::{Load, SharedLaps, Tally};
+use crate::process;
+use crate::proto::example::{
+    EchoRequest, EchoResponse, EchoService, EchoServiceBlockingClient, EchoServiceServer,
+};
+
+/// What a server is told.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServerOptions {
+    /// What it is spoken to in.
+    #[arg(long)]
+    pub(crate) spoken: Spoken,
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// The one core to run on.
+    #[arg(long)]
+    pub(crate) core: Option<usize>,
+}
+
+impl ServerOptions {
+    /// The command line that says the same.
+    pub(super) fn to_arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            "rest-rpc-server".to_owned(),
+            format!("--spoken={}", self.spoken.as_str()),
+            format!("--listen={}", self.listen),
+        ];
+        arguments.extend(self.core.map(|core| format!("--core={core}")));
+        arguments
+    }
+}
+
+/// The life of a server's process: one thread serves.
+pub(crate) fn serve(options: &ServerOptions) -> io::Result<()> {
+    process::prepare(options.core)?;
+    let server = Server::new()
+        .service(EchoServiceServer::new(Echo))
+        .register("echo", |message: String| async move { message });
+    let listen = Listen::on(options.listen.to_string());
+    let listen = match options.spoken {
+        Spoken::BaiduStd | Spoken::RestRpc => listen,
+        // It has no signature.
+        Spoken::RestRpcV0_11 => listen.rest_rpc(Generation::V0_11),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let bound = runtime.block_on(server.bind(listen))?;
+    let address = bound.address().to_string().parse().map_err(io::Error::other)?;
+    thread::Builder::new().name("polyrpc".into()).spawn(move || runtime.block_on(bound.run()))?;
+    process::answer_at(address)
+}
+
+#[derive(Debug)]
+struct Echo;
+
+impl EchoService for Echo {
+    async fn echo(&self, _: &mut Context, request: EchoRequest) -> Result<EchoResponse> {
+        Ok(EchoResponse { message: request.message, ..Default::default() })
+    }
+}
+
+/// What a client is told.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ClientOptions {
+    /// What it speaks.
+    #[arg(long)]
+    pub(crate) spoken: Spoken,
+    /// The server to call.
+    #[arg(long)]
+    pub(crate) connect: SocketAddr,
+    /// How many threads call.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) callers: usize,
+    /// Bytes of the string.
+    #[arg(long)]
+    pub(crate) size: usize,
+    /// How long to call before the window, in milliseconds.
+    #[arg(long, default_value_t = 300)]
+    pub(crate) warm_up: u64,
+    /// How long to call in the window, in milliseconds.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) window: u64,
+    /// The one core to run on.
+    #[arg(long)]
+    pub(crate) core: Option<usize>,
+}
+
+impl ClientOptions {
+    /// The command line that says the same.
+    pub(super) fn to_arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            "rest-rpc-client".to_owned(),
+            format!("--spoken={}", self.spoken.as_str()),
+            format!("--connect={}", self.connect),
+            format!("--callers={}", self.callers),
+            format!("--size={}", self.size),
+            format!("--warm-up={}", self.warm_up),
+            format!("--window={}", self.window),
+        ];
+        arguments.extend(self.core.map(|core| format!("--core={core}")));
+        arguments
+    }
+}
+
+/// The life of a client's process.
+pub(crate) fn call(options: &ClientOptions) -> io::Result<()> {
+    process::prepare(options.core)?;
+    let millis = Duration::from_millis;
+    process::run_load(&mut Callers::connect(options)?, millis(options.warm_up), millis(options.window))
+}
+
+/// Callers that wait in threads of their own.
+struct Callers {
+    clients: Vec<Client>,
+    spoken: Spoken,
+    message: String,
+}
+
+impl Callers {
+    fn connect(options: &ClientOptions) -> io::Result<Self> {
+        let url = match options.spoken {
+            Spoken::BaiduStd => format!("baidu-std://{}", options.connect),
+            Spoken::RestRpc => format!("rest-rpc://{}", options.connect),
+            Spoken::RestRpcV0_11 => format!("rest-rpc+v0.11://{}", options.connect),
+        };
+        let clients = (0..options.callers).map(|_| Client::new(&url)).collect::<Result<_>>();
+        let message = "A".repeat(options.size);
+        Ok(Self { clients: clients.map_err(failed)?, spoken: options.spoken, message })
+    }
+
+    fn call(&self, client: &Client, laps: &SharedLaps) -> Result<()> {
+        match self.spoken {
+            Spoken::BaiduStd => {
+                let stub = EchoServiceBlockingClient::new(client.clone());
+                repeat(laps, || Ok(stub.echo(self.request())?.message == self.message))
+            }
+            Spoken::RestRpc | Spoken::RestRpcV0_11 => {
+                repeat(laps, || Ok(client.call::<String>("echo", &(&self.message,))? == self.message))
+            }
+        }
+    }
+
+    fn request(&self) -> EchoRequest {
+        EchoRequest { message: self.message.clone(), ..Default::default() }
+    }
+}
+
+impl Load for Callers {
+    fn run(&mut self, window: Duration) -> io::Result<Tally> {
+        let laps = SharedLaps::start(window);
+        let this = &*self;
+        thread::scope(|scope| {
+            let callers: Vec<_> =
+                this.clients.iter().map(|client| scope.spawn(|| this.call(client, &laps))).collect();
+            for caller in callers {
+                caller.join().map_err(|_| io::Error::other("a caller panicked"))?.map_err(failed)?;
+            }
+            Ok::<_, io::Error>(())
+        })?;
+        Ok(laps.finish())
+    }
+}
+
+/// Makes one call after the other while the window is open.
+fn repeat(laps: &SharedLaps, call: impl Fn() -> Result<bool>) -> Result<()> {
+    let mut began = laps.started();
+    while laps.open_at(began) {
+        began = laps.note(began, call()?);
+    }
+    Ok(())
+}
+
+fn failed(error: polyrpc::Error) -> io::Error {
+    io::Error::other(error.into_status())
+}

@@ -1,0 +1,180 @@
+//! `rest_rpc`: an echo over rest_rpc beside the same over baidu_std, as in the benchmark with which rest_rpc compares
+//! itself with brpc: a string of 1 to 64 KiB, one caller, and 6, 10 and 20 of them. Every caller is a thread with a
+//! connection of its own, as there.
+//!
+//! [`echo`] is the service and its callers, [`table`] prints what they came to as that benchmark does.
+
+mod echo;
+mod table;
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::bar::{Bar, Limit};
+use crate::measure;
+use crate::report::{self, Machine};
+use crate::rounds::{self, Series, Spread};
+use crate::run::{self, Outcome, Timing};
+
+pub(crate) use self::echo::{ClientOptions, ServerOptions, call, serve};
+
+/// Who calls how much: callers and bytes of the string, as in the seed.
+const CASES: [(usize, usize); 10] = [
+    (1, 1 << 10),
+    (1, 8 << 10),
+    (1, 16 << 10),
+    (1, 64 << 10),
+    (6, 1 << 10),
+    (10, 1 << 10),
+    (20, 1 << 10),
+    (6, 64 << 10),
+    (10, 64 << 10),
+    (20, 64 << 10),
+];
+
+/// Of baidu_std's CPU time a call.
+const RATIO: f64 = 1.10;
+
+/// What is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Spoken {
+    /// A protobuf message over baidu_std.
+    BaiduStd,
+    /// The rest_rpc of today (v0.21), which writes struct_pack and has no correlation ids.
+    RestRpc,
+    /// The rest_rpc of the time of that benchmark (v0.11), which writes MessagePack.
+    RestRpcV0_11,
+}
+
+impl Spoken {
+    const ALL: [Self; 3] = [Self::BaiduStd, Self::RestRpc, Self::RestRpcV0_11];
+    /// What is judged, beside baidu_std.
+    const JUDGED: [Self; 2] = [Self::RestRpc, Self::RestRpcV0_11];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::BaiduStd => "baidu-std",
+            Self::RestRpc => "rest-rpc",
+            Self::RestRpcV0_11 => "rest-rpc-v0-11",
+        }
+    }
+}
+
+/// How the suite is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Measure only what has this in its name.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// How often each workload is measured.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// How long each window is, in seconds.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Where to write everything that was measured.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// Everything that was measured, and under which conditions.
+#[derive(Debug, Serialize)]
+struct Measured {
+    machine: Machine,
+    command: Vec<String>,
+    rounds: usize,
+    cases: Vec<Case>,
+    bars: Vec<Bar>,
+}
+
+/// So many callers with so long a string, and what every protocol came to.
+#[derive(Debug, Serialize)]
+struct Case {
+    callers: usize,
+    size: usize,
+    series: Vec<Series<Spoken>>,
+}
+
+/// Measures, prints and judges.
+pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
+    let machine = Machine::here();
+    let chosen = CASES.into_iter().filter(|(callers, size)| name(*callers, *size).contains(&options.filter));
+    let cases: Vec<_> = chosen.map(|(callers, size)| Case::measure(options, callers, size)).collect();
+    let bars = cases.iter().flat_map(Case::bars).collect();
+    let command = std::env::args().collect();
+    let measured = Measured { machine, command, rounds: options.rounds, cases, bars };
+    measured.print();
+    if let Some(path) = &options.json {
+        serde_json::to_writer_pretty(File::create(path)?, &measured)?;
+    }
+    let kept = measured.bars.iter().all(Bar::is_ok);
+    Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn name(callers: usize, size: usize) -> String {
+    format!("rest_rpc_{callers}x{}k", size >> 10)
+}
+
+impl Case {
+    fn measure(options: &Options, callers: usize, size: usize) -> Self {
+        eprintln!("measuring {}", name(callers, size));
+        let window = Duration::from_secs_f64(options.seconds.clamp(0.01, 3600.0));
+        let timing = Timing { warm_up: WARM_UP, window };
+        let series =
+            rounds::interleave(options.rounds, &Spoken::ALL, |spoken| load(spoken, callers, size, timing));
+        Self { callers, size, series }
+    }
+
+    fn of(&self, spoken: Spoken) -> Option<&Series<Spoken>> {
+        self.series.iter().find(|series| series.subject == spoken)
+    }
+
+    /// CPU time a call over baidu_std's in the same rounds.
+    fn ratio(&self, spoken: Spoken) -> Option<Spread> {
+        self.of(spoken)?.ratio(self.of(Spoken::BaiduStd)?, Outcome::cpu_us)
+    }
+
+    fn bars(&self) -> impl Iterator<Item = Bar> {
+        let clean = self.series.iter().all(Series::is_clean);
+        Spoken::JUDGED.into_iter().map(move |spoken| Bar {
+            name: format!("{}_{}", name(self.callers, self.size), spoken.as_str()),
+            value: self.ratio(spoken).map(|ratio| ratio.median),
+            limit: Limit::RatioAtMost(RATIO),
+            clean,
+        })
+    }
+}
+
+/// Calls for a while, server and client as processes of their own. A single caller and its server share a core: what
+/// is measured is the work of a call, not the waking of another core.
+fn load(spoken: Spoken, callers: usize, size: usize, timing: Timing) -> io::Result<Outcome> {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let core = if callers == 1 { Some(measure::last_core()?) } else { None };
+    let server = ServerOptions { spoken, listen, core }.to_arguments();
+    run::between(&server, timing, |connect| {
+        let (warm_up, window) = (timing.warm_up.as_millis() as u64, timing.window.as_millis() as u64);
+        ClientOptions { spoken, connect, callers, size, warm_up, window, core }.to_arguments()
+    })
+}
+
+const WARM_UP: Duration = Duration::from_millis(300);
+
+impl Measured {
+    fn print(&self) {
+        let method = format!("{} rounds in turn; loopback; median", self.rounds);
+        report::print_conditions(&self.machine, &self.command, &method);
+        table::print(&self.cases);
+        println!();
+        for bar in &self.bars {
+            println!("{bar}");
+        }
+    }
+}

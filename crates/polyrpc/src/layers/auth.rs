@@ -1,0 +1,183 @@
+//! Ready-made judges of credentials, for [`Listen::authenticate`](crate::server::Listen::authenticate), and the
+//! credentials that they accept, for [`client::Builder::credential`](crate::client::Builder::credential).
+//!
+//! A credential is what each protocol has room for: `authentication_data` in baidu_std, `__AUTH` in rpcx, the header
+//! `Authorization` in HTTP and gRPC. The texts are those of that header in all of them.
+//!
+//! ```
+//! # async fn serve() -> std::io::Result<()> {
+//! use polyrpc::Server;
+//! use polyrpc::layers::auth;
+//! use polyrpc::server::Listen;
+//!
+//! let server = Server::new()
+//!     .bind(Listen::on("127.0.0.1:0").authenticate(auth::users([("ada", "countess")])))
+//!     .await?
+//!     .start();
+//! let client = polyrpc::Client::builder(&format!("rpcx://{}", server.address()))
+//!     .credential(auth::user_password("ada", "countess"))
+//!     .build();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A judge is asked of every credential that comes, on the connection's task: it must not wait. Texts of refusals do not
+//! say what was wrong, and secrets are compared in a time that tells nothing of where they differ.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use polyrpc_wire::Status;
+
+use crate::service::Peer;
+
+/// Accepts this token, bare or as `Bearer …`.
+pub fn token(
+    token: impl Into<String>,
+) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
+    tokens([token.into()])
+}
+
+/// Accepts each of these tokens, bare or as `Bearer …`: while one is replaced by another, say.
+pub fn tokens(
+    tokens: impl IntoIterator<Item = impl Into<String>>,
+) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
+    let tokens: Vec<String> = tokens.into_iter().map(Into::into).collect();
+    move |credential, _| {
+        let credential = credential.ok_or_else(missing)?;
+        let came = scheme(credential, "Bearer").unwrap_or(credential);
+        // All are looked at: the time does not tell which it was.
+        let known = tokens.iter().fold(false, |known, token| known | same(token.as_bytes(), came));
+        if known { Ok(()) } else { Err(refused()) }
+    }
+}
+
+/// Accepts `Bearer …` tokens of which `check` approves: it may look at a signature, or at what another task keeps up to
+/// date. Where no scheme is named, the whole credential is the token.
+pub fn bearer(
+    check: impl Fn(&str, &Peer) -> Result<(), Status> + Send + Sync + 'static,
+) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
+    move |credential, peer| {
+        let credential = credential.ok_or_else(missing)?;
+        let token = scheme(credential, "Bearer").unwrap_or(credential);
+        check(std::str::from_utf8(token).map_err(|_| refused())?, peer)
+    }
+}
+
+/// Accepts these users with their passwords (`Basic …`, RFC 7617).
+pub fn users(
+    users: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
+    let users: HashMap<String, String> =
+        users.into_iter().map(|(user, password)| (user.into(), password.into())).collect();
+    passwords(move |user, password, _| {
+        let (expected, known) = users.get(user).map_or(("", false), |expected| (expected, true));
+        // An unknown user takes as long as a wrong password.
+        if same(expected.as_bytes(), password.as_bytes()) & known { Ok(()) } else { Err(refused()) }
+    })
+}
+
+/// Accepts users with passwords (`Basic …`, RFC 7617) of whom `check` approves.
+pub fn passwords(
+    check: impl Fn(&str, &str, &Peer) -> Result<(), Status> + Send + Sync + 'static,
+) -> impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static {
+    move |credential, peer| {
+        let encoded = scheme(credential.ok_or_else(missing)?, "Basic").ok_or_else(refused)?;
+        let decoded = decode(encoded).ok_or_else(refused)?;
+        let (user, password) = decoded.split_once(':').ok_or_else(refused)?;
+        check(user, password, peer)
+    }
+}
+
+/// The credential of who bears a token: `Bearer …`.
+pub fn bearer_token(token: &str) -> String {
+    format!("Bearer {token}")
+}
+
+/// The credential of a user with a password: `Basic …`. A user's name has no colon.
+pub fn user_password(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+}
+
+/// What follows the name of a scheme, which is told in any case (RFC 9110, section 11.1).
+fn scheme<'a>(credential: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let (scheme, rest) = credential.split_at_checked(name.len())?;
+    let rest = rest.strip_prefix(b" ")?;
+    scheme.eq_ignore_ascii_case(name.as_bytes()).then(|| rest.trim_ascii())
+}
+
+fn decode(encoded: &[u8]) -> Option<String> {
+    let bytes = STANDARD.decode(encoded).or_else(|_| STANDARD_NO_PAD.decode(encoded)).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+/// Whether two secrets are the same, in a time that depends on their lengths only.
+fn same(ours: &[u8], theirs: &[u8]) -> bool {
+    let differing = ours.iter().zip(theirs).fold(0, |differing, (a, b)| black_box(differing | (a ^ b)));
+    (differing == 0) & (ours.len() == theirs.len())
+}
+
+#[cold]
+fn missing() -> Status {
+    Status::unauthenticated("no credential")
+}
+
+#[cold]
+fn refused() -> Status {
+    Status::unauthenticated("invalid credential")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepts(judge: &impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status>, credential: &str) -> bool {
+        judge(Some(credential.as_bytes()), &Peer::InProcess).is_ok()
+    }
+
+    #[test]
+    fn a_token_may_stand_alone_or_behind_its_scheme() {
+        let judge = tokens(["first", "second"]);
+        for good in ["first", "second", "Bearer first", "bearer second", "BEARER  first "] {
+            assert!(accepts(&judge, good), "{good}");
+        }
+        for bad in ["", "firs", "firstsecond", "Bearer", "Bearer ", "Basic first", "Bearer third"] {
+            assert!(!accepts(&judge, bad), "{bad}");
+        }
+        assert_eq!(judge(None, &Peer::InProcess).unwrap_err().message(), "no credential");
+    }
+
+    #[test]
+    fn a_bearer_is_checked_by_whoever_knows() {
+        let judge = bearer(|token, peer| match (token, peer) {
+            ("good", Peer::InProcess) => Ok(()),
+            _ => Err(Status::permission_denied("not you")),
+        });
+        assert!(accepts(&judge, "Bearer good") && accepts(&judge, "good"));
+        let refusal = judge(Some(b"Bearer bad"), &Peer::InProcess).unwrap_err();
+        assert_eq!(refusal.message(), "not you");
+        assert!(judge(Some(b"\xff"), &Peer::InProcess).is_err());
+    }
+
+    #[test]
+    fn users_are_known_by_their_passwords() {
+        let judge = users([("ada", "count:ess"), ("bob", "")]);
+        for good in [user_password("ada", "count:ess"), user_password("bob", "")] {
+            assert!(accepts(&judge, &good), "{good}");
+        }
+        // Without the padding, as some clients write it.
+        assert!(accepts(&judge, "basic Ym9iOg"));
+        for bad in [
+            user_password("ada", ""),
+            user_password("eve", ""),
+            user_password("ada", "count"),
+            "Basic %%%".into(),
+            "Basic YWRh".into(),
+            "ada:count:ess".into(),
+        ] {
+            assert!(!accepts(&judge, &bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use polyrpc_wire::Status;
+use tokio::time::sleep;
+
+use crate::Context;
+use crate::codec::Body;
+use crate::introspection::Connection;
+use crate::server::Hook;
+use crate::service::{Ending, Handling, Layer, Next, Peer};
+
+/// How often calls are taken: so many a second, and some more at once after a while without (a token bucket).
+///
+/// A call that comes too soon is refused with the text that rpcx's clients know, `request reached rate limit`
+/// ([`ResourceExhausted`](polyrpc_wire::Code::ResourceExhausted); it may be tried elsewhere), or
+/// [waits](Self::wait) for its turn.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use polyrpc::Server;
+/// use polyrpc::layers::{Per, RateLimit};
+///
+/// let server = Server::new()
+///     .register("search", |word: String| async move { word })
+///     // A thousand calls a second from everybody together, of which up to 200 may come at once.
+///     .layer(RateLimit::new(1000.0, 200))
+///     .layer(RateLimit::new(20.0, 5).per(Per::Peer))
+///     .layer_on("search", RateLimit::new(50.0, 1).wait(Duration::from_millis(100)))
+///     // New connections too.
+///     .hook(RateLimit::new(100.0, 100).of_connections());
+/// ```
+pub struct RateLimit {
+    pace: Pace,
+    per: Per,
+    wait: Duration,
+    began: Instant,
+    /// The one bucket where all share it.
+    shared: AtomicU64,
+    /// The others, in parts, so that calls seldom meet at a lock.
+    parts: [Mutex<Buckets>; PARTS],
+}
+
+/// Whose calls share a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Per {
+    /// All calls that pass the layer.
+    #[default]
+    Server,
+    /// Those of one connection.
+    Connection,
+    /// Those of one method.
+    Method,
+    /// Those from one address, whatever the port; of IPv6 from one network of 64 bits, since one caller has as much. Who
+    /// has no address shares a bucket with his like. Where more than 65,536 use up their rate at a time, further ones
+    /// share.
+    Peer,
+}
+
+impl RateLimit {
+    /// So many calls a second, of which `burst` may come at once, at least one.
+    ///
+    /// # Panics
+    ///
+    /// When the rate is not a positive number.
+    pub fn new(per_second: f64, burst: u32) -> Self {
+        Self {
+            pace: Pace::new(per_second, burst),
+            per: Per::Server,
+            wait: Duration::ZERO,
+            began: Instant::now(),
+            shared: AtomicU64::new(0),
+            parts: Default::default(),
+        }
+    }
+
+    /// Gives each of these a rate of its own.
+    #[must_use]
+    pub fn per(mut self, per: Per) -> Self {
+        self.per = per;
+        self
+    }
+
+    /// Lets a call wait up to so long for its turn, and no longer than its caller does. Those that wait are calls in
+    /// flight, and bounded as these are.
+    #[must_use]
+    pub fn wait(mut self, longest: Duration) -> Self {
+        self.wait = longest;
+        self
+    }
+
+    /// The same for connections instead of calls: one that comes too soon is closed (rpcx's `RateLimitingPlugin`). Of all
+    /// callers together, or [per peer](Per::Peer).
+    pub fn of_connections(self) -> ConnectionRate {
+        ConnectionRate(self)
+    }
+
+    /// Takes a token at `now`, or one that will be there within `longest`: gives how long that is.
+    fn take(&self, key: Option<u128>, longest: Duration, now: Instant) -> Option<Duration> {
+        let now = nanoseconds(now.saturating_duration_since(self.began));
+        let longest = nanoseconds(longest);
+        let taken = match key {
+            None => self.take_shared(now, longest),
+            Some(key) => {
+                let mut buckets = self.part(key).lock().unwrap_or_else(PoisonError::into_inner);
+                let empty_until = buckets.bucket(key, now);
+                let taken = self.pace.take(*empty_until, now, longest);
+                if let Some((until, _)) = taken {
+                    *empty_until = until;
+                }
+                taken
+            }
+        };
+        taken.map(|(_, wait)| Duration::from_nanos(wait))
+    }
+
+    fn take_shared(&self, now: u64, longest: u64) -> Option<(u64, u64)> {
+        let mut empty_until = self.shared.load(Ordering::Relaxed);
+        loop {
+            let taken = self.pace.take(empty_until, now, longest)?;
+            match self.shared.compare_exchange_weak(
+                empty_until,
+                taken.0,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(taken),
+                Err(changed) => empty_until = changed,
+            }
+        }
+    }
+
+    fn part(&self, key: u128) -> &Mutex<Buckets> {
+        // Neighbours in a network differ in its lowest bits, networks in those above.
+        let mixed = (key ^ key >> 64) as u64;
+        &self.parts[(mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % PARTS]
+    }
+
+    fn key(&self, cx: &Context) -> Option<u128> {
+        match self.per {
+            Per::Server => None,
+            Per::Connection => Some(cx.connection().into()),
+            Per::Method => Some(cx.place() as u128),
+            Per::Peer => Some(of(cx.peer())),
+        }
+    }
+}
+
+impl Layer for RateLimit {
+    fn call(&self, cx: Context, body: Body, next: Next<'_>) -> Result<Handling, Status> {
+        let longest = match (self.wait, cx.remaining()) {
+            (Duration::ZERO, _) => Duration::ZERO,
+            (longest, remaining) => remaining.map_or(longest, |remaining| remaining.min(longest)),
+        };
+        match self.take(self.key(&cx), longest, Instant::now()) {
+            None => Err(too_soon()),
+            Some(Duration::ZERO) => next.call(cx, body),
+            Some(wait) => Ok(Box::pin(later(wait, next.keep(), cx, body))),
+        }
+    }
+}
+
+async fn later(wait: Duration, next: Next<'static>, cx: Context, body: Body) -> Ending {
+    sleep(wait).await;
+    match next.call(cx, body) {
+        Ok(handling) => handling.await,
+        Err(status) => Ending::failed(status),
+    }
+}
+
+/// rpcx `server/errors.go`, `ErrReqReachLimit`.
+#[cold]
+fn too_soon() -> Status {
+    Status::resource_exhausted("request reached rate limit")
+}
+
+impl fmt::Debug for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("pace", &self.pace)
+            .field("per", &self.per)
+            .field("wait", &self.wait)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How often connections are taken; see [`RateLimit::of_connections`].
+#[derive(Debug)]
+pub struct ConnectionRate(RateLimit);
+
+impl Hook for ConnectionRate {
+    fn accepted(&self, connection: &Connection) -> Result<(), Status> {
+        let key = (self.0.per == Per::Peer).then(|| of(&connection.peer));
+        match self.0.take(key, Duration::ZERO, Instant::now()) {
+            Some(_) => Ok(()),
+            None => Err(Status::resource_exhausted("too many connections at a time")),
+        }
+    }
+}
+
+/// The generic cell rate algorithm: a bucket is one number, the time at which all its tokens are back.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    /// Nanoseconds from one token to the next.
+    interval: u64,
+    /// How many nanoseconds' worth of tokens may be missing.
+    tolerance: u64,
+}
+
+impl Pace {
+    fn new(per_second: f64, burst: u32) -> Self {
+        assert!(per_second > 0.0, "a rate is a positive number, not {per_second}");
+        // A float's conversion to an integer saturates.
+        let interval = ((1e9 / per_second) as u64).max(1);
+        Self { interval, tolerance: interval.saturating_mul(u64::from(burst.max(1) - 1)) }
+    }
+
+    /// Takes a token out of the bucket that is whole at `whole`. Gives when it will be whole now, and how long it takes
+    /// until the token is there.
+    fn take(self, whole: u64, now: u64, longest: u64) -> Option<(u64, u64)> {
+        let begin = whole.max(now);
+        let wait = begin.saturating_sub(now.saturating_add(self.tolerance));
+        (wait <= longest).then(|| (begin.saturating_add(self.interval), wait))
+    }
+}
+
+/// Buckets that are not whole; one that is need not be kept.
+#[derive(Debug, Default)]
+struct Buckets {
+    whole_at: HashMap<u128, u64>,
+    swept: u64,
+}
+
+impl Buckets {
+    fn bucket(&mut self, key: u128, now: u64) -> &mut u64 {
+        if self.whole_at.len() >= MOST && !self.whole_at.contains_key(&key) {
+            if now.saturating_sub(self.swept) >= SWEEP {
+                self.swept = now;
+                self.whole_at.retain(|_, whole_at| *whole_at > now);
+            }
+            if self.whole_at.len() >= MOST {
+                return self.whole_at.entry(OTHERS).or_default();
+            }
+        }
+        self.whole_at.entry(key).or_default()
+    }
+}
+
+/// By what callers from one place are known.
+fn of(peer: &Peer) -> u128 {
+    match peer.address().map(|address| address.ip().to_canonical()) {
+        Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
+        Some(IpAddr::V6(address)) => address.to_bits() & (u128::MAX << 64),
+        None => OTHERS,
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+const PARTS: usize = 16;
+/// Buckets in a part.
+const MOST: usize = 4096;
+/// Nanoseconds from one search for whole buckets to the next.
+const SWEEP: u64 = 100_000_000;
+/// Nobody's key: no address has it, and no number that counts up.
+const OTHERS: u128 = u128::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// How many of so many calls at a time are taken.
+    fn taken(limit: &RateLimit, key: Option<u128>, calls: usize, now: Instant) -> usize {
+        (0..calls).filter(|_| limit.take(key, Duration::ZERO, now).is_some()).count()
+    }
+
+    #[test]
+    fn so_many_come_at_once_and_then_one_at_each_interval() {
+        for key in [None, Some(7)] {
+            let (limit, now) = (RateLimit::new(100.0, 5), Instant::now());
+            assert_eq!(taken(&limit, key, 9, now), 5);
+            assert_eq!(taken(&limit, key, 9, now + ms(9)), 0);
+            assert_eq!(taken(&limit, key, 9, now + ms(10)), 1);
+            assert_eq!(taken(&limit, key, 9, now + ms(35)), 2);
+            // However long nobody calls, no more than the burst is saved.
+            assert_eq!(taken(&limit, key, 9, now + ms(60_000)), 5);
+        }
+    }
+
+    #[test]
+    fn who_waits_has_his_turn_in_order_and_not_later_than_he_wants() {
+        let (limit, now) = (RateLimit::new(100.0, 1), Instant::now());
+        let waits: Vec<_> = (0..5).map(|_| limit.take(None, ms(30), now)).collect();
+        assert_eq!(waits, [Some(ms(0)), Some(ms(10)), Some(ms(20)), Some(ms(30)), None]);
+        assert_eq!(limit.take(None, ms(30), now + ms(10)), Some(ms(30)));
+    }
+
+    #[test]
+    fn each_has_his_own() {
+        let (limit, now) = (RateLimit::new(1.0, 2), Instant::now());
+        assert_eq!([1, 2, 1, 2].map(|key| taken(&limit, Some(key), 2, now)), [2, 2, 0, 0]);
+    }
+
+    #[test]
+    fn a_flood_of_strangers_neither_grows_for_ever_nor_shuts_out_who_is_known() {
+        let (limit, now) = (RateLimit::new(1.0, 2), Instant::now());
+        assert_eq!(taken(&limit, Some(1), 1, now), 1);
+        let strangers = (PARTS * MOST * 2) as u128;
+        let admitted = (2..strangers).filter(|key| limit.take(Some(*key), Duration::ZERO, now).is_some());
+        let admitted = admitted.count();
+        let kept: usize = limit.parts.iter().map(|part| part.lock().unwrap().whole_at.len()).sum();
+        assert!(kept <= PARTS * (MOST + 1), "{kept}");
+        assert!(admitted <= kept + 2 * PARTS, "{admitted}");
+        assert_eq!(taken(&limit, Some(1), 9, now), 1);
+        // When the flood is over, its buckets are forgotten.
+        assert_eq!(taken(&limit, Some(strangers), 9, now + ms(2_000)), 2);
+    }
+
+    #[test]
+    fn callers_are_told_by_address_and_in_ipv6_by_network() {
+        let of = |text: &str| of(&Peer::Tcp(text.parse().unwrap()));
+        assert_eq!(of("1.2.3.4:1"), of("1.2.3.4:2"));
+        assert_eq!(of("1.2.3.4:1"), of("[::ffff:1.2.3.4]:1"));
+        assert_ne!(of("1.2.3.4:1"), of("1.2.3.5:1"));
+        assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:2]:1"));
+        assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
+    }
+
+    #[test]
+    #[should_panic(expected = "a rate is a positive number")]
+    fn a_rate_must_be_one() {
+        let _ = RateLimit::new(f64::NAN, 1);
+    }
+}

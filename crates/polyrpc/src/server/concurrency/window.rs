@@ -1,0 +1,172 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How a call ended, for who learns from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Succeeded,
+    Failed,
+}
+
+/// Lets through one sample in a tenth of a millisecond, without a lock.
+#[derive(Debug)]
+pub(super) struct Gate {
+    began: Instant,
+    /// When the last sample passed, in nanoseconds since the beginning; 0: none has.
+    last: AtomicU64,
+}
+
+impl Gate {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { began: now, last: AtomicU64::new(0) }
+    }
+
+    pub(super) fn lets_through(&self, now: Instant) -> bool {
+        let now = nanoseconds(now.saturating_duration_since(self.began)).max(1);
+        let last = self.last.load(Ordering::Relaxed);
+        let due = last == 0 || now.saturating_sub(last) >= nanoseconds(INTERVAL);
+        due && self.last.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// What the calls of some time took. Numbers are those of brpc (`policy/auto_concurrency_limiter.cpp`,
+/// `policy/timeout_concurrency_limiter.cpp`).
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    began: Option<Instant>,
+    succeeded: u32,
+    failed: u32,
+    time_of_succeeded: Duration,
+    time_of_failed: Duration,
+}
+
+/// What came of a window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Measured {
+    /// How long it took to answer a call, failed ones as a surcharge on those that succeeded, in whole microseconds.
+    /// `None` if none has succeeded.
+    pub(super) average: Option<f64>,
+    /// How long the window was.
+    pub(super) took: Duration,
+}
+
+/// What became of a window by a sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Progress {
+    /// It goes on.
+    Open,
+    /// There were too few samples in its time: it says nothing, and begins anew.
+    Discarded,
+    /// It is full, and begins anew.
+    Full(Measured),
+}
+
+impl Window {
+    pub(super) fn add(&mut self, outcome: Outcome, latency: Duration, now: Instant) -> Progress {
+        let began = *self.began.get_or_insert(now);
+        match outcome {
+            Outcome::Succeeded => {
+                self.succeeded += 1;
+                self.time_of_succeeded += latency;
+            }
+            Outcome::Failed => {
+                self.failed += 1;
+                self.time_of_failed += latency;
+            }
+        }
+        let took = now.saturating_duration_since(began);
+        let samples = self.succeeded + self.failed;
+        if took < LONGEST && samples < MOST {
+            return Progress::Open;
+        }
+        let progress = match samples < FEWEST {
+            true => Progress::Discarded,
+            false => Progress::Full(Measured { average: self.average(), took }),
+        };
+        self.restart(now);
+        progress
+    }
+
+    /// Forgets its samples.
+    pub(super) fn restart(&mut self, now: Instant) {
+        *self = Self { began: Some(now), ..Self::default() };
+    }
+
+    fn average(&self) -> Option<f64> {
+        let all = (self.time_of_failed + self.time_of_succeeded).as_nanos() as f64 / 1e3;
+        (self.succeeded > 0).then(|| (all / f64::from(self.succeeded)).ceil())
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+const INTERVAL: Duration = Duration::from_micros(100);
+const LONGEST: Duration = Duration::from_secs(1);
+const MOST: u32 = 200;
+const FEWEST: u32 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(1);
+
+    /// Adds so many samples, one a millisecond.
+    fn add(window: &mut Window, now: &mut Instant, outcome: Outcome, latency: u64, times: u32) -> Progress {
+        let mut progress = Progress::Open;
+        for _ in 0..times {
+            *now += TICK;
+            progress = window.add(outcome, Duration::from_micros(latency), *now);
+        }
+        progress
+    }
+
+    #[test]
+    fn it_is_full_after_200_samples_or_after_a_second_with_100() {
+        let (mut window, mut now) = (Window::default(), Instant::now());
+        assert_eq!(add(&mut window, &mut now, Outcome::Succeeded, 10, 199), Progress::Open);
+        let full = Progress::Full(Measured { average: Some(10.0), took: TICK * 199 });
+        assert_eq!(add(&mut window, &mut now, Outcome::Succeeded, 10, 1), full);
+
+        assert_eq!(add(&mut window, &mut now, Outcome::Succeeded, 10, 99), Progress::Open);
+        now += LONGEST;
+        let Progress::Full(measured) = add(&mut window, &mut now, Outcome::Succeeded, 10, 1) else {
+            panic!("100 samples in more than a second are enough");
+        };
+        assert!(measured.took > LONGEST);
+    }
+
+    #[test]
+    fn a_second_with_few_samples_says_nothing() {
+        let (mut window, mut now) = (Window::default(), Instant::now());
+        add(&mut window, &mut now, Outcome::Succeeded, 10, 98);
+        now += LONGEST;
+        assert_eq!(add(&mut window, &mut now, Outcome::Succeeded, 10, 1), Progress::Discarded);
+        assert_eq!(add(&mut window, &mut now, Outcome::Succeeded, 10, 199), Progress::Open);
+    }
+
+    #[test]
+    fn failures_make_successes_look_longer() {
+        let (mut window, mut now) = (Window::default(), Instant::now());
+        add(&mut window, &mut now, Outcome::Failed, 30, 50);
+        let Progress::Full(measured) = add(&mut window, &mut now, Outcome::Succeeded, 10, 150) else {
+            panic!("200 samples are enough");
+        };
+        assert_eq!(measured.average, Some(20.0));
+        let Progress::Full(measured) = add(&mut window, &mut now, Outcome::Failed, 30, 200) else {
+            panic!("200 samples are enough");
+        };
+        assert_eq!(measured.average, None);
+    }
+
+    #[test]
+    fn of_many_calls_at_a_time_one_is_a_sample() {
+        let now = Instant::now();
+        let gate = Gate::new(now);
+        let passed = |after| gate.lets_through(now + Duration::from_micros(after));
+        assert!(passed(0) && !passed(0) && !passed(99));
+        assert!(passed(100) && !passed(199) && passed(200));
+    }
+}

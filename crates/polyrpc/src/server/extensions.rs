@@ -1,0 +1,156 @@
+//! What a server has around its methods: layers, hooks, concurrency limits.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use super::Server;
+use super::concurrency::{Concurrency, Limit, Limiter, Of};
+use super::hook::Hook;
+use super::hooks::Hooks;
+use crate::service::{Entry, Layer, Router};
+
+impl Server {
+    /// Puts a layer before every method and function, behind the layers that were added before it. Those of standard
+    /// services (health, reflection, transfer) are among them, whether they are added before or after this: a layer that
+    /// judges who calls leaves no side door.
+    ///
+    /// Calls pass [hooks](Self::hook), the listener's authenticator, [concurrency limits](Self::concurrency), the layers of
+    /// the whole server and those of a service or method, in this order.
+    #[must_use]
+    pub fn layer(mut self, layer: impl Layer) -> Self {
+        self.extensions.layers.push((None, Arc::new(layer)));
+        self
+    }
+
+    /// Puts a layer before what bears this name, behind the layers of the whole server: the methods of a service, one
+    /// method as `Service/Method`, or a function. One that is known by several names has the layer by all of them.
+    ///
+    /// # Panics
+    ///
+    /// When nothing bears the name: add it first.
+    #[must_use]
+    pub fn layer_on(mut self, name: &str, layer: impl Layer) -> Self {
+        self.expect(name);
+        self.extensions.layers.push((Some(name.to_owned()), Arc::new(layer)));
+        self
+    }
+
+    /// Adds a hook, to be told behind those that were added before it.
+    #[must_use]
+    pub fn hook(mut self, hook: impl Hook) -> Self {
+        self.extensions.hooks.push(Box::new(hook));
+        self
+    }
+
+    /// Limits how many calls are answered at a time, by all methods together. What a call is refused with says that it
+    /// may be tried elsewhere. Standard services (health, reflection, transfer) are neither counted nor refused.
+    ///
+    /// Beside it [`Limits::in_flight`](super::Limits::in_flight) bounds the calls whose handlers wait.
+    ///
+    /// ```
+    /// use polyrpc::Server;
+    /// use polyrpc::server::Concurrency;
+    ///
+    /// # fn main() -> polyrpc::Result<()> {
+    /// let server = Server::new()
+    ///     .register("echo", |text: String| async move { text })
+    ///     .register("report", |month: String| async move { month })
+    ///     .concurrency("auto".parse()?)
+    ///     .concurrency_on("report", Concurrency::Constant(4));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn concurrency(mut self, limit: Concurrency) -> Self {
+        self.extensions.together = limit;
+        self
+    }
+
+    /// Limits how many calls are answered at a time by each method, where [`concurrency_on`](Self::concurrency_on) says
+    /// nothing else (brpc's `method_max_concurrency`).
+    #[must_use]
+    pub fn concurrency_each(mut self, limit: Concurrency) -> Self {
+        self.extensions.each = limit;
+        self
+    }
+
+    /// Limits how many calls are answered at a time by what bears this name: each of the methods of a service, one method
+    /// as `Service/Method`, or a function. What was said last of a method holds.
+    ///
+    /// # Panics
+    ///
+    /// When nothing bears the name: add it first.
+    #[must_use]
+    pub fn concurrency_on(mut self, name: &str, limit: Concurrency) -> Self {
+        self.expect(name);
+        self.extensions.limits.push((name.to_owned(), limit));
+        self
+    }
+
+    fn expect(&self, name: &str) {
+        assert!(!self.router.named(name).is_empty(), "there is no service, method or function `{name}`");
+    }
+}
+
+/// What is to stand around a server's methods.
+#[derive(Default)]
+pub(super) struct Extensions {
+    /// Each with the name of what it stands before, if that is not everything.
+    layers: Vec<(Option<String>, Arc<dyn Layer>)>,
+    hooks: Vec<Box<dyn Hook>>,
+    together: Concurrency,
+    each: Concurrency,
+    limits: Vec<(String, Concurrency)>,
+}
+
+impl Extensions {
+    /// Whether something wants to know of every call when it came.
+    pub(super) fn time_calls(&self) -> bool {
+        let limits = self.limits.iter().map(|(_, limit)| limit);
+        !self.hooks.is_empty() || limits.chain([&self.together, &self.each]).any(Concurrency::measures)
+    }
+
+    /// Puts layers and limits before the methods; gives the hooks, which have been told of what is offered.
+    pub(super) fn put_in_place(self, router: &Router) -> io::Result<Hooks> {
+        let together = Limiter::new(&self.together, Of::Server).map(Arc::new);
+        for entry in router.entries() {
+            let own = Limiter::new(self.limit_of(entry, router), Of::Method).map(Arc::new);
+            let limiters = [together.clone(), own];
+            let limits = limiters.into_iter().flatten().filter(|_| !entry.is_standard());
+            let limits = limits.map(|limiter| Arc::new(Limit::new(limiter)) as Arc<dyn Layer>);
+            let layers = limits.chain(self.layers_of(entry, router)).collect();
+            entry.layer(layers);
+        }
+        let hooks = Hooks::new(self.hooks);
+        hooks.registered(router).map_err(io::Error::other)?;
+        Ok(hooks)
+    }
+
+    fn limit_of(&self, entry: &Arc<Entry>, router: &Router) -> &Concurrency {
+        let own = self.limits.iter().rev().find(|(name, _)| bears(entry, name, router));
+        own.map_or(&self.each, |(_, limit)| limit)
+    }
+
+    fn layers_of(&self, entry: &Arc<Entry>, router: &Router) -> Vec<Arc<dyn Layer>> {
+        let of_all = self.layers.iter().filter(|(name, _)| name.is_none());
+        let own = self
+            .layers
+            .iter()
+            .filter(|(name, _)| name.as_ref().is_some_and(|name| bears(entry, name, router)));
+        of_all.chain(own).map(|(_, layer)| layer.clone()).collect()
+    }
+}
+
+fn bears(entry: &Arc<Entry>, name: &str, router: &Router) -> bool {
+    router.named(name).into_iter().any(|named| Arc::ptr_eq(named, entry))
+}
+
+impl fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extensions")
+            .field("layers", &self.layers.len())
+            .field("hooks", &self.hooks.len())
+            .finish_non_exhaustive()
+    }
+}

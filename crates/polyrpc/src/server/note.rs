@@ -1,0 +1,119 @@
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::time::Instant;
+
+use polyrpc_wire::{Call, Reply, Status};
+
+use super::hook::Answered;
+use super::hooks::Hooks;
+use crate::service::{ConnectionFacts, Ending, Entry};
+
+/// What is known of a call whose end the hooks want to hear of. They hear of it when this is dropped, which is the one
+/// thing that happens to every call.
+pub(super) struct Note {
+    hooks: Hooks,
+    caller: Arc<ConnectionFacts>,
+    names: Names,
+    arrived: Instant,
+    received: usize,
+    end: End,
+}
+
+enum Names {
+    /// As the caller wrote them.
+    Asked(Box<str>, Box<str>),
+    Known(Arc<Entry>),
+}
+
+enum End {
+    /// Nobody waited for it.
+    Cancelled,
+    Succeeded {
+        sent: usize,
+    },
+    Failed(Status),
+    /// The connection is closed instead.
+    Unanswered,
+}
+
+impl Note {
+    pub(super) fn new(
+        hooks: &Hooks,
+        caller: &Arc<ConnectionFacts>,
+        arrived: Instant,
+        call: &Call<'_>,
+    ) -> Box<Self> {
+        Box::new(Self {
+            hooks: hooks.clone(),
+            caller: caller.clone(),
+            names: Names::Asked("".into(), "".into()),
+            arrived,
+            received: call.body.len() + call.attachment.len(),
+            end: End::Cancelled,
+        })
+    }
+
+    /// The method that was called is this.
+    pub(super) fn found(&mut self, entry: &Arc<Entry>) {
+        self.names = Names::Known(entry.clone());
+    }
+
+    /// It is not known what was called, only by which names.
+    pub(super) fn asked(&mut self, call: &Call<'_>) {
+        self.names = Names::Asked(call.service.into(), call.method.into());
+    }
+
+    pub(super) fn failed(&mut self, status: &Status) {
+        self.end = End::Failed(status.clone());
+    }
+
+    pub(super) fn ended(&mut self, ending: &Ending) {
+        self.end = match (ending.failure(), ending) {
+            (Some(status), _) => End::Failed(status.clone()),
+            (None, Ending::Reply(reply)) => End::Succeeded { sent: sent(reply) },
+            (None, Ending::Accept(reply, _)) => End::Succeeded { sent: sent(reply) },
+            (None, Ending::Finish { .. }) => End::Succeeded { sent: 0 },
+            (None, Ending::CloseConnection) => End::Unanswered,
+        };
+    }
+}
+
+/// Bytes of an answer.
+fn sent(reply: &Reply) -> usize {
+    reply.result.as_ref().map_or(0, |message| message.len()) + reply.attachment.len()
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        let (service, method, known) = match &self.names {
+            Names::Asked(service, method) => (&**service, &**method, false),
+            Names::Known(entry) => (entry.service(), entry.name(), true),
+        };
+        let (failure, sent) = match mem::replace(&mut self.end, End::Unanswered) {
+            End::Cancelled => (Some(Status::cancelled("the caller went away")), 0),
+            End::Succeeded { sent } => (None, sent),
+            End::Failed(status) => (Some(status), 0),
+            End::Unanswered => (None, 0),
+        };
+        let answered = Answered {
+            service,
+            method,
+            known,
+            failure: failure.as_ref(),
+            took: self.arrived.elapsed(),
+            received: self.received,
+            sent,
+            connection: self.caller.id,
+            protocol: self.caller.protocol,
+            peer: &self.caller.peer,
+        };
+        self.hooks.answered(&answered);
+    }
+}
+
+impl fmt::Debug for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Note").field("received", &self.received).finish_non_exhaustive()
+    }
+}

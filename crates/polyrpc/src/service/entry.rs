@@ -1,0 +1,124 @@
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+use polyrpc_wire::Status;
+
+use super::layer::{Layer, Next, Way};
+use super::{Context, Ending, Handling, Method};
+use crate::codec::Body;
+use crate::runtime::{Owned, wait};
+use crate::streaming::Incoming;
+use crate::task;
+
+/// A method in its place: the names it is known by, and the layers before it.
+pub(crate) struct Entry {
+    service: Box<str>,
+    name: Box<str>,
+    method: Arc<dyn Method>,
+    /// It is one of the framework's own.
+    standard: bool,
+    /// Set when the server binds, since layers may be added after methods.
+    layers: OnceLock<Box<[Arc<dyn Layer>]>>,
+}
+
+impl Entry {
+    pub(super) fn new(service: &str, name: &str, method: Arc<dyn Method>, standard: bool) -> Arc<Self> {
+        let (service, name) = (service.into(), name.into());
+        Arc::new(Self { service, name, method, standard, layers: OnceLock::new() })
+    }
+
+    /// The service's name, in full; empty for a function that belongs to none.
+    pub(crate) fn service(&self) -> &str {
+        &self.service
+    }
+
+    /// The method's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn method(&self) -> &Arc<dyn Method> {
+        &self.method
+    }
+
+    /// Whether it is one of the framework's own.
+    pub(crate) fn is_standard(&self) -> bool {
+        self.standard
+    }
+
+    /// Puts layers before the method. What was put there first remains: an entry has one place, however many names lead
+    /// to it.
+    pub(crate) fn layer(&self, layers: Vec<Arc<dyn Layer>>) {
+        let _ = self.layers.set(layers.into());
+    }
+
+    pub(super) fn layers(&self) -> &[Arc<dyn Layer>] {
+        self.layers.get().map_or(&[], |layers| layers)
+    }
+
+    /// Takes a call through the layers to the method. A panic on the way is the end of this call only.
+    ///
+    /// # Errors
+    ///
+    /// What it was refused for, or why the method cannot read its request.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        cx: Context,
+        body: Body,
+        way: Way,
+        unreadable: fn(Status) -> Status,
+    ) -> Result<Handling, Status> {
+        catch_unwind(AssertUnwindSafe(|| Next::all(self, way, unreadable).call(cx, body)))
+            .unwrap_or_else(|panic| Ok(Box::pin(std::future::ready(Ending::panicked(&*panic)))))
+    }
+
+    /// Behind all layers: hands the call to the method.
+    pub(super) fn begin(
+        &self,
+        cx: Context,
+        body: Body,
+        way: Way,
+        unreadable: fn(Status) -> Status,
+    ) -> Result<Handling, Status> {
+        match way {
+            Way::Whole if self.method.blocking() => Ok(aside(self.method.clone(), cx, body, unreadable)),
+            Way::Whole => self.method.start(cx, body).map_err(unreadable),
+            Way::Answers(outgoing) => self.method.open(cx, Incoming::once(body.bytes), outgoing),
+            Way::Streams(incoming, outgoing) => self.method.open(cx, incoming, outgoing),
+        }
+    }
+}
+
+/// Runs a method that may hold its thread on one where that harms nobody.
+fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body, unreadable: fn(Status) -> Status) -> Handling {
+    let abandon = cx.abandon();
+    let mut inherited = task::current();
+    let answer = move || {
+        // It may have waited for a thread.
+        if cx.is_cancelled() {
+            return Ending::expired();
+        }
+        match method.start(cx, body) {
+            Ok(handling) => wait(handling),
+            Err(status) => Ending::failed(unreadable(status)),
+        }
+    };
+    let running = Owned::from(tokio::task::spawn_blocking(move || inherited.during(answer)));
+    Box::pin(async move {
+        let _abandon = abandon;
+        match running.await {
+            Ok(ending) => ending,
+            Err(failed) => match failed.try_into_panic() {
+                Ok(panic) => Ending::panicked(&*panic),
+                Err(_) => Ending::failed(Status::unavailable("the server is stopping")),
+            },
+        }
+    })
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.service, self.name)
+    }
+}

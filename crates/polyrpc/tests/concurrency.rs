@@ -1,0 +1,184 @@
+//! How many calls are answered at a time, and which are not begun at all.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::{ADORNED, Gate, PROTOCOLS, Prober, Wire, client, json_call, serve, serve_apart, soon, until};
+use polyrpc::codec::Raw;
+use polyrpc::server::Concurrency;
+use polyrpc::service::ServiceBuilder;
+use polyrpc::{Code, Context, Protocol, Retry, Server};
+
+/// A caller whose call waits in the server.
+async fn waiting(
+    prober: &Prober,
+    protocol: Protocol,
+    server: &polyrpc::server::Running,
+) -> tokio::task::JoinHandle<polyrpc::Result<String>> {
+    let (client, came) = (client(protocol, server), prober.gate.count());
+    let call = tokio::spawn(async move { client.call::<String>("Probe/Wait", "x").await });
+    prober.gate.came(came + 1).await;
+    call
+}
+
+#[tokio::test]
+async fn one_call_more_than_there_may_be_is_refused_and_may_be_tried_elsewhere() {
+    for (limit, text) in [
+        (Server::concurrency as fn(Server, Concurrency) -> Server, "Reached server's max_concurrency=2"),
+        (Server::concurrency_each, "Reached the method's max_concurrency=2"),
+    ] {
+        let prober = Prober::default();
+        let server = serve(limit(prober.server(), Concurrency::Constant(2))).await;
+        let mut calls = Vec::new();
+        for _ in 0..2 {
+            calls.push(waiting(&prober, Protocol::BaiduStd, &server).await);
+        }
+        for protocol in PROTOCOLS {
+            let error = soon(client(protocol, &server).call::<String>("Probe/Wait", "x")).await.unwrap_err();
+            assert!(error.message().contains(text), "{protocol:?}: {error}");
+            assert_eq!(error.code(), Code::ResourceExhausted, "{protocol:?}");
+            assert_eq!(error.status().retry(), Retry::Elsewhere, "{protocol:?}");
+        }
+        // Each method may have a limit, or all together.
+        let other = soon(client(Protocol::Rpcx, &server).call::<String>("Probe/Echo", "x")).await;
+        assert_eq!(other.is_ok(), text.contains("method"));
+        prober.gate.open();
+        for call in calls {
+            soon(call).await.unwrap().unwrap();
+        }
+        soon(client(Protocol::Rpcx, &server).call::<String>("Probe/Wait", "x")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_of_a_method_holds_for_it_and_its_place_is_given_up_with_its_caller() {
+    let prober = Prober::default();
+    let server = prober
+        .server()
+        .concurrency_each(Concurrency::Constant(1))
+        .concurrency_on("Probe", Concurrency::Unlimited)
+        .concurrency_on("Probe/Wait", "1".parse().unwrap());
+    let server = serve(server).await;
+    let first = waiting(&prober, Protocol::Rpcx, &server).await;
+    assert!(soon(client(Protocol::Rpcx, &server).call::<String>("Probe/Wait", "x")).await.is_err());
+    // Its connection goes with its only client.
+    first.abort();
+    drop(first.await);
+    until(|| server.connections() <= 1).await;
+    drop(waiting(&prober, Protocol::Rpcx, &server).await);
+    prober.gate.open();
+}
+
+#[tokio::test]
+async fn a_handler_that_holds_its_thread_keeps_its_place_though_nobody_waits() {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(std::sync::Mutex::new(held));
+    let begun = Gate::default();
+    let told = begun.clone();
+    let service = ServiceBuilder::new("S").blocking_method::<Raw, Bytes, Bytes, _, _>(
+        "Hold",
+        move |cx: Context, body| {
+            let (held, told) = (held.clone(), told.clone());
+            async move {
+                told.open();
+                let came = tokio::spawn(async move { told.pass().await });
+                drop(came);
+                let _ = held.lock().unwrap().recv();
+                (cx, Ok(body))
+            }
+        },
+    );
+    let server = serve(Server::new().service(service).concurrency(Concurrency::Constant(1))).await;
+    let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
+    let mut call = json_call("S", "Hold", "x");
+    call.timeout = Some(Duration::from_millis(50));
+    wire.send(1, &call).await;
+    begun.came(1).await;
+    assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::DeadlineExceeded);
+    call.timeout = None;
+    wire.send(2, &call).await;
+    assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::ResourceExhausted);
+    release.send(()).unwrap();
+    release.send(()).unwrap();
+    // Its thread needs a moment to give the place up.
+    let mut n = 3;
+    soon(async {
+        loop {
+            wire.send(n, &call).await;
+            match wire.reply().await.unwrap().1.result {
+                Ok(_) => return,
+                Err(status) => assert_eq!(status.code(), Code::ResourceExhausted),
+            }
+            n += 1;
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn standard_services_answer_however_busy_the_server_is() {
+    let prober = Prober::default();
+    let health = polyrpc::introspection::Health::new();
+    let server = serve(prober.server().health(&health).concurrency(Concurrency::Constant(1))).await;
+    let call = waiting(&prober, Protocol::Rpcx, &server).await;
+    let body = polyrpc::codec::Body::new(polyrpc::Format::Protobuf, "");
+    let asked = client(Protocol::Grpc, &server);
+    soon(asked.call_raw("grpc.health.v1.Health/Check", body, Default::default())).await.unwrap();
+    prober.gate.open();
+    soon(call).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_call_whose_time_is_over_when_it_is_taken_up_is_not_begun() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = ran.clone();
+    let service =
+        ServiceBuilder::new("S").method::<Raw, Bytes, Bytes, _, _>("Busy", move |cx: Context, body| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            // Holds the thread, so that those behind it wait.
+            let until = Instant::now() + Duration::from_millis(30);
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            async { (cx, Ok(body)) }
+        });
+    let (_runtime, server) = serve_apart(Server::new().service(service));
+    for protocol in ADORNED {
+        let mut wire = Wire::connect(protocol, &server).await;
+        let mut call = json_call("S", "Busy", "x");
+        call.timeout = Some(Duration::from_millis(10));
+        let mut bytes = wire.encode(1, &call);
+        for id in [3, 5, 7, 9] {
+            bytes.extend(wire.encode(id, &call));
+        }
+        (ran.store(0, Ordering::SeqCst), wire.socket.send(&bytes).await);
+        let mut late = 0;
+        for _ in 0..5 {
+            if let Err(status) = wire.reply().await.expect("an answer").1.result {
+                assert_eq!(status.code(), Code::DeadlineExceeded, "{protocol:?}");
+                assert!(status.message().contains("the deadline passed before it began"), "{protocol:?}");
+                late += 1;
+            }
+        }
+        assert!(late >= 3 && ran.load(Ordering::SeqCst) == 5 - late, "{protocol:?}: {late}");
+        assert!(server.facts().expired >= 3, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_has_no_time_at_all_is_not_begun() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
+    let mut call = json_call("Probe", "Echo", "\"a\"");
+    // The session would round it up: a peer may say it all the same.
+    call.head.metadata.insert("__ServerTimeout", "0");
+    wire.send(1, &call).await;
+    assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::DeadlineExceeded);
+    assert_eq!((prober.ran(), server.facts().expired), (0, 1));
+}

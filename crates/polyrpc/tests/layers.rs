@@ -1,0 +1,343 @@
+//! What stands before methods: layers, of the user and ready-made.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{PROTOCOLS, Prober, client, serve, soon};
+use polyrpc::client::{Options, RawCall};
+use polyrpc::codec::{Body, Raw};
+use polyrpc::layers::{Per, RateLimit};
+use polyrpc::service::{Ending, Handling, Layer, Next, ServiceBuilder, Shape};
+use polyrpc::{Client, Code, Context, Error, Format, Protocol, Result, Retry, Server, Status, Streaming};
+
+/// Tells of each call that passes, and of its end.
+#[derive(Clone)]
+struct Witness {
+    name: &'static str,
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+impl Witness {
+    fn new(name: &'static str) -> Self {
+        Self { name, told: Arc::default() }
+    }
+
+    /// One who tells in the same place.
+    fn beside(&self, name: &'static str) -> Self {
+        Self { name, told: self.told.clone() }
+    }
+
+    fn tell(&self, what: String) {
+        self.told.lock().unwrap().push(format!("{} {what}", self.name));
+    }
+
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut self.told.lock().unwrap())
+    }
+}
+
+impl Layer for Witness {
+    fn call(&self, cx: Context, body: Body, next: Next<'_>) -> Result<Handling, Status> {
+        self.tell(format!("{}/{} {}", cx.service(), cx.method(), body.bytes.escape_ascii()));
+        let handling = next.call(cx, body).inspect_err(|status| self.tell(status.message().to_owned()))?;
+        let this = self.clone();
+        Ok(Box::pin(async move {
+            let ending = handling.await;
+            this.tell(match ending.failure() {
+                None => "ok".to_owned(),
+                Some(status) => status.message().to_owned(),
+            });
+            ending
+        }))
+    }
+}
+
+/// Refuses everything.
+struct Wall(Status);
+
+impl Layer for Wall {
+    fn call(&self, _: Context, _: Body, _: Next<'_>) -> Result<Handling, Status> {
+        Err(self.0.clone())
+    }
+}
+
+/// A layer made of a function.
+struct By<F>(F);
+
+impl<F> Layer for By<F>
+where
+    F: Fn(Context, Body, Next<'_>) -> Result<Handling, Status> + Send + Sync + 'static,
+{
+    fn call(&self, cx: Context, body: Body, next: Next<'_>) -> Result<Handling, Status> {
+        (self.0)(cx, body, next)
+    }
+}
+
+/// Helps inference to a function that takes any lifetime.
+fn by<F>(call: F) -> By<F>
+where
+    F: Fn(Context, Body, Next<'_>) -> Result<Handling, Status> + Send + Sync + 'static,
+{
+    By(call)
+}
+
+#[tokio::test]
+async fn layers_run_in_the_order_in_which_they_were_added_those_of_the_server_first() {
+    let first = Witness::new("1");
+    let server = serve(
+        Prober::default()
+            .server()
+            .layer_on("Probe/Echo", first.beside("3"))
+            .layer(first.clone())
+            .layer_on("Probe", first.beside("4"))
+            .layer(first.beside("2")),
+    )
+    .await;
+    for protocol in PROTOCOLS {
+        let client = client(protocol, &server);
+        assert_eq!(soon(client.call::<String>("Probe/Echo", "x")).await.unwrap(), "x", "{protocol:?}");
+        let told = first.told();
+        let names: Vec<_> = told.iter().map(|told| &told[..1]).collect();
+        assert_eq!(names, ["1", "2", "3", "4", "4", "3", "2", "1"], "{protocol:?}");
+        assert!(told[0].contains("Probe/Echo") && told[0].contains('x'), "{protocol:?}: {told:?}");
+        assert_eq!(told[7], "1 ok");
+    }
+}
+
+#[tokio::test]
+async fn a_method_is_known_by_its_own_name_however_it_was_called() {
+    let witness = Witness::new("w");
+    let service = ServiceBuilder::new("a.b.S")
+        .method::<Raw, Bytes, Bytes, _, _>("M", |cx: Context, body| async { (cx, Ok(body)) });
+    let server = serve(
+        Server::new()
+            .service(service)
+            .register("f", || async { 1 })
+            .alias("Other", "a.b.S")
+            .alias_method("x/y", "a.b.S/M")
+            .layer_on("Other", witness.clone())
+            .layer_on("f", witness.clone()),
+    )
+    .await;
+    let client = client(Protocol::Rpcx, &server);
+    for called in ["a.b.S/M", "S/M", "Other/M", "x/y"] {
+        let body = Body::new(Format::Raw, "b");
+        soon(client.call_raw(called, body, Default::default())).await.unwrap();
+        assert_eq!(witness.told(), ["w a.b.S/M b", "w ok"], "{called}");
+    }
+    soon(client.call::<i32>("f", &())).await.unwrap();
+    assert!(witness.told()[0].starts_with("w /f"));
+}
+
+#[tokio::test]
+async fn what_a_layer_refuses_reaches_no_handler_and_is_told_as_it_is() {
+    let prober = Prober::default();
+    let outside = Witness::new("w");
+    let status = Status::permission_denied("not today");
+    let server = serve(prober.server().layer(outside.clone()).layer(Wall(status))).await;
+    for protocol in PROTOCOLS {
+        let error = soon(client(protocol, &server).call::<String>("Probe/Echo", "x")).await.unwrap_err();
+        assert!(error.message().contains("not today"), "{protocol:?}: {error}");
+        assert_eq!(outside.told()[1], "w not today");
+    }
+    let url = format!("rest-rpc://{}", server.address());
+    let error = soon(Client::new(&url).unwrap().call::<String>("Echo", "x")).await.unwrap_err();
+    assert!(!error.message().is_empty());
+    assert_eq!(prober.ran(), 0);
+}
+
+#[tokio::test]
+async fn standard_services_are_behind_the_layers_too() {
+    let health = polyrpc::introspection::Health::new();
+    let server =
+        serve(Server::new().health(&health).layer(Wall(Status::unauthenticated("no"))).reflection()).await;
+    let client = client(Protocol::Grpc, &server);
+    let body = Body::new(Format::Protobuf, "");
+    for method in ["grpc.health.v1.Health/Check", "Reflection/GetServices"] {
+        let error = soon(client.call_raw(method, body.clone(), Default::default())).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unauthenticated, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_layer_may_change_request_and_answer_and_leave_things_for_the_handler() {
+    struct Tenant(String);
+    let service = ServiceBuilder::new("S").method::<Raw, String, String, _, _>(
+        "Who",
+        |cx: Context, body: String| async move {
+            let tenant = cx.attached::<Tenant>().map_or("nobody", |tenant| &tenant.0).to_owned();
+            (cx, Ok(format!("{tenant}: {body}")))
+        },
+    );
+    let layer = by(|mut cx, mut body, next| {
+        assert!(cx.attach(Tenant("acme".to_owned())).is_none());
+        assert!(cx.attached_mut::<Tenant>().is_some() && cx.attached::<String>().is_none());
+        body.bytes = "changed".into();
+        let handling = next.call(cx, body)?;
+        Ok(Box::pin(async move {
+            let mut ending = handling.await;
+            if let Ending::Reply(reply) = &mut ending {
+                reply.head.metadata.insert("served-by", "layer");
+            }
+            ending
+        }))
+    });
+    let server = serve(Server::new().service(service).layer(layer)).await;
+    let body = Body::new(Format::Raw, "as it came");
+    let reply =
+        soon(client(Protocol::Rpcx, &server).call_raw("S/Who", body, Default::default())).await.unwrap();
+    assert_eq!(reply.body.bytes, "acme: changed");
+    assert_eq!(reply.metadata.get("served-by"), Some("layer"));
+}
+
+#[tokio::test]
+async fn a_layer_that_panics_fails_its_call_and_no_other() {
+    let prober = Prober::default();
+    let server =
+        serve(prober.server().register("ok", || async { 1 }).layer_on("Probe", by(|_, _, _| panic!("oops"))))
+            .await;
+    for protocol in PROTOCOLS {
+        let client = client(protocol, &server);
+        let error = soon(client.call::<String>("Probe/Echo", "x")).await.unwrap_err();
+        assert!(error.message().contains("oops"), "{protocol:?}: {error}");
+        assert_eq!(soon(client.call::<i32>("ok", &())).await.unwrap(), 1, "{protocol:?}");
+    }
+    assert_eq!(prober.ran(), 0);
+}
+
+/// What is answered, up to the end.
+async fn all(call: &mut RawCall) -> Vec<u8> {
+    let mut all = Vec::new();
+    while let Some(message) = soon(call.next()).await.unwrap() {
+        all.extend_from_slice(&message.bytes);
+    }
+    all
+}
+
+#[tokio::test]
+async fn streams_pass_the_layers_as_well() {
+    let witness = Witness::new("w");
+    let shapes: Arc<Mutex<Vec<Shape>>> = Arc::default();
+    let seen = shapes.clone();
+    let twice =
+        |cx: Context, body: Bytes| async move { (cx, Ok(Streaming::from_iter([body.clone(), body]))) };
+    let echo = |cx: Context, requests: Streaming<Bytes>| async move { (cx, Ok(requests)) };
+    let service = ServiceBuilder::new("S")
+        .server_streaming::<Raw, Bytes, Bytes, _, _>("Twice", twice)
+        .bidi_streaming::<Raw, Bytes, Bytes, _, _>("Echo", echo);
+    let server =
+        serve(Server::new().service(service).layer(witness.clone()).layer(by(move |cx, body, next| {
+            seen.lock().unwrap().push(next.shape());
+            next.call(cx, body)
+        })))
+        .await;
+    let client = client(Protocol::Grpc, &server);
+    let mut call = soon(client.open_raw("S/Twice", Options::default(), Format::Raw)).await.unwrap();
+    soon(call.send("m")).await.unwrap();
+    soon(call.finish_sending()).await.unwrap();
+    assert_eq!(all(&mut call).await, b"mm");
+    assert_eq!(witness.told(), ["w S/Twice m", "w ok"]);
+    let mut call = soon(client.open_raw("S/Echo", Options::default(), Format::Raw)).await.unwrap();
+    for message in ["a", "b"] {
+        soon(call.send(message)).await.unwrap();
+    }
+    soon(call.finish_sending()).await.unwrap();
+    assert_eq!(all(&mut call).await, b"ab");
+    assert_eq!(witness.told(), ["w S/Echo ", "w ok"]);
+    let server_streams = Shape { client_streams: false, server_streams: true };
+    assert_eq!(*shapes.lock().unwrap(), [server_streams, Shape::BIDI]);
+}
+
+#[tokio::test]
+async fn a_layer_may_wait_before_it_lets_a_blocking_call_go_on() {
+    let service = ServiceBuilder::new("S").blocking_method::<Raw, Bytes, String, _, _>(
+        "Thread",
+        |cx: Context, _| async {
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            (cx, Ok(name))
+        },
+    );
+    let patient = by(|cx, body, next: Next<'_>| {
+        assert!(next.blocking());
+        let next = next.keep();
+        Ok(Box::pin(async move {
+            tokio::task::yield_now().await;
+            match next.call(cx, body) {
+                Ok(handling) => handling.await,
+                Err(status) => Ending::failed(status),
+            }
+        }))
+    });
+    let server = serve(Server::new().service(service).layer(patient)).await;
+    let client = client(Protocol::BaiduStd, &server);
+    let reply =
+        soon(client.call_raw("S/Thread", Body::new(Format::Raw, ""), Default::default())).await.unwrap();
+    assert!(!reply.body.bytes.is_empty());
+}
+
+#[test]
+#[should_panic(expected = "there is no service, method or function `Nobody`")]
+fn a_layer_stands_before_something_that_is_there() {
+    let _ = Server::new().layer_on("Nobody", Wall(Status::internal("")));
+}
+
+#[tokio::test]
+async fn who_calls_too_often_is_refused_in_words_that_rpcx_knows() {
+    let server = serve(Prober::default().server().layer(RateLimit::new(0.001, 2))).await;
+    for (n, protocol) in PROTOCOLS.into_iter().enumerate() {
+        let client = client(protocol, &server);
+        for _ in 0..2 {
+            let result = soon(client.call::<String>("Probe/Echo", "x")).await;
+            if n == 0 {
+                result.unwrap();
+                continue;
+            }
+            let error = result.unwrap_err();
+            assert!(error.message().contains("request reached rate limit"), "{protocol:?}: {error}");
+            assert_eq!(error.code(), Code::ResourceExhausted, "{protocol:?}");
+            assert_eq!(error.status().retry(), Retry::Elsewhere, "{protocol:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rate_may_be_that_of_a_connection_of_a_method_or_of_a_peer() {
+    async fn calls(per: Per) -> Vec<bool> {
+        let prober = Prober::default();
+        let server = prober.server().register("other", || async { 1 });
+        let server = serve(server.layer(RateLimit::new(0.001, 1).per(per))).await;
+        let mut told = Vec::new();
+        for client in [client(Protocol::Rpcx, &server), client(Protocol::Rpcx, &server)] {
+            told.push(soon(client.call::<String>("Probe/Echo", "x")).await.is_ok());
+            told.push(soon(client.call::<String>("Probe/Echo", "x")).await.is_ok());
+            told.push(soon(client.call::<i32>("other", &())).await.is_ok());
+        }
+        told
+    }
+    let (yes, no) = (true, false);
+    assert_eq!(calls(Per::Server).await, [yes, no, no, no, no, no]);
+    assert_eq!(calls(Per::Connection).await, [yes, no, no, yes, no, no]);
+    assert_eq!(calls(Per::Method).await, [yes, no, yes, no, no, no]);
+    assert_eq!(calls(Per::Peer).await, [yes, no, no, no, no, no]);
+}
+
+#[tokio::test]
+async fn who_may_wait_has_his_turn_later_but_not_after_his_deadline() {
+    let limit = RateLimit::new(20.0, 1).wait(Duration::from_secs(60));
+    let server = serve(Prober::default().server().layer(limit)).await;
+    let client = client(Protocol::Grpc, &server);
+    let began = std::time::Instant::now();
+    for _ in 0..3 {
+        soon(client.call::<String>("Probe/Echo", "x")).await.unwrap();
+    }
+    assert!(began.elapsed() >= Duration::from_millis(95), "{:?}", began.elapsed());
+    let hasty = Client::builder(&common::url(Protocol::Grpc, &server))
+        .timeout(Some(Duration::from_millis(5)))
+        .build()
+        .unwrap();
+    let error: Error = soon(hasty.call::<String>("Probe/Echo", "x")).await.unwrap_err();
+    assert!(matches!(error.code(), Code::ResourceExhausted | Code::DeadlineExceeded), "{error}");
+}

@@ -1,0 +1,110 @@
+//! Every protocol on one port at the same time, in clear text and within TLS: what one caller sends is what the same
+//! caller gets back, a million times.
+
+#![cfg(feature = "tls")]
+
+mod common;
+
+#[path = "../src/tls/tests/authority.rs"]
+mod authority;
+
+use std::time::Duration;
+
+use authority::Authority;
+use bytes::Bytes;
+use polyrpc::client::Options;
+use polyrpc::codec::{Body, Raw};
+use polyrpc::server::{Limits, Listen};
+use polyrpc::service::ServiceBuilder;
+use polyrpc::tls::{self, Identity, Pem};
+use polyrpc::{Client, Context, Format, Result, Server};
+
+/// What is spoken, by the URLs of clients. These are all whose first bytes tell them from the rest.
+const SPOKEN: [&str; 11] = [
+    "baidu-std",
+    "rpcx",
+    "fb-rpc",
+    "fb-rpc+pr3197",
+    "grpc",
+    "http",
+    "http+json-rpc",
+    "net-rpc",
+    "net-rpc+json",
+    "rest-rpc",
+    "rest-rpc+v0.20",
+];
+
+/// Callers of each, in clear text and again within TLS.
+const CALLERS: usize = 64;
+
+/// Calls of all of them.
+const CALLS: usize = 1_000_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_million_calls_of_every_protocol_at_once_have_no_wrong_answer() {
+    let authority = Authority::new("authority");
+    let issued = authority.issue(&["127.0.0.1"]);
+    let identity = Identity::new(Pem::bytes(issued.certificate.clone()), Pem::bytes(issued.key.clone()));
+    let listen = Listen::on("127.0.0.1:0").tls(tls::Server::builder(identity).build().unwrap());
+    let server = server().bind(listen).await.unwrap().start();
+
+    let trust = tls::Client::new().ca(Pem::bytes(authority.pem()));
+    let mut callers = Vec::new();
+    for spoken in SPOKEN {
+        let clear = client(&format!("{spoken}://{}", server.address()), None);
+        let within_tls = client(&format!("{spoken}+tls://{}", server.address()), Some(&trust));
+        for (client, way) in [(clear, "clear"), (within_tls, "tls")] {
+            for caller in 0..CALLERS {
+                let name = format!("{spoken} {way} {caller}");
+                callers.push(tokio::spawn(call(client.clone(), spoken.starts_with("fb"), name)));
+            }
+        }
+    }
+    let mut calls = 0;
+    for caller in callers {
+        calls += caller.await.unwrap();
+    }
+    assert!(calls >= CALLS, "{calls}");
+    assert_eq!(server.facts().calls.failed, 0);
+}
+
+fn server() -> Server {
+    let echo = |cx: Context, body: Bytes| async { (cx, Ok(body)) };
+    // FlatBuffers are what they are: no text that a function could take.
+    let numbered = ServiceBuilder::new("Numbered").method::<Raw, Bytes, Bytes, _, _>("Echo", echo).id(7);
+    Server::new()
+        .service(numbered)
+        .register("answer", |caller: String, number: u64| async move { format!("{caller} {number}") })
+        .limits(Limits { in_flight: 1 << 20, ..Limits::default() })
+}
+
+fn client(url: &str, trust: Option<&tls::Client>) -> Client {
+    // More than two thousand callers wait for two cores.
+    let builder =
+        Client::builder(url).timeout(Duration::from_secs(120)).connect_timeout(Duration::from_secs(60));
+    match trust {
+        Some(trust) => builder.tls(trust.clone()).build(),
+        None => builder.build(),
+    }
+    .unwrap()
+}
+
+/// Makes one caller's calls, and tells how many answers were right.
+async fn call(client: Client, numbered: bool, name: String) -> usize {
+    let calls = CALLS.div_ceil(SPOKEN.len() * 2 * CALLERS);
+    for number in 0..calls as u64 {
+        let wanted = format!("{name} {number}");
+        let answer = match numbered {
+            true => echo(&client, &wanted).await,
+            false => client.call::<String>("answer", &(&name, number)).await,
+        };
+        assert_eq!(answer.unwrap_or_else(|error| panic!("{wanted}: {error}")), wanted);
+    }
+    calls
+}
+
+async fn echo(client: &Client, text: &str) -> Result<String> {
+    let body = Body::new(Format::FlatBuffers, Bytes::from(text.to_owned()));
+    let reply = client.call_raw("Numbered/Echo#7,0", body, Options::default()).await?;
+    Ok(String::from_utf8_lossy(&reply.message.bytes).into_owned())
+}
