@@ -157,12 +157,17 @@ impl Inner {
         body: Body,
         options: Options,
     ) -> Result<Response<Body>, Status> {
-        let call = self.defaults.call(service, method, body, options)?;
+        let mut call = self.defaults.call(service, method, body, options)?;
         let now = Instant::now();
         let deadline = call.timeout.and_then(|timeout| now.checked_add(timeout));
         let mut link = match self.take(now) {
             Some(link) => link,
-            None => self.connect(deadline)?,
+            None => {
+                let link = self.connect(deadline)?;
+                // Connecting took its part: the server is told, and the socket waits, what is left.
+                call.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                link
+            }
         };
         // On an error the connection is not put back: a late reply may still be on its way.
         let format = call.head.format;
@@ -495,9 +500,14 @@ impl Raw {
             Address::Unix(path) => return UnixStream::connect(path).map(Self::Unix),
             Address::Kcp(_) | Address::Quic(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
+        let began = Instant::now();
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, timeout) {
+            let left = timeout.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match TcpStream::connect_timeout(&address, left) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     return Ok(Self::Tcp(stream));

@@ -252,7 +252,7 @@ fn requests<C: Codec<Req>, Req: Send + 'static>(
     schema: Option<schema::Message>,
 ) -> Requests {
     Box::pin(messages.map(move |message| match message {
-        Ok(message) => C::encode(&message, format, schema.as_ref()),
+        Ok(message) => C::encode_owned(message, format, schema.as_ref()),
         Err(error) => Err(error.into_status()),
     }))
 }

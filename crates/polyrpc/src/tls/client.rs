@@ -80,6 +80,18 @@ impl Client {
         Ok(Connector { config: Arc::new(self.config(protocol)?), name })
     }
 
+    /// What rustls is to be given for a connection by HTTP/1.1 to this host: for the project's own crates whose
+    /// transport is another. Not part of the public API.
+    ///
+    /// # Errors
+    ///
+    /// When a certificate or a key cannot be read, or the host is no name.
+    #[doc(hidden)]
+    pub fn prepare(&self, host: &str) -> Result<(Arc<ClientConfig>, ServerName<'static>), Status> {
+        let Connector { config, name } = self.connector(Protocol::Http, host)?;
+        Ok((config, name))
+    }
+
     /// The name that a server's certificate must be for.
     pub(crate) fn name<'a>(&'a self, host: &'a str) -> &'a str {
         self.server_name.as_deref().unwrap_or(host)
