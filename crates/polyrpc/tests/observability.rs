@@ -98,7 +98,8 @@ async fn every_span_is_a_child_of_the_one_within_which_it_began() {
         noted.lock().unwrap().push((name, span.me, span.parent));
     });
     let relaying = Arc::new(Relaying(Mutex::default()));
-    let server = serve(Server::new().service(RelayServer::new(relaying.clone())).layer(tracing.clone())).await;
+    let server =
+        serve(Server::new().service(RelayServer::new(relaying.clone())).layer(tracing.clone())).await;
     *relaying.0.lock().unwrap() = Some(layered(Protocol::BaiduStd, &server, tracing.clone()));
     let first = RelayClient::new(layered(Protocol::Grpc, &server, tracing.clone()));
     first.relay(1).await.unwrap();
@@ -214,7 +215,11 @@ async fn messages_are_compressed_that_are_worth_it() {
 #[tokio::test]
 async fn a_handler_that_panics_is_counted_as_failed() {
     let metrics = Metrics::new();
-    let panic = || async { if true { panic!("boom") } };
+    let panic = || async {
+        if true {
+            panic!("boom")
+        }
+    };
     let server = serve(Server::new().register("panic", panic).layer(metrics.clone())).await;
     let error = client(Protocol::Rpcx, &server).call::<()>("panic", &()).await.unwrap_err();
     assert_ne!(error.code(), Code::Cancelled);

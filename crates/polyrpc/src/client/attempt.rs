@@ -2,10 +2,9 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
-use polyrpc_wire::{Call, Reply, Retry, Scope, Status};
+use polyrpc_wire::{Call, Retry, Scope, Status};
 
-use super::hook::{self, Attempting};
-use super::link::{self, Link, Standing};
+use super::link::{Link, Standing};
 use super::pool::{Lease, Pool};
 
 /// A call that looks for a connection that takes it.
@@ -43,36 +42,6 @@ impl<'a> Attempt<'a> {
                 Ok(lease)
             }
         }
-    }
-
-    /// Sends the call over a connection and waits for its end.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future abandons the call: a later reply to it is thrown away.
-    pub(super) async fn exchange(&mut self, link: &Arc<dyn Link>) -> Result<Option<Reply>, Status> {
-        let attempting = self.announce()?;
-        let mut ended = link::exchange(link, &mut self.call, self.deadline).await;
-        if let Some(attempting) = attempting {
-            attempting.end(&mut ended);
-        }
-        ended
-    }
-
-    /// Tells the hooks that the call is about to be sent.
-    ///
-    /// # Errors
-    ///
-    /// Why it is not to be sent, and the call has ended.
-    pub(super) fn announce(&mut self) -> Result<Option<Attempting<'a>>, Status> {
-        let pool = self.pool;
-        let (Some((hooks, server)), Some(call)) = (pool.hooks(), &mut self.call) else { return Ok(None) };
-        let attempt = hook::Attempt { service: call.service, method: call.method, server };
-        let begun = hooks.begin(attempt, call);
-        if begun.is_err() {
-            self.call = None;
-        }
-        begun.map(Some)
     }
 
     /// Whether the call, which failed so on this connection, is to be tried on another. It was not begun then.

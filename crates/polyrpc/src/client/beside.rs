@@ -8,8 +8,7 @@ use std::time::Instant;
 use polyrpc_wire::{Call, CallId, Format, Reply, Status};
 
 use super::attempt::Attempt;
-use super::hook::Attempting;
-use super::link::Link;
+use super::link::{self, Link};
 use super::opened::{Opened, Receiving, Sending};
 use super::pool::Lease;
 use super::raw::RawCall;
@@ -109,7 +108,7 @@ impl Client {
     ) -> Result<(Reply, Vec<(Sending, Receiving)>), Status> {
         loop {
             let lease = Arc::new(attempt.lease().await?);
-            attempt.announce()?.map(Attempting::leave);
+            link::announce(&lease.link, &mut attempt.call)?;
             let (call, deadline) = (&mut attempt.call, attempt.deadline);
             match exchange(&lease, call, deadline, beside).await {
                 Ok((reply, opened)) => {

@@ -15,7 +15,7 @@ use polyrpc_wire::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Sta
 use tokio::time::{Sleep, sleep_until};
 
 use super::beside::Beside;
-use super::hook::CloseHandler;
+use super::hook::Watched;
 use super::keepalive::{Heartbeat, Keepalive};
 use super::link::{Link, Over, Standing};
 use super::pending::{Arrived, Pending, note};
@@ -39,7 +39,7 @@ pub(super) struct Connection<S> {
 #[derive(Clone, Default)]
 pub(super) struct Ears {
     pub(super) push: Option<PushHandler>,
-    pub(super) closed: Option<CloseHandler>,
+    pub(super) watched: Option<Watched>,
 }
 
 /// Called with each message that no call asked for.
@@ -66,12 +66,7 @@ struct Shared<S> {
 impl<S: Session + Send + 'static> Connection<S> {
     /// Takes a socket over: spawns the task that reads from it, in the current runtime. The task ends with the
     /// connection.
-    pub(super) fn start(
-        stream: Stream,
-        session: S,
-        keepalive: Option<Keepalive>,
-        ears: Ears,
-    ) -> Arc<Self> {
+    pub(super) fn start(stream: Stream, session: S, keepalive: Option<Keepalive>, ears: Ears) -> Arc<Self> {
         let (source, socket) = stream.split();
         let shared = Shared {
             session,
@@ -285,6 +280,10 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
     fn close(&self) {
         self.lock().retiring = true;
         self.reader.wake();
+    }
+
+    fn watched(&self) -> Option<&Watched> {
+        self.ears.watched.as_ref()
     }
 }
 
@@ -597,8 +596,8 @@ impl<S> Reader<S> {
         self.wakers.extend(shared.vacancy.take());
         drop(shared);
         self.wake();
-        if let Some(closed) = &self.connection.ears.closed {
-            closed(&status);
+        if let Some(watched) = &self.connection.ears.watched {
+            watched.closed(&status);
         }
     }
 }

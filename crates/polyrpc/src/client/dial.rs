@@ -9,7 +9,7 @@ use polyrpc_wire::{
 };
 
 use super::connection::{Connection, Ears, PushHandler};
-use super::hook::Hooks;
+use super::hook::{Hooks, Watched};
 use super::keepalive::Keepalive;
 use super::link::Link;
 use super::url::Url;
@@ -90,7 +90,7 @@ impl Dialer {
     }
 
     fn ears(&self) -> Ears {
-        Ears { push: self.on_push.clone(), closed: self.hooks.on_close(&self.url.address) }
+        Ears { push: self.on_push.clone(), watched: Watched::by(&self.hooks, &self.url.address) }
     }
 
     async fn connect(&self) -> io::Result<Arc<dyn Link>> {
@@ -227,12 +227,7 @@ impl Sessions {
         }
     }
 
-    pub(super) fn start(
-        &self,
-        stream: Stream,
-        keepalive: Option<Keepalive>,
-        ears: Ears,
-    ) -> Arc<dyn Link> {
+    pub(super) fn start(&self, stream: Stream, keepalive: Option<Keepalive>, ears: Ears) -> Arc<dyn Link> {
         match self.clone() {
             Self::BaiduStd(config) => {
                 Connection::start(stream, baidu_std::Client::new(config), keepalive, ears)
@@ -248,9 +243,7 @@ impl Sessions {
                 let session = websocket::Client::new(config, carried.session());
                 Connection::start(stream, session, keepalive, ears)
             }
-            Self::NetRpc(config) => {
-                Connection::start(stream, net_rpc::Client::new(config), keepalive, ears)
-            }
+            Self::NetRpc(config) => Connection::start(stream, net_rpc::Client::new(config), keepalive, ears),
             #[cfg(test)]
             Self::Lines => Connection::start(stream, super::tests::Lines::default(), keepalive, ears),
         }

@@ -125,22 +125,8 @@ impl Hooks {
         self.iter().for_each(|hook| hook.connect_failed(server, failure));
     }
 
-    /// Who is to be told when a connection to this server has ended, if anybody.
-    pub(super) fn on_close(&self, server: &Address) -> Option<CloseHandler> {
-        let (hooks, server) = (self.0.clone()?, server.clone());
-        // A hook's panic is no reason to leave callers waiting.
-        let tell = move |hook: &Arc<dyn Hook>, reason: &Status| {
-            drop(catch_unwind(AssertUnwindSafe(|| hook.closed(&server, reason))));
-        };
-        Some(Arc::new(move |reason| hooks.iter().for_each(|hook| tell(hook, reason))))
-    }
-
-    /// An attempt begins with this request. What is returned is to be told its end.
-    pub(super) fn begin<'h>(
-        &'h self,
-        attempt: Attempt<'h>,
-        call: &mut Call<'_>,
-    ) -> Result<Attempting<'h>, Status> {
+    /// An attempt begins with this request.
+    fn begin<'h>(&'h self, attempt: Attempt<'h>, call: &mut Call<'_>) -> Result<Attempting<'h>, Status> {
         self.iter().try_for_each(|hook| hook.attempting(&attempt))?;
         let mut request = Sending { metadata: &mut call.head.metadata, body: &mut call.body };
         self.iter().for_each(|hook| hook.sending(&attempt, &mut request));
@@ -152,8 +138,45 @@ impl Hooks {
     }
 }
 
-/// Told why a connection has ended.
-pub(super) type CloseHandler = Arc<dyn Fn(&Status) + Send + Sync>;
+/// A connection whose life hooks want to know.
+#[derive(Debug, Clone)]
+pub(super) struct Watched {
+    hooks: Hooks,
+    server: Address,
+}
+
+impl Watched {
+    /// A connection to this server, unless nobody wants to know.
+    pub(super) fn by(hooks: &Hooks, server: &Address) -> Option<Self> {
+        (!hooks.is_empty()).then(|| Self { hooks: hooks.clone(), server: server.clone() })
+    }
+
+    /// It has ended.
+    pub(super) fn closed(&self, reason: &Status) {
+        for hook in self.hooks.iter() {
+            // A hook's panic is no reason to leave callers waiting.
+            drop(catch_unwind(AssertUnwindSafe(|| hook.closed(&self.server, reason))));
+        }
+    }
+
+    /// A call is about to be sent on it. What is returned is to be told how that ended.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not to be sent. There is no call any more then.
+    pub(super) fn begin<'w, 'c: 'w>(
+        &'w self,
+        call: &mut Option<Call<'c>>,
+    ) -> Result<Option<Attempting<'w>>, Status> {
+        let Some(asked) = call else { return Ok(None) };
+        let attempt = Attempt { service: asked.service, method: asked.method, server: &self.server };
+        let begun = self.hooks.begin(attempt, asked);
+        if begun.is_err() {
+            *call = None;
+        }
+        begun.map(Some)
+    }
+}
 
 /// An attempt that has begun. One whose end nobody tells was given up.
 pub(super) struct Attempting<'h> {

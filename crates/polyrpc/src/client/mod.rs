@@ -269,7 +269,7 @@ impl Client {
         let mut attempt = attempt::Attempt::new(pool, call, wait_for_ready, self.defaults.keep);
         loop {
             let lease = attempt.lease().await?;
-            let ended = attempt.exchange(&lease.link).await;
+            let ended = link::exchange(&lease.link, &mut attempt.call, attempt.deadline).await;
             let failure = match &ended {
                 Ok(reply) => reply.as_ref().and_then(|reply| reply.result.as_ref().err()),
                 Err(status) => Some(status),

@@ -7,9 +7,7 @@ use std::time::Instant;
 use polyrpc_wire::{Protocol, Status};
 
 use super::dial::Dialer;
-use super::hook::Hooks;
 use super::link::{Link, Standing};
-use crate::net::Address;
 
 /// How calls share connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -97,12 +95,6 @@ impl Pool {
     /// When a connection that cannot be made now may be tried again; `None` if it never can.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
         self.dialer.as_ref().map(Dialer::next_attempt)
-    }
-
-    /// Who wants to know of attempts, if anybody, and where the server is.
-    pub(super) fn hooks(&self) -> Option<(&Hooks, &Address)> {
-        let dialer = self.dialer.as_ref().filter(|dialer| !dialer.hooks.is_empty())?;
-        Some((&dialer.hooks, &dialer.url.address))
     }
 
     fn shared(&self) -> Option<Arc<dyn Link>> {

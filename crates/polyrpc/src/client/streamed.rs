@@ -12,7 +12,7 @@ use polyrpc_wire::{Call, Fault, Format, Head, Metadata, Status};
 use super::attempt::Attempt;
 use super::beside::Beside;
 use super::exchange::unreadable;
-use super::hook::Attempting;
+use super::link;
 use super::opened::{Opened, Receiving, Sending};
 use super::pool::Pool;
 use super::raw::RawCall;
@@ -197,7 +197,7 @@ impl Client {
     async fn open(&self, attempt: &mut Attempt<'_>, format: Format) -> Result<(Sending, Receiving), Status> {
         loop {
             let lease = attempt.lease().await?;
-            attempt.announce()?.map(Attempting::leave);
+            link::announce(&lease.link, &mut attempt.call)?;
             match lease.link.open(&mut attempt.call, attempt.deadline) {
                 Ok(id) => {
                     return Ok(Opened::new(Arc::new(lease), id).halves(format, self.defaults.decompressed));

@@ -13,7 +13,7 @@
 //! | [`Bearer`] | calls with tokens that a function fetches | ✓ | |
 //! | [`auth`] | judges of tokens, of users and passwords | | [`Listen::authenticate`](crate::server::Listen::authenticate) |
 //! | [`IpList`] | who may connect, by address | | [`Server::hook`](crate::Server::hook) |
-//! | [`RateLimit`] | how often calls are taken, or connections | | ✓, or as a hook |
+//! | [`RateLimit`] | how often calls are made or taken, or connections | ✓ | ✓, or as a hook |
 //!
 //! They are put in place by [`client::Builder::layer`](crate::client::Builder::layer) and
 //! [`Server::layer`](crate::Server::layer). What a program wants to watch itself, it [observes](Observe) on both sides with one piece of code.

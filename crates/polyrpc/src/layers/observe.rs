@@ -180,7 +180,9 @@ impl<O: Observe> service::Layer for O {
                 Some(inherited) => task::scope(inherited, handling).await,
             };
             match &ending {
-                Ending::Reply(reply) => watch.end(ending.failure(), reply.result.as_ref().map_or(0, |body| body.len())),
+                Ending::Reply(reply) => {
+                    watch.end(ending.failure(), reply.result.as_ref().map_or(0, |body| body.len()))
+                }
                 ending => watch.end(ending.failure(), 0),
             }
             ending

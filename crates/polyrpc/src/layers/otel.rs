@@ -210,3 +210,84 @@ impl<T> fmt::Debug for OpenTelemetry<T> {
         f.write_str("OpenTelemetry")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracer, SdkTracerProvider};
+
+    use super::*;
+    use crate::codec::Serde;
+    use crate::{Client, Protocol, Server};
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    /// A tracer whose spans are kept.
+    fn tracer() -> (SdkTracer, InMemorySpanExporter) {
+        let exporter = InMemorySpanExporter::default();
+        let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
+        (provider.tracer("test"), exporter)
+    }
+
+    #[tokio::test]
+    async fn a_span_goes_on_in_the_server_and_in_what_the_program_does_there() {
+        let (tracer, exporter) = tracer();
+        let telemetry = OpenTelemetry::new(tracer.clone());
+        let inner = tracer.clone();
+        let handler = move || {
+            let tracer = inner.clone();
+            async move {
+                tokio::task::yield_now().await;
+                tracer.start("inner").end();
+            }
+        };
+        let server = Server::new().register("work", handler).layer(telemetry.clone());
+        let server = server.bind("127.0.0.1:0").await.unwrap().start();
+        let client = Client::builder(&format!("rpcx://{}", server.address())).layer(telemetry);
+        let client = client.build().unwrap();
+        let trace = Trace { baggage: "a=1".into(), ..Trace::new(PARENT.parse().unwrap()) };
+        let call = client.call::<()>("work", &());
+        task::scope(Inherited::default().with_trace(trace), call).await.unwrap();
+        let spans = exporter.get_finished_spans().unwrap();
+        let named = |name: &str, kind: SpanKind| {
+            spans.iter().find(|span| span.name == *name && span.span_kind == kind).unwrap()
+        };
+        let (caller, served) = (named("work", SpanKind::Client), named("work", SpanKind::Server));
+        let inner = named("inner", SpanKind::Internal);
+        assert_eq!(caller.parent_span_id.to_string(), "00f067aa0ba902b7");
+        assert_eq!(served.parent_span_id, caller.span_context.span_id());
+        assert_eq!(inner.parent_span_id, served.span_context.span_id());
+        assert_eq!(inner.span_context.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        let attributes: Vec<_> = served.attributes.iter().map(|pair| pair.key.as_str()).collect();
+        for attribute in ["rpc.system", "rpc.service", "rpc.method", "client.address", "client.port"] {
+            assert!(attributes.contains(&attribute), "{attributes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_told_of_its_span_and_names_are_the_programs() {
+        let (tracer, exporter) = tracer();
+        let failing = Client::mock(|_| Err(Status::not_found("no such thing").into()));
+        let telemetry = OpenTelemetry::new(tracer).named(|call| format!("rpcx.client..{}", call.method));
+        let _ = failing.layered(telemetry).call::<()>("m", &()).await;
+        let spans = exporter.get_finished_spans().unwrap();
+        assert_eq!(spans[0].name, "rpcx.client..m");
+        assert_eq!(spans[0].status, Outcome::error("no such thing"));
+        assert!(spans[0].attributes.contains(&KeyValue::new("error.type", "not_found")));
+    }
+
+    #[tokio::test]
+    async fn where_nothing_is_installed_the_trace_goes_on_as_it_came() {
+        let nothing = opentelemetry::global::tracer("polyrpc");
+        let seen = Client::mock(|call| {
+            let current = task::current();
+            let parent = current.trace().and_then(|trace| trace.parent);
+            call.answer::<Serde, _>(&parent.map(|parent| parent.to_string()))
+        });
+        let client = seen.layered(OpenTelemetry::new(nothing));
+        let inherited = Inherited::default().with_trace(Trace::new(PARENT.parse().unwrap()));
+        let parent: Option<String> = task::scope(inherited, client.call("m", &())).await.unwrap();
+        assert_eq!(parent.as_deref(), Some(PARENT));
+        assert_eq!(client.protocol(), Protocol::Rpcx);
+    }
+}

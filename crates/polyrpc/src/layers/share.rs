@@ -33,9 +33,16 @@ mod tests {
 
     #[test]
     fn a_share_is_spread_evenly() {
-        for (share, want) in
-            [(0.0, 0), (0.1, 100), (0.25, 250), (0.999, 999), (1.0, 1000), (7.0, 1000), (-1.0, 0), (f64::NAN, 0)]
-        {
+        for (share, want) in [
+            (0.0, 0),
+            (0.1, 100),
+            (0.25, 250),
+            (0.999, 999),
+            (1.0, 1000),
+            (7.0, 1000),
+            (-1.0, 0),
+            (f64::NAN, 0),
+        ] {
             let share = Share::new(share);
             let taken = (0..1000).filter(|_| share.takes()).count();
             assert!((want - 1..=want).contains(&(taken as i64)), "{taken} of {want}");

@@ -24,12 +24,7 @@ pub(super) enum Started {
     /// It has ended.
     Ended(Ending),
     /// Its handler waits for something.
-    Waiting {
-        handling: Handling,
-        deadline: Option<Instant>,
-        inherited: Inherited,
-        way: in_flight::Way,
-    },
+    Waiting { handling: Handling, deadline: Option<Instant>, inherited: Inherited, way: in_flight::Way },
     /// It was not begun.
     Stopped(Stop),
 }
@@ -246,9 +241,7 @@ impl<'a> Dispatch<'a> {
         let limit = self.port.server.limits.decompressed;
         let (incoming, outgoing) = streams.open(stream, limit);
         let handling = match entry.method().shape().client_streams {
-            true => {
-                inherited.during(|| opened(entry, cx, Bytes::new(), Way::Streams(incoming, outgoing)))
-            }
+            true => inherited.during(|| opened(entry, cx, Bytes::new(), Way::Streams(incoming, outgoing))),
             false => Box::pin(gathered(entry.clone(), cx, incoming, outgoing, limit)),
         };
         Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed }

@@ -143,7 +143,10 @@ mod tests {
     #[test]
     fn nothing_noted_has_percentiles_of_zero() {
         let none = Counts::default();
-        assert_eq!((none.percentile(0.99), none.longest(), none.total()), (Duration::ZERO, Duration::ZERO, 0));
+        assert_eq!(
+            (none.percentile(0.99), none.longest(), none.total()),
+            (Duration::ZERO, Duration::ZERO, 0)
+        );
         assert_eq!(none.percentile(f64::NAN), Duration::ZERO);
     }
 

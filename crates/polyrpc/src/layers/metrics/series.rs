@@ -1,6 +1,6 @@
 //! What is counted of one method, without a lock on the way of a call.
 
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -117,10 +117,7 @@ impl Table {
     }
 
     fn hash(&self, call: &Begun<'_>) -> usize {
-        use std::hash::BuildHasher;
-        let mut hasher = self.hasher.build_hasher();
-        (call.side, call.protocol.as_str(), call.service, call.method).hash(&mut hasher);
-        hasher.finish() as usize
+        self.hasher.hash_one((call.side, call.protocol.as_str(), call.service, call.method)) as usize
     }
 }
 
