@@ -8,7 +8,7 @@ use std::time::Instant;
 use polyrpc_wire::{Call, CallId, Format, Reply, Status};
 
 use super::attempt::Attempt;
-use super::link::Link;
+use super::link::{self, Link};
 use super::opened::{Opened, Receiving, Sending};
 use super::pool::Lease;
 use super::raw::RawCall;
@@ -89,7 +89,7 @@ impl Client {
     ) -> Result<(Response<Body>, Vec<RawCall>)> {
         let (service, method) = split(target);
         let terms = self.defaults.terms(&options);
-        let call = self.defaults.call(service, method, body, options);
+        let call = self.defaults.call(service, method, body, options)?;
         let format = call.head.format;
         let mut attempt = self.attempt_of(call, terms, false)?;
         let beside = Beside { options: stream, streams: streams.max(1) };
@@ -108,6 +108,7 @@ impl Client {
     ) -> Result<(Reply, Vec<(Sending, Receiving)>), Status> {
         loop {
             let lease = Arc::new(attempt.lease().await?);
+            link::announce(&lease.link, &mut attempt.call)?;
             let (call, deadline) = (&mut attempt.call, attempt.deadline);
             match exchange(&lease, call, deadline, beside).await {
                 Ok((reply, opened)) => {

@@ -80,6 +80,9 @@ impl Client {
             .into());
         }
         let url = Url::parse(&builder.url)?;
+        if !builder.layers.is_empty() || !builder.hooks.is_empty() {
+            return Err(Status::unimplemented("layers and hooks are of the asynchronous client").into());
+        }
         if url.protocol == Protocol::Rpcx && url.connect.is_some() {
             return Err(Status::unimplemented("rpcx behind HTTP is for the asynchronous client").into());
         }
@@ -163,7 +166,7 @@ impl Inner {
         body: Body,
         options: Options,
     ) -> Result<Response<Body>, Status> {
-        let mut call = self.defaults.call(service, method, body, options);
+        let mut call = self.defaults.call(service, method, body, options)?;
         let now = Instant::now();
         let deadline = call.timeout.and_then(|timeout| now.checked_add(timeout));
         let mut link = match self.take(now) {

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::channel::Terms;
 use super::request::{Options, Response};
 use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
+use crate::task;
 use crate::transfer::Near;
 
 /// What a client does when a call does not say otherwise.
@@ -100,23 +101,39 @@ impl Defaults {
         method: &'a str,
         format: Format,
         options: Options,
-    ) -> Call<'a> {
+    ) -> Result<Call<'a>, Status> {
         let timeout = options.timeout;
-        Call {
-            timeout,
-            oneway: false,
-            ..self.call(service, method, Body::new(format, Bytes::new()), options)
-        }
+        let call = self.bounded(service, method, Body::new(format, Bytes::new()), options, timeout)?;
+        Ok(Call { oneway: false, ..call })
     }
 
-    /// The call to send.
+    /// The call to send; it has what it inherits from the call within which it is made.
+    ///
+    /// # Errors
+    ///
+    /// When nobody waits for that call any more.
     pub(super) fn call<'a>(
         &self,
         service: &'a str,
         method: &'a str,
         body: Body,
         options: Options,
-    ) -> Call<'a> {
+    ) -> Result<Call<'a>, Status> {
+        let timeout = options.timeout.or(self.timeout);
+        self.bounded(service, method, body, options, timeout)
+    }
+
+    fn bounded<'a>(
+        &self,
+        service: &'a str,
+        method: &'a str,
+        body: Body,
+        mut options: Options,
+        timeout: Option<Duration>,
+    ) -> Result<Call<'a>, Status> {
+        let inherited = task::current();
+        let timeout = inherited.bound(timeout)?;
+        inherited.tell(&mut options.metadata, self.protocol);
         let head = Head {
             format: body.format,
             compression: options.compression.unwrap_or(self.compression),
@@ -124,17 +141,17 @@ impl Defaults {
             positional: body.positional,
             metadata: options.metadata,
         };
-        Call {
+        Ok(Call {
             service,
             method,
             body: body.bytes,
             attachment: options.attachment,
             head,
-            timeout: options.timeout.or(self.timeout),
+            timeout,
             oneway: options.oneway,
             credential: Credential::Call(options.credential),
             spoiled: None,
-        }
+        })
     }
 
     /// A reply with its compression undone; a call that gets none has an empty one in its own format.

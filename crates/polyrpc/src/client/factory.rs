@@ -72,6 +72,7 @@ impl Builder {
             backoff: self.backoff.clone(),
             cores: self.cores.clone(),
             on_push: self.on_push.clone(),
+            hooks: self.hooks.clone(),
             failing: Default::default(),
         };
         Ok(Pool::new(dialer, self.kind, self.bounds))

@@ -1,12 +1,16 @@
-//! The client, in the order in which a call meets it: a typed stub or [`Client`] encodes (`exchange`), where there are
-//! several servers `channel` chooses one ([`balance`]), `pool` gives a connection or has one made (`dial`),
-//! `connection` sends and waits (`pending`), the reply is decoded. Calls with several messages take the same way: `opened` holds such a call's two halves, `talk` drives
+//! The client, in the order in which a call meets it: a typed stub or [`Client`] encodes (`exchange`), layers stand around
+//! it ([`Layer`]), where there are several servers `channel` chooses one ([`balance`]), `pool` gives a connection or has
+//! one made (`dial`), `connection` sends and waits (`pending`), the reply is decoded. Calls with several messages take the
+//! same way: `opened` holds such a call's two halves, `talk` drives
 //! both at once.
 //!
 //! [`blocking`] is the same without a runtime: the caller's own thread writes and reads.
 
 mod request;
 mod url;
+
+mod hook;
+mod layer;
 
 mod exchange;
 
@@ -52,18 +56,21 @@ pub use polyrpc_wire::Limits;
 
 pub use self::channel::{Backup, Budget, EndpointFacts, FailMode};
 pub use self::dial::Backoff;
+pub use self::hook::{Attempt, Hook, Received, Sending};
+pub use self::layer::{Layer, Next, Outgoing};
 pub use self::mock::MockCall;
 pub use self::pool::Kind;
 pub use self::raw::{RawCall, RawReceiver, RawSender};
 pub use self::request::{Options, Request, Response, Signature};
 
-use self::attempt::Attempt;
 use self::balance::Balance;
 use self::channel::{Channel, Plan};
-use self::connection::PushHandler;
+use self::connection::{Ears, PushHandler};
 use self::dial::Sessions;
 use self::exchange::Defaults;
 use self::factory::Factory;
+use self::hook::Hooks;
+use self::layer::Layers;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
 use self::url::Url;
@@ -93,6 +100,7 @@ use crate::transfer::Near;
 pub struct Client {
     transport: Transport,
     defaults: Arc<Defaults>,
+    layers: Layers,
 }
 
 #[derive(Clone)]
@@ -143,6 +151,7 @@ impl Client {
         Self {
             transport: Transport::Mock(Mock::new(answer)),
             defaults: Arc::new(builder.defaults(&Url::in_process(Protocol::Rpcx, Codec::default()))),
+            layers: Layers::default(),
         }
     }
 
@@ -150,11 +159,18 @@ impl Client {
     pub(crate) fn over(stream: Stream, protocol: Protocol, codec: Codec) -> Self {
         let builder = Builder::new("");
         let url = Url::in_process(protocol, codec);
-        let link = builder.sessions(&url).start(stream, None, None);
+        let link = builder.sessions(&url).start(stream, None, Ears::default());
         Self {
             transport: Transport::Network(Arc::new(Pool::fixed(link))),
             defaults: Arc::new(builder.defaults(&url)),
+            layers: Layers::default(),
         }
+    }
+
+    /// The same client over the same connections, with one more layer around its calls, inside of those it has.
+    #[must_use]
+    pub fn layered(&self, layer: impl Layer) -> Self {
+        Self { layers: self.layers.with(layer), ..self.clone() }
     }
 
     /// How it makes data connections.
@@ -254,21 +270,32 @@ impl Client {
         body: Body,
         options: Options,
     ) -> Result<Response<Body>, Status> {
+        let mut call = Outgoing { service, method, body, options, protocol: self.defaults.protocol };
+        if self.layers.is_empty() {
+            return self.send(call).await;
+        }
+        call.options.timeout = call.options.timeout.or(self.defaults.timeout);
+        self.layers.outermost(self).call(call).await
+    }
+
+    /// Makes a call that has passed the layers.
+    async fn send(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+        let Outgoing { service, method, body, options, .. } = call;
         let terms = self.defaults.terms(&options);
         let (format, ended) = match &self.transport {
             Transport::Network(pool) => {
-                let call = self.defaults.call(service, method, body, options);
+                let call = self.defaults.call(service, method, body, options)?;
                 let format = call.head.format;
-                let mut attempt = Attempt::new(pool, call, terms.wait_for_ready, self.defaults.keep);
+                let mut attempt = attempt::Attempt::new(pool, call, terms.wait_for_ready, self.defaults.keep);
                 (format, attempt.exchange().await)
             }
             Transport::Channel(channel) => {
-                let call = self.defaults.call(service, method, body, options);
+                let call = self.defaults.call(service, method, body, options)?;
                 let format = call.head.format;
                 let ended = match channel.has_backups() && !call.oneway {
                     // Boxed, so that a client without them does not pay for its size.
                     true => Box::pin(channel.exchange_with_backup(call, terms)).await,
-                    false => Attempt::through(channel, call, terms).exchange().await,
+                    false => attempt::Attempt::through(channel, call, terms).exchange().await,
                 };
                 (format, ended)
             }
@@ -290,7 +317,7 @@ fn keepalive(url: &Url) -> Option<Duration> {
 }
 
 /// `Service/Method`, or a function's name.
-fn split(target: &str) -> (&str, &str) {
+pub(crate) fn split(target: &str) -> (&str, &str) {
     target.rsplit_once('/').unwrap_or(("", target))
 }
 
@@ -323,6 +350,8 @@ pub struct Builder {
     idempotent: bool,
     /// What was said that takes a channel.
     plan: Option<Box<Plan>>,
+    layers: Layers,
+    hooks: Hooks,
     tls: Option<tls::Client>,
     #[cfg(feature = "kcp")]
     kcp: Option<crate::kcp::Config>,
@@ -348,6 +377,8 @@ impl Builder {
             on_push: None,
             idempotent: false,
             plan: None,
+            layers: Layers::default(),
+            hooks: Hooks::default(),
             tls: None,
             #[cfg(feature = "kcp")]
             kcp: None,
@@ -439,6 +470,18 @@ impl Builder {
     /// task and must not wait.
     pub fn on_push(mut self, handler: impl Fn(Push) + Send + Sync + 'static) -> Self {
         self.on_push = Some(Arc::new(handler));
+        self
+    }
+
+    /// Stands around every call that is one message each way, inside of the layers that were added before.
+    pub fn layer(mut self, layer: impl Layer) -> Self {
+        self.layers = self.layers.with(layer);
+        self
+    }
+
+    /// Is told of connections and attempts, behind the hooks that were added before.
+    pub fn hook(mut self, hook: impl Hook) -> Self {
+        self.hooks.add(hook);
         self
     }
 
@@ -556,6 +599,7 @@ impl Builder {
     pub fn build(mut self) -> Result<Client> {
         let (url, discover) = self.way()?;
         let defaults = self.defaults(&url);
+        let layers = std::mem::take(&mut self.layers);
         let transport = match (self.plan.take(), discover) {
             (None, None) => {
                 let tls = self.connector(&url)?;
@@ -568,7 +612,7 @@ impl Builder {
                 Transport::Channel(Arc::new(Channel::new(name, plan, discover, factory, defaults.keep)))
             }
         };
-        Ok(Client { transport, defaults: Arc::new(defaults) })
+        Ok(Client { transport, defaults: Arc::new(defaults), layers })
     }
 
     /// Makes a client that needs no runtime.

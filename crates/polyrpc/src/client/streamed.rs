@@ -13,6 +13,7 @@ use super::attempt::Attempt;
 use super::beside::Beside;
 use super::channel::Terms;
 use super::exchange::unreadable;
+use super::link;
 use super::opened::{Opened, Receiving, Sending};
 use super::raw::RawCall;
 use super::request::{Options, Request, Response, Signature};
@@ -165,7 +166,7 @@ impl Client {
         keep: bool,
     ) -> Result<Attempt<'a>, Status> {
         let terms = self.defaults.terms(&options);
-        let call = self.defaults.opening(service, method, format, options);
+        let call = self.defaults.opening(service, method, format, options)?;
         self.attempt_of(call, terms, keep)
     }
 
@@ -202,6 +203,7 @@ impl Client {
     async fn open(&self, attempt: &mut Attempt<'_>, format: Format) -> Result<(Sending, Receiving), Status> {
         loop {
             let lease = attempt.lease().await?;
+            link::announce(&lease.link, &mut attempt.call)?;
             match lease.link.open(&mut attempt.call, attempt.deadline) {
                 Ok(id) => {
                     return Ok(Opened::new(Arc::new(lease), id).halves(format, self.defaults.decompressed));
