@@ -17,9 +17,12 @@ pub mod redis;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
+// What several registries stand on, of which not each needs everything.
 #[cfg(feature = "http")]
+#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod metadata;
 #[cfg(feature = "asked")]
+#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod place;
 #[cfg(feature = "http")]
 mod readable;
@@ -29,6 +32,10 @@ mod tree;
 mod watch;
 
 #[cfg(feature = "http")]
+#[cfg_attr(
+    not(all(feature = "consul", feature = "kubernetes", feature = "nacos")),
+    allow(dead_code, unused_imports)
+)]
 mod http;
 
 use polyrpc::discovery::{self, Discover, Register};
