@@ -38,7 +38,6 @@ go_found_by_ours() {
     seen found 0 "$work/$1.found" "\"tcp@$go\""
     seen metadata 0 "$work/$1.found" '"group":\["test"\].*"weight":5'
     answers called '{"C":56}' "rpcx+$url" Arith/Mul '{"A":7,"B":8}' --format msgpack
-    answers called_by_group '{"C":56}' "rpcx+$url" Arith/Mul '{"A":7,"B":8}' --format msgpack --group test
 
     local lines
     lines=$(wc -l <"$work/$1.found")

@@ -134,6 +134,23 @@ mod tests {
 
     struct Script(VecDeque<Result<Vec<&'static str>, Status>>);
 
+    /// What comes with a set is complained of.
+    struct Complaining(VecDeque<(&'static str, Option<&'static str>)>, Option<Status>);
+
+    impl Ask for Complaining {
+        async fn next(&mut self) -> Result<Vec<Instance>, Status> {
+            let Some((found, complaint)) = self.0.pop_front() else {
+                return std::future::pending().await;
+            };
+            self.1 = complaint.map(Status::invalid_argument);
+            Ok(vec![found.parse()?])
+        }
+
+        fn complaint(&mut self) -> Option<Status> {
+            self.1.take()
+        }
+    }
+
     impl Ask for Script {
         async fn next(&mut self) -> Result<Vec<Instance>, Status> {
             match self.0.pop_front() {
@@ -154,6 +171,27 @@ mod tests {
         let mut sets = sets(script);
         assert_eq!(sets.next().await.unwrap().unwrap().len(), 2);
         assert_eq!(sets.next().await.unwrap().unwrap().len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_read_is_told_behind_the_set_and_once() {
+        let script = [
+            ("a:1", Some("x")),
+            ("a:1", Some("x")),
+            ("b:1", Some("x")),
+            ("b:1", Some("y")),
+            ("b:1", None),
+            ("b:1", Some("y")),
+        ];
+        let mut sets = sets(Complaining(script.into(), None));
+        let mut told = Vec::new();
+        for _ in 0..5 {
+            told.push(match sets.next().await.unwrap() {
+                Ok(set) => set[0].address.clone(),
+                Err(error) => error.message().to_owned(),
+            });
+        }
+        assert_eq!(told, ["a:1", "x", "b:1", "y", "y"]);
     }
 
     #[tokio::test(start_paused = true)]
