@@ -4,7 +4,7 @@
 //! * [`serve`] serves the [`services`] of the demo; with `--vectors` also the handlers in [`vectors`], which
 //!   the recorded conversations of real peers expect.
 //! * [`list`] tells what a server offers.
-//! * [`discover`] tells what a [`registry`] holds.
+//! * [`discover`] tells what a registry holds.
 //! * [`call`] calls a method of any server.
 //! * [`bench`](mod@bench) calls it for a while and says what that cost.
 //! * [`generate`] writes the Rust code of `.proto` and `.fbs` files.
@@ -22,7 +22,6 @@ mod describe;
 mod list;
 
 mod discover;
-mod registry;
 
 mod call;
 

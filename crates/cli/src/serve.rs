@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::tls::Proof;
-use crate::{registry, services, vectors};
+use crate::{services, vectors};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -61,7 +61,7 @@ pub(crate) struct Options {
 /// Where the server makes itself known.
 #[derive(Debug, Args)]
 pub(crate) struct Registering {
-    /// Make the services known in this registry, for example mdns://; may be repeated
+    /// Make the services known in this registry, for example etcd://127.0.0.1:2379/base; may be repeated
     #[arg(long, value_name = "URL")]
     register: Vec<String>,
     /// Where clients are to call: host, host:port or network@host:port [default: the first listener]
@@ -84,7 +84,7 @@ impl Registering {
             if let Some(address) = &self.advertise {
                 registration = registration.advertise(address);
             }
-            server = server.register_in(registry::register(url)?, registration);
+            server = server.register_in(polyrpc_discovery::register(url)?, registration);
         }
         Ok(server)
     }

@@ -1,26 +1,34 @@
 //! Registries in which servers are found, and in which they make themselves known: each is a feature, since each brings
 //! what it is asked with.
 //!
-//! A URL names a registry and what is meant of it: `consul://127.0.0.1:8500/rpcx_test/Arith`. What may stand behind
-//! `://` is told in the registry's module.
+//! A URL names a registry and what is meant of it: `etcd://127.0.0.1:2379/rpcx_test/Arith`. What stands behind `://` is
+//! told in the registry's module.
 
 #[cfg(feature = "consul")]
 pub mod consul;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 #[cfg(feature = "nacos")]
 pub mod nacos;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
 
 // What several registries stand on, of which not each needs everything.
 #[cfg(feature = "http")]
 #[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod metadata;
-#[cfg(feature = "http")]
+#[cfg(feature = "asked")]
 #[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod place;
 #[cfg(feature = "http")]
 mod readable;
-#[cfg(feature = "http")]
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod tree;
+#[cfg(feature = "asked")]
 mod watch;
 
 #[cfg(feature = "http")]
@@ -30,45 +38,98 @@ mod watch;
 )]
 mod http;
 
-use polyrpc::discovery::{Discover, Register};
+use polyrpc::discovery::{self, Discover, Register};
 use polyrpc::{Result, Status};
 
-/// Finds what a URL names: `consul://127.0.0.1:8500/rpcx_test/Arith`.
+/// Finds what a URL names: `etcd://127.0.0.1:2379/rpcx_test/Arith`; a protocol may stand before it, as clients write it:
+/// `rpcx+etcd://…`. What `polyrpc` finds by itself is found too: `list://a:1,b:2`, `dns://host:port`.
 ///
 /// # Errors
 ///
 /// When the registry is unknown or not built in, or the URL is none of its own. Nothing is connected yet.
 pub fn discover(url: &str) -> Result<Box<dyn Discover>> {
-    let opened: Result<Box<dyn Discover>, Status> = match url.split_once("://") {
-        #[cfg(feature = "consul")]
-        Some(("consul", place)) => consul::discover(place),
-        #[cfg(feature = "kubernetes")]
-        Some(("kubernetes", place)) => kubernetes::discover(place),
-        #[cfg(feature = "nacos")]
-        Some(("nacos", place)) => nacos::discover(place),
-        _ => Err(unknown(url)),
-    };
-    Ok(opened?)
+    first(url, open)
 }
 
-/// Makes servers known where a URL says: `consul://127.0.0.1:8500/rpcx_test`.
+/// Makes servers known where a URL says: `etcd://127.0.0.1:2379/rpcx_test`.
 ///
 /// # Errors
 ///
 /// As [`discover`].
 pub fn register(url: &str) -> Result<Box<dyn Register>> {
-    let opened: Result<Box<dyn Register>, Status> = match url.split_once("://") {
-        #[cfg(feature = "consul")]
-        Some(("consul", place)) => consul::register(place),
-        #[cfg(feature = "nacos")]
-        Some(("nacos", place)) => nacos::register(place),
-        _ => Err(unknown(url)),
-    };
-    Ok(opened?)
+    first(url, open_registry)
 }
 
-#[cold]
-fn unknown(url: &str) -> Status {
-    let registry = url.split_once("://").map_or(url, |(registry, _)| registry);
-    Status::invalid_argument(format!("`{registry}` is no registry, or is not built in, or takes nobody in"))
+/// The way to find servers that a word of a URL names, as [`polyrpc::discovery::open`].
+///
+/// # Errors
+///
+/// When the rest is not what the word wants.
+pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
+    Ok(Some(match word {
+        #[cfg(feature = "consul")]
+        "consul" => consul::discover(rest)?,
+        #[cfg(feature = "etcd")]
+        "etcd" => etcd::discover(rest)?,
+        #[cfg(feature = "kubernetes")]
+        "kubernetes" => kubernetes::discover(rest)?,
+        #[cfg(feature = "nacos")]
+        "nacos" => nacos::discover(rest)?,
+        #[cfg(feature = "redis")]
+        "redis" => redis::discover(rest)?,
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" => zookeeper::discover(rest)?,
+        other => return discovery::open(other, rest),
+    }))
+}
+
+/// The registry that a word of a URL names, as [`polyrpc::discovery::open_registry`].
+///
+/// # Errors
+///
+/// When the rest is not what the word wants.
+pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Register>>> {
+    Ok(Some(match word {
+        #[cfg(feature = "consul")]
+        "consul" => consul::register(rest)?,
+        #[cfg(feature = "etcd")]
+        "etcd" => etcd::register(rest)?,
+        #[cfg(feature = "nacos")]
+        "nacos" => nacos::register(rest)?,
+        #[cfg(feature = "redis")]
+        "redis" => redis::register(rest)?,
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" => zookeeper::register(rest)?,
+        other => return discovery::open_registry(other, rest),
+    }))
+}
+
+/// Opens what the first word of the scheme means that is a registry's: one before it is a protocol's.
+fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result<T> {
+    let wrong = |why: &str| Status::invalid_argument(format!("`{url}`: {why}, for example {EXAMPLES}"));
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("want the URL of a registry"))?;
+    for word in scheme.split('+') {
+        if let Some(opened) = open(word, rest)? {
+            return Ok(opened);
+        }
+    }
+    Err(wrong(&format!("the registry `{scheme}` is unknown, or not built in")).into())
+}
+
+const EXAMPLES: &str = "etcd://host:2379/base/Service, dns://host:port, file:///etc/servers, mdns://Service";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_may_stand_behind_a_protocol() {
+        for url in ["list://a:1", "rpcx+list://a:1 3,b:2", "grpc+tls+dlist://h:1", "file:///x"] {
+            assert!(discover(url).is_ok(), "{url}");
+        }
+        for url in ["", "list", "rpcx://a:1", "list://a", "nothing://x"] {
+            assert!(discover(url).is_err(), "{url}");
+        }
+        assert!(register("list://a:1").is_err());
+    }
 }

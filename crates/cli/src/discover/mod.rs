@@ -13,12 +13,13 @@ use tokio::time::timeout;
 use self::table::Known;
 use crate::failure::Failure;
 use crate::terminal::Paint;
-use crate::{registry, serve, terminal};
+use crate::{serve, terminal};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The registry: list://, dlist://, file://, remotefile://, dns://, mdns://; a protocol before it (rpcx+dns://) is
+    /// The registry: etcd://, zookeeper://, consul://, redis://, nacos://, kubernetes://, list://, dlist://, file://,
+    /// remotefile://, dns://, mdns://; a protocol before it (rpcx+dns://) is
     /// ignored
     url: String,
     /// Go on, and print every change
@@ -33,7 +34,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
-    let discover = registry::discover(&options.url)?;
+    let discover = polyrpc_discovery::discover(&options.url)?;
     terminal::block_on(async {
         let mut sets = discover.watch();
         match options.watch {

@@ -71,6 +71,7 @@ use self::topics::Packed;
 use crate::client::Client;
 use crate::discovery::Register;
 use crate::introspection::{self, Facts, Health};
+use crate::layers::{self, Metrics};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::{Function, Peer, Router, Service};
@@ -106,6 +107,7 @@ pub struct Server {
     files: Option<Files>,
     extensions: Extensions,
     registries: Vec<(Arc<dyn Register>, Registration)>,
+    metrics: Option<Metrics>,
 }
 
 impl Server {
@@ -215,6 +217,16 @@ impl Server {
         self
     }
 
+    /// Counts calls, as a [layer](Self::layer) does, and shows what was counted: `GET /metrics`, and by brpc's names
+    /// `GET /brpc_metrics`, on every listener that speaks HTTP. By other protocols they are functions, `metrics` and
+    /// `brpc_metrics`; functions of these names that the server has already stay as they are. A listener's authenticator
+    /// judges who asks.
+    #[must_use]
+    pub fn metrics(mut self, metrics: &Metrics) -> Self {
+        self.metrics = Some(metrics.clone());
+        self.layer(metrics.clone())
+    }
+
     /// Lets clients open streams of bytes beside their calls, as rpcx's stream service does.
     #[must_use]
     pub fn streams(mut self, streams: Streams) -> Self {
@@ -283,6 +295,9 @@ impl Server {
             .map(|(registry, registration)| Planned::new(registry, registration, &self.router));
         let planned = planned.collect::<io::Result<_>>()?;
         introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
+        for (name, page) in self.metrics.iter().flat_map(layers::pages) {
+            self.router.standard_function(name, page);
+        }
         let times_calls = self.extensions.time_calls();
         let hooks = self.extensions.put_in_place(&self.router)?;
         let shared = Arc::new(Shared {

@@ -44,6 +44,7 @@ impl Place {
             cores: None,
             keepalive: builder.keepalive.map(Keepalive::every),
             on_push: None,
+            hooks: Default::default(),
             failing: Default::default(),
         };
         let pool = Pool::new(dialer, Kind::Single, builder.bounds);
