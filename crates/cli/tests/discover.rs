@@ -60,3 +60,15 @@ fn a_server_that_cannot_be_registered_is_refused() {
         Server::serve(["--register", "mdns://", "--advertise", "example.org", "--attributes", "weight=5"]);
     assert!(server.stop().success());
 }
+
+#[test]
+fn a_call_finds_the_server_that_answers_among_several() {
+    let server = Server::serve([]);
+    let url = format!("rpcx+list://127.0.0.1:1,{}", server.address());
+    for several in [&["--balance", "rr"][..], &["--balance", "p2c:choices=2"], &["--fail-mode", "failbackup"]] {
+        let ran = polyrpc([&["call", &url, "add", "[1,2]"][..], several].concat());
+        assert_eq!(ran.json(), json!(3));
+    }
+    let ran = polyrpc(["call", &url, "add", "[1,2]", "--balance", "alphabetical"]);
+    assert!(ran.code != 0 && ran.stderr.contains("alphabetical"), "{ran:?}");
+}
