@@ -260,4 +260,5 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call net-rpc+http://127.0.0.1:1234 Arith/Multiply '{"A":7,"B":8}'
   polyrpc call grpc://127.0.0.1:50051 pkg.Service/Sum '{"n":1} {"n":2}'
   polyrpc call grpcs://echo.example:443 pkg.Service/Sum '{"n":1}' --cacert ca.pem
+  polyrpc call rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith Arith/Mul '{"A":7,"B":8}'
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto -v"#;
