@@ -42,8 +42,8 @@ fn changes_of_a_file_are_watched() {
 #[test]
 fn what_cannot_be_discovered_says_why() {
     for (url, why) in [
-        ("nothing://x", "no registry is known for `nothing`"),
-        ("10.0.0.1:80", "is no URL of a registry"),
+        ("nothing://x", "the registry `nothing` is unknown"),
+        ("10.0.0.1:80", "want the URL of a registry"),
         ("list://a", "want network@host:port"),
         ("file:///nowhere/at/all", "No such file"),
     ] {
@@ -55,7 +55,7 @@ fn what_cannot_be_discovered_says_why() {
 #[test]
 fn a_server_that_cannot_be_registered_is_refused() {
     let ran = polyrpc(["serve", "--listen", "127.0.0.1:0", "--register", "list://a:1"]);
-    assert!(ran.code == 1 && ran.stderr.contains("no registry is known"), "{ran:?}");
+    assert!(ran.code == 1 && ran.stderr.contains("the registry `list` is unknown"), "{ran:?}");
     let server =
         Server::serve(["--register", "mdns://", "--advertise", "example.org", "--attributes", "weight=5"]);
     assert!(server.stop().success());
