@@ -189,7 +189,7 @@ async fn a_layer_may_change_request_and_answer_and_leave_things_for_the_handler(
     let body = Body::new(Format::Raw, "as it came");
     let reply =
         soon(client(Protocol::Rpcx, &server).call_raw("S/Who", body, Default::default())).await.unwrap();
-    assert_eq!(reply.body.bytes, "acme: changed");
+    assert_eq!(reply.message.bytes, "acme: changed");
     assert_eq!(reply.metadata.get("served-by"), Some("layer"));
 }
 
@@ -275,7 +275,7 @@ async fn a_layer_may_wait_before_it_lets_a_blocking_call_go_on() {
     let client = client(Protocol::BaiduStd, &server);
     let reply =
         soon(client.call_raw("S/Thread", Body::new(Format::Raw, ""), Default::default())).await.unwrap();
-    assert!(!reply.body.bytes.is_empty());
+    assert!(!reply.message.bytes.is_empty());
 }
 
 #[test]
