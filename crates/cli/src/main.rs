@@ -4,6 +4,7 @@
 //! * [`serve`] serves the [`services`] of the demo; with `--vectors` also the handlers in [`vectors`], which
 //!   the recorded conversations of real peers expect.
 //! * [`list`] tells what a server offers.
+//! * [`discover`] tells what a registry holds.
 //! * [`call`] calls a method of any server.
 //! * [`bench`](mod@bench) calls it for a while and says what that cost.
 //! * [`generate`] writes the Rust code of `.proto` and `.fbs` files.
@@ -19,6 +20,8 @@ mod vectors;
 
 mod describe;
 mod list;
+
+mod discover;
 
 mod call;
 
@@ -66,6 +69,8 @@ enum Command {
     Serve(serve::Options),
     /// Tell what a server offers: its services, or what one of its names means
     List(list::Options),
+    /// Tell where servers are: what a registry, a file or DNS says
+    Discover(discover::Options),
     /// Call a method: JSON in, JSON out
     Call(call::Options),
     /// Call a method in a closed loop and report latencies, rate and CPU time
@@ -80,6 +85,7 @@ impl Command {
             Self::Demo(options) => demo::run(&options),
             Self::Serve(options) => serve::run(options),
             Self::List(options) => list::run(options),
+            Self::Discover(options) => discover::run(options),
             Self::Call(options) => call::run(options),
             Self::Bench(options) => bench::run(options),
             Self::Generate(options) => generate::run(options),

@@ -7,9 +7,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use clap::Args;
+use polyrpc::discovery::Attributes;
 use polyrpc::net_rpc::Codec;
 use polyrpc::rest_rpc::{ByteOrder, Generation};
-use polyrpc::server::{Bound, Listen};
+use polyrpc::server::{Bound, Event, Listen, Registration};
 use polyrpc::{Cores, Protocol, Server, Status};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -50,9 +51,52 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
     #[command(flatten)]
+    registering: Registering,
+    #[command(flatten)]
     proof: Proof,
     #[command(flatten)]
     kcp: Kcp,
+}
+
+/// Where the server makes itself known.
+#[derive(Debug, Args)]
+pub(crate) struct Registering {
+    /// Make the services known in this registry, for example etcd://127.0.0.1:2379/base; may be repeated
+    #[arg(long, value_name = "URL")]
+    register: Vec<String>,
+    /// Where clients are to call: host, host:port or network@host:port [default: the first listener]
+    #[arg(long, value_name = "ADDR", requires = "register")]
+    advertise: Option<String>,
+    /// What clients are to know, as a query string: weight=5&group=a
+    #[arg(long, value_name = "QUERY", requires = "register", default_value = "")]
+    attributes: Attributes,
+}
+
+impl Registering {
+    /// Has the server make itself known once it runs; what goes wrong with that is told.
+    pub(crate) fn add_to(&self, mut server: Server) -> Result<Server, Failure> {
+        for url in &self.register {
+            let told = url.clone();
+            let mut registration = Registration::new()
+                .attributes(self.attributes.clone())
+                .rates()
+                .on_event(move |event| tell(&told, event));
+            if let Some(address) = &self.advertise {
+                registration = registration.advertise(address);
+            }
+            server = server.register_in(polyrpc_discovery::register(url)?, registration);
+        }
+        Ok(server)
+    }
+}
+
+fn tell(url: &str, event: Event<'_>) {
+    match event {
+        Event::Entered(entry) => eprintln!("registered {entry} in {url}"),
+        Event::Failed(entry, error) => eprintln!("warning: {url}: {entry}: {}", error.message()),
+        Event::Withdrawn(entry) => eprintln!("withdrawn {entry} from {url}"),
+        _ => {}
+    }
 }
 
 /// Where generations of rest_rpc are spoken that nothing on the wire tells.
@@ -132,6 +176,7 @@ async fn serve(options: Options) -> Result<(), Failure> {
     if let Some(cores) = options.cores {
         server = server.on(Cores::start(cores).map_err(|error| Failure::system("start threads", &error))?);
     }
+    let server = options.registering.add_to(server)?;
     let mut bound = vec![bind(server, listeners).await?];
     for (server, listener) in others {
         bound.push(bind(server, vec![listener]).await?);

@@ -27,6 +27,8 @@ pub mod server;
 
 pub mod service;
 
+pub mod task;
+
 pub mod layers;
 
 pub mod introspection;

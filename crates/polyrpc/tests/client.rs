@@ -3,7 +3,7 @@
 mod common;
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -635,24 +635,44 @@ fn a_blocking_call_has_its_time_and_its_late_reply_reaches_no_other() {
 }
 
 #[test]
+fn what_connecting_took_of_a_blocking_call_is_taken_from_what_the_server_is_told() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let client = Client::builder(&url).timeout(Duration::from_secs(10)).build_blocking().unwrap();
+    let calling = std::thread::spawn(move || client.call::<()>("f", &()));
+    let (stream, _) = listener.accept().unwrap();
+    let told = std::io::BufReader::new(stream)
+        .lines()
+        .map(|line| line.unwrap().to_lowercase())
+        .find_map(|line| line.strip_prefix("connect-timeout-ms: ")?.parse::<u64>().ok())
+        .unwrap();
+    assert!((1..10_000).contains(&told), "{told}");
+    assert_eq!(calling.join().unwrap().unwrap_err().code(), Code::Unavailable);
+}
+
+#[test]
 fn a_reply_that_drips_in_does_not_stretch_the_time_of_a_blocking_call() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let dripping = std::thread::spawn(move || {
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             // An endless head, or endless news instead of a reply.
             let mut first = [0];
             stream.read_exact(&mut first).unwrap();
             let mut push = [0; 32];
             (push[0], push[2], push[11], push[15]) = (8, 0x20, 1, 16);
             let drop: &[u8] = if first == [8] { &push } else { b"H" };
-            // Far longer than the call may take, and not for ever.
-            for _ in 0..200 {
-                if stream.write_all(drop).is_err() {
-                    break;
+            // Whenever the caller has said nothing for a while, until it hangs up: far longer than the call may take.
+            let begun = Instant::now();
+            while begun.elapsed() < PATIENCE && stream.write_all(drop).is_ok() {
+                match stream.read(&mut [0; 1024]) {
+                    Ok(0) => break,
+                    Ok(_) => {}
+                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                    Err(_) => break,
                 }
-                std::thread::sleep(Duration::from_millis(20));
             }
         }
     });
@@ -679,8 +699,9 @@ fn a_reply_that_drips_in_does_not_stretch_the_time_of_a_blocking_call() {
 
 #[test]
 fn a_blocking_client_finds_its_way_back() {
-    let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
-    let (_runtime, server) = serve_apart(Prober::default().server().limits(limits));
+    // A connection used within the last second is trusted unseen; an older one is looked at first.
+    let limits = Limits { idle_timeout: Some(Duration::from_millis(1100)), ..Limits::default() };
+    let (runtime, server) = serve_apart(Prober::default().server().limits(limits));
     let probes: Vec<_> = PROTOCOLS
         .map(|protocol| {
             ProbeBlockingClient::new(polyrpc::blocking::Client::new(&url(protocol, &server)).unwrap())
@@ -689,13 +710,7 @@ fn a_blocking_client_finds_its_way_back() {
     for probe in &probes {
         probe.echo("a".into()).unwrap();
     }
-    let begun = Instant::now();
-    while server.connections() > 0 {
-        assert!(begun.elapsed() < PATIENCE);
-        std::thread::yield_now();
-    }
-    // A connection used within the last second is trusted unseen; an older one is looked at first.
-    std::thread::sleep(Duration::from_millis(1100).saturating_sub(begun.elapsed()));
+    runtime.block_on(until(|| server.connections() == 0));
     for probe in &probes {
         assert_eq!(probe.echo("b".into()).unwrap(), "b");
     }

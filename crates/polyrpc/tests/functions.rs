@@ -113,7 +113,7 @@ async fn arguments_that_do_not_fit_are_told_and_the_function_does_not_run() {
             client.call::<i32>("never", &(1,)).await.unwrap_err(),
             client.call::<i32>("never", &()).await.unwrap_err(),
         ] {
-            assert!(error.message().contains("cannot read the request"), "{protocol:?}: {error}");
+            assert!(error.message().contains("cannot read the value"), "{protocol:?}: {error}");
         }
     }
 }

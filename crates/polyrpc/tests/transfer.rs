@@ -279,7 +279,7 @@ async fn what_is_wrong_with_a_file_is_told_before_any_of_it_travels() {
     let told = |error: Error| error.message().to_owned();
     assert_eq!(told(fetch(&rpcx, "missing").await.unwrap_err()), "no such file");
     let too_long = send(&rpcx, "f", (1 << 20) + 1, tokio::io::repeat(0)).await.unwrap_err();
-    assert_eq!(told(too_long), "a file may have 1048576 bytes");
+    assert_eq!(told(too_long), "a file may have at most 1048576 bytes");
 
     let server = serve(Server::new().files(Files::new())).await;
     let rpcx = client(Protocol::Rpcx, &server);

@@ -19,6 +19,7 @@
 pub mod session;
 
 mod call;
+mod digits;
 mod outbox;
 pub mod sniff;
 mod status;

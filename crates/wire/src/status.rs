@@ -1,3 +1,5 @@
+pub(crate) mod texts;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -82,6 +84,14 @@ impl Status {
     /// What went wrong, in words; may be empty.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// The words for a peer to which an empty text would be no failure: the code's name where there are none.
+    pub(crate) fn words(&self) -> &str {
+        match self.message() {
+            "" => self.code().as_str(),
+            message => message,
+        }
     }
 
     /// The protocol's or the application's own number, if there is one.

@@ -1,6 +1,7 @@
 //! `polyrpc call`: one call of any method, JSON in, JSON out.
 
 mod input;
+mod several;
 mod stream;
 
 use std::fs;
@@ -15,6 +16,7 @@ use polyrpc::codec::Body;
 use polyrpc::{Client, Code, Compression, Error, Format, Metadata, Protocol, Push};
 
 use self::input::Input;
+use self::several::Several;
 use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::message::{self, Described, Translator, readable};
@@ -28,7 +30,8 @@ pub(crate) struct Options {
     /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, http://, rest-rpc:// or net-rpc:// with host:port; also
     /// rpcx+unix:///path, rpcx+ws://host:port, http+json-rpc://host:port; an older rest_rpc as rest-rpc+v0.11://,
     /// net-rpc+json:// (msgpack, protobuf, gencode) and net-rpc+http://; with TLS grpcs://, https://, rpcx+tls://,
-    /// baidu-std+tls://; over UDP rpcx+kcp://, rpcx+quic://
+    /// baidu-std+tls://; over UDP rpcx+kcp://, rpcx+quic://; in a registry rpcx+etcd://host:port/base/Service
+    /// and so on, as `discover` knows them
     url: String,
     /// The method, `Service/Method`, or a function's name
     target: String,
@@ -66,6 +69,8 @@ pub(crate) struct Beside {
     #[arg(long, value_name = "TIME", value_parser = terminal::duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
+    several: Several,
+    #[command(flatten)]
     trust: Trust,
     #[command(flatten)]
     kcp: Kcp,
@@ -96,8 +101,8 @@ impl Beside {
     }
 
     pub(crate) fn client(&self, url: &str) -> Result<client::Builder, Failure> {
-        let mut builder =
-            Client::builder(url).timeout(self.timeout.unwrap_or(TIMEOUT)).kcp(self.kcp.config()?);
+        let builder = self.several.apply(polyrpc_discovery::builder(url)?);
+        let mut builder = builder.timeout(self.timeout.unwrap_or(TIMEOUT)).kcp(self.kcp.config()?);
         if let Some(tls) = self.trust.client() {
             builder = builder.tls(tls);
         }
@@ -255,4 +260,5 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call net-rpc+http://127.0.0.1:1234 Arith/Multiply '{"A":7,"B":8}'
   polyrpc call grpc://127.0.0.1:50051 pkg.Service/Sum '{"n":1} {"n":2}'
   polyrpc call grpcs://echo.example:443 pkg.Service/Sum '{"n":1}' --cacert ca.pem
+  polyrpc call rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith Arith/Mul '{"A":7,"B":8}'
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto -v"#;

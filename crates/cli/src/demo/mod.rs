@@ -11,6 +11,7 @@ use polyrpc::server::Running;
 
 use self::calls::{CALLS, Outcome};
 use crate::failure::Failure;
+use crate::serve::Registering;
 use crate::terminal::Paint;
 use crate::{serve, services};
 
@@ -22,6 +23,8 @@ pub(crate) struct Options {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: String,
+    #[command(flatten)]
+    registering: Registering,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
@@ -32,7 +35,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 
 async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
     let stop = serve::stop_signal().map_err(|error| Failure::system("watch for signals", &error))?;
-    let bound = services::server().bind(options.listen.as_str()).await;
+    let server = options.registering.add_to(services::server())?;
+    let bound = server.bind(options.listen.as_str()).await;
     let running =
         bound.map_err(|error| Failure::system(format!("listen on {}", options.listen), &error))?.start();
     let paint = Paint::for_stdout();

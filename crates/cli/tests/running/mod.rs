@@ -71,6 +71,12 @@ impl Talk {
         values.next().expect("it says something").expect("it says JSON")
     }
 
+    /// Ends it, whatever it does.
+    pub(crate) fn stop(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Ends its standard input and waits until it has ended.
     pub(crate) fn end(self) -> Ran {
         self.child.wait_with_output().unwrap().into()

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
 use polyrpc_wire::{
-    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc,
-    rpcx, websocket,
+    Call, CallId, Outbox, Protocol, Reply, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc,
+    rest_rpc, rpcx, websocket,
 };
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
@@ -33,7 +33,7 @@ use crate::codec::{Body, Codec};
 use crate::net::Address;
 use crate::tls::{self, Socket as _};
 
-/// Calls a server from a plain thread.
+/// Calls a server from a plain thread. Several servers ([`Builder::discover`]) are for the asynchronous client.
 ///
 /// Cheap to clone; clones share a pool of connections. [`Kind::Short`] makes a connection for each call;
 /// the other kinds use the pool.
@@ -73,7 +73,19 @@ impl Client {
     }
 
     pub(super) fn from_builder(builder: Builder) -> Result<Self> {
+        if builder.is_of_several()? {
+            return Err(Status::unimplemented(
+                "servers are found, chosen and tried again with a runtime: use the asynchronous client",
+            )
+            .into());
+        }
         let url = Url::parse(&builder.url)?;
+        if !builder.layers.is_empty() || !builder.hooks.is_empty() {
+            return Err(Status::unimplemented("layers and hooks are of the asynchronous client").into());
+        }
+        if url.protocol == Protocol::Rpcx && url.connect.is_some() {
+            return Err(Status::unimplemented("rpcx behind HTTP is for the asynchronous client").into());
+        }
         if let Address::Kcp(_) | Address::Quic(_) = url.address {
             // Both have to be looked after while nobody calls.
             return Err(
@@ -154,12 +166,17 @@ impl Inner {
         body: Body,
         options: Options,
     ) -> Result<Response<Body>, Status> {
-        let call = self.defaults.call(service, method, body, options);
+        let mut call = self.defaults.call(service, method, body, options)?;
         let now = Instant::now();
         let deadline = call.timeout.and_then(|timeout| now.checked_add(timeout));
         let mut link = match self.take(now) {
             Some(link) => link,
-            None => self.connect(deadline)?,
+            None => {
+                let link = self.connect(deadline)?;
+                // Connecting took its part: the server is told, and the socket waits, what is left.
+                call.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                link
+            }
         };
         // On an error the connection is not put back: a late reply may still be on its way.
         let format = call.head.format;
@@ -492,9 +509,14 @@ impl Raw {
             Address::Unix(path) => return UnixStream::connect(path).map(Self::Unix),
             Address::Kcp(_) | Address::Quic(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
+        let began = Instant::now();
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, timeout) {
+            let left = timeout.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match TcpStream::connect_timeout(&address, left) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     return Ok(Self::Tcp(stream));

@@ -15,6 +15,7 @@ use polyrpc_wire::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Sta
 use tokio::time::{Sleep, sleep_until};
 
 use super::beside::Beside;
+use super::hook::Watched;
 use super::keepalive::{Heartbeat, Keepalive};
 use super::link::{Link, Over, Standing};
 use super::pending::{Arrived, Pending, note};
@@ -31,7 +32,14 @@ pub(super) struct Connection<S> {
     socket: WriteHalf,
     /// The task that reads.
     reader: AtomicWaker,
-    on_push: Option<PushHandler>,
+    ears: Ears,
+}
+
+/// Who is told what happens on a connection beside its calls.
+#[derive(Clone, Default)]
+pub(super) struct Ears {
+    pub(super) push: Option<PushHandler>,
+    pub(super) watched: Option<Watched>,
 }
 
 /// Called with each message that no call asked for.
@@ -58,12 +66,7 @@ struct Shared<S> {
 impl<S: Session + Send + 'static> Connection<S> {
     /// Takes a socket over: spawns the task that reads from it, in the current runtime. The task ends with the
     /// connection.
-    pub(super) fn start(
-        stream: Stream,
-        session: S,
-        keepalive: Option<Keepalive>,
-        on_push: Option<PushHandler>,
-    ) -> Arc<Self> {
+    pub(super) fn start(stream: Stream, session: S, keepalive: Option<Keepalive>, ears: Ears) -> Arc<Self> {
         let (source, socket) = stream.split();
         let shared = Shared {
             session,
@@ -77,7 +80,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             vacancy: None,
         };
         let connection =
-            Arc::new(Self { shared: Mutex::new(shared), socket, reader: AtomicWaker::new(), on_push });
+            Arc::new(Self { shared: Mutex::new(shared), socket, reader: AtomicWaker::new(), ears });
         let reader = Reader {
             connection: connection.clone(),
             source,
@@ -277,6 +280,10 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
     fn close(&self) {
         self.lock().retiring = true;
         self.reader.wake();
+    }
+
+    fn watched(&self) -> Option<&Watched> {
+        self.ears.watched.as_ref()
     }
 }
 
@@ -479,7 +486,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         let mut pushes = Vec::new();
         let taken = self.take_into(&mut pushes);
         // Outside of the lock: the handler may make calls of its own on this connection.
-        if let Some(on_push) = &self.connection.on_push {
+        if let Some(on_push) = &self.connection.ears.push {
             // A handler's panic is no reason to fail the calls of others.
             pushes.into_iter().for_each(|push| drop(catch_unwind(AssertUnwindSafe(|| on_push(push)))));
         }
@@ -579,15 +586,19 @@ impl<S> Reader<S> {
     /// Fails every call that still waits.
     fn end(&mut self, status: Status) {
         let mut shared = self.connection.lock();
-        if shared.closed.is_none() {
-            shared.pending.end_all(&status, &mut self.wakers);
-            shared.closed = Some(status.with_retry(Retry::Elsewhere));
-            // A pool may hold the connection for long; the server need not wait until it looks.
-            self.connection.socket.close();
-            self.wakers.extend(shared.vacancy.take());
+        if shared.closed.is_some() {
+            return;
         }
+        shared.pending.end_all(&status, &mut self.wakers);
+        shared.closed = Some(status.clone().with_retry(Retry::Elsewhere));
+        // A pool may hold the connection for long; the server need not wait until it looks.
+        self.connection.socket.close();
+        self.wakers.extend(shared.vacancy.take());
         drop(shared);
         self.wake();
+        if let Some(watched) = &self.connection.ears.watched {
+            watched.closed(&status);
+        }
     }
 }
 

@@ -8,11 +8,12 @@ use polyrpc_wire::{
     Protocol, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, websocket,
 };
 
-use super::connection::{Connection, PushHandler};
+use super::connection::{Connection, Ears, PushHandler};
+use super::hook::{Hooks, Watched};
 use super::keepalive::Keepalive;
 use super::link::Link;
 use super::url::Url;
-use crate::net::{Address, Dialing, Stream};
+use crate::net::{self, Dialing, Stream};
 use crate::runtime::{Cores, Owned};
 use crate::tls;
 
@@ -30,6 +31,7 @@ pub(super) struct Dialer {
     pub(super) cores: Option<Cores>,
     pub(super) keepalive: Option<Keepalive>,
     pub(super) on_push: Option<PushHandler>,
+    pub(super) hooks: Hooks,
     pub(super) failing: Mutex<Option<Failing>>,
 }
 
@@ -65,26 +67,44 @@ impl Dialer {
         }
         let connected = tokio::time::timeout(self.connect_timeout, self.connect()).await;
         let result = match connected {
-            Ok(Ok(link)) => Ok(link),
+            Ok(Ok(link)) => self.admit(link),
             Ok(Err(error)) => Err(self.unreachable(&error)),
             Err(_) => Err(self.unreachable(&io::ErrorKind::TimedOut.into())),
         };
         self.note(result.as_ref().err());
+        if let Err(failure) = &result {
+            self.hooks.connect_failed(&self.url.address, failure);
+        }
         result
+    }
+
+    /// Lets the hooks judge a connection that was made.
+    fn admit(&self, link: Arc<dyn Link>) -> Result<Arc<dyn Link>, Status> {
+        match self.hooks.connected(&self.url.address) {
+            Ok(()) => Ok(link),
+            Err(status) => {
+                link.close();
+                Err(status.with_scope(Scope::Connection).with_retry(Retry::Elsewhere))
+            }
+        }
+    }
+
+    fn ears(&self) -> Ears {
+        Ears { push: self.on_push.clone(), watched: Watched::by(&self.hooks, &self.url.address) }
     }
 
     async fn connect(&self) -> io::Result<Arc<dyn Link>> {
         let Some(cores) = &self.cores else {
-            let stream = connect(&self.url.address, &self.dialing, self.tls.as_ref()).await?;
-            return Ok(self.sessions.start(stream, self.keepalive.clone(), self.on_push.clone()));
+            let stream = connect(&self.url, &self.dialing, self.tls.as_ref()).await?;
+            return Ok(self.sessions.start(stream, self.keepalive.clone(), self.ears()));
         };
         // The socket must be watched by the runtime that is to read from it.
-        let (address, tls, sessions) = (self.url.address.clone(), self.tls.clone(), self.sessions.clone());
+        let (url, tls, sessions) = (self.url.clone(), self.tls.clone(), self.sessions.clone());
         let dialing = self.dialing.clone();
-        let (keepalive, on_push) = (self.keepalive.clone(), self.on_push.clone());
+        let (keepalive, ears) = (self.keepalive.clone(), self.ears());
         let connecting = cores.next().spawn(async move {
-            let stream = connect(&address, &dialing, tls.as_ref()).await?;
-            Ok(sessions.start(stream, keepalive, on_push))
+            let stream = connect(&url, &dialing, tls.as_ref()).await?;
+            Ok(sessions.start(stream, keepalive, ears))
         });
         Owned::from(connecting).await.map_err(io::Error::other)?
     }
@@ -128,20 +148,28 @@ impl Dialer {
     }
 }
 
-/// Connects, and does the handshake of TLS if there is one to be done.
-async fn connect(address: &Address, dialing: &Dialing, tls: Option<&tls::Connector>) -> io::Result<Stream> {
-    let stream = dialing.connect(address).await?;
-    match tls {
-        None => Ok(stream),
-        Some(connector) => Ok(Stream::Tls(Box::new(tls::Stream::connect(stream, connector).await?))),
+/// Connects, and does the handshakes there are to be done: that of TLS, and rpcx's `CONNECT`. That of net/rpc is its
+/// session's.
+async fn connect(url: &Url, dialing: &Dialing, tls: Option<&tls::Connector>) -> io::Result<Stream> {
+    let stream = dialing.connect(&url.address).await?;
+    let stream = match tls {
+        None => stream,
+        Some(connector) => Stream::Tls(Box::new(tls::Stream::connect(stream, connector).await?)),
+    };
+    match &url.connect {
+        Some(path) if url.protocol == Protocol::Rpcx => net::connect_behind_http(stream, path).await,
+        _ => Ok(stream),
     }
 }
 
 /// A fifth more or less, so that clients that failed together do not come back together.
 fn spread(wait: Duration) -> Duration {
-    // Each state of the standard hasher begins with keys of its own: chance enough for this.
-    let chance = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
-    wait.mul_f64(0.8 + 0.4 * chance)
+    wait.mul_f64(0.8 + 0.4 * chance())
+}
+
+/// From zero to one. Each state of the standard hasher begins with keys of its own: chance enough for this.
+pub(super) fn chance() -> f64 {
+    RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
 }
 
 /// Makes a session for each new connection.
@@ -207,32 +235,25 @@ impl Sessions {
         }
     }
 
-    pub(super) fn start(
-        &self,
-        stream: Stream,
-        keepalive: Option<Keepalive>,
-        on_push: Option<PushHandler>,
-    ) -> Arc<dyn Link> {
+    pub(super) fn start(&self, stream: Stream, keepalive: Option<Keepalive>, ears: Ears) -> Arc<dyn Link> {
         match self.clone() {
             Self::BaiduStd(config) => {
-                Connection::start(stream, baidu_std::Client::new(config), keepalive, on_push)
+                Connection::start(stream, baidu_std::Client::new(config), keepalive, ears)
             }
-            Self::Rpcx(config) => Connection::start(stream, rpcx::Client::new(config), keepalive, on_push),
-            Self::FbRpc(config) => Connection::start(stream, fb_rpc::Client::new(config), keepalive, on_push),
-            Self::Grpc(config) => Connection::start(stream, grpc::Client::new(config), keepalive, on_push),
-            Self::Http(config) => Connection::start(stream, http1::Client::new(config), keepalive, on_push),
+            Self::Rpcx(config) => Connection::start(stream, rpcx::Client::new(config), keepalive, ears),
+            Self::FbRpc(config) => Connection::start(stream, fb_rpc::Client::new(config), keepalive, ears),
+            Self::Grpc(config) => Connection::start(stream, grpc::Client::new(config), keepalive, ears),
+            Self::Http(config) => Connection::start(stream, http1::Client::new(config), keepalive, ears),
             Self::RestRpc(config) => {
-                Connection::start(stream, rest_rpc::Client::new(config), keepalive, on_push)
+                Connection::start(stream, rest_rpc::Client::new(config), keepalive, ears)
             }
             Self::WebSocket(config, carried) => {
                 let session = websocket::Client::new(config, carried.session());
-                Connection::start(stream, session, keepalive, on_push)
+                Connection::start(stream, session, keepalive, ears)
             }
-            Self::NetRpc(config) => {
-                Connection::start(stream, net_rpc::Client::new(config), keepalive, on_push)
-            }
+            Self::NetRpc(config) => Connection::start(stream, net_rpc::Client::new(config), keepalive, ears),
             #[cfg(test)]
-            Self::Lines => Connection::start(stream, super::tests::Lines::default(), keepalive, on_push),
+            Self::Lines => Connection::start(stream, super::tests::Lines::default(), keepalive, ears),
         }
     }
 

@@ -9,8 +9,10 @@ use polyrpc_wire::{Call, Compression, Credential, Format, Head, Protocol, Reply,
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::channel::Terms;
 use super::request::{Options, Response};
 use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
+use crate::task;
 use crate::transfer::Near;
 
 /// What a client does when a call does not say otherwise.
@@ -28,6 +30,8 @@ pub(super) struct Defaults {
     pub(super) decompressed: usize,
     /// A server may say of a call that it never looked at it: calls are kept, to be sent elsewhere.
     pub(super) keep: bool,
+    /// Calls may be made twice.
+    pub(super) idempotent: bool,
     /// How data connections are made.
     pub(super) near: Near,
 }
@@ -80,6 +84,15 @@ impl Defaults {
         options.format.or(self.format).unwrap_or_else(|| self.preferred(codec))
     }
 
+    /// What matters to where the call goes.
+    pub(super) fn terms(&self, options: &Options) -> Terms {
+        Terms {
+            idempotent: options.idempotent || self.idempotent,
+            key: options.key,
+            wait_for_ready: options.wait_for_ready,
+        }
+    }
+
     /// The call to send, if its messages follow one by one. It waits as long as it says itself: how long all of them
     /// may take, nobody else can tell.
     pub(super) fn opening<'a>(
@@ -88,23 +101,39 @@ impl Defaults {
         method: &'a str,
         format: Format,
         options: Options,
-    ) -> Call<'a> {
+    ) -> Result<Call<'a>, Status> {
         let timeout = options.timeout;
-        Call {
-            timeout,
-            oneway: false,
-            ..self.call(service, method, Body::new(format, Bytes::new()), options)
-        }
+        let call = self.bounded(service, method, Body::new(format, Bytes::new()), options, timeout)?;
+        Ok(Call { oneway: false, ..call })
     }
 
-    /// The call to send.
+    /// The call to send; it has what it inherits from the call within which it is made.
+    ///
+    /// # Errors
+    ///
+    /// When nobody waits for that call any more.
     pub(super) fn call<'a>(
         &self,
         service: &'a str,
         method: &'a str,
         body: Body,
         options: Options,
-    ) -> Call<'a> {
+    ) -> Result<Call<'a>, Status> {
+        let timeout = options.timeout.or(self.timeout);
+        self.bounded(service, method, body, options, timeout)
+    }
+
+    fn bounded<'a>(
+        &self,
+        service: &'a str,
+        method: &'a str,
+        body: Body,
+        mut options: Options,
+        timeout: Option<Duration>,
+    ) -> Result<Call<'a>, Status> {
+        let inherited = task::current();
+        let timeout = inherited.bound(timeout)?;
+        inherited.tell(&mut options.metadata, self.protocol);
         let head = Head {
             format: body.format,
             compression: options.compression.unwrap_or(self.compression),
@@ -112,17 +141,17 @@ impl Defaults {
             positional: body.positional,
             metadata: options.metadata,
         };
-        Call {
+        Ok(Call {
             service,
             method,
             body: body.bytes,
             attachment: options.attachment,
             head,
-            timeout: options.timeout.or(self.timeout),
+            timeout,
             oneway: options.oneway,
             credential: Credential::Call(options.credential),
             spoiled: None,
-        }
+        })
     }
 
     /// A reply with its compression undone; a call that gets none has an empty one in its own format.

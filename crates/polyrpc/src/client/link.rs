@@ -8,6 +8,7 @@ use bytes::Bytes;
 use polyrpc_wire::{Call, CallId, Reply, Status};
 
 use super::beside::Beside;
+use super::hook::Watched;
 use super::pending::Arrived;
 
 /// A live connection with its protocol forgotten: what endpoints and pools hold.
@@ -82,6 +83,11 @@ pub(super) trait Link: Send + Sync {
 
     /// Ends the connection once nothing waits for a reply on it.
     fn close(&self);
+
+    /// Who wants to know of its calls, if anybody.
+    fn watched(&self) -> Option<&Watched> {
+        None
+    }
 }
 
 /// Whether a connection takes calls.
@@ -105,6 +111,34 @@ pub(super) struct Over;
 ///
 /// Dropping the future abandons the call: a later reply to it is thrown away.
 pub(super) async fn exchange(
+    link: &Arc<dyn Link>,
+    call: &mut Option<Call<'_>>,
+    deadline: Option<Instant>,
+) -> Result<Option<Reply>, Status> {
+    let Some(watched) = link.watched() else { return answer(link, call, deadline).await };
+    let attempting = watched.begin(call)?;
+    let mut ended = answer(link, call, deadline).await;
+    if let Some(attempting) = attempting {
+        attempting.end(&mut ended);
+    }
+    ended
+}
+
+/// Tells who wants to know that a call is about to be opened; its end is not told.
+///
+/// # Errors
+///
+/// Why it is not to be opened. There is no call any more then.
+pub(super) fn announce(link: &Arc<dyn Link>, call: &mut Option<Call<'_>>) -> Result<(), Status> {
+    if let Some(watched) = link.watched()
+        && let Some(attempting) = watched.begin(call)?
+    {
+        attempting.leave();
+    }
+    Ok(())
+}
+
+async fn answer(
     link: &Arc<dyn Link>,
     call: &mut Option<Call<'_>>,
     deadline: Option<Instant>,

@@ -12,7 +12,7 @@ mod prost;
 
 use bytes::Bytes;
 use polyrpc_wire::payload::{compress, schema};
-use polyrpc_wire::{Compression, Format, Status};
+use polyrpc_wire::{Compression, Format, Status, rpcx};
 
 pub use self::flatbuffers::FlatBuffers;
 pub use self::outline::Outline;
@@ -132,8 +132,7 @@ pub fn arguments(arguments: &(impl ::serde::Serialize + ?Sized), format: Format)
 #[cold]
 pub(crate) fn unsupported(codec: &str, format: Format) -> Status {
     match format {
-        // rpcx's own words (rpcx server/server.go).
-        Format::Other(number) => Status::unimplemented(format!("can not find codec for {number}")),
+        Format::Other(_) => rpcx::no_codec(format),
         _ => Status::invalid_argument(format!("{codec} cannot be carried as {}", format.as_str())),
     }
 }

@@ -50,6 +50,10 @@ impl Codec<Vec<u8>> for Raw {
     fn encode(value: &Vec<u8>, _: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
         Ok(Bytes::copy_from_slice(value))
     }
+
+    fn encode_owned(value: Vec<u8>, _: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
+        Ok(value.into())
+    }
 }
 
 impl Codec<String> for Raw {
@@ -69,5 +73,9 @@ impl Codec<String> for Raw {
 
     fn encode(value: &String, _: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
         Ok(Bytes::copy_from_slice(value.as_bytes()))
+    }
+
+    fn encode_owned(value: String, _: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
+        Ok(value.into())
     }
 }

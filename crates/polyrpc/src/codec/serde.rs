@@ -152,12 +152,12 @@ fn struct_packed(plan: &Plan, value: &(impl Serialize + ?Sized)) -> Result<Bytes
 
 #[cold]
 pub(super) fn unreadable(error: &dyn std::fmt::Display) -> Status {
-    Status::invalid_argument(format!("cannot read the request: {error}"))
+    Status::invalid_argument(format!("cannot read the value: {error}"))
 }
 
 #[cold]
 pub(super) fn unwritable(error: &dyn std::fmt::Display) -> Status {
-    Status::internal(format!("cannot write the reply: {error}"))
+    Status::internal(format!("cannot write the value: {error}"))
 }
 
 #[cfg(test)]
@@ -208,7 +208,7 @@ mod tests {
             <Serde as Codec<String>>::decode(Body::new(STRUCT_PACK, bytes), None).expect_err("no text");
         assert_eq!(
             status.message(),
-            "cannot read the request: a value of a type with code 4045908c is no string (800c) with code 9dcffa76"
+            "cannot read the value: a value of a type with code 4045908c is no string (800c) with code 9dcffa76"
         );
     }
 }

@@ -116,7 +116,7 @@ impl FromStr for Attributes {
 }
 
 /// Go's `url.QueryUnescape`; `None` where that is an error.
-fn unescaped(text: &str) -> Option<String> {
+pub(super) fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -151,7 +151,7 @@ impl fmt::Display for Attributes {
 }
 
 /// Go's `url.QueryEscape`.
-fn escape(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(super) fn escape(text: &str, f: &mut impl fmt::Write) -> fmt::Result {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {

@@ -1,17 +1,64 @@
 //! Where servers are found, and how they make themselves known: what a registry must do for a client
 //! ([`Discover`]) and for a server ([`Register`]), in rpcx's words for what is kept there ([`Instance`]).
+//!
+//! Here are the ways that need no registry: [`List`] and [`Names`] are told the servers, [`File`] and [`RemoteFile`]
+//! read them, [`Dns`] and [`Mdns`] ask for them, [`InProcess`] is a registry for tests. [`Cached`], [`Filtered`] and
+//! [`Merged`] are made of others. [`open`] finds the one that a URL names. Real registries are in the crate
+//! `polyrpc-discovery`.
 
 mod attributes;
 mod instance;
 
+mod open;
+
+mod line;
+mod list;
+
+mod polled;
+
+mod file;
+mod names;
+mod remote;
+
+#[cfg(feature = "dns")]
+mod dns;
+
+#[cfg(feature = "mdns")]
+mod mdns;
+
+mod in_process;
+
+mod cached;
+mod filtered;
+mod merged;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 pub use self::attributes::Attributes;
+pub use self::cached::Cached;
+#[cfg(feature = "dns")]
+pub use self::dns::Dns;
+pub use self::file::File;
+pub use self::filtered::Filtered;
+pub use self::in_process::InProcess;
 pub use self::instance::{Instance, Network};
+pub use self::list::List;
+#[cfg(feature = "mdns")]
+pub use self::mdns::Mdns;
+pub use self::merged::Merged;
+pub use self::names::Names;
+pub use self::open::{open, open_registry};
+pub use self::remote::RemoteFile;
+
+pub(crate) use self::polled::jittered;
 
 use crate::Result;
 
@@ -42,6 +89,26 @@ pub trait Register: Send + Sync + 'static {
 
     /// Takes an instance out. What is not there is no error.
     fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>>;
+}
+
+impl<R: Register + ?Sized> Register for Box<R> {
+    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        (**self).publish(entry)
+    }
+
+    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        (**self).withdraw(entry)
+    }
+}
+
+impl<R: Register + ?Sized> Register for Arc<R> {
+    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        (**self).publish(entry)
+    }
+
+    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        (**self).withdraw(entry)
+    }
 }
 
 /// What a server enters into a registry.

@@ -1,10 +1,41 @@
-//! Ready-made parts to stand around calls.
+//! Ready-made parts to stand around calls. Most of them are for both sides: what watches calls, mirrors them or says how
+//! they are compressed is the same for a client and a server, whatever protocol the calls go by.
 //!
-//! | | what it is | where it goes |
-//! |---|---|---|
-//! | [`auth`] | judges of tokens, of users and passwords | [`Listen::authenticate`](crate::server::Listen::authenticate) |
-//! | [`IpList`] | who may connect, by address | [`Server::hook`](crate::Server::hook) |
-//! | [`RateLimit`] | how often calls are taken, or connections | [`Server::layer`](crate::Server::layer), or as a hook |
+//! | | what it is | client | server |
+//! |---|---|---|---|
+//! | [`Metrics`] | counts calls and how long they take; Prometheus and brpc pages | ✓ | ✓ |
+//! | [`Tracing`] | spans within W3C's traces, to a function of the program's own | ✓ | ✓ |
+#![cfg_attr(feature = "otel", doc = "| [`OpenTelemetry`] | spans to OpenTelemetry's API | ✓ | ✓ |")]
+//! | [`AccessLog`] | a line for each call | ✓ | ✓ |
+//! | [`Mirror`] | sends copies of requests elsewhere | ✓ | ✓ |
+//! | [`Compress`] | compresses what is worth it | ✓ | ✓ |
+//! | [`Alias`] | calls methods by other names | ✓ | [`Server::alias`](crate::Server::alias) |
+//! | [`Bearer`] | calls with tokens that a function fetches | ✓ | |
+//! | [`auth`] | judges of tokens, of users and passwords | | [`Listen::authenticate`](crate::server::Listen::authenticate) |
+//! | [`IpList`] | who may connect, by address | | [`Server::hook`](crate::Server::hook) |
+//! | [`RateLimit`] | how often calls are made or taken, or connections | ✓ | ✓, or as a hook |
+//!
+//! They are put in place by [`client::Builder::layer`](crate::client::Builder::layer) and
+//! [`Server::layer`](crate::Server::layer). What a program wants to watch itself, it [observes](Observe) on both sides with one piece of code.
+
+mod observe;
+
+mod metrics;
+
+mod tracing;
+
+#[cfg(feature = "otel")]
+mod otel;
+
+mod access_log;
+
+mod mirror;
+
+mod compress;
+
+mod alias;
+
+mod bearer;
 
 pub mod auth;
 
@@ -12,5 +43,19 @@ mod ip_list;
 
 mod rate_limit;
 
-pub use ip_list::{IpList, UnknownNetwork};
-pub use rate_limit::{ConnectionRate, Per, RateLimit};
+mod share;
+
+pub use self::access_log::{AccessLog, Line, Logged};
+pub use self::alias::Alias;
+pub use self::bearer::{Bearer, Token};
+pub use self::compress::Compress;
+pub use self::ip_list::{IpList, UnknownNetwork};
+pub use self::metrics::{Counting, Method, Metrics};
+pub use self::mirror::{Mirror, Mirrored};
+pub use self::observe::{Begun, Ended, Observe, Side};
+#[cfg(feature = "otel")]
+pub use self::otel::OpenTelemetry;
+pub use self::rate_limit::{ConnectionRate, Per, RateLimit};
+pub use self::tracing::{Span, Traced, Tracing};
+
+pub(crate) use self::metrics::pages;

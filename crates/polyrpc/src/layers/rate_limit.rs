@@ -1,14 +1,18 @@
 use std::collections::HashMap;
 use std::fmt;
+use std::future::ready;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use polyrpc_wire::Status;
 use tokio::time::sleep;
 
 use crate::Context;
+use crate::client::{self, Outgoing, Response};
 use crate::codec::Body;
 use crate::introspection::Connection;
 use crate::server::Hook;
@@ -166,6 +170,35 @@ impl Layer for RateLimit {
     }
 }
 
+/// A client's calls share one rate, or have one for each method; what [`Per`] says of callers means nothing there.
+impl client::Layer for RateLimit {
+    fn call<'a>(
+        &'a self,
+        mut call: Outgoing<'a>,
+        next: client::Next<'a>,
+    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        let longest = call.options.timeout.map_or(self.wait, |timeout| timeout.min(self.wait));
+        let key = (self.per == Per::Method).then(|| u128::from(hash(call.service, call.method)));
+        match self.take(key, longest, Instant::now()) {
+            None => Box::pin(ready(Err(too_soon()))),
+            Some(Duration::ZERO) => next.call(call),
+            Some(wait) => {
+                call.options.timeout = call.options.timeout.map(|timeout| timeout.saturating_sub(wait));
+                Box::pin(async move {
+                    sleep(wait).await;
+                    next.call(call).await
+                })
+            }
+        }
+    }
+}
+
+/// Whichever methods fall together share a rate.
+fn hash(service: &str, method: &str) -> u64 {
+    static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    HASHER.hash_one((service, method))
+}
+
 async fn later(wait: Duration, next: Next<'static>, cx: Context, body: Body) -> Ending {
     sleep(wait).await;
     match next.call(cx, body) {
@@ -276,6 +309,22 @@ const OTHERS: u128 = u128::MAX;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Client;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clients_calls_are_refused_or_wait_where_they_come_too_soon() {
+        let client = Client::mock(|call| Ok(call.body));
+        let limited = client.layered(RateLimit::new(0.001, 1).per(Per::Method));
+        limited.call::<()>("S/a", &()).await.unwrap();
+        limited.call::<()>("S/b", &()).await.unwrap();
+        let refused = limited.call::<()>("S/a", &()).await.unwrap_err();
+        assert_eq!(refused.message(), "request reached rate limit");
+        let waiting = client.layered(RateLimit::new(1.0, 1).wait(ms(5000)));
+        let began = tokio::time::Instant::now();
+        waiting.call::<()>("S/a", &()).await.unwrap();
+        waiting.call::<()>("S/a", &()).await.unwrap();
+        assert!(began.elapsed() > ms(900));
+    }
 
     const fn ms(milliseconds: u64) -> Duration {
         Duration::from_millis(milliseconds)

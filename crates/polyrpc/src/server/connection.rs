@@ -18,6 +18,7 @@ use super::topics::Subscriptions;
 use crate::introspection::Calls;
 use crate::net::{Inbox, Transport, scratch};
 use crate::service::{Accepted, ConnectionFacts, Ending};
+use crate::task::Inherited;
 
 /// Drives one session over one socket.
 ///
@@ -371,9 +372,9 @@ impl<'a, S: Session> Connection<'a, S> {
     fn settle(&mut self, started: Started, owed: Owed<S::Ticket>) {
         match started {
             Started::Ended(ending) => self.end_call(owed, ending),
-            Started::Waiting { handling, deadline, way } => {
+            Started::Waiting { handling, deadline, inherited, way } => {
                 let stream = S::stream(&owed.ticket);
-                self.in_flight.push(Running::new(handling, owed, deadline, stream, way));
+                self.in_flight.push(Running::new(handling, owed, deadline, inherited, stream, way));
             }
             Started::Stopped(Stop::Failed(status)) => self.end_call(owed, Ending::failed(status)),
             Started::Stopped(Stop::Expired) => {
@@ -438,7 +439,10 @@ impl<'a, S: Session> Connection<'a, S> {
             self.calls.started += 1;
             let (stream, sending) = self.streams.adopt(accepted);
             let owed = Owed { ticket, note: None };
-            self.in_flight.push(Running::new(sending, owed, None, Some(stream), Way::Streamed));
+            // What its call left to it ended with that.
+            let inherited = Inherited::default();
+            let running = Running::new(sending, owed, None, inherited, Some(stream), Way::Streamed);
+            self.in_flight.push(running);
         }
     }
 

@@ -17,13 +17,14 @@ use super::streams::Streams;
 use crate::codec::{Body, uncompressed};
 use crate::service::{ConnectionFacts, Context, Ending, Entry, Handling, Peer, Shape, Way};
 use crate::streaming::{Incoming, Outgoing};
+use crate::task::Inherited;
 
 /// How far a call came when it was first looked at.
 pub(super) enum Started {
     /// It has ended.
     Ended(Ending),
     /// Its handler waits for something.
-    Waiting { handling: Handling, deadline: Option<Instant>, way: in_flight::Way },
+    Waiting { handling: Handling, deadline: Option<Instant>, inherited: Inherited, way: in_flight::Way },
     /// It was not begun.
     Stopped(Stop),
 }
@@ -185,15 +186,19 @@ impl<'a> Dispatch<'a> {
         }
         let body = Body { format: call.head.format, positional: call.head.positional, bytes };
         let offer = offered.map(|offered| found.streams.offer(offered));
+        let deadline = admitted.deadline;
+        let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
         let context = self.context::<S>(call, admitted, found.arrival.known()).with_offer(offer);
-        match entry.take(context, body, Way::Whole, S::unreadable) {
+        let begun = inherited.during(|| {
+            let mut handling = entry.take(context, body, Way::Whole, S::unreadable)?;
+            Ok((poll_guarded(&mut handling, cx), handling))
+        });
+        match begun {
             Err(status) => failed(status),
-            Ok(mut handling) => match poll_guarded(&mut handling, cx) {
-                Poll::Ready(ending) => Started::Ended(ending),
-                Poll::Pending => {
-                    Started::Waiting { handling, deadline: admitted.deadline, way: in_flight::Way::Whole }
-                }
-            },
+            Ok((Poll::Ready(ending), _)) => Started::Ended(ending),
+            Ok((Poll::Pending, handling)) => {
+                Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Whole }
+            }
         }
     }
 
@@ -209,18 +214,18 @@ impl<'a> Dispatch<'a> {
     ) -> Started {
         let limit = self.port.server.limits.decompressed;
         let goes_on = offered.is_some() && admitted.entry.method().shape() == Shape::BIDI;
-        let cx = self.context::<S>(call, admitted, None);
-        let entry = admitted.entry;
-        let handling = if goes_on {
-            let (incoming, outgoing) = streams.open_with(stream, message, limit);
-            opened(entry, cx, Bytes::new(), Way::Streams(incoming, outgoing))
-        } else {
-            let outgoing = streams.open(stream, limit).1;
-            opened(entry, cx, message, Way::Answers(outgoing))
-        };
         // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
         let deadline = admitted.deadline.filter(|_| offered.is_none());
-        Started::Waiting { handling, deadline, way: in_flight::Way::Streamed }
+        let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
+        let cx = self.context::<S>(call, admitted, None);
+        let (message, way) = if goes_on {
+            let (incoming, outgoing) = streams.open_with(stream, message, limit);
+            (Bytes::new(), Way::Streams(incoming, outgoing))
+        } else {
+            (message, Way::Answers(streams.open(stream, limit).1))
+        };
+        let handling = inherited.during(|| opened(admitted.entry, cx, message, way));
+        Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed }
     }
 
     fn begin_open<S: Session>(
@@ -230,15 +235,16 @@ impl<'a> Dispatch<'a> {
         admitted: &Admitted<'_>,
         streams: &mut Streams,
     ) -> Started {
+        let &Admitted { entry, deadline } = admitted;
+        let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
         let cx = self.context::<S>(call, admitted, None);
         let limit = self.port.server.limits.decompressed;
         let (incoming, outgoing) = streams.open(stream, limit);
-        let entry = admitted.entry;
         let handling = match entry.method().shape().client_streams {
-            true => opened(entry, cx, Bytes::new(), Way::Streams(incoming, outgoing)),
+            true => inherited.during(|| opened(entry, cx, Bytes::new(), Way::Streams(incoming, outgoing))),
             false => Box::pin(gathered(entry.clone(), cx, incoming, outgoing, limit)),
         };
-        Started::Waiting { handling, deadline: admitted.deadline, way: in_flight::Way::Streamed }
+        Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed }
     }
 
     fn context<S: Session>(

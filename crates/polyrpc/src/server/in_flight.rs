@@ -12,6 +12,7 @@ use polyrpc_wire::{Status, StreamId};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::service::{Ending, Handling};
+use crate::task::Inherited;
 
 /// The calls of one connection that were not answered at once.
 #[derive(Debug)]
@@ -89,6 +90,8 @@ pub(super) struct Running<T> {
     handling: Option<Handling>,
     owed: Option<T>,
     deadline: Option<Pin<Box<Sleep>>>,
+    /// What the calls that its handler makes have from it.
+    inherited: Inherited,
     /// The name by which the peer may cancel it.
     stream: Option<StreamId>,
     way: Way,
@@ -110,11 +113,12 @@ impl<T> Running<T> {
         handling: Handling,
         owed: T,
         deadline: Option<Instant>,
+        inherited: Inherited,
         stream: Option<StreamId>,
         way: Way,
     ) -> Self {
         let deadline = deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
-        Self { handling: Some(handling), owed: Some(owed), deadline, stream, way, waker: None }
+        Self { handling: Some(handling), owed: Some(owed), deadline, inherited, stream, way, waker: None }
     }
 
     fn cancel(&mut self) {
@@ -126,7 +130,7 @@ impl<T> Running<T> {
 
     fn poll_ending(&mut self, cx: &mut Context<'_>) -> Poll<Option<Ending>> {
         let Some(handling) = &mut self.handling else { return Poll::Ready(None) };
-        if let Poll::Ready(ending) = poll_guarded(handling, cx) {
+        if let Poll::Ready(ending) = self.inherited.during(|| poll_guarded(handling, cx)) {
             return Poll::Ready(Some(ending));
         }
         if let Some(deadline) = &mut self.deadline

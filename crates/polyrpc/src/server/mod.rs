@@ -1,7 +1,7 @@
 //! The server, in the order in which a connection meets it: [`listen`](Listen) accepts it, `secure` does the handshake
 //! of TLS where there is one, `detect` tells its protocol, `connection` drives it, `dispatch` brings each call to its
 //! method, `in_flight` keeps those that wait, `streams` carries the messages of those that have several. `data` is for
-//! connections that bring no calls.
+//! connections that bring no calls. `registration` makes it known where the server is.
 //!
 //! What stands around that: [`Concurrency`] limits, [`Hook`]s, and the [layers](crate::service::Layer) before methods,
 //! which `extensions` puts in their places.
@@ -23,6 +23,8 @@ mod streams;
 mod topics;
 
 mod data;
+
+mod registration;
 
 mod arrival;
 mod limits;
@@ -57,15 +59,19 @@ pub use self::concurrency::{Auto, Concurrency, Timely, UnknownConcurrency};
 pub use self::hook::{Answered, Hook, Received};
 pub use self::limits::Limits;
 pub use self::listen::Listen;
+pub use self::registration::{Event, Registered, Registration};
 pub use self::topics::Publisher;
 
 use self::extensions::Extensions;
 use self::hooks::Hooks;
 use self::open::{Open, Order};
 use self::port::Port;
+use self::registration::{Planned, Registrations};
 use self::topics::Packed;
 use crate::client::Client;
+use crate::discovery::Register;
 use crate::introspection::{self, Facts, Health};
+use crate::layers::{self, Metrics};
 use crate::net::{Address, Listener, Stream};
 use crate::runtime::Cores;
 use crate::service::{Function, Peer, Router, Service};
@@ -100,6 +106,8 @@ pub struct Server {
     streams: Option<Streams>,
     files: Option<Files>,
     extensions: Extensions,
+    registries: Vec<(Arc<dyn Register>, Registration)>,
+    metrics: Option<Metrics>,
 }
 
 impl Server {
@@ -209,6 +217,16 @@ impl Server {
         self
     }
 
+    /// Counts calls, as a [layer](Self::layer) does, and shows what was counted: `GET /metrics`, and by brpc's names
+    /// `GET /brpc_metrics`, on every listener that speaks HTTP. By other protocols they are functions, `metrics` and
+    /// `brpc_metrics`; functions of these names that the server has already stay as they are. A listener's authenticator
+    /// judges who asks.
+    #[must_use]
+    pub fn metrics(mut self, metrics: &Metrics) -> Self {
+        self.metrics = Some(metrics.clone());
+        self.layer(metrics.clone())
+    }
+
     /// Lets clients open streams of bytes beside their calls, as rpcx's stream service does.
     #[must_use]
     pub fn streams(mut self, streams: Streams) -> Self {
@@ -220,6 +238,37 @@ impl Server {
     #[must_use]
     pub fn files(mut self, files: Files) -> Self {
         self.files = Some(files);
+        self
+    }
+
+    /// Makes its services known in a registry, further ones in further calls: once the server runs, again and again, and
+    /// no more once it [shuts down](Running::shutdown). What goes wrong with it is
+    /// [told](Registration::on_event) and tried again, and never keeps the server from serving.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> std::io::Result<()> {
+    /// use std::time::Duration;
+    /// use polyrpc::Server;
+    /// use polyrpc::discovery::InProcess;
+    /// use polyrpc::server::Registration;
+    ///
+    /// let registry = InProcess::new();
+    /// let running = Server::new()
+    ///     .register("Arith/Add", |a: i64, b: i64| async move { a + b })
+    ///     .register_in(registry.clone(), Registration::new().rates())
+    ///     .bind("127.0.0.1:0")
+    ///     .await?
+    ///     .start();
+    /// running.registration().set("weight", "5");
+    /// running.shutdown(Duration::from_secs(1)).await;
+    /// assert!(registry.list().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn register_in(mut self, registry: impl Register, registration: Registration) -> Self {
+        self.registries.push((Arc::new(registry), registration));
         self
     }
 
@@ -235,11 +284,20 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When the address is none or is taken, or when a [hook](Hook::registered) objects.
+    /// When the address is none or is taken, when a [hook](Hook::registered) objects, or when there is nothing to be
+    /// [registered](Self::register_in).
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
         let version = if self.version.is_empty() { default_version(&self.router) } else { self.version };
         let data = transfer::add(&mut self.router, self.streams, self.files, &self.limits);
+        let planned = self
+            .registries
+            .into_iter()
+            .map(|(registry, registration)| Planned::new(registry, registration, &self.router));
+        let planned = planned.collect::<io::Result<_>>()?;
         introspection::add(&mut self.router, self.health.as_ref(), self.reflection);
+        for (name, page) in self.metrics.iter().flat_map(layers::pages) {
+            self.router.standard_function(name, page);
+        }
         let times_calls = self.extensions.time_calls();
         let hooks = self.extensions.put_in_place(&self.router)?;
         let shared = Arc::new(Shared {
@@ -256,7 +314,7 @@ impl Server {
             hooks,
             times_calls,
         });
-        Bound { shared, listeners: Vec::new() }.and(listen).await
+        Bound { shared, planned, listeners: Vec::new() }.and(listen).await
     }
 }
 
@@ -293,6 +351,8 @@ pub(crate) struct Shared {
 /// A server that listens.
 pub struct Bound {
     shared: Arc<Shared>,
+    /// The first listener's address is what is made known.
+    planned: Vec<Planned>,
     listeners: Vec<(Listener, Arc<Port>)>,
 }
 
@@ -350,7 +410,8 @@ impl Bound {
         }
         let watched = self.shared.clone();
         watch.spawn(async move { watched.open.watch(&watched.limits).await });
-        Running { shared: self.shared, inside, addresses, accepting: tasks, _watch: watch }
+        let registrations = Registrations::start(self.planned, &inside.address, &self.shared.open);
+        Running { shared: self.shared, inside, addresses, accepting: tasks, registrations, _watch: watch }
     }
 }
 
@@ -366,6 +427,7 @@ pub struct Running {
     inside: Arc<Port>,
     addresses: Vec<Address>,
     accepting: JoinSet<()>,
+    registrations: Registrations,
     /// Ends slow connections, and reads certificates anew; it goes on while the server shuts down, so that none holds
     /// up the end.
     _watch: JoinSet<()>,
@@ -404,12 +466,18 @@ impl Running {
         self.shared.open.facts()
     }
 
-    /// Stops: accepts no more connections, refuses new calls in each protocol's own words, finishes every call
+    /// What it says of itself in the registries, to be changed.
+    pub fn registration(&self) -> Registered {
+        self.registrations.registered.clone()
+    }
+
+    /// Stops: takes itself out of the registries, accepts no more connections, refuses new calls in each protocol's own words, finishes every call
     /// that was accepted, and closes; whatever is not done within `grace` is cut off.
     pub async fn shutdown(mut self, grace: Duration) {
         if let Some(health) = &self.shared.health {
             health.stop();
         }
+        self.registrations.withdraw().await;
         self.shared.hooks.unregistered(&self.shared.router);
         self.accepting.shutdown().await;
         self.shared.open.order(Order::Drain);

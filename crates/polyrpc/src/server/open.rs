@@ -151,6 +151,13 @@ impl Open {
         Facts { calls, expired: self.expired.load(Ordering::Relaxed), connections }
     }
 
+    /// How many calls have begun, and how many connections were opened, since the server began.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        let entries = self.lock();
+        let open: u64 = entries.iter().map(|(_, entry)| entry.calls.read().started).sum();
+        (self.past.read().started + open, self.entered.load(Ordering::Relaxed))
+    }
+
     /// Waits until no connection is open.
     pub(super) async fn emptied(&self) {
         loop {

@@ -9,6 +9,7 @@ use super::{Context, Ending, Handling, Method};
 use crate::codec::Body;
 use crate::runtime::{Owned, wait};
 use crate::streaming::Incoming;
+use crate::task;
 
 /// A method in its place: the names it is known by, and the layers before it.
 pub(crate) struct Entry {
@@ -92,7 +93,8 @@ impl Entry {
 /// Runs a method that may hold its thread on one where that harms nobody.
 fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body, unreadable: fn(Status) -> Status) -> Handling {
     let abandon = cx.abandon();
-    let running = Owned::from(tokio::task::spawn_blocking(move || {
+    let mut inherited = task::current();
+    let answer = move || {
         // It may have waited for a thread.
         if cx.is_cancelled() {
             return Ending::expired();
@@ -101,7 +103,8 @@ fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body, unreadable: fn(St
             Ok(handling) => wait(handling),
             Err(status) => Ending::failed(unreadable(status)),
         }
-    }));
+    };
+    let running = Owned::from(tokio::task::spawn_blocking(move || inherited.during(answer)));
     Box::pin(async move {
         let _abandon = abandon;
         match running.await {

@@ -226,6 +226,13 @@ impl Router {
         self.services.insert(name.into(), methods);
     }
 
+    /// Adds a function of the framework's own, unless there is another of that name.
+    pub(crate) fn standard_function(&mut self, name: &str, method: Arc<dyn Method>) {
+        if !self.functions.contains_key(name) {
+            self.insert_entry(name, |service, name| Entry::new(service, name, method, true));
+        }
+    }
+
     fn add_routes(&mut self, name: &str, methods: &Methods) {
         self.routes.remove(name);
         let Some(described) = methods.schemas.iter().rev().find_map(|pool| pool.service(name)) else {

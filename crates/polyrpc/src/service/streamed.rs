@@ -189,7 +189,7 @@ pub(super) async fn send<C: Codec<Resp>, Resp>(
     loop {
         poll_fn(|cx| outgoing.poll_room(cx)).await;
         match messages.message().await {
-            Ok(Some(message)) => outgoing.send(C::encode(&message, format, schema)?),
+            Ok(Some(message)) => outgoing.send(C::encode_owned(message, format, schema)?),
             Ok(None) => return Ok(()),
             Err(error) => return Err(error.into_status()),
         }

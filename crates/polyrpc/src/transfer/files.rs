@@ -164,7 +164,7 @@ impl Files {
         };
         let request = self.admit(cx, asked)?;
         if request.size.is_some_and(|size| size > self.largest) {
-            let text = format!("a file may have {} bytes", self.largest);
+            let text = format!("a file may have at most {} bytes", self.largest);
             return Err(Status::resource_exhausted(text).into());
         }
         let largest = self.largest;

@@ -2,6 +2,8 @@
 //! costs no allocation unless it carries user fields (brpc `policy/baidu_rpc_meta.proto`,
 //! `streaming_rpc_meta.proto`).
 
+use crate::payload::protobuf::{put_varint, varint_len};
+
 /// The bytes are not the protobuf message they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
@@ -518,23 +520,11 @@ fn put_length(buffer: &mut Vec<u8>, number: u8, length: usize) {
     put_varint(buffer, length as u64);
 }
 
-fn put_varint(buffer: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        buffer.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    buffer.push(value as u8);
-}
-
 /// How many bytes a field takes, its tag included; every tag here is one byte.
 fn int_size(value: Option<i64>) -> usize {
-    value.map_or(0, |value| 1 + varint_size(value.cast_unsigned()))
+    value.map_or(0, |value| 1 + varint_len(value.cast_unsigned()))
 }
 
 fn bytes_size(bytes: Option<&[u8]>) -> usize {
-    bytes.map_or(0, |bytes| 1 + varint_size(bytes.len() as u64) + bytes.len())
-}
-
-fn varint_size(value: u64) -> usize {
-    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+    bytes.map_or(0, |bytes| 1 + varint_len(bytes.len() as u64) + bytes.len())
 }

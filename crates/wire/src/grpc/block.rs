@@ -1,7 +1,8 @@
 //! The header blocks of answers. They depend on no table, so that the usual ones are the same bytes on every
 //! connection, made once and copied.
 
-use super::{coding, metadata, status, timeout};
+use super::{coding, metadata, status};
+use crate::digits::put_decimal;
 use crate::h2::hpack::{Indexing, encode_stateless, stateless_field};
 use crate::payload::Json;
 use crate::{Compression, Format, Metadata, Status};
@@ -35,7 +36,7 @@ pub(super) fn trailers(failure: Option<&Status>, metadata: &Metadata) -> Vec<u8>
 /// An answer of HTTP alone.
 pub(super) fn http(code: u16, fields: &[(&[u8], &[u8])]) -> Vec<u8> {
     let (mut block, mut text) = (Vec::new(), Vec::new());
-    timeout::decimal(code.into(), &mut text);
+    put_decimal(&mut text, code.into());
     encode_stateless([(&b":status"[..], &text[..])], &mut block);
     encode_stateless(fields.iter().copied(), &mut block);
     block

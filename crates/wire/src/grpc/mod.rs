@@ -14,7 +14,7 @@ pub(crate) mod metadata;
 pub(crate) mod request;
 pub(crate) mod server;
 pub(crate) mod status;
-mod timeout;
+pub(crate) mod timeout;
 
 use crate::sniff::{Guess, Protocol, by_magic};
 

@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::{coding, metadata, timeout};
+use super::{coding, metadata};
+use crate::digits::{hexadecimal, put_decimal};
 use crate::{Code, Fault, Metadata, Retry, Scope, Status};
 
 /// The fields that tell how a call ended, each by `write`.
@@ -23,7 +24,7 @@ pub(crate) fn write(failure: Option<&Status>, trailers: &Metadata, mut write: im
 fn write_failure(failure: &Status, write: &mut impl FnMut(&[u8], &[u8])) {
     let mut text = Vec::new();
     // brpc writes its own failures by their codes as well.
-    timeout::decimal(failure.code() as u64, &mut text);
+    put_decimal(&mut text, failure.code() as u64);
     write(b"grpc-status", &text);
     if !failure.message().is_empty() {
         text.clear();
@@ -110,7 +111,7 @@ pub(super) fn decode(text: &[u8]) -> String {
     let mut rest = text;
     while let Some((&first, behind)) = rest.split_first() {
         let escaped = match behind {
-            [high, low, ..] if first == b'%' => hex(*high).zip(hex(*low)),
+            [high, low, ..] if first == b'%' => hexadecimal(*high).zip(hexadecimal(*low)),
             _ => None,
         };
         match escaped {
@@ -128,10 +129,6 @@ pub(super) fn decode(text: &[u8]) -> String {
         Cow::Borrowed(_) => String::from_utf8(bytes).unwrap_or_default(),
         Cow::Owned(text) => text,
     }
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
 #[cfg(test)]

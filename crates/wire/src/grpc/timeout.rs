@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::digits::put_decimal;
+
 /// The time a caller waits; `None` if the text is no timeout.
-pub(super) fn read(text: &[u8]) -> Option<Duration> {
+pub(crate) fn read(text: &[u8]) -> Option<Duration> {
     let (unit, digits) = text.split_last()?;
     if digits.is_empty() || digits.len() > 8 {
         return None;
@@ -37,26 +39,12 @@ pub(super) fn write(timeout: Duration, text: &mut Vec<u8>) {
     let nanos = timeout.as_nanos();
     let fits = |unit: &&(u128, u8)| nanos.div_ceil(unit.0) <= MOST;
     let (unit, letter) = UNITS.iter().find(fits).unwrap_or(&UNITS[5]);
-    decimal(nanos.div_ceil(*unit).min(MOST) as u64, text);
+    put_decimal(text, nanos.div_ceil(*unit).min(MOST) as u64);
     text.push(*letter);
 }
 
 /// What eight digits can say.
 const MOST: u128 = 99_999_999;
-
-/// Appends a number in decimal, without the formatting machinery: it is on every call's path.
-pub(super) fn decimal(mut value: u64, text: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            return text.extend_from_slice(&digits[at..]);
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -262,7 +262,7 @@ impl Form {
     pub(crate) fn refuse(self, status: Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
             Self::Mapped(_) => mapping::refuse(&status, head),
-            Self::Gateway(fields) => fields.failure(401, status::text(&status), head),
+            Self::Gateway(fields) => fields.failure(401, status.words(), head),
             Self::Routed(_) | Self::JsonRpc(_) => self.answer(Reply::failure(status), config, head),
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::digits::put_decimal;
 use crate::json_rpc;
 use crate::payload::{Compression, Format, Json, compress};
 use crate::session::{self, Answer};
@@ -158,7 +159,7 @@ impl Client {
         head.extend_from_slice(b" HTTP/1.1\r\n");
         head.lenient_field("Host", self.config.authority.as_bytes());
         head.extend_from_slice(b"Content-Length: ");
-        frame::decimal(head, length as u64);
+        put_decimal(head, length as u64);
         head.extend_from_slice(b"\r\n");
         frame::field(head, "Content-Type", content_type.as_bytes());
         if let Some(credential) = credential {

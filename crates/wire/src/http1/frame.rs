@@ -229,18 +229,3 @@ fn is_field_name(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
-
-/// Writes a number without the formatting machinery, which every response would pay for.
-pub(super) fn decimal(head: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut left = digits.len();
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
-        left -= 1;
-        if number == 0 {
-            break;
-        }
-    }
-    head.extend_from_slice(digits.get(left..).unwrap_or_default());
-}

@@ -9,7 +9,7 @@ use crate::payload::{Compression, Format, Json, compress};
 use crate::{Metadata, Reply};
 
 use super::head::WriteHead;
-use super::{mapping, query, request, status};
+use super::{mapping, query, request};
 
 /// The `X-RPCX-*` fields of a request. Most go back with the response as they came.
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ impl Fields {
     pub(super) fn answer(&self, reply: Reply, head: &mut impl WriteHead) -> Bytes {
         let body = match reply.result {
             // rpcx: a handler's failure and a failed lookup are told alike.
-            Err(status) => return self.failure(500, status::text(&status), head),
+            Err(status) => return self.failure(500, status.words(), head),
             Ok(_) if !reply.attachment.is_empty() => reply.attachment,
             Ok(body) => body,
         };

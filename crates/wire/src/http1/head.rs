@@ -2,6 +2,7 @@
 
 use super::frame;
 use super::status;
+use crate::digits::put_decimal;
 
 /// Where the head of a response is written.
 pub(crate) trait WriteHead {
@@ -27,12 +28,12 @@ pub(crate) trait WriteHead {
 impl WriteHead for Vec<u8> {
     fn begin(&mut self, status: u16, length: Option<usize>) {
         self.extend_from_slice(b"HTTP/1.1 ");
-        frame::decimal(self, u64::from(status));
+        put_decimal(self, u64::from(status));
         self.push(b' ');
         self.extend_from_slice(status::phrase(status).as_bytes());
         if let Some(length) = length {
             self.extend_from_slice(b"\r\nContent-Length: ");
-            frame::decimal(self, length as u64);
+            put_decimal(self, length as u64);
         }
         self.extend_from_slice(b"\r\n");
     }

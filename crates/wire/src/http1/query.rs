@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::Metadata;
+use crate::digits::hexadecimal;
 
 /// Adds the pairs of `text` to `metadata`, the first value of each key as rpcx does; `None` if it is not
 /// such a text.
@@ -52,15 +53,11 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     while let Some(byte) = rest.next() {
         plain.push(match byte {
             b'+' => b' ',
-            b'%' => hex(*rest.next()?)? << 4 | hex(*rest.next()?)?,
+            b'%' => hexadecimal(*rest.next()?)? << 4 | hexadecimal(*rest.next()?)?,
             other => *other,
         });
     }
     Some(plain)
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
 fn escape(plain: &[u8], text: &mut Vec<u8>) {

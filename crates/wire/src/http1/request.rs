@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::grpc::request as grpc;
+use crate::grpc::{request as grpc, timeout};
 use crate::grpc_web::{Dialect, Preflight};
 use crate::websocket::handshake as websocket;
 use crate::{Compression, Metadata, h2};
@@ -335,7 +335,7 @@ impl Fields {
             "accept-encoding" => self.accepts_gzip |= accepts_gzip(&value),
             "authorization" => self.authorization = Some(value),
             "connect-timeout-ms" => self.connect_timeout = milliseconds(&value),
-            "grpc-timeout" => self.grpc_timeout = grpc_timeout(&value),
+            "grpc-timeout" => self.grpc_timeout = timeout::read(&value),
             "x-jsonrpc-2.0" => self.json_rpc = value.eq_ignore_ascii_case(b"true"),
             "upgrade" => self.upgrade(&value),
             "http2-settings" => self.wish.settings(value),
@@ -391,21 +391,6 @@ fn accepts_gzip(value: &[u8]) -> bool {
 /// A timeout in milliseconds, as the Connect protocol writes it. One that is malformed is none.
 pub(super) fn milliseconds(value: &[u8]) -> Option<Duration> {
     digits(value).map(Duration::from_millis)
-}
-
-/// A timeout as gRPC writes it: up to eight digits and a unit.
-fn grpc_timeout(value: &[u8]) -> Option<Duration> {
-    let (unit, number) = value.split_last()?;
-    let number = digits(number).filter(|_| number.len() <= 8)?;
-    Some(match unit {
-        b'H' => Duration::from_secs(number * 3600),
-        b'M' => Duration::from_secs(number * 60),
-        b'S' => Duration::from_secs(number),
-        b'm' => Duration::from_millis(number),
-        b'u' => Duration::from_micros(number),
-        b'n' => Duration::from_nanos(number),
-        _ => return None,
-    })
 }
 
 /// A number of up to ten digits.

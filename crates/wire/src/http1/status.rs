@@ -48,14 +48,6 @@ fn http_of(number: i32) -> Option<u16> {
     })
 }
 
-/// The words for a failure, which must not be empty.
-pub(super) fn text(status: &Status) -> &str {
-    match status.message() {
-        "" => status.code().as_str(),
-        text => text,
-    }
-}
-
 /// What an HTTP status says when nothing stands beside it.
 fn meaning(http: u16) -> Code {
     match http {

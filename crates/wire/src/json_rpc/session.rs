@@ -34,10 +34,7 @@ impl Owed {
 
     #[cold]
     fn fail(&self, failure: &Status, text: &mut Vec<u8>) {
-        let message = match failure.message() {
-            "" => failure.code().as_str(),
-            message => message,
-        };
+        let message = failure.words();
         frame::write_error(text, status::write(failure, self.dotted), message, failure.number(), &self.id);
     }
 }

@@ -1,21 +1,18 @@
 //! Failures of net/rpc, which are nothing but texts: a table of those that say more.
 
 use crate::session::Missing;
+use crate::status::texts::{self, Text};
 use crate::{Call, Code, Status};
 
 /// The text that tells a peer of a failure. It is never empty: an empty one is a success.
 pub(super) fn write(status: &Status) -> &str {
-    match status.message() {
-        "" => status.code().as_str(),
-        message => message,
-    }
+    status.words()
 }
 
 /// The failure that a peer's text tells of.
 #[cold]
 pub(super) fn read(text: &str) -> Status {
-    let known = TEXTS.iter().find(|(known, _)| known.covers(text));
-    Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text.to_owned())
+    texts::read(text.to_owned(), TEXTS)
 }
 
 /// The failure of a call to what does not exist (Go `net/rpc/server.go`, `readRequestHeader`).
@@ -48,8 +45,7 @@ pub(super) fn shutting_down() -> Status {
     Status::unavailable(SHUT_DOWN)
 }
 
-/// The texts that say more than that a call failed. Whose fault it is and whether it may be tried again follows from
-/// the code.
+/// The texts that say more than that a call failed.
 const TEXTS: &[(Text, Code)] = &[
     (Text::Begins(NO_SERVICE), Code::Unimplemented),
     (Text::Begins(NO_METHOD), Code::Unimplemented),
@@ -60,12 +56,6 @@ const TEXTS: &[(Text, Code)] = &[
     // What a Go handler returns when its context was ended.
     (Text::Is("context deadline exceeded"), Code::DeadlineExceeded),
     (Text::Is("context canceled"), Code::Cancelled),
-    // What a server of ours says by any protocol.
-    (Text::Begins("[service internal error]: "), Code::Internal),
-    (Text::Begins("the method did not answer in time"), Code::DeadlineExceeded),
-    (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
-    (Text::Begins("Reached the method's max_concurrency="), Code::ResourceExhausted),
-    (Text::Is("request reached rate limit"), Code::ResourceExhausted),
 ];
 
 const NO_SERVICE: &str = "rpc: can't find service ";
@@ -74,22 +64,6 @@ const ILL_FORMED: &str = "rpc: service/method request ill-formed: ";
 const MISSING_PARAMS: &str = "jsonrpc: request body missing params";
 const UNSIGNED: &str = "wrong authorization format for ";
 const SHUT_DOWN: &str = "connection is shut down";
-
-/// How a text is recognised.
-#[derive(Debug)]
-enum Text {
-    Is(&'static str),
-    Begins(&'static str),
-}
-
-impl Text {
-    fn covers(&self, text: &str) -> bool {
-        match self {
-            Self::Is(whole) => text == *whole,
-            Self::Begins(start) => text.starts_with(start),
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -158,6 +158,7 @@ pub(crate) fn put_tag(out: &mut Vec<u8>, number: u32, wire: WireType) {
 }
 
 /// How many bytes a varint takes.
+#[inline]
 pub(crate) fn varint_len(value: u64) -> usize {
     (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }

@@ -2,21 +2,18 @@
 
 use std::borrow::Cow;
 
+use crate::status::texts::{self, Text};
 use crate::{Code, Status};
 
 /// The text that tells a peer of a failure.
 pub(super) fn text(status: &Status) -> &str {
-    match status.message() {
-        "" => status.code().as_str(),
-        message => message,
-    }
+    status.words()
 }
 
 /// The failure that a text up to v0.20 tells of.
 #[cold]
 pub(super) fn of_text(text: String) -> Status {
-    let known = TEXTS.iter().find(|(known, _)| known.covers(&text));
-    Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text)
+    texts::read(text, TEXTS)
 }
 
 /// The code and the text that tell a peer of a failure since v0.21. There are two on the wire: everything that is
@@ -70,12 +67,7 @@ const TEXTS: &[(Text, Code)] = &[
     (Text::Begins(UNKNOWN), Code::Unimplemented),
     (Text::Is(NO_MATCH), Code::InvalidArgument),
     (Text::Begins(TOO_LONG), Code::OutOfRange),
-    // What a server of ours says by any protocol.
     (Text::Is(SHUTTING_DOWN), Code::Unavailable),
-    (Text::Begins("the method did not answer in time"), Code::DeadlineExceeded),
-    (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
-    (Text::Begins("Reached the method's max_concurrency="), Code::ResourceExhausted),
-    (Text::Is("request reached rate limit"), Code::ResourceExhausted),
 ];
 
 const UNKNOWN: &str = "unknown function: ";
@@ -120,22 +112,6 @@ const CODES: &[(u8, Code)] = &[
 const NO_SUCH_FUNCTION: u8 = 1;
 const FUNCTION_EXCEPTION: u8 = 4;
 
-/// How a text is recognised.
-#[derive(Debug)]
-enum Text {
-    Is(&'static str),
-    Begins(&'static str),
-}
-
-impl Text {
-    fn covers(&self, text: &str) -> bool {
-        match self {
-            Self::Is(whole) => text == *whole,
-            Self::Begins(start) => text.starts_with(start),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +124,7 @@ mod tests {
             no_match(),
             too_long("echo"),
             shutting_down(),
+            Status::internal("[service internal error]: oops"),
             Status::deadline_exceeded("the method did not answer in time"),
             Status::resource_exhausted("Reached server's max_concurrency=4"),
             Status::resource_exhausted("Reached the method's max_concurrency=4"),

@@ -1,23 +1,20 @@
 //! Failures of rpcx, which are nothing but texts: a table of those that say more.
 
 use crate::session::Missing;
+use crate::status::texts::{self, Text};
 use crate::{Call, Code, Format, Status};
 
 use super::frame;
 
 /// The text that tells a peer of a failure.
 pub(super) fn write(status: &Status) -> &str {
-    match status.message() {
-        "" => status.code().as_str(),
-        message => message,
-    }
+    status.words()
 }
 
 /// The failure that a peer's text tells of.
 #[cold]
 pub(super) fn read(text: &str) -> Status {
-    let known = TEXTS.iter().find(|(known, _)| known.covers(text));
-    Status::new(known.map_or(Code::Unknown, |(_, code)| *code), text.to_owned())
+    texts::read(text.to_owned(), TEXTS)
 }
 
 /// The failure of a call to what does not exist (rpcx `server/server_dispatch.go`).
@@ -45,24 +42,17 @@ pub(super) fn shutting_down() -> Status {
     Status::unavailable(SHUTTING_DOWN)
 }
 
-/// The texts that say more than that a call failed. Whose fault it is and whether it may be tried again
-/// follows from the code.
+/// The texts that say more than that a call failed.
 const TEXTS: &[(Text, Code)] = &[
     (Text::Begins(NO_SERVICE), Code::Unimplemented),
     (Text::Begins(NO_METHOD), Code::Unimplemented),
     (Text::Begins(NO_CODEC), Code::Unimplemented),
     // `server.ErrReqReachLimit`: refused before the method was looked up.
     (Text::Is("request reached rate limit"), Code::ResourceExhausted),
-    // A panic of the handler (`server/service.go`); a stack trace follows.
-    (Text::Begins("[service internal error]: "), Code::Internal),
     // What a Go handler returns when `__ServerTimeout` ran out, or its context was ended.
     (Text::Is("context deadline exceeded"), Code::DeadlineExceeded),
     (Text::Is("context canceled"), Code::Cancelled),
     (Text::Is(SHUTTING_DOWN), Code::Unavailable),
-    // What a server of ours says by any protocol.
-    (Text::Begins("the method did not answer in time"), Code::DeadlineExceeded),
-    (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
-    (Text::Begins("Reached the method's max_concurrency="), Code::ResourceExhausted),
 ];
 
 const NO_SERVICE: &str = "rpcx: can't find service ";
@@ -72,22 +62,6 @@ const NO_CODEC: &str = "can not find codec for ";
 /// Ours: rpcx closes its connections instead of refusing calls on them, so it has no such text, and its
 /// client takes every text for the handler's own (`client/xclient.go`, `uncoverError`).
 const SHUTTING_DOWN: &str = "rpcx: server is shutting down";
-
-/// How a text is recognised.
-#[derive(Debug)]
-enum Text {
-    Is(&'static str),
-    Begins(&'static str),
-}
-
-impl Text {
-    fn covers(&self, text: &str) -> bool {
-        match self {
-            Self::Is(whole) => text == *whole,
-            Self::Begins(start) => text.starts_with(start),
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -55,9 +55,9 @@ fn the_messages_of_the_transcoder_are_compiled_from_its_tests() {
     assert!(fuzz::RICH == seeds::rich(), "{} is not what its source says", rich().display());
 }
 
-/// Writes the seeds. What else is in the corpus stays.
+/// Writes the seeds, for who has changed them. What else is in the corpus stays.
 #[test]
-#[ignore = "it writes files"]
+#[ignore = "it writes files: `cargo test -p polyrpc-wire --test corpus -- --ignored`"]
 fn the_seeds_are_written() {
     fs::write(rich(), seeds::rich()).expect("a writable file");
     for (target, seeds) in seeds::all() {

@@ -44,10 +44,11 @@ impl Place {
             cores: None,
             keepalive: builder.keepalive.map(Keepalive::every),
             on_push: None,
+            hooks: Default::default(),
             failing: Default::default(),
         };
         let pool = Pool::new(dialer, Kind::Single, builder.bounds);
-        Client { transport: Transport::Network(pool.into()), defaults: defaults.into() }
+        Client { transport: Transport::Network(pool.into()), defaults: defaults.into(), layers: crate::client::layer::Layers::default() }
     }
 
     pub(super) fn url(&self) -> Url {

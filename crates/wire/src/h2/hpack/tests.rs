@@ -3,9 +3,7 @@ use super::*;
 type Pairs<'a> = &'a [(&'a str, &'a str)];
 
 fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    let digit = |byte: u8| char::from(byte).to_digit(16).unwrap() as u8;
-    digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+    crate::testing::hex(hex).into()
 }
 
 fn list(fields: Pairs<'_>) -> Fields {

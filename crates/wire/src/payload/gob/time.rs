@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::Error;
+use crate::payload::calendar::{DAY, date, days, days_in};
 
 /// A point in time, Go's `time.Time`. Elsewhere it is a text as of RFC 3339.
 ///
@@ -165,7 +166,7 @@ fn year_month_day(date: &str) -> Option<(i64, i64, i64)> {
     let digits = date.find('-').filter(|digits| (4..=12).contains(digits))?;
     let [year, month, day] = numbers(date, '-', [digits, 2, 2])?;
     let year = sign * year;
-    let is_one = (1..=12).contains(&month) && (1..=days_of(year, month)).contains(&day);
+    let is_one = (1..=12).contains(&month) && (1..=days_in(year, month)).contains(&day);
     is_one.then_some((year, month, day))
 }
 
@@ -198,42 +199,6 @@ fn offset(zone: &str) -> Option<Option<i32>> {
     let [hours, minutes, _] = numbers(&format!("{hours}:{minutes}:0"), ':', [2, 2, 1])?;
     (hours < 24 && minutes < 60).then_some(Some(sign * (hours * 3600 + minutes * 60) as i32))
 }
-
-const DAY: i64 = 86_400;
-
-/// The days from 1970-01-01 to a date of the Gregorian calendar. Years are counted from March, so that the day
-/// that some of them have more is the last.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    era * ERA + of_era * 365 + of_era / 4 - of_era / 100 + of_year - TO_1970
-}
-
-/// The date that is so many days after 1970-01-01.
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + TO_1970;
-    let (era, of_era) = (days.div_euclid(ERA), days.rem_euclid(ERA));
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let year = year + era * 400;
-    if month < 10 { (year, month + 3, day) } else { (year + 1, month - 9, day) }
-}
-
-fn days_of(year: i64, month: i64) -> i64 {
-    match month {
-        12 => 31,
-        _ => days(year, month + 1, 1) - days(year, month, 1),
-    }
-}
-
-/// The days of 400 years.
-const ERA: i64 = 146_097;
-
-/// The days from the year 0, March 1st, to 1970.
-const TO_1970: i64 = 719_468;
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

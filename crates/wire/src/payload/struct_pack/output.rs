@@ -6,6 +6,7 @@ use super::Error;
 use super::head::{self, Width};
 use super::plan::Plan;
 use super::types::Scalar;
+use crate::payload::protobuf::put_varint;
 
 /// What stands before a value besides the code of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,8 +70,8 @@ impl Output {
             Scalar::U128 => self.put(&u128::try_from(value).ok()?.to_le_bytes()),
             Scalar::VarI32 => self.zigzag(i32::try_from(value).ok()?.into()),
             Scalar::VarI64 => self.zigzag(i64::try_from(value).ok()?),
-            Scalar::VarU32 => self.varint(u32::try_from(value).ok()?.into()),
-            Scalar::VarU64 => self.varint(u64::try_from(value).ok()?),
+            Scalar::VarU32 => put_varint(&mut self.bytes, u32::try_from(value).ok()?.into()),
+            Scalar::VarU64 => put_varint(&mut self.bytes, u64::try_from(value).ok()?),
             Scalar::FastI32 => self.fast.push(i32::try_from(value).ok()?.into()),
             Scalar::FastI64 => self.fast.push(i64::try_from(value).ok()?.into()),
             Scalar::FastU32 => self.fast.push(u32::try_from(value).ok()?.into()),
@@ -81,15 +82,7 @@ impl Output {
     }
 
     fn zigzag(&mut self, value: i64) {
-        self.varint((value << 1 ^ value >> 63) as u64);
-    }
-
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(value as u8);
+        put_varint(&mut self.bytes, (value << 1 ^ value >> 63) as u64);
     }
 
     pub(super) fn zeros(&mut self, count: usize) {

@@ -2,26 +2,14 @@
 
 use std::io::Write;
 
+pub(super) use crate::digits::put_decimal as put_uint;
+
 /// Appends an integer.
 pub(super) fn put_int(out: &mut Vec<u8>, value: i64) {
     if value < 0 {
         out.push(b'-');
     }
     put_uint(out, value.unsigned_abs());
-}
-
-/// Appends an integer.
-pub(super) fn put_uint(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break out.extend_from_slice(&digits[at..]);
-        }
-    }
 }
 
 /// Appends a finite number as Go and ECMAScript do: `3`, `0.1`, `1e+21`, `1.5e-7` (Go

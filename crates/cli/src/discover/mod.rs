@@ -1,0 +1,93 @@
+//! `polyrpc discover`: what a registry holds, and what becomes of it.
+
+mod table;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::StreamExt;
+use polyrpc::discovery::{Instance, Sets};
+use tokio::time::timeout;
+
+use self::table::Known;
+use crate::failure::Failure;
+use crate::terminal::Paint;
+use crate::{serve, terminal};
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The registry: etcd://, zookeeper://, consul://, redis://, nacos://, kubernetes://, list://, dlist://, file://,
+    /// remotefile://, dns://, mdns://; a protocol before it (rpcx+dns://) is
+    /// ignored
+    url: String,
+    /// Go on, and print every change
+    #[arg(long)]
+    watch: bool,
+    /// Print JSON: a line with all instances; with --watch one for each change
+    #[arg(long)]
+    json: bool,
+    /// How long to wait for the first answer
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = terminal::duration)]
+    timeout: Duration,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
+    let discover = polyrpc_discovery::discover(&options.url)?;
+    terminal::block_on(async {
+        let mut sets = discover.watch();
+        match options.watch {
+            true => watch(&mut sets, &options).await,
+            false => once(&mut sets, &options).await,
+        }
+    })?
+}
+
+async fn once(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
+    let first = timeout(options.timeout, sets.next()).await;
+    let first = first.map_err(|_| Failure::new(format!("{} does not answer", options.url)))?;
+    let instances = first.ok_or_else(|| Failure::new(format!("{} says nothing", options.url)))??;
+    terminal::print(&text(&instances, options.json))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints until it is told to stop, or nobody reads any more.
+async fn watch(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
+    let stop = serve::stop_signal().map_err(|error| Failure::system("watch for signals", &error))?;
+    tokio::pin!(stop);
+    let mut known = None;
+    loop {
+        let item = tokio::select! {
+            () = &mut stop => return Ok(ExitCode::SUCCESS),
+            item = sets.next() => item,
+        };
+        let instances = match item {
+            None => return Ok(ExitCode::SUCCESS),
+            Some(Ok(instances)) => instances,
+            Some(Err(error)) => {
+                eprintln!("warning: {}", error.message().escape_debug());
+                continue;
+            }
+        };
+        let now = Known::of(&instances);
+        let text = match known.replace(now.clone()) {
+            Some(before) if !options.json => table::changes(&before, &now, Paint::for_stdout()),
+            _ => text(&instances, options.json),
+        };
+        if !text.is_empty() && !terminal::print(&text)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+fn text(instances: &[Instance], json: bool) -> String {
+    if json { table::json(instances).to_string() } else { table::table(instances, Paint::for_stdout()) }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  polyrpc discover 'list://10.0.0.1:8000 3,10.0.0.2:8000'
+  polyrpc discover file:///etc/servers --watch
+  polyrpc discover dns://_grpc._tcp.example.org
+  polyrpc discover mdns://Arith --watch --json";

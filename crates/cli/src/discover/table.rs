@@ -1,0 +1,142 @@
+use std::collections::BTreeMap;
+
+use polyrpc::discovery::{Attributes, Instance};
+use serde_json::{Value, json};
+
+use crate::terminal::Paint;
+
+/// All instances, one in a row.
+pub(super) fn table(instances: &[Instance], paint: Paint) -> String {
+    if instances.is_empty() {
+        return "no instances".to_owned();
+    }
+    let rows: Vec<_> = instances.iter().map(row).collect();
+    let width = |column: usize| {
+        let texts = rows.iter().map(|row| row[column].chars().count());
+        texts.chain([HEAD[column].chars().count()]).max().unwrap_or_default()
+    };
+    let widths = [0, 1, 2, 3].map(width);
+    let line = |row: &[String; 5]| {
+        let padded = row.iter().zip(widths).map(|(text, width)| format!("{text:width$}  "));
+        let line = padded.collect::<String>() + &row[4];
+        line.trim_end().to_owned()
+    };
+    let head = paint.bold(line(&HEAD.map(str::to_owned)));
+    let lines: Vec<_> = [head].into_iter().chain(rows.iter().map(line)).collect();
+    lines.join("\n")
+}
+
+const HEAD: [&str; 5] = ["INSTANCE", "WEIGHT", "STATE", "GROUP", "MORE"];
+
+fn row(instance: &Instance) -> [String; 5] {
+    let attributes = &instance.attributes;
+    let mut more = attributes.clone();
+    ["weight", "state", "group"].iter().for_each(|name| more.remove(name));
+    let groups: Vec<_> = attributes.groups().map(harmless).collect();
+    [
+        harmless(&instance.to_string()),
+        attributes.weight().to_string(),
+        state(attributes),
+        groups.join(","),
+        more.to_string(),
+    ]
+}
+
+fn state(attributes: &Attributes) -> String {
+    harmless(attributes.value("state").unwrap_or("active"))
+}
+
+/// What a registry holds is not trusted with the terminal.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// All instances as JSON.
+pub(super) fn json(instances: &[Instance]) -> Value {
+    instances.iter().map(object).collect()
+}
+
+fn object(instance: &Instance) -> Value {
+    let mut attributes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, value) in instance.attributes.iter() {
+        attributes.entry(name).or_default().push(value);
+    }
+    json!({
+        "instance": instance.to_string(),
+        "network": instance.network.as_str(),
+        "address": instance.address,
+        "weight": instance.attributes.weight(),
+        "active": instance.attributes.is_active(),
+        "attributes": attributes,
+    })
+}
+
+/// What is said of each instance.
+#[derive(Debug, Clone)]
+pub(super) struct Known(BTreeMap<String, String>);
+
+impl Known {
+    pub(super) fn of(instances: &[Instance]) -> Self {
+        let said = instances.iter().map(|one| (harmless(&one.to_string()), one.attributes.to_string()));
+        Self(said.collect())
+    }
+}
+
+/// What has come, has gone, or is said anew, a line each.
+pub(super) fn changes(before: &Known, now: &Known, paint: Paint) -> String {
+    let mut lines = Vec::new();
+    for (instance, said) in &now.0 {
+        match before.0.get(instance) {
+            Some(known) if known == said => {}
+            Some(known) => lines.push(paint.cyan(format_args!("~ {instance}  {known} -> {said}"))),
+            None => lines.push(paint.green(format!("+ {instance}  {said}").trim_end())),
+        }
+    }
+    for instance in before.0.keys().filter(|instance| !now.0.contains_key(*instance)) {
+        lines.push(paint.red(format_args!("- {instance}")));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instances(all: &[(&str, &str)]) -> Vec<Instance> {
+        let read =
+            |(address, said): &(&str, &str)| address.parse::<Instance>().unwrap().with(said.parse().unwrap());
+        all.iter().map(read).collect()
+    }
+
+    #[test]
+    fn instances_are_shown_with_what_is_said_of_them() {
+        let all = instances(&[
+            ("10.0.0.1:8000", "weight=3&group=a&group=b&calls=1.50"),
+            ("quic@[::1]:1", "state=inactive"),
+        ]);
+        let expected = "\
+INSTANCE           WEIGHT  STATE     GROUP  MORE
+tcp@10.0.0.1:8000  3       active    a,b    calls=1.50
+quic@[::1]:1       1       inactive";
+        assert_eq!(table(&all, Paint::for_stdout()), expected);
+        assert_eq!(table(&[], Paint::for_stdout()), "no instances");
+        let first = &json(&all)[0];
+        assert_eq!(first["attributes"], json!({"weight": ["3"], "group": ["a", "b"], "calls": ["1.50"]}));
+    }
+
+    #[test]
+    fn nothing_in_a_registry_reaches_the_terminal_as_a_command() {
+        let all = instances(&[("a:1", "group=%1b[2J&state=%07")]);
+        let text = table(&all, Paint::for_stdout())
+            + &changes(&Known::of(&[]), &Known::of(&all), Paint::for_stdout());
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    }
+
+    #[test]
+    fn changes_are_told_apart() {
+        let before = Known::of(&instances(&[("a:1", ""), ("b:1", "weight=1"), ("c:1", "")]));
+        let now = Known::of(&instances(&[("b:1", "weight=2"), ("c:1", ""), ("d:1", "x=y")]));
+        let expected = "~ tcp@b:1  weight=1 -> weight=2\n+ tcp@d:1  x=y\n- tcp@a:1";
+        assert_eq!(changes(&before, &now, Paint::for_stdout()), expected);
+    }
+}

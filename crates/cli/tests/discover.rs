@@ -1,0 +1,74 @@
+//! `polyrpc discover`, as users run it.
+
+mod running;
+
+use std::fs;
+
+use running::{Server, Talk, TempDir, polyrpc};
+use serde_json::json;
+
+#[test]
+fn a_list_is_shown_as_a_table_or_as_json() {
+    let url = "baidu-std+list://10.0.0.1:8000 3,10.0.0.2:8000 weight=5&group=a&state=inactive";
+    let ran = polyrpc(["discover", url]);
+    let expected = "\
+INSTANCE           WEIGHT  STATE     GROUP  MORE
+tcp@10.0.0.1:8000  3       active           tag=3
+tcp@10.0.0.2:8000  5       inactive  a
+";
+    assert_eq!((&*ran.stdout, ran.code), (expected, 0), "{ran:?}");
+    let ran = polyrpc(["discover", url, "--json"]).json();
+    assert_eq!(ran[1]["address"], "10.0.0.2:8000");
+    assert_eq!((&ran[0]["active"], &ran[1]["active"]), (&json!(true), &json!(false)));
+}
+
+#[test]
+fn changes_of_a_file_are_watched() {
+    let directory = TempDir::new();
+    let path = directory.path().join("servers");
+    let put = |text: &str| {
+        let beside = path.with_extension("new");
+        fs::write(&beside, text).unwrap();
+        fs::rename(beside, &path).unwrap();
+    };
+    put("a:1\n");
+    let mut watch = Talk::start(["discover", &format!("file://{}", path.display()), "--watch", "--json"]);
+    assert_eq!(watch.hear()[0]["instance"], "tcp@a:1");
+    put("b:1\nnonsense\n");
+    assert_eq!(watch.hear()[0]["instance"], "tcp@b:1");
+    watch.stop();
+}
+
+#[test]
+fn what_cannot_be_discovered_says_why() {
+    for (url, why) in [
+        ("nothing://x", "the registry `nothing` is unknown"),
+        ("10.0.0.1:80", "want the URL of a registry"),
+        ("list://a", "want network@host:port"),
+        ("file:///nowhere/at/all", "No such file"),
+    ] {
+        let ran = polyrpc(["discover", url]);
+        assert!(ran.code == 1 && ran.stderr.contains(why), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_registered_is_refused() {
+    let ran = polyrpc(["serve", "--listen", "127.0.0.1:0", "--register", "list://a:1"]);
+    assert!(ran.code == 1 && ran.stderr.contains("the registry `list` is unknown"), "{ran:?}");
+    let server =
+        Server::serve(["--register", "mdns://", "--advertise", "example.org", "--attributes", "weight=5"]);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_call_finds_the_server_that_answers_among_several() {
+    let server = Server::serve([]);
+    let url = format!("rpcx+list://127.0.0.1:1,{}", server.address());
+    for several in [&["--balance", "rr"][..], &["--balance", "p2c:choices=2"], &["--fail-mode", "failbackup"]] {
+        let ran = polyrpc([&["call", &url, "add", "[1,2]"][..], several].concat());
+        assert_eq!(ran.json(), json!(3));
+    }
+    let ran = polyrpc(["call", &url, "add", "[1,2]", "--balance", "alphabetical"]);
+    assert!(ran.code != 0 && ran.stderr.contains("alphabetical"), "{ran:?}");
+}

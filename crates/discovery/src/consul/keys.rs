@@ -1,0 +1,307 @@
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ::http::StatusCode;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
+use polyrpc::{Result, Status};
+use serde::{Deserialize, Serialize};
+
+use super::{Consul, Index};
+use crate::http::ANSWER;
+use crate::place::path;
+use crate::readable::Readable;
+use crate::watch::{self, Ask};
+
+/// rpcx's keys under one path: `base/Service/network@host:port`, each with the instance's attributes as its value
+/// (rpcx-consul `serverplugin/consul.go`).
+///
+/// An entry belongs to a session with the behaviour *delete*, which Consul ends one to two times its time-to-live after
+/// it was last renewed. It takes nothing under ten seconds for one.
+#[derive(Debug)]
+pub struct Keys {
+    consul: Consul,
+    /// Without slashes at its ends.
+    base: String,
+    /// The session of each key that was entered here.
+    sessions: Mutex<HashMap<String, String>>,
+}
+
+impl Keys {
+    pub(super) fn new(consul: Consul, base: &str) -> Self {
+        Self { consul, base: base.trim_matches('/').to_owned(), sessions: Mutex::default() }
+    }
+
+    /// The instances of one service.
+    pub fn service(&self, name: impl AsRef<str>) -> KeysOf {
+        KeysOf { consul: self.consul.clone(), prefix: format!("{}/", self.below(name.as_ref())) }
+    }
+
+    async fn enter(&self, entry: &Entry) -> Result<(), Status> {
+        let directory = self.below(&entry.service);
+        let key = format!("{directory}/{}", entry.instance);
+        let value = entry.instance.attributes.to_string();
+        if let Some(session) = self.session(&key) {
+            if self.renew(&session).await? && self.keep(&key, &session, &value).await? {
+                return Ok(());
+            }
+            self.forget(&key);
+        }
+        if !self.base.is_empty() {
+            self.put(&self.base, "rpcx_path").await?;
+        }
+        self.put(&directory, &entry.service).await?;
+        self.enter_anew(key, &value, entry.ttl).await
+    }
+
+    /// Writes a key that is held by this session, if it has changed or was lost: a write is something that all servers
+    /// of Consul must agree on, a look is not. `false` if the session does not hold it any more.
+    async fn keep(&self, key: &str, session: &str, value: &str) -> Result<bool, Status> {
+        let there = self.look(key).await?;
+        if there.is_some_and(|pair| pair.session.as_deref() == Some(session) && pair.says(value)) {
+            return Ok(true);
+        }
+        self.acquire(key, session, value).await
+    }
+
+    /// Enters a key that is not entered by this process. Whoever holds it was here before us: an address has one
+    /// server, so that is nobody any more.
+    async fn enter_anew(&self, key: String, value: &str, ttl: Duration) -> Result<(), Status> {
+        let session = self.open(&key, ttl).await?;
+        for _ in 0..TRIES {
+            if self.acquire(&key, &session, value).await? {
+                self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(key, session);
+                return Ok(());
+            }
+            if let Some(other) = self.look(&key).await?.and_then(|pair| pair.session) {
+                self.end(&other).await?;
+            }
+            // The delay for which Consul keeps a key after its session has ended.
+            tokio::time::sleep(LOCK_DELAY * 10).await;
+        }
+        self.end(&session).await?;
+        Err(Status::aborted(format!("Consul does not give the key {key} away")))
+    }
+
+    async fn leave(&self, entry: &Entry) -> Result<(), Status> {
+        let key = format!("{}/{}", self.below(&entry.service), entry.instance);
+        let asked = format!("to delete Consul's key {key}");
+        self.consul.delete(&format!("/kv/{}", path(&key))).await?.granted(&asked)?;
+        if let Some(session) = self.forget(&key) {
+            self.end(&session).await?;
+        }
+        Ok(())
+    }
+
+    async fn put(&self, key: &str, value: &str) -> Result<(), Status> {
+        let flags = Attributes::new().with("flags", FLAGS);
+        let answer = self.consul.put(&format!("/kv/{}", path(key)), flags, value.to_owned()).await?;
+        answer.granted(&format!("to write Consul's key {key}"))
+    }
+
+    async fn acquire(&self, key: &str, session: &str, value: &str) -> Result<bool, Status> {
+        let query = Attributes::new().with("acquire", session).with("flags", FLAGS);
+        let answer = self.consul.put(&format!("/kv/{}", path(key)), query, value.to_owned()).await?;
+        // Consul says so when the session has ended a moment ago.
+        if answer.status.is_server_error() && contains(&answer.body, b"invalid session") {
+            return Ok(false);
+        }
+        answer.json(&format!("to acquire Consul's key {key}"))
+    }
+
+    async fn look(&self, key: &str) -> Result<Option<Pair>, Status> {
+        let answer = self.consul.get(&format!("/kv/{}", path(key)), Attributes::new(), ANSWER).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let pairs: Readable<Pair> = answer.json(&format!("to read Consul's key {key}"))?;
+        Ok(pairs.items.into_iter().next())
+    }
+
+    async fn open(&self, key: &str, ttl: Duration) -> Result<String, Status> {
+        // Consul ends a session at up to twice its time-to-live, and takes 10 s to 24 h (`structs.Session`).
+        let ttl = (ttl / 2).clamp(Duration::from_secs(10), Duration::from_hours(24));
+        let wanted = NewSession {
+            name: key,
+            ttl: format!("{}s", ttl.as_secs()),
+            behavior: "delete",
+            lock_delay: format!("{}ms", LOCK_DELAY.as_millis()),
+        };
+        let wanted = serde_json::to_vec(&wanted).map_err(|error| Status::internal(error.to_string()))?;
+        let answer = self.consul.put("/session/create", Attributes::new(), wanted).await?;
+        let session: Session = answer.json("to open a session of Consul's")?;
+        Ok(session.id)
+    }
+
+    /// Whether the session is there still.
+    async fn renew(&self, session: &str) -> Result<bool, Status> {
+        let answer =
+            self.consul.put(&format!("/session/renew/{}", path(session)), Attributes::new(), "").await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(false);
+        }
+        answer.granted("to renew a session of Consul's").map(|()| true)
+    }
+
+    async fn end(&self, session: &str) -> Result<(), Status> {
+        let answer =
+            self.consul.put(&format!("/session/destroy/{}", path(session)), Attributes::new(), "").await?;
+        answer.granted("to end a session of Consul's")
+    }
+
+    fn below(&self, name: &str) -> String {
+        if self.base.is_empty() { name.to_owned() } else { format!("{}/{name}", self.base) }
+    }
+
+    fn session(&self, key: &str) -> Option<String> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    fn forget(&self, key: &str) -> Option<String> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
+    }
+}
+
+impl Register for Keys {
+    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        async { Ok(self.enter(entry).await?) }.boxed()
+    }
+
+    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        async { Ok(self.leave(entry).await?) }.boxed()
+    }
+}
+
+/// The instances of one service among rpcx's keys.
+#[derive(Debug, Clone)]
+pub struct KeysOf {
+    consul: Consul,
+    /// What all its keys begin with: `base/Service/`.
+    prefix: String,
+}
+
+impl Discover for KeysOf {
+    fn watch(&self) -> Sets {
+        watch::sets(KeysWatch { of: self.clone(), index: Index::default() })
+    }
+}
+
+struct KeysWatch {
+    of: KeysOf,
+    index: Index,
+}
+
+impl Ask for KeysWatch {
+    async fn next(&mut self) -> Result<Vec<Instance>, Status> {
+        let found = self.ask().await;
+        if found.is_err() {
+            self.index = Index::default();
+        }
+        found
+    }
+}
+
+impl KeysWatch {
+    async fn ask(&mut self) -> Result<Vec<Instance>, Status> {
+        let KeysOf { consul, prefix } = &self.of;
+        let query = self.index.query(WAIT).with("recurse", "");
+        let answer = consul.get(&format!("/kv/{}", path(prefix)), query, self.index.within(WAIT)).await?;
+        let pairs: Readable<Pair> = match answer.status {
+            // There is no such key, which is no failure: nobody is there yet.
+            StatusCode::NOT_FOUND => Readable::default(),
+            _ => answer.json(&format!("to list Consul's keys under {prefix}"))?,
+        };
+        self.index.advance(&answer)?;
+        let (all, found) = (pairs.all, instances(pairs.items, prefix));
+        if all > 0 && found.is_empty() {
+            return Err(Status::data_loss(format!("no key under {prefix} in Consul names an instance")));
+        }
+        Ok(found)
+    }
+}
+
+/// What can be read of the keys; others are somebody else's.
+fn instances(pairs: Vec<Pair>, prefix: &str) -> Vec<Instance> {
+    let instance = |pair: Pair| {
+        let instance: Instance = pair.key.strip_prefix(prefix)?.parse().ok()?;
+        let attributes = String::from_utf8(pair.said()?).ok()?.parse().ok()?;
+        Some(instance.with(attributes))
+    };
+    pairs.into_iter().filter_map(instance).collect()
+}
+
+fn contains(body: &[u8], words: &[u8]) -> bool {
+    body.windows(words.len()).any(|window| window == words)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Pair {
+    key: String,
+    value: Option<String>,
+    session: Option<String>,
+}
+
+impl Pair {
+    /// Its value, which travels as base64.
+    fn said(&self) -> Option<Vec<u8>> {
+        STANDARD.decode(self.value.as_deref().unwrap_or_default()).ok()
+    }
+
+    fn says(&self, value: &str) -> bool {
+        self.said().is_some_and(|said| said == value.as_bytes())
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct NewSession<'a> {
+    name: &'a str,
+    #[serde(rename = "TTL")]
+    ttl: String,
+    behavior: &'static str,
+    lock_delay: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Session {
+    #[serde(rename = "ID")]
+    id: String,
+}
+
+/// As rpcx waits (libkv `store/consul`).
+const WAIT: Duration = Duration::from_secs(15);
+/// As libkv has it.
+const LOCK_DELAY: Duration = Duration::from_millis(1);
+const TRIES: u32 = 5;
+/// What Consul's own locks are marked with, and so libkv's keys: 0x2ddccbc058a50c18.
+const FLAGS: &str = "3304740253564472344";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(key: &str, value: &str) -> Pair {
+        Pair { key: key.to_owned(), value: Some(STANDARD.encode(value)), session: None }
+    }
+
+    #[test]
+    fn keys_that_name_no_instance_are_left_out() {
+        let pairs = vec![
+            pair("b/S/tcp@a:1", "weight=2"),
+            pair("b/S/nested/tcp@a:2", ""),
+            pair("b/S/", "S"),
+            pair("b/S2/tcp@a:3", ""),
+            pair("b/S/bird@a:4", ""),
+            Pair { key: "b/S/tcp@a:5".into(), value: Some("no base64!".into()), session: None },
+            Pair { key: "b/S/tcp@a:6".into(), value: None, session: None },
+        ];
+        let found = instances(pairs, "b/S/");
+        let found: Vec<_> = found.iter().map(|one| format!("{one} {}", one.attributes)).collect();
+        assert_eq!(found, ["tcp@a:1 weight=2", "tcp@a:6 "]);
+    }
+}

@@ -1,0 +1,371 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ::http::StatusCode;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Network, Register, Sets};
+use polyrpc::{Result, Status};
+use serde::{Deserialize, Serialize};
+
+use super::{Consul, Index};
+use crate::metadata::{from_map, to_map};
+use crate::place::segment;
+use crate::readable::Readable;
+use crate::watch::{self, Ask};
+
+/// Consul's catalogue of services. A server is entered with the agent that is asked, with a check that it must pass
+/// again and again; one that has failed it for a minute is taken out by Consul.
+#[derive(Debug)]
+pub struct Services {
+    consul: Consul,
+    written: Written,
+    /// What was entered here, by its id.
+    entered: Mutex<HashMap<String, Entry>>,
+}
+
+/// How an instance is written.
+#[derive(Debug, Clone, Copy)]
+enum Written {
+    /// Address, port, weight and metadata each where Consul has a place for it.
+    Plainly,
+    /// `network@host:port` as the address, and the attributes as the only tag.
+    AsRpcxOnceDid,
+}
+
+impl Services {
+    pub(super) fn new(consul: Consul) -> Self {
+        Self { consul, written: Written::Plainly, entered: Mutex::default() }
+    }
+
+    /// Writes instances as rpcx 1 did (v1.1, `serverplugin/consul.go`), for clients of that time. Both are
+    /// understood where services are found.
+    #[must_use]
+    pub fn as_rpcx_once_did(mut self) -> Self {
+        self.written = Written::AsRpcxOnceDid;
+        self
+    }
+
+    /// The instances of one service that pass their checks.
+    pub fn service(&self, name: impl Into<String>) -> ServicesOf {
+        ServicesOf { consul: self.consul.clone(), name: name.into(), tag: None }
+    }
+
+    async fn enter(&self, entry: &Entry) -> Result<(), Status> {
+        let id = id(entry);
+        if self.is_entered(&id, entry) && self.pass(&id).await? {
+            return Ok(());
+        }
+        let wanted = match self.written {
+            Written::Plainly => plainly(entry, &id)?,
+            Written::AsRpcxOnceDid => as_rpcx_once_did(entry, &id),
+        };
+        let wanted = serde_json::to_vec(&wanted).map_err(|error| Status::internal(error.to_string()))?;
+        let query = Attributes::new().with("replace-existing-checks", "true");
+        let answer = self.consul.put("/agent/service/register", query, wanted).await?;
+        answer.granted(&format!("to enter {entry} into Consul"))?;
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(id, entry.clone());
+        Ok(())
+    }
+
+    /// Says that the server is well; `false` if the agent does not know of it.
+    async fn pass(&self, id: &str) -> Result<bool, Status> {
+        let check = format!("/agent/check/pass/{}", segment(&format!("service:{id}")));
+        let answer = self.consul.put(&check, Attributes::new(), "").await?;
+        // Agents before 1.11 say 500.
+        if matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::INTERNAL_SERVER_ERROR) {
+            self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+            return Ok(false);
+        }
+        answer.granted("to pass a check of Consul's").map(|()| true)
+    }
+
+    async fn leave(&self, entry: &Entry) -> Result<(), Status> {
+        let id = id(entry);
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let path = format!("/agent/service/deregister/{}", segment(&id));
+        let answer = self.consul.put(&path, Attributes::new(), "").await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(()),
+            _ => answer.granted(&format!("to take {entry} out of Consul")),
+        }
+    }
+
+    fn is_entered(&self, id: &str, entry: &Entry) -> bool {
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner).get(id) == Some(entry)
+    }
+}
+
+impl Register for Services {
+    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        async { Ok(self.enter(entry).await?) }.boxed()
+    }
+
+    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        async { Ok(self.leave(entry).await?) }.boxed()
+    }
+}
+
+/// As rpcx named it.
+fn id(entry: &Entry) -> String {
+    format!("{}-{}", entry.service, entry.instance)
+}
+
+fn plainly<'a>(entry: &'a Entry, id: &'a str) -> Result<Registration<'a>, Status> {
+    let Entry { instance, .. } = entry;
+    let mut meta = to_map(&instance.attributes, may_be_a_name);
+    let (address, port) = match instance.network {
+        Network::Unix => (instance.address.as_str(), 0),
+        _ => host_and_port(&instance.address).ok_or_else(|| {
+            Status::invalid_argument(format!("{instance} cannot be entered into Consul: want host:port"))
+        })?,
+    };
+    if instance.network != Network::Tcp {
+        meta.insert(NETWORK.to_owned(), instance.network.to_string());
+    }
+    let weight = instance.attributes.weight().clamp(1, 65_535);
+    Ok(Registration {
+        id,
+        name: &entry.service,
+        address: address.to_owned(),
+        port,
+        tags: instance.attributes.values("tag").map(str::to_owned).collect(),
+        meta,
+        weights: Weights { passing: weight, warning: 1 },
+        check: Check::new(entry.ttl),
+    })
+}
+
+fn as_rpcx_once_did<'a>(entry: &'a Entry, id: &'a str) -> Registration<'a> {
+    Registration {
+        id,
+        name: &entry.service,
+        address: entry.instance.to_string(),
+        port: 0,
+        tags: vec![entry.instance.attributes.to_string()],
+        meta: BTreeMap::new(),
+        weights: Weights { passing: 1, warning: 1 },
+        check: Check::new(entry.ttl),
+    }
+}
+
+fn host_and_port(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Some((host, port.parse().ok()?))
+}
+
+/// What Consul takes for the name of a metadatum (`structs.ValidateMetadata`).
+fn may_be_a_name(name: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=128).contains(&name.len()) && !name.starts_with("consul-") && name.bytes().all(is_fine)
+}
+
+/// The healthy instances of one service in Consul's catalogue.
+#[derive(Debug, Clone)]
+pub struct ServicesOf {
+    consul: Consul,
+    name: String,
+    tag: Option<String>,
+}
+
+impl ServicesOf {
+    /// Only those that have this tag.
+    #[must_use]
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.tag = Some(tag.into());
+        self
+    }
+}
+
+impl Discover for ServicesOf {
+    fn watch(&self) -> Sets {
+        watch::sets(ServicesWatch { of: self.clone(), index: Index::default() })
+    }
+}
+
+struct ServicesWatch {
+    of: ServicesOf,
+    index: Index,
+}
+
+impl Ask for ServicesWatch {
+    async fn next(&mut self) -> Result<Vec<Instance>, Status> {
+        let found = self.ask().await;
+        if found.is_err() {
+            self.index = Index::default();
+        }
+        found
+    }
+}
+
+impl ServicesWatch {
+    async fn ask(&mut self) -> Result<Vec<Instance>, Status> {
+        let ServicesOf { consul, name, tag } = &self.of;
+        // As brpc asks (`consul_naming_service.cpp`).
+        let mut query = self.index.query(WAIT).with("passing", "").with("stale", "");
+        if let Some(tag) = tag {
+            query.set("tag", tag);
+        }
+        let path = format!("/health/service/{}", segment(name));
+        let answer = consul.get(&path, query, self.index.within(WAIT)).await?;
+        let healthy: Readable<Healthy> =
+            answer.json(&format!("to list the healthy instances of {name} in Consul"))?;
+        self.index.advance(&answer)?;
+        let (all, healthy) = (healthy.all, healthy.items.into_iter());
+        let found: Vec<_> = healthy.filter_map(Healthy::instance).collect();
+        if all > 0 && found.is_empty() {
+            return Err(Status::data_loss(format!("no instance of {name} in Consul has an address")));
+        }
+        Ok(found)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Healthy {
+    node: Option<Node>,
+    service: Service,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Node {
+    #[serde(default)]
+    address: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Service {
+    #[serde(default)]
+    address: String,
+    #[serde(default)]
+    port: u16,
+    tags: Option<Vec<String>>,
+    meta: Option<BTreeMap<String, String>>,
+    weights: Option<Weights>,
+}
+
+impl Healthy {
+    /// `None` if nobody can be called there.
+    fn instance(self) -> Option<Instance> {
+        let Service { address, port, tags, meta, weights } = self.service;
+        let tags = tags.unwrap_or_default();
+        if address.contains('@') {
+            let attributes = tags.first().map(|query| query.parse().unwrap_or_default());
+            return Some(address.parse::<Instance>().ok()?.with(attributes.unwrap_or_default()));
+        }
+        let host = if address.is_empty() { self.node?.address } else { address };
+        let mut attributes = from_map(meta.unwrap_or_default());
+        let network = attributes.value(NETWORK).map_or(Ok(Network::Tcp), str::parse).ok()?;
+        attributes.remove(NETWORK);
+        attributes.remove("tag");
+        for tag in tags {
+            attributes.append("tag", tag);
+        }
+        let weight = weights.map_or(1, |weights| weights.passing);
+        // One is what everybody has of whom nothing was said.
+        if weight != 1 {
+            attributes.set("weight", weight.to_string());
+        }
+        let address = match network {
+            Network::Unix => host,
+            _ if host.contains(':') => format!("[{host}]:{port}"),
+            _ => format!("{host}:{port}"),
+        };
+        Some(format!("{network}@{address}").parse::<Instance>().ok()?.with(attributes))
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Registration<'a> {
+    #[serde(rename = "ID")]
+    id: &'a str,
+    name: &'a str,
+    address: String,
+    port: u16,
+    tags: Vec<String>,
+    meta: BTreeMap<String, String>,
+    weights: Weights,
+    check: Check,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Weights {
+    passing: u32,
+    #[serde(default)]
+    warning: u32,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Check {
+    #[serde(rename = "TTL")]
+    ttl: String,
+    status: &'static str,
+    deregister_critical_service_after: &'static str,
+}
+
+impl Check {
+    fn new(ttl: Duration) -> Self {
+        Self {
+            ttl: format!("{}ms", ttl.as_millis().max(1)),
+            // It is entered when it is ready; otherwise nobody would find it before the next time.
+            status: "passing",
+            // The least that Consul takes.
+            deregister_critical_service_after: "1m",
+        }
+    }
+}
+
+const NETWORK: &str = "network";
+/// As brpc waits.
+const WAIT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<String> {
+        let healthy: Healthy = serde_json::from_str(text).unwrap();
+        healthy.instance().map(|instance| format!("{instance} {}", instance.attributes))
+    }
+
+    #[test]
+    fn what_others_have_entered_is_understood() {
+        for (text, instance) in [
+            (r#"{"Service":{"Address":"10.0.0.1","Port":80}}"#, "tcp@10.0.0.1:80 "),
+            (
+                r#"{"Node":{"Address":"n"},"Service":{"Address":"","Port":80,"Tags":["3","x"],"Meta":null}}"#,
+                "tcp@n:80 tag=3&tag=x",
+            ),
+            (
+                r#"{"Service":{"Address":"::1","Port":80,"Meta":{"network":"quic","a":"b"},
+                "Weights":{"Passing":7,"Warning":1}}}"#,
+                "quic@[::1]:80 a=b&weight=7",
+            ),
+            (
+                r#"{"Service":{"Address":"tcp@h:8972","Port":0,"Tags":["weight=2&state=inactive"]}}"#,
+                "tcp@h:8972 state=inactive&weight=2",
+            ),
+        ] {
+            assert_eq!(read(text).as_deref(), Some(instance), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_called_is_left_out() {
+        for text in [
+            r#"{"Service":{"Address":"h","Port":0}}"#,
+            r#"{"Service":{"Port":80}}"#,
+            r#"{"Service":{"Address":"h","Port":80,"Meta":{"network":"pigeon"}}}"#,
+            r#"{"Service":{"Address":"bird@h:1","Port":80}}"#,
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

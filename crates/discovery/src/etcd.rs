@@ -1,0 +1,324 @@
+//! [etcd](https://etcd.io) v3: rpcx's keys (rpcx-etcd `serverplugin/etcdv3.go`).
+//!
+//! As a URL, behind `etcd://`: `host:port,host:port/rpcx_test/Arith` to find a service, without the service to register
+//! servers; `user:password@` may stand before the first host. The keys begin with a slash, as in rpcx's examples; where
+//! they do not, `?slash=false` says so. To find a service both are looked for.
+//!
+//! Settings: `user`, `password`, `slash`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{
+    Client, Compare, CompareOp, ConnectOptions, GetOptions, LeaseKeepAliveStream, LeaseKeeper, PutOptions,
+    Txn, TxnOp, WatchOptions, WatchResponse, WatchStream,
+};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use polyrpc::discovery::{Discover, Entry, Instance, Register, Sets};
+use polyrpc::{Result, Status};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use crate::place::Place;
+use crate::tree::{BASE_VALUE, Found, Tree, split};
+use crate::watch::{self, Ask};
+
+/// A cluster of etcd, and how it is asked.
+#[derive(Clone)]
+pub struct Etcd {
+    endpoints: Arc<[String]>,
+    user: Option<(String, String)>,
+}
+
+impl Etcd {
+    /// Of servers at `host:port` or `http://host:port`.
+    pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { endpoints: endpoints.into_iter().map(Into::into).collect(), user: None }
+    }
+
+    /// Says who asks.
+    #[must_use]
+    pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
+        self.user = Some((name.into(), password.into()));
+        self
+    }
+
+    /// Finds the instances of a service under rpcx's base path. Whether keys begin with a slash makes no difference.
+    pub fn service(&self, base: &str, service: &str) -> EtcdService {
+        let base = base.trim_matches('/');
+        let trees = [Tree::new(format!("/{base}")), Tree::new(base)];
+        EtcdService { etcd: self.clone(), prefixes: trees.map(|tree| tree.prefix(service)) }
+    }
+
+    /// Registers servers under rpcx's base path, which is written as it stands.
+    pub fn register(&self, base: &str) -> EtcdRegister {
+        EtcdRegister { etcd: self.clone(), tree: Tree::new(base), held: Mutex::default() }
+    }
+
+    async fn connect(&self) -> Result<Client, Status> {
+        let options = ConnectOptions::new()
+            .with_connect_timeout(ANSWER)
+            // A server that is gone without a word is noticed, also while nothing changes.
+            .with_keep_alive(KEEPALIVE, ANSWER)
+            .with_keep_alive_while_idle(true)
+            // A member that is cut off from the others would go on to answer with what it knew.
+            .with_require_leader(true);
+        let options = match &self.user {
+            // etcd's simple tokens last five minutes (`--auth-token-ttl`).
+            Some((name, password)) => options.with_user(name, password).with_auto_token_refresh(true),
+            None => options,
+        };
+        within(Client::connect(&self.endpoints, Some(options))).await
+    }
+}
+
+impl fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Etcd").field("endpoints", &self.endpoints).finish_non_exhaustive()
+    }
+}
+
+/// Opens what stands behind `etcd://`, to find a service.
+pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
+    let place = Place::parse(place)?;
+    let (base, service) = split(&place)?;
+    Ok(Box::new(open(&place)?.service(&base, &service)))
+}
+
+/// Opens what stands behind `etcd://`, to make servers known.
+pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
+    let place = Place::parse(place)?;
+    let base = place.path.join("/");
+    let slash = if place.settings.value("slash") == Some("false") { "" } else { "/" };
+    Ok(Box::new(open(&place)?.register(&format!("{slash}{base}"))))
+}
+
+fn open(place: &Place) -> Result<Etcd, Status> {
+    place.only(&["password", "slash", "user"])?;
+    let (user, hosts) = place.user()?;
+    if hosts.is_empty() {
+        return Err(Status::invalid_argument("where is etcd? want etcd://host:port"));
+    }
+    let etcd = Etcd::new(hosts.split(','));
+    let setting = |name| place.settings.value(name).map(str::to_owned);
+    let user = user.or_else(|| Some((setting("user")?, setting("password").unwrap_or_default())));
+    Ok(match user {
+        Some((name, password)) => etcd.user(name, password),
+        None => etcd,
+    })
+}
+
+// ---------------------------------------------------------------------- finding
+
+/// The instances of one service.
+#[derive(Debug, Clone)]
+pub struct EtcdService {
+    etcd: Etcd,
+    /// Of the keys that begin with a slash, and of those that do not.
+    prefixes: [String; 2],
+}
+
+impl Discover for EtcdService {
+    fn watch(&self) -> Sets {
+        watch::sets(Asking { of: self.clone(), watching: None, complaint: None })
+    }
+}
+
+struct Asking {
+    of: EtcdService,
+    watching: Option<Watching>,
+    complaint: Option<Status>,
+}
+
+/// A connection on which changes are told.
+struct Watching {
+    client: Client,
+    changes: WatchStream,
+}
+
+impl Ask for Asking {
+    async fn next(&mut self) -> Result<Vec<Instance>, Status> {
+        // Whatever goes wrong, the next question is asked on a connection of its own.
+        let (watching, found) = match self.watching.take() {
+            None => self.of.begin().await?,
+            Some(mut watching) => {
+                changed(&mut watching.changes).await?;
+                let (found, _) = self.of.list(&mut watching.client).await?;
+                (watching, found)
+            }
+        };
+        self.watching = Some(watching);
+        found.end(&mut self.complaint)
+    }
+
+    fn complaint(&mut self) -> Option<Status> {
+        self.complaint.take()
+    }
+}
+
+impl EtcdService {
+    /// Lists, and watches from then on.
+    async fn begin(&self) -> Result<(Watching, Found), Status> {
+        let mut client = self.etcd.connect().await?;
+        let (found, revision) = self.list(&mut client).await?;
+        let [with_slash, without] = &self.prefixes;
+        let options = WatchOptions::new().with_prefix().with_start_revision(revision + 1);
+        let mut changes = within(client.watch(with_slash.as_str(), Some(options.clone()))).await?;
+        within(changes.watch(without.as_str(), Some(options))).await?;
+        Ok((Watching { client, changes }, found))
+    }
+
+    /// What there is now, and at which revision that is.
+    async fn list(&self, client: &mut Client) -> Result<(Found, i64), Status> {
+        let (mut found, mut revision) = (Found::default(), None);
+        for prefix in &self.prefixes {
+            let answer = within(client.get(prefix.as_str(), Some(GetOptions::new().with_prefix()))).await?;
+            // A change between the two lists must not be missed: the older revision counts.
+            revision = revision.or_else(|| answer.header().map(|header| header.revision()));
+            for pair in answer.kvs() {
+                let name = pair.key().get(prefix.len()..).unwrap_or_default();
+                found.note(&String::from_utf8_lossy(name), pair.value());
+            }
+        }
+        Ok((found, revision.unwrap_or_default()))
+    }
+}
+
+/// Waits for a change, and takes what else has been told with it: one list answers all of it.
+async fn changed(changes: &mut WatchStream) -> Result<(), Status> {
+    while !is_change(changes.message().await)? {}
+    while let Some(told) = changes.message().now_or_never() {
+        is_change(told)?;
+    }
+    Ok(())
+}
+
+fn is_change(told: Result<Option<WatchResponse>, etcd_client::Error>) -> Result<bool, Status> {
+    match told.map_err(failed)? {
+        Some(told) if told.canceled() => Err(failed(told.cancel_reason())),
+        Some(told) => Ok(!told.events().is_empty()),
+        None => Err(failed("the watch has ended")),
+    }
+}
+
+// ---------------------------------------------------------------------- registering
+
+/// Servers under one base path. All of them share a lease, so that they leave together when the process dies.
+#[derive(Debug)]
+pub struct EtcdRegister {
+    etcd: Etcd,
+    tree: Tree,
+    held: Mutex<Option<Held>>,
+}
+
+/// A connection and the lease that is kept alive by it.
+struct Held {
+    client: Client,
+    lease: i64,
+    keeper: LeaseKeeper,
+    kept: LeaseKeepAliveStream,
+}
+
+impl Register for EtcdRegister {
+    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        self.enter(entry).map(|done| Ok(done?)).boxed()
+    }
+
+    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        self.leave(entry).map(|done| Ok(done?)).boxed()
+    }
+}
+
+impl EtcdRegister {
+    async fn enter(&self, entry: &Entry) -> Result<(), Status> {
+        let mut place = self.held.lock().await;
+        // Whatever goes wrong, the next time begins with a connection of its own.
+        let mut held = match place.take() {
+            Some(mut held) => match held.renew().await? {
+                true => held,
+                false => Held::new(held.client, entry.ttl).await?,
+            },
+            None => Held::new(self.etcd.connect().await?, entry.ttl).await?,
+        };
+        held.put(&self.tree, entry).await?;
+        *place = Some(held);
+        Ok(())
+    }
+
+    async fn leave(&self, entry: &Entry) -> Result<(), Status> {
+        let mut place = self.held.lock().await;
+        let mut client = match place.as_ref() {
+            Some(held) => held.client.clone(),
+            None => self.etcd.connect().await?,
+        };
+        let left = within(client.delete(self.tree.instance(entry), None)).await;
+        if left.is_err() {
+            *place = None;
+        }
+        left.map(drop)
+    }
+}
+
+impl Held {
+    async fn new(mut client: Client, ttl: Duration) -> Result<Self, Status> {
+        let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).clamp(1, LONGEST_LEASE);
+        let lease = within(client.lease_grant(seconds, None)).await?.id();
+        let (keeper, kept) = within(client.lease_keep_alive(lease)).await?;
+        Ok(Self { client, lease, keeper, kept })
+    }
+
+    /// Whether the lease is still there.
+    async fn renew(&mut self) -> Result<bool, Status> {
+        within(self.keeper.keep_alive()).await?;
+        let answer = within(self.kept.message()).await?;
+        Ok(answer.is_some_and(|answer| answer.ttl() > 0))
+    }
+
+    /// Writes what is not there as it is to be: who watches is not told of what has not changed.
+    async fn put(&mut self, tree: &Tree, entry: &Entry) -> Result<(), Status> {
+        let (key, value) = (tree.instance(entry), entry.instance.attributes.to_string());
+        let directory = tree.service(&entry.service);
+        let as_wanted = [
+            Compare::value(key.as_str(), CompareOp::Equal, value.as_str()),
+            Compare::lease(key.as_str(), CompareOp::Equal, self.lease),
+            // It may have gone with the lease of another server, which wrote it last.
+            Compare::version(directory.as_str(), CompareOp::Greater, 0),
+        ];
+        let put =
+            |key: &str, value: &str| TxnOp::put(key, value, Some(PutOptions::new().with_lease(self.lease)));
+        let mut puts = vec![put(&directory, &entry.service), put(&key, &value)];
+        if !tree.base().is_empty() {
+            puts.push(put(tree.base(), BASE_VALUE));
+        }
+        within(self.client.txn(Txn::new().when(as_wanted).or_else(puts))).await.map(drop)
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
+/// An answer, if it comes in time.
+async fn within<T>(asked: impl Future<Output = Result<T, etcd_client::Error>>) -> Result<T, Status> {
+    match timeout(ANSWER, asked).await {
+        Ok(answer) => answer.map_err(failed),
+        Err(_) => Err(failed("it does not answer")),
+    }
+}
+
+#[cold]
+fn failed(why: impl fmt::Display) -> Status {
+    Status::unavailable(format!("etcd: {why}"))
+}
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How often a silent connection is asked whether it is one. More often than every 5 s, etcd closes it
+/// (`--grpc-keepalive-min-time`).
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// In seconds; etcd takes no longer one (`lease.maxLeaseTTL`).
+const LONGEST_LEASE: i64 = 9_000_000_000;

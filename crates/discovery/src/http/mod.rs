@@ -1,0 +1,223 @@
+//! The client by which registries that speak HTTP/1.1 are asked: connections are kept and used again, the next server
+//! is tried where one does not answer, and every wait and every length has an end.
+
+mod answer;
+mod line;
+mod lines;
+mod origin;
+
+#[cfg(feature = "tls")]
+mod secure;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::{HeaderValue, Request, Response};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use polyrpc::{Scope, Status};
+
+pub(crate) use self::answer::Answer;
+pub(crate) use self::lines::Lines;
+pub(crate) use self::origin::Origin;
+
+use self::line::Line;
+
+/// The servers of one registry, any of which may be asked.
+#[derive(Debug)]
+pub(crate) struct Http {
+    origins: Vec<Origin>,
+    /// The place of the one that is asked first, counted on without end.
+    first: AtomicUsize,
+    idle: Mutex<Vec<Line>>,
+    #[cfg(feature = "tls")]
+    tls: polyrpc::tls::Client,
+}
+
+impl Http {
+    /// Of `http://host:port`, or of several with commas between.
+    pub(crate) fn new(urls: &str, port: u16) -> Result<Self, Status> {
+        let origins = Origin::several(urls, port)?;
+        Ok(Self {
+            origins,
+            first: AtomicUsize::new(0),
+            idle: Mutex::default(),
+            #[cfg(feature = "tls")]
+            tls: polyrpc::tls::Client::new(),
+        })
+    }
+
+    /// The same servers with connections of their own.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            origins: self.origins.clone(),
+            first: AtomicUsize::new(0),
+            idle: Mutex::default(),
+            #[cfg(feature = "tls")]
+            tls: self.tls.clone(),
+        }
+    }
+
+    /// The same with servers checked by these rules.
+    #[cfg(feature = "tls")]
+    pub(crate) fn with_tls(&self, tls: polyrpc::tls::Client) -> Self {
+        Self { tls, ..self.again() }
+    }
+
+    /// Asks and waits for the whole answer.
+    pub(crate) async fn call(&self, request: Request<Bytes>, within: Duration) -> Result<Answer, Status> {
+        let result = match tokio::time::timeout(within, self.exchange(&request)).await {
+            Ok(result) => result,
+            Err(_) => {
+                Err(Status::deadline_exceeded(format!("{} has not answered in {within:?}", self.name())))
+            }
+        };
+        if result.as_ref().map_or(true, |answer| answer.status.is_server_error()) {
+            self.first.fetch_add(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Asks, and gives the answer's lines as they come. `within` is for its head.
+    pub(crate) async fn open(&self, request: Request<Bytes>, within: Duration) -> Result<Opened, Status> {
+        let (response, line) = match tokio::time::timeout(within, self.send(&request)).await {
+            Ok(sent) => sent?,
+            Err(_) => {
+                self.first.fetch_add(1, Ordering::Relaxed);
+                let silent = format!("{} has not answered in {within:?}", self.name());
+                return Err(Status::deadline_exceeded(silent));
+            }
+        };
+        if response.status().is_success() {
+            return Ok(Opened::Lines(Lines::new(response.into_body(), line)));
+        }
+        match tokio::time::timeout(within, self.read(response, line)).await {
+            Ok(answer) => Ok(Opened::Refused(answer?)),
+            Err(_) => Err(Status::deadline_exceeded(format!("{} has not said why not", self.name()))),
+        }
+    }
+
+    async fn exchange(&self, request: &Request<Bytes>) -> Result<Answer, Status> {
+        let (response, line) = self.send(request).await?;
+        self.read(response, line).await
+    }
+
+    async fn read(&self, response: Response<Incoming>, line: Line) -> Result<Answer, Status> {
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, BODY).collect().await.map_err(|error| {
+            Status::unavailable(format!("the answer of {} broke off: {error}", self.name()))
+                .with_scope(Scope::Connection)
+        })?;
+        self.keep(line);
+        Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+    }
+
+    /// Asks one server after another until one answers.
+    async fn send(&self, request: &Request<Bytes>) -> Result<(Response<Incoming>, Line), Status> {
+        let first = self.first.load(Ordering::Relaxed);
+        let mut failure = None;
+        for place in first..first.saturating_add(self.origins.len()) {
+            match self.send_to(place % self.origins.len(), request).await {
+                Ok(sent) => {
+                    self.first.store(place, Ordering::Relaxed);
+                    return Ok(sent);
+                }
+                Err(status) => failure = Some(status),
+            }
+        }
+        Err(failure.unwrap_or_else(|| Status::unavailable("no server of the registry is named")))
+    }
+
+    async fn send_to(
+        &self,
+        place: usize,
+        request: &Request<Bytes>,
+    ) -> Result<(Response<Incoming>, Line), Status> {
+        let Some(origin) = self.origins.get(place) else {
+            return Err(Status::internal("there is no such server"));
+        };
+        let request = addressed(request, origin)?;
+        // What was kept may have been closed by the other end meanwhile; all that is asked here may be asked twice.
+        if let Some(mut line) = self.kept(place)
+            && let Ok(response) = line.send(request.clone()).await
+        {
+            return Ok((response, line));
+        }
+        let mut line = self.connect(place, origin).await?;
+        match line.send(request).await {
+            Ok(response) => Ok((response, line)),
+            Err(error) => Err(unreachable(origin, &error)),
+        }
+    }
+
+    async fn connect(&self, place: usize, origin: &Origin) -> Result<Line, Status> {
+        #[cfg(feature = "tls")]
+        let connecting = Line::connect(place, origin, &self.tls);
+        #[cfg(not(feature = "tls"))]
+        let connecting = Line::connect(place, origin);
+        match tokio::time::timeout(CONNECT, connecting).await {
+            Ok(connected) => connected.map_err(|error| unreachable(origin, &error)),
+            Err(_) => Err(unreachable(origin, &std::io::ErrorKind::TimedOut)),
+        }
+    }
+
+    fn kept(&self, place: usize) -> Option<Line> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(Line::is_open);
+        let at = idle.iter().position(|line| line.place == place)?;
+        Some(idle.swap_remove(at))
+    }
+
+    fn keep(&self, line: Line) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE {
+            idle.push(line);
+        }
+    }
+
+    /// Which servers these are, for messages.
+    fn name(&self) -> String {
+        let names: Vec<_> = self.origins.iter().map(|origin| origin.authority.as_str()).collect();
+        names.join(",")
+    }
+}
+
+/// What comes of asking for lines.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    /// They will come.
+    Lines(Lines),
+    /// They will not, and this is why.
+    Refused(Answer),
+}
+
+/// The request as this server wants it.
+fn addressed(request: &Request<Bytes>, origin: &Origin) -> Result<Request<Bytes>, Status> {
+    let wrong = |error: http::Error| Status::invalid_argument(format!("it cannot be asked for: {error}"));
+    let mut request = request.clone();
+    if !origin.prefix.is_empty() {
+        let uri = http::Uri::try_from(format!("{}{}", origin.prefix, request.uri()));
+        *request.uri_mut() = uri.map_err(|error| wrong(error.into()))?;
+    }
+    let host = HeaderValue::try_from(&origin.authority).map_err(|error| wrong(error.into()))?;
+    request.headers_mut().insert(HOST, host);
+    Ok(request)
+}
+
+#[cold]
+fn unreachable(origin: &Origin, why: &impl std::fmt::Display) -> Status {
+    Status::unavailable(format!("cannot ask {}: {why}", origin.authority)).with_scope(Scope::Connection)
+}
+
+/// For a connection, with its TLS.
+const CONNECT: Duration = Duration::from_secs(3);
+/// Ten thousand instances with all that Consul says of each are some 20 MiB.
+const BODY: usize = 64 << 20;
+/// Connections that are kept: a watch and a registration or two at a time need no more.
+const IDLE: usize = 4;
+
+/// For an answer that a server need not wait for.
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);

@@ -1,0 +1,101 @@
+use polyrpc::Status;
+
+/// One server, as its URL names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// `host:port`.
+    pub(crate) authority: String,
+    /// The host, without the brackets of IPv6.
+    pub(crate) host: String,
+    /// Where it listens.
+    pub(crate) port: u16,
+    /// Whether it speaks TLS.
+    pub(crate) tls: bool,
+    /// What stands before each path: empty, or `/proxy`.
+    pub(crate) prefix: String,
+}
+
+impl Origin {
+    /// Reads URLs with commas between.
+    pub(super) fn several(urls: &str, port: u16) -> Result<Vec<Self>, Status> {
+        let mut tls = false;
+        urls.split(',')
+            .map(|url| {
+                // What is said of the first is said of all: `https://a:1,b:2`.
+                let origin = Self::parse(url, port, tls)?;
+                tls = origin.tls;
+                Ok(origin)
+            })
+            .collect()
+    }
+
+    fn parse(url: &str, port: u16, tls: bool) -> Result<Self, Status> {
+        let wrong =
+            |why: &str| Status::invalid_argument(format!("`{url}` is no address of a registry: {why}"));
+        let (tls, rest) = match url.split_once("://") {
+            None => (tls, url),
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
+            Some(_) => return Err(wrong("want http:// or https://")),
+        };
+        if tls && !cfg!(feature = "tls") {
+            return Err(wrong("TLS is not built in (feature `tls`)"));
+        }
+        let (place, prefix) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let (host, port) = host_and_port(place, port).ok_or_else(|| wrong("want host:port"))?;
+        let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        Ok(Self {
+            authority: format!("{bracketed}:{port}"),
+            host: host.to_owned(),
+            port,
+            tls,
+            prefix: prefix.trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
+fn host_and_port(place: &str, usual: u16) -> Option<(&str, u16)> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, behind) = rest.split_once(']')?;
+            (host, if behind.is_empty() { None } else { Some(behind.strip_prefix(':')?) })
+        }
+        None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
+    };
+    let port = port.map_or(Some(usual), |port| port.parse().ok())?;
+    let is_host = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'@');
+    (is_host && port != 0).then_some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(urls: &str) -> Vec<String> {
+        let origins = Origin::several(urls, 8500).unwrap();
+        origins.iter().map(|origin| format!("{}{}", origin.authority, origin.prefix)).collect()
+    }
+
+    #[test]
+    fn an_address_may_leave_scheme_and_port_out() {
+        assert_eq!(parsed("h"), ["h:8500"]);
+        assert_eq!(parsed("http://h:1/proxy/"), ["h:1/proxy"]);
+        assert_eq!(parsed("[::1]:2,[::1],c"), ["[::1]:2", "[::1]:8500", "c:8500"]);
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_is_for_all_that_follow() {
+        let origins = Origin::several("https://a:1,b:2,http://c:3", 1).unwrap();
+        assert_eq!(origins.iter().map(|origin| origin.tls).collect::<Vec<_>>(), [true, true, false]);
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for wrong in
+            ["", ":1", "h:0", "h:x", "h:70000", "ftp://h", "[::1", "[::1]x", "a,,b", "u@h:1", "h h:1"]
+        {
+            assert!(Origin::several(wrong, 8500).is_err(), "{wrong}");
+        }
+    }
+}

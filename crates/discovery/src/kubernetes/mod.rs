@@ -1,0 +1,265 @@
+//! Kubernetes: the pods behind a service, as the control plane keeps them in endpoint slices. Read only, since pods
+//! are entered by Kubernetes itself.
+//!
+//! As a URL, behind `kubernetes://`: `namespace/service:port`, the port by its name or number, or left out where the
+//! service has only one. Settings: `api` (a URL of the API, `kubectl proxy`'s for example; within a cluster it is found
+//! by itself), `token` or `token-file`, `network` (`tcp`; of a port for UDP `kcp` or `quic`).
+//!
+//! A pod may be called while it is ready; if none is, those that still serve while they end, as kube-proxy has it. The
+//! zone and the node of each are told as the attributes `zone` and `node`.
+
+mod slices;
+mod watched;
+
+use std::env;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::Request;
+use ::http::header::{ACCEPT, AUTHORIZATION, HeaderValue};
+use bytes::Bytes;
+use polyrpc::discovery::{Attributes, Discover, Network, Sets};
+use polyrpc::{Result, Status};
+
+use self::watched::Watched;
+use crate::http::{Http, Opened};
+use crate::place::{Place, segment};
+use crate::watch;
+
+/// The API of a cluster.
+///
+/// ```no_run
+/// # fn main() -> polyrpc::Result<()> {
+/// use polyrpc_discovery::kubernetes::Kubernetes;
+///
+/// let found = Kubernetes::of_this_cluster()?.service("default", "echo").port("grpc");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Kubernetes {
+    http: Arc<Http>,
+    token: Option<Token>,
+}
+
+/// What proves who asks.
+#[derive(Clone)]
+enum Token {
+    Text(String),
+    /// Read again and again, since the one of a service account is changed about every hour.
+    File(PathBuf),
+}
+
+impl Kubernetes {
+    /// At `http://host:port` or `https://host:port` (feature `tls`).
+    ///
+    /// # Errors
+    ///
+    /// When the URL is none. Nothing is connected yet.
+    pub fn new(url: &str) -> Result<Self> {
+        Ok(Self { http: Arc::new(Http::new(url, PORT)?), token: None })
+    }
+
+    /// That of the cluster in which this process runs, by the account of its pod (feature `tls`). The account must be
+    /// allowed to `list` and `watch` the `endpointslices` of `discovery.k8s.io`.
+    ///
+    /// # Errors
+    ///
+    /// When it runs in none.
+    pub fn of_this_cluster() -> Result<Self> {
+        let variable = |name| {
+            env::var(name).map_err(|_| {
+                Status::failed_precondition(format!("this is no pod of Kubernetes: {name} is not set"))
+            })
+        };
+        let host = variable("KUBERNETES_SERVICE_HOST")?;
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let url = format!("https://{host}:{}", variable("KUBERNETES_SERVICE_PORT")?);
+        let api = Self::new(&url)?.token_file(format!("{ACCOUNT}/token"));
+        #[cfg(feature = "tls")]
+        let api =
+            api.tls(polyrpc::tls::Client::new().ca(polyrpc::tls::Pem::file(format!("{ACCOUNT}/ca.crt"))));
+        Ok(api)
+    }
+
+    /// Shows this token.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(Token::Text(token.into()));
+        self
+    }
+
+    /// Shows the token that is in this file at the time.
+    #[must_use]
+    pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.token = Some(Token::File(path.into()));
+        self
+    }
+
+    /// Checks the server by these rules.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: polyrpc::tls::Client) -> Self {
+        self.http = Arc::new(self.http.with_tls(tls));
+        self
+    }
+
+    /// The pods behind one service.
+    pub fn service(&self, namespace: impl Into<String>, name: impl Into<String>) -> PodsOf {
+        PodsOf {
+            kubernetes: self.clone(),
+            namespace: namespace.into(),
+            service: name.into(),
+            port: None,
+            network: Network::Tcp,
+        }
+    }
+
+    async fn request(&self, path_and_query: String) -> Result<Request<Bytes>, Status> {
+        let wrong =
+            |error: ::http::Error| Status::invalid_argument(format!("Kubernetes cannot be asked: {error}"));
+        let mut request = Request::get(path_and_query).header(ACCEPT, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.header().await?);
+        }
+        request.body(Bytes::new()).map_err(wrong)
+    }
+}
+
+impl Token {
+    async fn header(&self) -> Result<HeaderValue, Status> {
+        let text = match self {
+            Self::Text(text) => text.clone(),
+            Self::File(path) => {
+                let path = path.clone();
+                let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(&path)).await;
+                let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+                read.map_err(|error| {
+                    Status::unavailable(format!("the token for Kubernetes cannot be read: {error}"))
+                })?
+            }
+        };
+        let mut header = HeaderValue::try_from(format!("Bearer {}", text.trim()))
+            .map_err(|_| Status::invalid_argument("the token for Kubernetes is none"))?;
+        header.set_sensitive(true);
+        Ok(header)
+    }
+}
+
+impl fmt::Debug for Kubernetes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kubernetes").field("http", &self.http).finish_non_exhaustive()
+    }
+}
+
+/// The pods behind one service.
+#[derive(Debug, Clone)]
+pub struct PodsOf {
+    kubernetes: Kubernetes,
+    namespace: String,
+    service: String,
+    port: Option<String>,
+    network: Network,
+}
+
+impl PodsOf {
+    /// At this port, by its name or its number at the pods. It may be left out where there is only one.
+    #[must_use]
+    pub fn port(mut self, name_or_number: impl Into<String>) -> Self {
+        self.port = Some(name_or_number.into());
+        self
+    }
+
+    /// Called by this network. By default it is TCP.
+    #[must_use]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
+    fn path(&self) -> String {
+        format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices", segment(&self.namespace))
+    }
+
+    fn query(&self) -> Attributes {
+        Attributes::new().with("labelSelector", format!("kubernetes.io/service-name={}", self.service))
+    }
+
+    /// Asks for what is there; in parts if it is much.
+    async fn list(&self, go_on: &str) -> Result<crate::http::Answer, Status> {
+        let mut query = self.query().with("limit", "500");
+        if !go_on.is_empty() {
+            query.set("continue", go_on);
+        }
+        let request = self.kubernetes.request(format!("{}?{query}", self.path())).await?;
+        self.kubernetes.http.call(request, LIST).await
+    }
+
+    /// Asks for what changes from this version on.
+    async fn watch_from(&self, version: &str) -> Result<Opened, Status> {
+        let query = self
+            .query()
+            .with("watch", "true")
+            .with("allowWatchBookmarks", "true")
+            .with("resourceVersion", version)
+            .with("timeoutSeconds", WATCH.as_secs().to_string());
+        let request = self.kubernetes.request(format!("{}?{query}", self.path())).await?;
+        self.kubernetes.http.open(request, LIST).await
+    }
+}
+
+impl Discover for PodsOf {
+    fn watch(&self) -> Sets {
+        watch::sets(Watched::new(self.clone()))
+    }
+}
+
+impl fmt::Display for PodsOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.service)
+    }
+}
+
+/// Opens what stands behind `kubernetes://`, to find a service.
+pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
+    let place = Place::parse(place)?;
+    place.only(&SETTINGS)?;
+    let [service] = place.path.as_slice() else {
+        return Err(Status::invalid_argument(
+            "which service of Kubernetes? want kubernetes://namespace/service:port",
+        ));
+    };
+    let said = |name| place.settings.value(name);
+    let api = match said("api") {
+        Some(url) => Kubernetes::new(url),
+        None => Kubernetes::of_this_cluster(),
+    };
+    let mut api = api.map_err(polyrpc::Error::into_status)?;
+    if let Some(path) = said("token-file") {
+        api = api.token_file(path);
+    }
+    if let Some(token) = said("token") {
+        api = api.token(token);
+    }
+    let (service, port) =
+        service.split_once(':').map_or((&**service, None), |(name, port)| (name, Some(port)));
+    let mut pods = api.service(&place.hosts, service);
+    if let Some(port) = port {
+        pods = pods.port(port);
+    }
+    if let Some(network) = said("network") {
+        pods = pods.network(network.parse()?);
+    }
+    Ok(Box::new(pods))
+}
+
+const SETTINGS: [&str; 4] = ["api", "network", "token", "token-file"];
+const PORT: u16 = 443;
+/// Where a pod finds what it may prove itself with.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// For a list, and for the beginning of a watch.
+const LIST: Duration = Duration::from_secs(15);
+/// After which the server is to end a watch, so that one that has died unseen is not waited for much longer.
+const WATCH: Duration = Duration::from_secs(60);

@@ -1,0 +1,197 @@
+//! Registries in which servers are found, and in which they make themselves known: each is a feature, since each brings
+//! what it is asked with.
+//!
+//! A URL names a registry and what is meant of it: `etcd://127.0.0.1:2379/rpcx_test/Arith`. What stands behind `://` is
+//! told in the registry's module.
+
+#[cfg(feature = "consul")]
+pub mod consul;
+#[cfg(feature = "etcd")]
+pub mod etcd;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
+#[cfg(feature = "nacos")]
+pub mod nacos;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
+
+// What several registries stand on, of which not each needs everything.
+#[cfg(feature = "http")]
+#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
+mod metadata;
+#[cfg(feature = "asked")]
+#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
+mod place;
+#[cfg(feature = "http")]
+mod readable;
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod tree;
+#[cfg(feature = "asked")]
+mod watch;
+
+#[cfg(feature = "http")]
+#[cfg_attr(
+    not(all(feature = "consul", feature = "kubernetes", feature = "nacos")),
+    allow(dead_code, unused_imports)
+)]
+mod http;
+
+use polyrpc::discovery::{self, Discover, Register};
+use polyrpc::{Client, Result, Status, client};
+
+/// Finds what a URL names: `etcd://127.0.0.1:2379/rpcx_test/Arith`; a protocol may stand before it, as clients write it:
+/// `rpcx+etcd://…`. What `polyrpc` finds by itself is found too: `list://a:1,b:2`, `dns://host:port`.
+///
+/// # Errors
+///
+/// When the registry is unknown or not built in, or the URL is none of its own. Nothing is connected yet.
+pub fn discover(url: &str) -> Result<Box<dyn Discover>> {
+    first(url, open)
+}
+
+/// Makes servers known where a URL says: `etcd://127.0.0.1:2379/rpcx_test`.
+///
+/// # Errors
+///
+/// As [`discover`].
+pub fn register(url: &str) -> Result<Box<dyn Register>> {
+    first(url, open_registry)
+}
+
+/// A client of the servers that a URL finds: `rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith`. Any other URL is
+/// [`Client::builder`]'s own.
+///
+/// ```no_run
+/// # fn main() -> polyrpc::Result<()> {
+/// let client = polyrpc_discovery::builder("rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith")?.group("blue").build()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// When what stands behind the registry's word is none of its own. What is wrong with the rest is told when the client
+/// is built. Nothing is connected yet.
+pub fn builder(url: &str) -> Result<client::Builder> {
+    let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
+    let words: Vec<_> = scheme.split('+').collect();
+    for (place, word) in words.iter().enumerate().skip(1) {
+        if let Some(discover) = known(word, rest)? {
+            let others = [&words[..place], &words[place + 1..]].concat().join("+");
+            let way = format!("{others}://{}", last_segment(rest));
+            return Ok(Client::builder(&way).discover(discover));
+        }
+    }
+    Ok(Client::builder(url))
+}
+
+/// What stands for the client in what it says: the service, mostly. Passwords stand elsewhere in a URL.
+fn last_segment(rest: &str) -> &str {
+    let path = rest.split('?').next().unwrap_or_default();
+    path.rsplit_once('/').map_or("", |(_, last)| last)
+}
+
+/// The way to find servers that a word of a URL names, as [`polyrpc::discovery::open`].
+///
+/// # Errors
+///
+/// When the rest is not what the word wants.
+pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
+    match known(word, rest)? {
+        Some(known) => Ok(Some(known)),
+        None => discovery::open(word, rest),
+    }
+}
+
+/// The same of the registries that are only here.
+fn known(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
+    match (word, rest) {
+        #[cfg(feature = "consul")]
+        ("consul", place) => Ok(Some(consul::discover(place)?)),
+        #[cfg(feature = "etcd")]
+        ("etcd", place) => Ok(Some(etcd::discover(place)?)),
+        #[cfg(feature = "kubernetes")]
+        ("kubernetes", place) => Ok(Some(kubernetes::discover(place)?)),
+        #[cfg(feature = "nacos")]
+        ("nacos", place) => Ok(Some(nacos::discover(place)?)),
+        #[cfg(feature = "redis")]
+        ("redis", place) => Ok(Some(redis::discover(place)?)),
+        #[cfg(feature = "zookeeper")]
+        ("zookeeper", place) => Ok(Some(zookeeper::discover(place)?)),
+        _ => Ok(None),
+    }
+}
+
+/// The registry that a word of a URL names, as [`polyrpc::discovery::open_registry`].
+///
+/// # Errors
+///
+/// When the rest is not what the word wants.
+pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Register>>> {
+    match (word, rest) {
+        #[cfg(feature = "consul")]
+        ("consul", place) => Ok(Some(consul::register(place)?)),
+        #[cfg(feature = "etcd")]
+        ("etcd", place) => Ok(Some(etcd::register(place)?)),
+        #[cfg(feature = "nacos")]
+        ("nacos", place) => Ok(Some(nacos::register(place)?)),
+        #[cfg(feature = "redis")]
+        ("redis", place) => Ok(Some(redis::register(place)?)),
+        #[cfg(feature = "zookeeper")]
+        ("zookeeper", place) => Ok(Some(zookeeper::register(place)?)),
+        (word, rest) => discovery::open_registry(word, rest),
+    }
+}
+
+/// Opens what the first word of the scheme means that is a registry's: one before it is a protocol's.
+fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result<T> {
+    let wrong = |why: &str| Status::invalid_argument(format!("`{url}`: {why}, for example {EXAMPLES}"));
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("want the URL of a registry"))?;
+    for word in scheme.split('+') {
+        if let Some(opened) = open(word, rest)? {
+            return Ok(opened);
+        }
+    }
+    Err(wrong(&format!("the registry `{scheme}` is unknown, or not built in")).into())
+}
+
+const EXAMPLES: &str = "etcd://host:2379/base/Service, dns://host:port, file:///etc/servers, mdns://Service";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_may_stand_behind_a_protocol() {
+        for url in ["list://a:1", "rpcx+list://a:1 3,b:2", "grpc+tls+dlist://h:1", "file:///x"] {
+            assert!(discover(url).is_ok(), "{url}");
+        }
+        for url in ["", "list", "rpcx://a:1", "list://a", "nothing://x"] {
+            assert!(discover(url).is_err(), "{url}");
+        }
+        assert!(register("list://a:1").is_err());
+    }
+
+    #[tokio::test]
+    async fn a_client_is_built_for_what_a_registry_finds() {
+        for url in [
+            "rpcx://h:1",
+            "rpcx+list://a:1,b:2",
+            #[cfg(feature = "etcd")]
+            "rpcx+etcd://me:secret@h:1,h:2/base/path/Arith",
+            #[cfg(feature = "zookeeper")]
+            "baidu-std+zookeeper://h:1/base/Arith",
+            #[cfg(feature = "redis")]
+            "http+json-rpc+redis://:secret@h:1/base/Arith?db=1",
+            #[cfg(feature = "consul")]
+            "rpcx+ws+consul://h:1/base/Arith",
+        ] {
+            assert!(builder(url).and_then(client::Builder::build).is_ok(), "{url}");
+        }
+        for url in ["", "rpcx+nothing://h:1/base/Arith", "ftp+etcd://h:1/base/Arith", "rpcx+etcd://h:1"] {
+            assert!(builder(url).and_then(client::Builder::build).is_err(), "{url}");
+        }
+    }
+}

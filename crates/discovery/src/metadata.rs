@@ -1,0 +1,71 @@
+//! Attributes where a registry keeps a map: it has room for one value a name.
+
+use std::collections::BTreeMap;
+
+use polyrpc::discovery::Attributes;
+
+/// As a map with the first value of each name; all of them, as the query that they are elsewhere, under a name of
+/// their own where that would lose some.
+pub(crate) fn to_map(attributes: &Attributes, may_be_a_name: fn(&str) -> bool) -> BTreeMap<String, String> {
+    let mut map = BTreeMap::new();
+    let mut lost = false;
+    for (name, value) in attributes.iter() {
+        if !may_be_a_name(name) || map.contains_key(name) {
+            lost = true;
+        } else {
+            map.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    if lost {
+        map.insert(QUERY.to_owned(), attributes.to_string());
+    }
+    map
+}
+
+/// Out of such a map, whoever wrote it.
+pub(crate) fn from_map(map: BTreeMap<String, String>) -> Attributes {
+    match map.get(QUERY) {
+        // What others have changed since is to be seen too.
+        Some(query) => {
+            let mut attributes: Attributes = query.parse().unwrap_or_default();
+            for (name, value) in &map {
+                if name != QUERY && attributes.value(name) != Some(value) {
+                    attributes.set(name, value);
+                }
+            }
+            attributes
+        }
+        None => map.into_iter().collect(),
+    }
+}
+
+const QUERY: &str = "query";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_into_a_map_is_nothing_but_the_map() {
+        let said: Attributes = "weight=3&group=a".parse().unwrap();
+        let map = to_map(&said, |_| true);
+        assert_eq!(map.len(), 2);
+        assert_eq!(from_map(map), said);
+    }
+
+    #[test]
+    fn what_does_not_fit_comes_back_too() {
+        let said: Attributes = "group=a&group=b&odd+name=1&weight=3".parse().unwrap();
+        let map = to_map(&said, |name| !name.contains(' '));
+        assert_eq!(map.get("group").map(String::as_str), Some("a"));
+        assert!(!map.contains_key("odd name"));
+        assert_eq!(from_map(map), said);
+    }
+
+    #[test]
+    fn what_somebody_else_has_changed_counts() {
+        let mut map = to_map(&"group=a&group=b&weight=3".parse().unwrap(), |_| true);
+        map.insert("weight".to_owned(), "5".to_owned());
+        assert_eq!(from_map(map).to_string(), "group=a&group=b&weight=5");
+    }
+}

@@ -1,0 +1,258 @@
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::http::header::CONTENT_TYPE;
+use ::http::{Method, Request, StatusCode};
+use bytes::Bytes;
+use polyrpc::Status;
+use polyrpc::discovery::Attributes;
+use serde::Deserialize;
+
+use super::host::Host;
+use crate::http::{ANSWER, Answer, Http};
+use crate::readable::Readable;
+
+/// Nacos' HTTP API in its two generations. Nacos 3.2 has the older one only as a plugin; rpcx's and brpc's users have
+/// servers that do not know the newer one.
+pub(super) struct Api {
+    http: Http,
+    /// Whether the newer one was answered last.
+    newer: AtomicBool,
+    login: Option<Login>,
+    token: Mutex<Option<Token>>,
+}
+
+/// What is asked of Nacos.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    List,
+    Enter,
+    Beat,
+    Leave,
+}
+
+#[derive(Clone)]
+struct Login {
+    username: String,
+    password: String,
+}
+
+struct Token {
+    text: String,
+    until: Instant,
+}
+
+impl Api {
+    pub(super) fn new(urls: &str) -> Result<Self, Status> {
+        Ok(Self::over(Http::new(urls, PORT)?, None))
+    }
+
+    pub(super) fn with_login(&self, username: String, password: String) -> Self {
+        Self::over(self.http.again(), Some(Login { username, password }))
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn with_tls(&self, tls: polyrpc::tls::Client) -> Self {
+        Self::over(self.http.with_tls(tls), self.login.clone())
+    }
+
+    fn over(http: Http, login: Option<Login>) -> Self {
+        Self { http, newer: AtomicBool::new(false), login, token: Mutex::default() }
+    }
+
+    /// Asks in the generation that was answered last, and in the other if it is not there any more.
+    pub(super) async fn call(&self, verb: Verb, fields: &Attributes) -> Result<Reply, Status> {
+        let newer = self.newer.load(Ordering::Relaxed);
+        let first = self.authorized(verb, newer, fields).await?;
+        if !first.is_missing() {
+            return Ok(first);
+        }
+        let second = self.authorized(verb, !newer, fields).await?;
+        if second.is_missing() {
+            return Ok(first);
+        }
+        self.newer.store(!newer, Ordering::Relaxed);
+        Ok(second)
+    }
+
+    /// Asks with a token, and with a new one if that is not taken.
+    async fn authorized(&self, verb: Verb, newer: bool, fields: &Attributes) -> Result<Reply, Status> {
+        let reply = self.ask(verb, newer, fields).await?;
+        let refused = matches!(reply.answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        if self.login.is_none() || !refused {
+            return Ok(reply);
+        }
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.ask(verb, newer, fields).await
+    }
+
+    async fn ask(&self, verb: Verb, newer: bool, fields: &Attributes) -> Result<Reply, Status> {
+        let (method, path) = verb.asked(newer);
+        let mut fields = fields.clone();
+        if newer && verb == Verb::Beat {
+            fields.remove("beat");
+            fields.set("heartBeat", "true");
+        }
+        if let Some(login) = &self.login {
+            fields.set("accessToken", self.token(login, newer).await?);
+        }
+        let request = Request::builder().method(method).uri(format!("{path}?{fields}"));
+        let answer =
+            self.http.call(request.body(Bytes::new()).map_err(|error| wrong(&error))?, ANSWER).await?;
+        Ok(Reply { answer, newer })
+    }
+
+    async fn token(&self, login: &Login, newer: bool) -> Result<String, Status> {
+        if let Some(token) = &*self.token.lock().unwrap_or_else(PoisonError::into_inner)
+            && Instant::now() < token.until
+        {
+            return Ok(token.text.clone());
+        }
+        let mut answer = self.log_in(login, newer).await?;
+        if is_missing(&answer) {
+            answer = self.log_in(login, !newer).await?;
+        }
+        let given: Given = answer.json("to log in to Nacos")?;
+        let ttl = Duration::from_secs(given.token_ttl);
+        // A tenth is left for clocks that differ and for the way.
+        let until = Instant::now().checked_add(ttl - ttl / 10).unwrap_or_else(Instant::now);
+        let token = Token { text: given.access_token.clone(), until };
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
+        Ok(given.access_token)
+    }
+
+    async fn log_in(&self, login: &Login, newer: bool) -> Result<Answer, Status> {
+        let path = if newer { "/nacos/v3/auth/user/login" } else { "/nacos/v1/auth/login" };
+        let form = Attributes::new().with("username", &login.username).with("password", &login.password);
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(Bytes::from(form.to_string()))
+            .map_err(|error| wrong(&error))?;
+        self.http.call(request, ANSWER).await
+    }
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = self.login.as_ref().map(|login| &login.username);
+        f.debug_struct("Api").field("http", &self.http).field("user", &user).finish_non_exhaustive()
+    }
+}
+
+impl Verb {
+    fn asked(self, newer: bool) -> (Method, &'static str) {
+        match (self, newer) {
+            (Self::List, false) => (Method::GET, "/nacos/v1/ns/instance/list"),
+            (Self::Enter, false) => (Method::POST, "/nacos/v1/ns/instance"),
+            (Self::Beat, false) => (Method::PUT, "/nacos/v1/ns/instance/beat"),
+            (Self::Leave, false) => (Method::DELETE, "/nacos/v1/ns/instance"),
+            (Self::List, true) => (Method::GET, "/nacos/v3/client/ns/instance/list"),
+            (Self::Enter | Self::Beat, true) => (Method::POST, "/nacos/v3/client/ns/instance"),
+            (Self::Leave, true) => (Method::DELETE, "/nacos/v3/client/ns/instance"),
+        }
+    }
+}
+
+/// What Nacos says to it.
+#[derive(Debug)]
+pub(super) struct Reply {
+    answer: Answer,
+    newer: bool,
+}
+
+impl Reply {
+    fn is_missing(&self) -> bool {
+        is_missing(&self.answer)
+    }
+
+    pub(super) fn granted(&self, asked: &str) -> Result<(), Status> {
+        self.answer.granted(asked)?;
+        match self.code() {
+            Some(code) if self.newer && code != 0 => Err(self.answer.refusal(asked)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the server that it was told of is known; an older Nacos may say nothing but `ok`.
+    pub(super) fn knows(&self, asked: &str) -> Result<bool, Status> {
+        if self.code().is_some_and(|code| UNKNOWN.contains(&code)) {
+            return Ok(false);
+        }
+        self.answer.granted(asked).map(|()| true)
+    }
+
+    pub(super) fn list(&self, asked: &str) -> Result<List, Status> {
+        if !self.newer {
+            return self.answer.json(asked);
+        }
+        self.granted(asked)?;
+        let Wrapped { data } = self.answer.json(asked)?;
+        Ok(List { hosts: data, cache_millis: None })
+    }
+
+    /// The number in which Nacos says how it went.
+    fn code(&self) -> Option<i64> {
+        code(&self.answer)
+    }
+}
+
+/// Whether nothing is there that would answer such a question: what Nacos itself says of an instance has a number.
+fn is_missing(answer: &Answer) -> bool {
+    let gone = [StatusCode::NOT_FOUND, StatusCode::GONE, StatusCode::NOT_IMPLEMENTED];
+    gone.contains(&answer.status) && code(answer).is_none()
+}
+
+fn code(answer: &Answer) -> Option<i64> {
+    serde_json::from_slice::<Coded>(&answer.body).ok().map(|coded| coded.code)
+}
+
+#[cold]
+fn wrong(error: &::http::Error) -> Status {
+    Status::invalid_argument(format!("Nacos cannot be asked: {error}"))
+}
+
+#[derive(Debug, Deserialize)]
+struct Coded {
+    code: i64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Wrapped {
+    #[serde(default)]
+    data: Readable<Host>,
+}
+
+/// What a service has.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct List {
+    pub(super) hosts: Readable<Host>,
+    cache_millis: Option<u64>,
+}
+
+impl List {
+    /// For how long it may be believed.
+    pub(super) fn pause(&self) -> Duration {
+        let millis = self.cache_millis.filter(|millis| *millis > 0);
+        millis.map_or(POLL, Duration::from_millis).clamp(Duration::from_millis(100), POLL)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Given {
+    access_token: String,
+    #[serde(default)]
+    token_ttl: u64,
+}
+
+const PORT: u16 = 8848;
+/// RESOURCE_NOT_FOUND of Nacos 1 and 2 (`NamingResponseCode`), INSTANCE_NOT_FOUND of 3 (`ErrorCode`).
+const UNKNOWN: [i64; 2] = [20404, 21003];
+/// As Nacos has it for those that are not told (`SwitchDomain`, `defaultCacheMillis`), and the longest: it says ten
+/// seconds to others, since it has other ways to tell its own clients.
+const POLL: Duration = Duration::from_secs(3);

@@ -1,0 +1,208 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use polyrpc::Status;
+use polyrpc::discovery::{Attributes, Entry, Instance, Network};
+use serde::{Deserialize, Serialize};
+
+use crate::metadata::{from_map, to_map};
+
+/// An instance, as Nacos has it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Host {
+    #[serde(default)]
+    ip: String,
+    #[serde(default)]
+    port: u32,
+    // brpc takes only those of whom both are said to be true; Nacos always says so.
+    #[serde(default)]
+    enabled: bool,
+    #[serde(default)]
+    healthy: bool,
+    weight: Option<f64>,
+    metadata: Option<BTreeMap<String, Option<String>>>,
+}
+
+/// Those that may be called: with rpcx's metadata if they have them, and Nacos' weight.
+pub(super) fn instances(hosts: Vec<Host>) -> Vec<Instance> {
+    let callable = |host: &Host| host.enabled && host.healthy && host.weight() > 0.0;
+    let hosts: Vec<_> = hosts.into_iter().filter(callable).collect();
+    // Weights may be fractions, of which ours know nothing: then all are told in hundredths.
+    let scale = if hosts.iter().all(|host| host.weight().fract() == 0.0) { 1.0 } else { 100.0 };
+    hosts.into_iter().filter_map(|host| host.instance(scale)).collect()
+}
+
+impl Host {
+    fn weight(&self) -> f64 {
+        self.weight.filter(|weight| weight.is_finite()).unwrap_or(1.0)
+    }
+
+    fn instance(self, scale: f64) -> Option<Instance> {
+        let weight = self.weight();
+        let said = self.metadata.unwrap_or_default();
+        let said = said.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let mut attributes = from_map(said.filter(|(name, _)| !name.starts_with(PRESERVED)).collect());
+        let network = attributes.value(NETWORK).map_or(Ok(Network::Tcp), str::parse).ok()?;
+        attributes.remove(NETWORK);
+        // One is what everybody has of whom nothing was said; then rpcx's own counts.
+        let weight = if weight == 1.0 { f64::from(attributes.weight()) } else { weight } * scale;
+        if weight != 1.0 {
+            attributes.set("weight", weight.max(weight.min(1.0).ceil()).round().to_string());
+        }
+        let bracketed = if self.ip.contains(':') { format!("[{}]", self.ip) } else { self.ip };
+        let instance: Instance = format!("{network}@{bracketed}:{}", self.port).parse().ok()?;
+        Some(instance.with(attributes))
+    }
+}
+
+/// An entry, as Nacos wants it.
+#[derive(Debug)]
+pub(super) struct Enterable<'a> {
+    ip: &'a str,
+    port: u16,
+    weight: f64,
+    enabled: bool,
+    metadata: BTreeMap<String, String>,
+}
+
+/// What is entered of an entry: rpcx's metadata and the network (rpcx-nacos `serverplugin/nacos.go`), and how long it
+/// may be believed.
+pub(super) fn enterable(entry: &Entry) -> Result<Enterable<'_>, Status> {
+    let Instance { network, address, attributes } = &entry.instance;
+    let place = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let Some((host, port)) = place.filter(|_| *network != Network::Unix) else {
+        return Err(Status::invalid_argument(format!(
+            "{entry} cannot be entered into Nacos: want host:port"
+        )));
+    };
+    let mut metadata = to_map(attributes, |_| true);
+    metadata.insert(NETWORK.to_owned(), network.to_string());
+    // When it is asked to be heard of, is no more healthy, and is out (`PreservedMetadataKeys`).
+    let ttl = entry.ttl.max(Duration::from_millis(3)).as_millis();
+    for (name, millis) in
+        [("heart.beat.interval", ttl / 3), ("heart.beat.timeout", ttl), ("ip.delete.timeout", ttl)]
+    {
+        metadata.insert(format!("{PRESERVED}{name}"), millis.to_string());
+    }
+    Ok(Enterable {
+        ip: host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host),
+        port,
+        weight: f64::from(attributes.weight()).min(HEAVIEST),
+        enabled: attributes.is_active(),
+        metadata,
+    })
+}
+
+impl Enterable<'_> {
+    /// With where it is.
+    pub(super) fn place(&self, fields: Attributes) -> Attributes {
+        fields.with("ip", self.ip).with("port", self.port.to_string())
+    }
+
+    /// With all that is known of it.
+    pub(super) fn fields(&self, fields: Attributes) -> Result<Attributes, Status> {
+        let fields = self.place(fields).with("weight", self.weight.to_string()).with("healthy", "true");
+        Ok(fields.with("enabled", self.enabled.to_string()).with("metadata", json(&self.metadata)?))
+    }
+
+    /// What Nacos 1 and 2 are told again and again. They enter anew by it whom they have lost.
+    pub(super) fn beat(&self, service: &str, cluster: &str) -> Result<String, Status> {
+        json(&Beat {
+            service_name: service,
+            ip: self.ip,
+            port: self.port,
+            cluster,
+            weight: self.weight,
+            metadata: &self.metadata,
+            scheduled: true,
+        })
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Beat<'a> {
+    service_name: &'a str,
+    ip: &'a str,
+    port: u16,
+    cluster: &'a str,
+    weight: f64,
+    metadata: &'a BTreeMap<String, String>,
+    scheduled: bool,
+}
+
+fn json(value: &impl Serialize) -> Result<String, Status> {
+    serde_json::to_string(value).map_err(|error| Status::internal(error.to_string()))
+}
+
+const NETWORK: &str = "network";
+/// Names that Nacos reads itself.
+const PRESERVED: &str = "preserved.";
+/// What Nacos takes for a weight (`Constants`).
+const HEAVIEST: f64 = 10_000.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Vec<String> {
+        let hosts: Vec<Host> = serde_json::from_str(text).unwrap();
+        instances(hosts).iter().map(|one| format!("{one} {}", one.attributes)).collect()
+    }
+
+    #[test]
+    fn what_others_have_entered_is_understood() {
+        let hosts = r#"[
+            {"ip":"10.0.0.1","port":8972,"enabled":true,"healthy":true,"weight":1.0,
+             "metadata":{"network":"quic","weight":"7","group":"a","preserved.heart.beat.timeout":"9","x":null}},
+            {"ip":"::1","port":80,"enabled":true,"healthy":true,"weight":5.0},
+            {"ip":"h","port":80,"enabled":true,"healthy":true,"weight":null,"metadata":null}]"#;
+        assert_eq!(
+            read(hosts),
+            ["quic@10.0.0.1:8972 group=a&weight=7", "tcp@[::1]:80 weight=5", "tcp@h:80 "]
+        );
+    }
+
+    #[test]
+    fn who_is_disabled_unhealthy_weightless_or_nowhere_is_left_out() {
+        let hosts = r#"[
+            {"ip":"a","port":1,"enabled":false,"healthy":true},
+            {"ip":"b","port":1,"enabled":true,"healthy":false},
+            {"ip":"c","port":1,"enabled":true,"healthy":true,"weight":0},
+            {"ip":"","port":1,"enabled":true,"healthy":true},
+            {"ip":"d","port":70000,"enabled":true,"healthy":true},
+            {"ip":"e","port":1,"enabled":true,"healthy":true,"metadata":{"network":"pigeon"}},
+            {"ip":"f","port":1}]"#;
+        assert!(read(hosts).is_empty());
+    }
+
+    #[test]
+    fn fractions_of_a_weight_are_told_in_hundredths() {
+        let hosts = r#"[
+            {"ip":"a","port":1,"enabled":true,"healthy":true,"weight":0.5},
+            {"ip":"b","port":1,"enabled":true,"healthy":true,"weight":1},
+            {"ip":"c","port":1,"enabled":true,"healthy":true,"weight":0.001},
+            {"ip":"d","port":1,"enabled":true,"healthy":true,"weight":1,"metadata":{"weight":"7"}},
+            {"ip":"e","port":1,"enabled":true,"healthy":true,"weight":1,"metadata":{"weight":"0"}}]"#;
+        let told = ["50", "100", "1", "700", "0"].iter().zip(["a", "b", "c", "d", "e"]);
+        assert_eq!(read(hosts), told.map(|(w, ip)| format!("tcp@{ip}:1 weight={w}")).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_entered_comes_back() {
+        let attributes: Attributes = "group=a&group=b&weight=3".parse().unwrap();
+        let instance = "kcp@[::1]:7".parse::<Instance>().unwrap().with(attributes);
+        let entry = Entry { service: "S".into(), instance, ttl: Duration::from_secs(15) };
+        let Enterable { ip, port, weight, enabled, metadata } = enterable(&entry).unwrap();
+        let metadata = metadata.into_iter().map(|(name, value)| (name, Some(value))).collect();
+        let host = Host {
+            ip: ip.to_owned(),
+            port: port.into(),
+            enabled,
+            healthy: true,
+            weight: Some(weight),
+            metadata: Some(metadata),
+        };
+        assert_eq!(instances(vec![host]), [entry.instance]);
+    }
+}

@@ -1,0 +1,286 @@
+//! [Nacos](https://nacos.io), by its HTTP API: that of Nacos 1 and 2, and where a server has it no more, that of
+//! Nacos 3 (ADR 20).
+//!
+//! As a URL, behind `nacos://`: `127.0.0.1:8848/Arith`, several servers with commas between, the name of the service
+//! left out where servers register. Settings: `group` (or `groupName`; `DEFAULT_GROUP`), `namespace` (or
+//! `namespaceId`), `cluster` (or `clusters`; where servers are found, several with commas between), `username` and
+//! `password`, `tls`. brpc's `nacos://serviceName=Echo&groupName=g` asks the Nacos of this machine.
+
+mod api;
+mod host;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
+use polyrpc::{Result, Status};
+
+use self::api::{Api, Verb};
+use self::host::{enterable, instances};
+use crate::place::Place;
+use crate::watch::{self, Ask};
+
+/// A namespace of a Nacos, with the group and the cluster that instances are entered into.
+///
+/// Instances are *ephemeral*: Nacos holds them unhealthy when it has not heard of them for the entry's time-to-live,
+/// and takes them out.
+///
+/// ```no_run
+/// # fn main() -> polyrpc::Result<()> {
+/// use polyrpc_discovery::nacos::Nacos;
+///
+/// let nacos = Nacos::new("http://127.0.0.1:8848")?.group("payments").login("nacos", "secret");
+/// let found = nacos.service("Arith");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Nacos {
+    api: Arc<Api>,
+    scope: Scope,
+    /// What was entered here, as it was entered last.
+    entered: Mutex<HashMap<String, Entry>>,
+}
+
+/// Which part of Nacos is meant.
+#[derive(Debug, Clone)]
+struct Scope {
+    namespace: Option<String>,
+    group: String,
+    cluster: Option<String>,
+}
+
+impl Nacos {
+    /// At `http://host:port`, `https://host:port` (feature `tls`) or `host:port`, or several with commas between; 8848
+    /// is the usual port.
+    ///
+    /// # Errors
+    ///
+    /// When the URL is none. Nothing is connected yet.
+    pub fn new(urls: &str) -> Result<Self> {
+        let scope = Scope { namespace: None, group: "DEFAULT_GROUP".to_owned(), cluster: None };
+        Ok(Self { api: Arc::new(Api::new(urls)?), scope, entered: Mutex::default() })
+    }
+
+    /// In this namespace, by its id.
+    #[must_use]
+    pub fn namespace(mut self, id: impl Into<String>) -> Self {
+        self.scope.namespace = Some(id.into());
+        self
+    }
+
+    /// In this group. By default it is `DEFAULT_GROUP`.
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.scope.group = name.into();
+        self
+    }
+
+    /// In this cluster. By default instances are entered into `DEFAULT`, and found in all clusters.
+    #[must_use]
+    pub fn cluster(mut self, name: impl Into<String>) -> Self {
+        self.scope.cluster = Some(name.into());
+        self
+    }
+
+    /// Logs in as this user before anything is asked.
+    #[must_use]
+    pub fn login(mut self, username: impl Into<String>, password: impl Into<String>) -> Self {
+        self.api = Arc::new(self.api.with_login(username.into(), password.into()));
+        self
+    }
+
+    /// Checks servers by these rules.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: polyrpc::tls::Client) -> Self {
+        self.api = Arc::new(self.api.with_tls(tls));
+        self
+    }
+
+    /// The instances of one service that are enabled and healthy, and have a weight.
+    pub fn service(&self, name: impl Into<String>) -> ServiceOf {
+        ServiceOf { api: self.api.clone(), scope: self.scope.clone(), name: name.into() }
+    }
+
+    async fn enter(&self, entry: &Entry) -> Result<(), Status> {
+        let known =
+            self.entered.lock().unwrap_or_else(PoisonError::into_inner).get(&entry.to_string()).cloned();
+        if known.as_ref() == Some(entry) && self.beat(entry).await? {
+            return Ok(());
+        }
+        let host = enterable(entry)?;
+        let fields = host.fields(self.fields(&entry.service))?;
+        self.api.call(Verb::Enter, &fields).await?.granted(&format!("to enter {entry} into Nacos"))?;
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.to_string(), entry.clone());
+        Ok(())
+    }
+
+    /// Says that the server is well; `false` if Nacos does not know of it.
+    async fn beat(&self, entry: &Entry) -> Result<bool, Status> {
+        let host = enterable(entry)?;
+        let grouped = format!("{}@@{}", self.scope.group, entry.service);
+        let cluster = self.scope.cluster.as_deref().unwrap_or("DEFAULT");
+        let fields = host.place(self.fields(&entry.service)).with("beat", host.beat(&grouped, cluster)?);
+        let known = self.api.call(Verb::Beat, &fields).await?.knows("to tell Nacos of a server")?;
+        if !known {
+            self.forget(entry);
+        }
+        Ok(known)
+    }
+
+    async fn leave(&self, entry: &Entry) -> Result<(), Status> {
+        self.forget(entry);
+        let fields = enterable(entry)?.place(self.fields(&entry.service));
+        let reply = self.api.call(Verb::Leave, &fields).await?;
+        reply.granted(&format!("to take {entry} out of Nacos"))
+    }
+
+    fn forget(&self, entry: &Entry) {
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner).remove(&entry.to_string());
+    }
+
+    fn fields(&self, service: &str) -> Attributes {
+        let mut fields = self.scope.fields(service).with("ephemeral", "true");
+        if let Some(cluster) = &self.scope.cluster {
+            fields.set("clusterName", cluster);
+        }
+        fields
+    }
+}
+
+impl Scope {
+    fn fields(&self, service: &str) -> Attributes {
+        let mut fields = Attributes::new().with("serviceName", service).with("groupName", &self.group);
+        if let Some(namespace) = &self.namespace {
+            fields.set("namespaceId", namespace);
+        }
+        fields
+    }
+}
+
+impl Register for Nacos {
+    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        async { Ok(self.enter(entry).await?) }.boxed()
+    }
+
+    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        async { Ok(self.leave(entry).await?) }.boxed()
+    }
+}
+
+impl fmt::Debug for Nacos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nacos").field("api", &self.api).field("scope", &self.scope).finish_non_exhaustive()
+    }
+}
+
+/// The instances of one service in a Nacos.
+///
+/// Nacos tells a client over HTTP nothing by itself: it is asked as often as it says an answer may be kept, and at
+/// least every three seconds.
+#[derive(Debug, Clone)]
+pub struct ServiceOf {
+    api: Arc<Api>,
+    scope: Scope,
+    name: String,
+}
+
+impl Discover for ServiceOf {
+    fn watch(&self) -> Sets {
+        watch::sets(Polled { of: self.clone(), pause: None })
+    }
+}
+
+struct Polled {
+    of: ServiceOf,
+    /// How long the last answer may be believed.
+    pause: Option<Duration>,
+}
+
+impl Ask for Polled {
+    async fn next(&mut self) -> Result<Vec<Instance>, Status> {
+        if let Some(pause) = self.pause.take() {
+            tokio::time::sleep(pause).await;
+        }
+        let ServiceOf { api, scope, name } = &self.of;
+        let mut fields = scope.fields(name).with("healthyOnly", "false");
+        if let Some(clusters) = &scope.cluster {
+            // The former is asked for by Nacos 1 and 2, the latter by 3.
+            fields.set("clusters", clusters);
+            fields.set("clusterName", clusters);
+        }
+        let list = api
+            .call(Verb::List, &fields)
+            .await?
+            .list(&format!("to list the instances of {name} in Nacos"))?;
+        if list.hosts.is_garbage() {
+            return Err(Status::data_loss(format!("no instance of {name} in Nacos can be read")));
+        }
+        self.pause = Some(list.pause());
+        Ok(instances(list.hosts.items))
+    }
+}
+
+/// Opens what stands behind `nacos://`, to find a service.
+pub(crate) fn discover(place: &str) -> Result<Box<dyn Discover>, Status> {
+    let (nacos, place) = open(place)?;
+    let named = place.settings.value("serviceName");
+    match (named, place.path.as_slice()) {
+        (Some(name), []) => Ok(Box::new(nacos.service(name))),
+        (None, [name]) => Ok(Box::new(nacos.service(name))),
+        _ => Err(Status::invalid_argument("which service of Nacos? want nacos://host:port/Service")),
+    }
+}
+
+/// Opens what stands behind `nacos://`, to make servers known.
+pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
+    let (nacos, place) = open(place)?;
+    match (place.path.as_slice(), place.settings.value("serviceName")) {
+        ([], None) => Ok(Box::new(nacos)),
+        _ => Err(Status::invalid_argument("a server's services have names already: want nacos://host:port")),
+    }
+}
+
+fn open(text: &str) -> Result<(Nacos, Place), Status> {
+    let is_brpcs = text.split(['/', '?']).next().is_some_and(|start| start.contains('='));
+    let place = match is_brpcs {
+        // brpc's way to say it: the query and nothing else (`nacos_naming_service.cpp`).
+        true => Place::parse(&format!("127.0.0.1?{text}"))?,
+        false => Place::parse(text)?,
+    };
+    place.only(&SETTINGS)?;
+    let mut nacos = Nacos::new(&place.origins()).map_err(polyrpc::Error::into_status)?;
+    let said = |names: [&str; 2]| names.into_iter().find_map(|name| place.settings.value(name));
+    if let Some(group) = said(["group", "groupName"]) {
+        nacos = nacos.group(group);
+    }
+    if let Some(namespace) = said(["namespace", "namespaceId"]) {
+        nacos = nacos.namespace(namespace);
+    }
+    if let Some(cluster) = said(["cluster", "clusters"]) {
+        nacos = nacos.cluster(cluster);
+    }
+    if let (Some(username), Some(password)) =
+        (place.settings.value("username"), place.settings.value("password"))
+    {
+        nacos = nacos.login(username, password);
+    }
+    Ok((nacos, place))
+}
+
+const SETTINGS: [&str; 10] = [
+    "cluster",
+    "clusters",
+    "group",
+    "groupName",
+    "namespace",
+    "namespaceId",
+    "password",
+    "serviceName",
+    "tls",
+    "username",
+];

@@ -1,0 +1,48 @@
+//! Lists of which one bad element must not hide the others.
+
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+
+/// What can be read of a list; `null` is an empty one.
+#[derive(Debug)]
+pub(crate) struct Readable<T> {
+    /// Those that can.
+    pub(crate) items: Vec<T>,
+    /// How many there are in all.
+    pub(crate) all: usize,
+}
+
+impl<T> Readable<T> {
+    /// Whether something is there of which nothing can be read.
+    pub(crate) fn is_garbage(&self) -> bool {
+        self.all > 0 && self.items.is_empty()
+    }
+}
+
+impl<T> Default for Readable<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), all: 0 }
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let values = Option::<Vec<serde_json::Value>>::deserialize(deserializer)?.unwrap_or_default();
+        let all = values.len();
+        let items = values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect();
+        Ok(Self { items, all })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_counted_and_left_out() {
+        let list: Readable<u8> = serde_json::from_str(r#"[1, "two", 300, 4, null]"#).unwrap();
+        assert_eq!((list.items, list.all), (vec![1, 4], 5));
+        assert!(serde_json::from_str::<Readable<u8>>(r#"["x"]"#).unwrap().is_garbage());
+        assert!(!serde_json::from_str::<Readable<u8>>("null").unwrap().is_garbage());
+        assert!(serde_json::from_str::<Readable<u8>>("{}").is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! How rpcx lays out what it registers where keys have paths: `base/Service/network@address`, whose value is the query
+//! that tells about the instance. The directories above have values too: `rpcx_path` and the service's name.
+
+use polyrpc::Status;
+use polyrpc::discovery::{Entry, Instance};
+
+use crate::place::Place;
+
+/// What rpcx writes at the base path.
+pub(crate) const BASE_VALUE: &str = "rpcx_path";
+
+/// A base path under which services are registered. What stands at its beginning, a slash or none, is part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tree {
+    base: String,
+}
+
+impl Tree {
+    pub(crate) fn new(base: impl Into<String>) -> Self {
+        let mut base = base.into();
+        base.truncate(base.trim_end_matches('/').len());
+        Self { base }
+    }
+
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// The path of a service.
+    pub(crate) fn service(&self, service: &str) -> String {
+        match self.base.is_empty() {
+            true => service.to_owned(),
+            false => format!("{}/{service}", self.base),
+        }
+    }
+
+    /// The path of an instance.
+    pub(crate) fn instance(&self, entry: &Entry) -> String {
+        format!("{}/{}", self.service(&entry.service), entry.instance)
+    }
+
+    /// What every instance's path begins with. With the slash at its end no neighbour begins so.
+    pub(crate) fn prefix(&self, service: &str) -> String {
+        format!("{}/", self.service(service))
+    }
+}
+
+/// The instance that a name and its value speak of.
+pub(crate) fn instance(name: &str, value: &str) -> Result<Instance, Status> {
+    let Ok(attributes) = value.parse();
+    Ok(name.parse::<Instance>()?.with(attributes))
+}
+
+/// What was found under a service, and the first of it that is no instance.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    instances: Vec<Instance>,
+    wrong: Option<Status>,
+}
+
+impl Found {
+    /// Notes what lies under a name. What is not an instance's must not hide those that are.
+    pub(crate) fn note(&mut self, name: &str, value: &[u8]) {
+        let read = match std::str::from_utf8(value) {
+            Ok(value) => instance(name, value),
+            Err(_) => Err(Status::invalid_argument(format!("what is said about `{name}` is no text"))),
+        };
+        match read {
+            Ok(instance) => self.instances.push(instance),
+            Err(status) => {
+                self.wrong.get_or_insert(status);
+            }
+        }
+    }
+
+    /// The instances, and a complaint about what is none; a failure if something is there, and none of it is an
+    /// instance.
+    pub(crate) fn end(self, complaint: &mut Option<Status>) -> Result<Vec<Instance>, Status> {
+        match self {
+            Self { instances, wrong: Some(wrong) } if instances.is_empty() => Err(wrong),
+            Self { instances, wrong } => {
+                *complaint = wrong;
+                Ok(instances)
+            }
+        }
+    }
+}
+
+/// The base path and the service that a URL's path names: `/rpcx_test/Arith`.
+pub(crate) fn split(place: &Place) -> Result<(String, String), Status> {
+    match place.path.split_last() {
+        Some((service, base)) => Ok((base.join("/"), service.clone())),
+        None => Err(Status::invalid_argument("which service? want host:port/base/Service")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_rpcx() {
+        let tree = Tree::new("/rpcx_test/");
+        let entry = Entry {
+            service: "Arith".into(),
+            instance: "tcp@h:1".parse().unwrap(),
+            ttl: Duration::from_secs(1),
+        };
+        assert_eq!(tree.base(), "/rpcx_test");
+        assert_eq!(tree.instance(&entry), "/rpcx_test/Arith/tcp@h:1");
+        assert_eq!(tree.prefix("Arith"), "/rpcx_test/Arith/");
+        assert_eq!(Tree::new("").instance(&entry), "Arith/tcp@h:1");
+    }
+
+    #[test]
+    fn what_is_no_instance_hides_none() {
+        let mut found = Found::default();
+        found.note("tcp@h:1", b"weight=3");
+        found.note("nonsense", b"");
+        found.note("tcp@h:2", b"\xff");
+        let mut complaint = None;
+        let instances = found.end(&mut complaint).unwrap();
+        assert_eq!((instances.len(), instances[0].attributes.weight()), (1, 3));
+        assert!(complaint.take().unwrap().message().contains("nonsense"));
+
+        let mut found = Found::default();
+        found.note("nonsense", b"");
+        assert!(found.end(&mut complaint).unwrap_err().message().contains("nonsense"));
+        assert!(Found::default().end(&mut complaint).unwrap().is_empty() && complaint.is_none());
+    }
+}

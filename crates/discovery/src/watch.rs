@@ -1,0 +1,215 @@
+//! What all watches have in common: growing pauses after failures, and no more sets than anybody can use.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use polyrpc::discovery::{Instance, Sets};
+use polyrpc::{Result, Status};
+use tokio::time::{Instant, sleep_until};
+
+/// One watch of a registry.
+pub(crate) trait Ask: Send + 'static {
+    /// The instances as they are now. After the first time it waits until they may have changed. After a failure it
+    /// begins anew.
+    fn next(&mut self) -> impl Future<Output = Result<Vec<Instance>, Status>> + Send;
+
+    /// What could not be read of what there is now, if anything.
+    fn complaint(&mut self) -> Option<Status> {
+        None
+    }
+}
+
+/// The sets that a watch finds.
+pub(crate) fn sets(ask: impl Ask) -> Sets {
+    let watch = Watch { ask, known: None, complaint: Complaint::None, pause: None, not_before: None };
+    stream::unfold(watch, |mut watch| async move {
+        let item = watch.next().await;
+        Some((item, watch))
+    })
+    .boxed()
+}
+
+struct Watch<A> {
+    ask: A,
+    /// What was given last, unless it was a failure.
+    known: Option<Vec<Instance>>,
+    complaint: Complaint,
+    /// How long it waited after the last failure, if nothing has succeeded since.
+    pause: Option<Duration>,
+    not_before: Option<Instant>,
+}
+
+/// What could not be read of the last set: it is told behind the set, and once.
+enum Complaint {
+    None,
+    Due(Status),
+    Told(Status),
+}
+
+impl<A: Ask> Watch<A> {
+    async fn next(&mut self) -> Result<Vec<Instance>> {
+        loop {
+            if let Complaint::Due(status) = &self.complaint {
+                let status = status.clone();
+                self.complaint = Complaint::Told(status.clone());
+                return Err(status.into());
+            }
+            if let Some(not_before) = self.not_before {
+                sleep_until(not_before).await;
+            }
+            match self.ask.next().await {
+                Ok(found) => {
+                    self.rest(None, APART);
+                    self.note_complaint();
+                    let found = in_order(found);
+                    if self.known.as_ref() != Some(&found) {
+                        self.known = Some(found.clone());
+                        return Ok(found);
+                    }
+                }
+                Err(status) => {
+                    let pause = self.pause.map_or(PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
+                    self.rest(Some(pause), spread(pause));
+                    self.known = None;
+                    return Err(status.into());
+                }
+            }
+        }
+    }
+
+    fn note_complaint(&mut self) {
+        self.complaint = match (self.ask.complaint(), &self.complaint) {
+            (None, _) => Complaint::None,
+            (Some(now), Complaint::Told(told)) if now.message() == told.message() => Complaint::Told(now),
+            (Some(now), _) => Complaint::Due(now),
+        };
+    }
+
+    fn rest(&mut self, pause: Option<Duration>, for_now: Duration) {
+        self.pause = pause;
+        self.not_before = Some(Instant::now() + for_now);
+    }
+}
+
+/// Each instance once, in an order that does not change with the registry's mood. The same address with two tags is
+/// two servers, as in brpc (`ServerNode`).
+fn in_order(mut found: Vec<Instance>) -> Vec<Instance> {
+    let mut seen = HashSet::with_capacity(found.len());
+    found.retain(|instance| {
+        let tag = instance.attributes.tag().map(str::to_owned);
+        seen.insert((instance.network, instance.address.clone(), tag))
+    });
+    found.sort_by(|one, other| {
+        (one.network, &one.address, one.attributes.tag()).cmp(&(
+            other.network,
+            &other.address,
+            other.attributes.tag(),
+        ))
+    });
+    found
+}
+
+/// A fifth more or less, so that watches that failed together do not come back together.
+fn spread(pause: Duration) -> Duration {
+    // Each state of the standard hasher begins with keys of its own: chance enough for this.
+    let chance = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+    pause.mul_f64(0.8 + 0.4 * chance)
+}
+
+/// Between two questions, however busy the registry: twenty sets a second are enough for anybody.
+const APART: Duration = Duration::from_millis(50);
+/// After the first failure, as in brpc (`consul_naming_service.cpp`); twice as long after each further one.
+const PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    struct Script(VecDeque<Result<Vec<&'static str>, Status>>);
+
+    /// What comes with a set is complained of.
+    struct Complaining(VecDeque<(&'static str, Option<&'static str>)>, Option<Status>);
+
+    impl Ask for Complaining {
+        async fn next(&mut self) -> Result<Vec<Instance>, Status> {
+            let Some((found, complaint)) = self.0.pop_front() else {
+                return std::future::pending().await;
+            };
+            self.1 = complaint.map(Status::invalid_argument);
+            Ok(vec![found.parse()?])
+        }
+
+        fn complaint(&mut self) -> Option<Status> {
+            self.1.take()
+        }
+    }
+
+    impl Ask for Script {
+        async fn next(&mut self) -> Result<Vec<Instance>, Status> {
+            match self.0.pop_front() {
+                Some(found) => Ok(found?.into_iter().map(|text| text.parse().unwrap()).collect()),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn down() -> Result<Vec<&'static str>, Status> {
+        Err(Status::unavailable("down"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_the_same_is_given_once() {
+        let script =
+            Script([Ok(vec!["a:1", "b:1"]), Ok(vec!["b:1", "a:1", "a:1"]), Ok(vec![])].into_iter().collect());
+        let mut sets = sets(script);
+        assert_eq!(sets.next().await.unwrap().unwrap().len(), 2);
+        assert_eq!(sets.next().await.unwrap().unwrap().len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_read_is_told_behind_the_set_and_once() {
+        let script = [
+            ("a:1", Some("x")),
+            ("a:1", Some("x")),
+            ("b:1", Some("x")),
+            ("b:1", Some("y")),
+            ("b:1", None),
+            ("b:1", Some("y")),
+        ];
+        let mut sets = sets(Complaining(script.into(), None));
+        let mut told = Vec::new();
+        for _ in 0..5 {
+            told.push(match sets.next().await.unwrap() {
+                Ok(set) => set[0].address.clone(),
+                Err(error) => error.message().to_owned(),
+            });
+        }
+        assert_eq!(told, ["a:1", "x", "b:1", "y", "y"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_failure_the_set_is_given_again_and_pauses_grow() {
+        let script =
+            [Ok(vec!["a:1"]), down(), down(), down(), down(), down(), down(), Ok(vec!["a:1"]), down()];
+        let mut sets = sets(Script(script.into_iter().collect()));
+        assert!(sets.next().await.unwrap().is_ok());
+        let mut waited = Vec::new();
+        for _ in 0..6 {
+            let start = Instant::now();
+            assert!(sets.next().await.unwrap().is_err());
+            waited.push(start.elapsed());
+        }
+        let longest = LONGEST_PAUSE.mul_f64(1.3);
+        assert!(waited.windows(2).take(3).all(|pair| pair[0] < pair[1]), "{waited:?}");
+        assert!(waited.iter().all(|waited| *waited < longest), "{waited:?}");
+        assert!(sets.next().await.unwrap().is_ok());
+        assert!(sets.next().await.unwrap().is_err());
+    }
+}

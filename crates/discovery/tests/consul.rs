@@ -1,0 +1,604 @@
+//! Consul: a fake that keeps state as an agent does, the faults that a network has, and a real agent where one is
+//! installed.
+
+mod fake;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fake::{Asked, Fake, Program, Reply, entry, free_port, next, next_set, until};
+use futures_util::future::join_all;
+use polyrpc::Code;
+use polyrpc::discovery::Discover;
+use polyrpc_discovery::consul::Consul;
+use polyrpc_discovery::{discover, register};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// As much of an agent as is asked for.
+#[derive(Clone)]
+struct Agent {
+    state: Arc<Mutex<State>>,
+    index: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    keys: BTreeMap<String, Key>,
+    sessions: Vec<String>,
+    services: BTreeMap<String, Value>,
+    made: usize,
+}
+
+#[derive(Clone)]
+struct Key {
+    value: Vec<u8>,
+    flags: String,
+    session: Option<String>,
+}
+
+impl Agent {
+    fn new() -> Self {
+        Self { state: Arc::default(), index: watch::Sender::new(1) }
+    }
+
+    async fn serve(&self) -> Fake {
+        let agent = self.clone();
+        Fake::start(move |asked| {
+            let agent = agent.clone();
+            async move { agent.answer(asked).await }
+        })
+        .await
+    }
+
+    async fn answer(&self, asked: Asked) -> Reply {
+        if let Some(path) = asked.path.strip_prefix("/v1/kv/") {
+            let path = percent_decoded(path);
+            return match &*asked.method {
+                "GET" if asked.query.value("recurse").is_some() => {
+                    self.wait(&asked).await;
+                    self.list(&path)
+                }
+                "GET" => self.list(&path),
+                "PUT" => self.write(path, &asked),
+                _ => {
+                    self.change(|state| state.keys.remove(&path));
+                    Reply::json("true")
+                }
+            };
+        }
+        let path = asked.path.clone();
+        let id = percent_decoded(path.rsplit_once('/').map_or("", |(_, id)| id));
+        match &*path {
+            "/v1/session/create" => self.open(&asked),
+            "/v1/agent/service/register" => {
+                let service: Value = serde_json::from_slice(&asked.body).unwrap();
+                let id = service["ID"].as_str().unwrap().to_owned();
+                self.change(|state| state.services.insert(id, service));
+                Reply::json("")
+            }
+            _ if path.starts_with("/v1/session/renew/") => {
+                match self.state.lock().unwrap().sessions.contains(&id) {
+                    true => Reply::json(json!([{"ID": id}])),
+                    false => Reply::status(404, "Session id not found"),
+                }
+            }
+            _ if path.starts_with("/v1/session/destroy/") => {
+                self.end(&id);
+                Reply::json("true")
+            }
+            _ if path.starts_with("/v1/agent/check/pass/") => {
+                let service = id.strip_prefix("service:").unwrap();
+                match self.state.lock().unwrap().services.contains_key(service) {
+                    true => Reply::json(""),
+                    false => Reply::status(404, "Unknown check"),
+                }
+            }
+            _ if path.starts_with("/v1/agent/service/deregister/") => {
+                match self.change(|state| state.services.remove(&id)) {
+                    Some(_) => Reply::json(""),
+                    None => Reply::status(404, "Unknown service"),
+                }
+            }
+            _ if path.starts_with("/v1/health/service/") => {
+                self.wait(&asked).await;
+                self.healthy(&id)
+            }
+            _ => Reply::status(404, "what?"),
+        }
+    }
+
+    fn change<T>(&self, how: impl FnOnce(&mut State) -> T) -> T {
+        let result = how(&mut self.state.lock().unwrap());
+        self.index.send_modify(|index| *index += 1);
+        result
+    }
+
+    async fn wait(&self, asked: &Asked) {
+        let Some(index) = asked.query.value("index") else { return };
+        let known: u64 = index.parse().unwrap();
+        let mut news = self.index.subscribe();
+        let news = news.wait_for(|index| *index > known);
+        // Less patient than is asked for, which an agent may be.
+        let _ = tokio::time::timeout(Duration::from_secs(1), news).await;
+    }
+
+    fn list(&self, prefix: &str) -> Reply {
+        let state = self.state.lock().unwrap();
+        let pairs: Vec<_> = state
+            .keys
+            .iter()
+            .filter(|(key, _)| key.starts_with(prefix))
+            .map(|(key, held)| json!({"Key": key, "Value": base64(&held.value), "Session": held.session}))
+            .collect();
+        let status = if pairs.is_empty() { 404 } else { 200 };
+        Reply::Whole(status, self.headers(), Value::from(pairs).to_string())
+    }
+
+    fn write(&self, key: String, asked: &Asked) -> Reply {
+        let flags = asked.query.value("flags").unwrap_or_default().to_owned();
+        let session = asked.query.value("acquire").map(str::to_owned);
+        let mut state = self.state.lock().unwrap();
+        if let Some(session) = &session {
+            if !state.sessions.contains(session) {
+                return Reply::status(500, "rpc error: invalid session \"x\"");
+            }
+            let holder = state.keys.get(&key).and_then(|held| held.session.as_ref());
+            if holder.is_some_and(|holder| holder != session) {
+                return Reply::json("false");
+            }
+        }
+        state.keys.insert(key, Key { value: asked.body.clone(), flags, session });
+        drop(state);
+        self.change(|_| ());
+        Reply::json("true")
+    }
+
+    fn open(&self, asked: &Asked) -> Reply {
+        let wanted: Value = serde_json::from_slice(&asked.body).unwrap();
+        assert_eq!((&wanted["Behavior"], &wanted["LockDelay"]), (&json!("delete"), &json!("1ms")));
+        assert_eq!(wanted["TTL"], "10s");
+        let id = self.change(|state| {
+            state.made += 1;
+            state.sessions.push(format!("session-{}", state.made));
+            format!("session-{}", state.made)
+        });
+        Reply::json(json!({ "ID": id }))
+    }
+
+    /// Ends a session, with what it holds.
+    fn end(&self, id: &str) {
+        self.change(|state| {
+            state.sessions.retain(|session| session != id);
+            state.keys.retain(|_, held| held.session.as_deref() != Some(id));
+        });
+    }
+
+    fn lose_everything(&self) {
+        self.change(|state| *state = State::default());
+        self.index.send_replace(1);
+    }
+
+    fn healthy(&self, name: &str) -> Reply {
+        let state = self.state.lock().unwrap();
+        let services = state.services.values().filter(|service| service["Name"] == name);
+        let healthy: Vec<_> =
+            services.map(|service| json!({"Node": {"Address": "node"}, "Service": service})).collect();
+        Reply::Whole(200, self.headers(), Value::from(healthy).to_string())
+    }
+
+    fn headers(&self) -> Vec<(&'static str, String)> {
+        vec![("X-Consul-Index", self.index.borrow().to_string())]
+    }
+}
+
+/// The cases that a fake and a real agent must both pass.
+mod cases {
+    use super::*;
+
+    pub(crate) async fn servers_are_entered_found_changed_and_taken_out(finding: &str, registering: &str) {
+        let mut sets = discover(finding).unwrap().watch();
+        let registry = register(registering).unwrap();
+        let one = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&weight=7");
+        let other = entry("Arith", "quic@127.0.0.1:8973", "");
+        registry.publish(&one).await.unwrap();
+        until(&mut sets, &["tcp@127.0.0.1:8972 group=a&group=b&weight=7".to_owned()]).await;
+
+        registry.publish(&other).await.unwrap();
+        registry.publish(&entry("Arith2", "tcp@127.0.0.1:1", "")).await.unwrap();
+        let both = ["tcp@127.0.0.1:8972 group=a&group=b&weight=7", "quic@127.0.0.1:8973"].map(str::to_owned);
+        until(&mut sets, &both).await;
+
+        let changed = entry("Arith", "tcp@127.0.0.1:8972", "state=inactive");
+        registry.publish(&changed).await.unwrap();
+        registry.publish(&changed).await.unwrap();
+        let both = ["tcp@127.0.0.1:8972 state=inactive", "quic@127.0.0.1:8973"].map(str::to_owned);
+        until(&mut sets, &both).await;
+
+        registry.withdraw(&changed).await.unwrap();
+        until(&mut sets, &both[1..]).await;
+        registry.withdraw(&other).await.unwrap();
+        until(&mut sets, &[]).await;
+        registry.withdraw(&other).await.unwrap();
+    }
+
+    pub(crate) async fn whoever_comes_back_to_an_address_takes_its_entry_over(url: &str) {
+        let mut sets = discover(&format!("consul://{url}/again/Arith")).unwrap().watch();
+        let registering = format!("consul://{url}/again");
+        let killed = register(&registering).unwrap();
+        killed.publish(&entry("Arith", "tcp@127.0.0.1:8972", "weight=1")).await.unwrap();
+        let back = register(&registering).unwrap();
+        let entry = entry("Arith", "tcp@127.0.0.1:8972", "weight=2");
+        back.publish(&entry).await.unwrap();
+        until(&mut sets, &["tcp@127.0.0.1:8972 weight=2".to_owned()]).await;
+        back.withdraw(&entry).await.unwrap();
+        until(&mut sets, &[]).await;
+    }
+}
+
+#[tokio::test]
+async fn rpcx_keys_are_entered_found_changed_and_taken_out() {
+    let fake = Agent::new().serve().await;
+    let (finding, registering) = (
+        format!("consul://{}/rpcx_test/Arith", fake.address),
+        format!("consul://{}/rpcx_test", fake.address),
+    );
+    cases::servers_are_entered_found_changed_and_taken_out(&finding, &registering).await;
+}
+
+#[tokio::test]
+async fn services_are_entered_found_changed_and_taken_out() {
+    let fake = Agent::new().serve().await;
+    let (finding, registering) =
+        (format!("consul://{}/Arith", fake.address), format!("consul://{}", fake.address));
+    cases::servers_are_entered_found_changed_and_taken_out(&finding, &registering).await;
+}
+
+#[tokio::test]
+async fn services_as_rpcx_once_wrote_them_are_found_too() {
+    let fake = Agent::new().serve().await;
+    let (finding, registering) =
+        (format!("consul://{}/Arith", fake.address), format!("consul://{}?by=agent", fake.address));
+    cases::servers_are_entered_found_changed_and_taken_out(&finding, &registering).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_back_takes_its_old_entry_over() {
+    let fake = Agent::new().serve().await;
+    cases::whoever_comes_back_to_an_address_takes_its_entry_over(&fake.address).await;
+}
+
+#[tokio::test]
+async fn everything_passes_against_a_real_agent() {
+    let (port, data) = (free_port(), [free_port(), free_port(), free_port()]);
+    let agent = Program::start("consul", |command| {
+        command.args(["agent", "-dev", "-bind", "127.0.0.1", "-client", "127.0.0.1"]);
+        command.args([
+            "-grpc-port",
+            "-1",
+            "-grpc-tls-port",
+            "-1",
+            "-dns-port",
+            "-1",
+            "-disable-host-node-id",
+        ]);
+        command.args(["-http-port", &port.to_string(), "-server-port", &data[0].to_string()]);
+        command.args(["-serf-lan-port", &data[1].to_string(), "-serf-wan-port", &data[2].to_string()]);
+    });
+    let Some(_agent) = agent else { return };
+    let url = format!("127.0.0.1:{port}");
+    // It answers with an index as soon as it has a leader.
+    next_set(&mut discover(&format!("consul://{url}/b/S")).unwrap().watch()).await;
+    let place = |path: &str| format!("consul://{url}{path}");
+    cases::servers_are_entered_found_changed_and_taken_out(&place("/rpcx_test/Arith"), &place("/rpcx_test"))
+        .await;
+    cases::servers_are_entered_found_changed_and_taken_out(&place("/Arith"), &place("")).await;
+    cases::servers_are_entered_found_changed_and_taken_out(&place("/Arith"), &place("?by=agent")).await;
+    cases::whoever_comes_back_to_an_address_takes_its_entry_over(&url).await;
+}
+
+#[tokio::test]
+async fn keys_are_written_as_rpcx_writes_them() {
+    let agent = Agent::new();
+    let fake = agent.serve().await;
+    let registry = register(&format!("consul://{}/com/example", fake.address)).unwrap();
+    registry.publish(&entry("Arith", "tcp@127.0.0.1:8972", "weight=7&group=a")).await.unwrap();
+    let state = agent.state.lock().unwrap();
+    let written: Vec<_> = state
+        .keys
+        .iter()
+        .map(|(key, held)| (&**key, str::from_utf8(&held.value).unwrap(), held.session.is_some()))
+        .collect();
+    assert_eq!(
+        written,
+        [
+            ("com/example", "rpcx_path", false),
+            ("com/example/Arith", "Arith", false),
+            ("com/example/Arith/tcp@127.0.0.1:8972", "group=a&weight=7", true),
+        ]
+    );
+    assert!(state.keys.values().all(|held| held.flags == "3304740253564472344"));
+}
+
+#[tokio::test]
+async fn whoever_is_entered_again_and_again_needs_one_session() {
+    let agent = Agent::new();
+    let fake = agent.serve().await;
+    let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
+    for calls in 0..5 {
+        registry.publish(&entry("S", "tcp@h:1", &format!("calls={calls}"))).await.unwrap();
+    }
+    assert_eq!(agent.state.lock().unwrap().made, 1);
+    assert_eq!(fake.connections(), 1);
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_not_written() {
+    let agent = Agent::new();
+    let fake = agent.serve().await;
+    let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
+    let entry = entry("S", "tcp@h:1", "weight=2");
+    registry.publish(&entry).await.unwrap();
+    let index = *agent.index.borrow();
+    registry.publish(&entry).await.unwrap();
+    assert_eq!(*agent.index.borrow(), index);
+    // Somebody has taken the key out, or written into it.
+    agent.change(|state| state.keys.remove("b/S/tcp@h:1"));
+    registry.publish(&entry).await.unwrap();
+    assert!(agent.state.lock().unwrap().keys.contains_key("b/S/tcp@h:1"));
+    agent.change(|state| state.keys.values_mut().for_each(|held| held.value = b"weight=9".to_vec()));
+    registry.publish(&entry).await.unwrap();
+    assert_eq!(agent.state.lock().unwrap().keys["b/S/tcp@h:1"].value, b"weight=2");
+}
+
+#[tokio::test]
+async fn what_the_registry_has_lost_is_entered_anew() {
+    let agent = Agent::new();
+    let fake = agent.serve().await;
+    for path in ["/b", ""] {
+        let registry = register(&format!("consul://{}{path}", fake.address)).unwrap();
+        let entry = entry("S", "tcp@h:1", "weight=2");
+        registry.publish(&entry).await.unwrap();
+        agent.lose_everything();
+        let finding = format!("consul://{}{path}/S", fake.address);
+        assert!(next_set(&mut discover(&finding).unwrap().watch()).await.is_empty());
+        registry.publish(&entry).await.unwrap();
+        assert_eq!(next_set(&mut discover(&finding).unwrap().watch()).await, ["tcp@h:1 weight=2"]);
+        agent.lose_everything();
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_ends_between_two_steps_is_made_anew() {
+    let agent = Agent::new();
+    let ending = agent.clone();
+    // Renewed, and gone before the key is acquired.
+    let fake = Fake::start(move |asked| {
+        let agent = ending.clone();
+        async move {
+            let renewed = asked.path.starts_with("/v1/session/renew/");
+            let reply = agent.answer(asked).await;
+            if renewed {
+                agent.end("session-1");
+            }
+            reply
+        }
+    })
+    .await;
+    let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
+    registry.publish(&entry("S", "tcp@h:1", "")).await.unwrap();
+    registry.publish(&entry("S", "tcp@h:1", "weight=3")).await.unwrap();
+    let mut sets = discover(&format!("consul://{}/b/S", fake.address)).unwrap().watch();
+    assert_eq!(next_set(&mut sets).await, ["tcp@h:1 weight=3"]);
+}
+
+#[tokio::test]
+async fn an_index_that_goes_back_begins_anew() {
+    let agent = Agent::new();
+    let fake = agent.serve().await;
+    let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
+    for port in 1..5 {
+        registry.publish(&entry("S", &format!("tcp@h:{port}"), "")).await.unwrap();
+    }
+    let mut sets = discover(&format!("consul://{}/b/S", fake.address)).unwrap().watch();
+    assert_eq!(next_set(&mut sets).await.len(), 4);
+    agent.lose_everything();
+    // The index is small now; the watch waits for one that is larger until the agent is asked anew.
+    let address = fake.address.clone();
+    fake.stop().await;
+    let again = agent.clone();
+    let _fake = Fake::start_at(&address, move |asked| {
+        let agent = again.clone();
+        async move { agent.answer(asked).await }
+    })
+    .await;
+    until(&mut sets, &[]).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_goes_away_is_an_error_and_its_return_a_set() {
+    let agent = Agent::new();
+    let fake = agent.serve().await;
+    let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
+    registry.publish(&entry("S", "tcp@h:1", "")).await.unwrap();
+    let mut sets = discover(&format!("consul://{}/b/S", fake.address)).unwrap().watch();
+    assert_eq!(next(&mut sets).await.unwrap().len(), 1);
+    let address = fake.address.clone();
+    fake.stop().await;
+    assert_eq!(next(&mut sets).await.unwrap_err().code(), Code::Unavailable);
+    assert!(registry.publish(&entry("S", "tcp@h:1", "")).await.is_err());
+    let _fake = Fake::start_at(&address, move |asked| {
+        let agent = agent.clone();
+        async move { agent.answer(asked).await }
+    })
+    .await;
+    assert_eq!(next_set(&mut sets).await, ["tcp@h:1"]);
+    registry.publish(&entry("S", "tcp@h:1", "")).await.unwrap();
+}
+
+#[tokio::test]
+async fn whatever_is_answered_it_is_an_error_and_the_watch_goes_on() {
+    let faults = || {
+        vec![
+            Reply::status(500, "no leader"),
+            Reply::status(429, "slow down"),
+            Reply::Half("[{".to_owned()),
+            Reply::Raw("SSH-2.0-OpenSSH\r\n"),
+            Reply::Raw("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"),
+            Reply::Raw("HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551615\r\n\r\n[]"),
+            Reply::Nothing,
+            Reply::json("{}"),
+            Reply::json("\u{0}"),
+            Reply::json("[]"),
+            Reply::Whole(200, vec![("X-Consul-Index", "-1".to_owned())], "[]".to_owned()),
+            Reply::Whole(200, vec![("X-Consul-Index", "9".to_owned())], r#"[1,{"Key":7}]"#.to_owned()),
+        ]
+    };
+    let places = ["/b/S", "/S"].into_iter().flat_map(|place| (0..faults().len()).map(move |at| (place, at)));
+    let tried = places.map(|(place, at)| async move {
+        let fault = Arc::new(Mutex::new(Some(faults().swap_remove(at))));
+        let agent = Agent::new();
+        let fake = Fake::start(move |asked| {
+            let (agent, fault) = (agent.clone(), fault.lock().unwrap().take());
+            async move {
+                match fault {
+                    Some(reply) => reply,
+                    None => agent.answer(asked).await,
+                }
+            }
+        })
+        .await;
+        let mut sets = discover(&format!("consul://{}{place}", fake.address)).unwrap().watch();
+        assert!(next(&mut sets).await.is_err(), "{:?}", faults().swap_remove(at));
+        assert!(next_set(&mut sets).await.is_empty());
+    });
+    join_all(tried).await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_with_its_reason_but_without_the_token() {
+    let fake = Fake::start(|asked| async move {
+        assert_eq!(asked.header("x-consul-token"), Some("secret"));
+        assert_eq!(asked.query.value("dc"), Some("east"));
+        Reply::status(403, "Permission denied: no key:read")
+    })
+    .await;
+    let url = format!("consul://{}/b/S?token=secret&dc=east", fake.address);
+    let error = next(&mut discover(&url).unwrap().watch()).await.unwrap_err();
+    assert_eq!(error.code(), Code::PermissionDenied);
+    assert!(error.message().contains("no key:read") && !error.message().contains("secret"), "{error:?}");
+    let consul = Consul::new(&fake.address).unwrap().token("secret").unwrap();
+    assert!(!format!("{consul:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn only_healthy_instances_with_the_tag_are_asked_for() {
+    let agent = Agent::new();
+    let fake = agent.serve().await;
+    let mut sets = discover(&format!("consul://{}/Echo?tag=v2", fake.address)).unwrap().watch();
+    assert!(next_set(&mut sets).await.is_empty());
+    let asked = fake.asked();
+    let asked = asked.first().unwrap();
+    assert_eq!(asked.line(), "GET /v1/health/service/Echo");
+    assert_eq!(asked.query.to_string(), "passing=&stale=&tag=v2");
+}
+
+#[tokio::test]
+async fn ten_thousand_keys_are_one_set() {
+    let agent = Agent::new();
+    agent.change(|state| {
+        for port in 1..=10_000 {
+            let held = Key { value: b"weight=1".to_vec(), flags: String::new(), session: None };
+            state.keys.insert(format!("b/S/tcp@10.0.0.1:{port}"), held.clone());
+            state.keys.insert(format!("b/S/bird@10.0.0.1:{port}"), held);
+        }
+    });
+    let fake = agent.serve().await;
+    let mut sets = discover(&format!("consul://{}/b/S", fake.address)).unwrap().watch();
+    assert_eq!(next_set(&mut sets).await.len(), 10_000);
+}
+
+#[tokio::test]
+async fn a_busy_registry_makes_no_more_than_twenty_sets_a_second() {
+    let agent = Agent::new();
+    let fake = agent.serve().await;
+    let busy = tokio::spawn(async move {
+        for port in 1..60_000_u32 {
+            let held = Key { value: Vec::new(), flags: String::new(), session: None };
+            agent.change(|state| {
+                state.keys.clear();
+                state.keys.insert(format!("b/S/tcp@h:{port}"), held)
+            });
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    let mut sets = discover(&format!("consul://{}/b/S", fake.address)).unwrap().watch();
+    let start = std::time::Instant::now();
+    for _ in 0..11 {
+        next_set(&mut sets).await;
+    }
+    assert!(start.elapsed() >= Duration::from_millis(490), "{:?}", start.elapsed());
+    busy.abort();
+}
+
+#[tokio::test]
+async fn a_watch_that_is_dropped_leaves_no_connection() {
+    let agent = Agent::new();
+    let fake = agent.serve().await;
+    let mut sets = Consul::new(&fake.address).unwrap().keys("b").service("S").watch();
+    assert!(next_set(&mut sets).await.is_empty());
+    let waiting = tokio::spawn(async move { next(&mut sets).await });
+    while agent.index.receiver_count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    waiting.abort();
+    agent.index.closed().await;
+}
+
+#[test]
+fn a_url_that_cannot_be_meant_is_refused() {
+    for url in [
+        "consul://",
+        "consul://h:8500",
+        "consul://h:8500/b/S?by=magic",
+        "consul://h:8500/b/S?tocken=x",
+        "consul://h:0/b/S",
+        "consul://h:8500/b/S?token=a%0Ab",
+        "magic://h",
+        "h:8500",
+    ] {
+        assert!(discover(url).is_err(), "{url}");
+    }
+    assert!(discover("consul://Echo").is_ok());
+    assert!(register("consul://h:8500?by=magic").is_err());
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next().unwrap(), rest.next().unwrap()];
+                u8::from_str_radix(str::from_utf8(&digits).unwrap(), 16).unwrap()
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let number = chunk.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
+        for at in 0..4 {
+            let digit = (number >> (18 - 6 * at)) as usize & 63;
+            text.push(if at <= chunk.len() { char::from(LETTERS[digit]) } else { '=' });
+        }
+    }
+    text
+}

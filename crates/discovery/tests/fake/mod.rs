@@ -1,0 +1,266 @@
+//! A server of HTTP for tests, which answers as it is told: also late, in part, or with garbage.
+
+// Each test has a use for some of it only.
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
+use std::future::Future;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use polyrpc::discovery::{Attributes, Entry, Instance, Sets};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+
+/// What was asked.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub method: String,
+    pub path: String,
+    pub query: Attributes,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Asked {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// `GET /path`.
+    pub fn line(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+}
+
+/// What it is answered with.
+#[derive(Debug)]
+pub enum Reply {
+    Whole(u16, Vec<(&'static str, String)>, String),
+    /// Less of the body than was announced, and then the end.
+    Half(String),
+    /// Lines in chunks as they come; the answer ends when the sender is dropped.
+    Lines(mpsc::UnboundedReceiver<String>),
+    /// These bytes, and then the end.
+    Raw(&'static str),
+    /// The end of the connection.
+    Nothing,
+}
+
+impl Reply {
+    pub fn json(body: impl ToString) -> Self {
+        Self::Whole(200, Vec::new(), body.to_string())
+    }
+
+    pub fn status(status: u16, body: &str) -> Self {
+        Self::Whole(status, Vec::new(), body.to_owned())
+    }
+}
+
+type Answer = Arc<dyn Fn(Asked) -> BoxFuture<'static, Reply> + Send + Sync>;
+
+/// A server that lives as long as this.
+pub struct Fake {
+    pub address: String,
+    connections: Arc<AtomicUsize>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    accepting: JoinHandle<()>,
+}
+
+impl Fake {
+    pub async fn start<F>(answer: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Reply> + Send + 'static,
+    {
+        Self::start_at("127.0.0.1:0", answer).await
+    }
+
+    pub async fn start_at<F>(address: &str, answer: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Reply> + Send + 'static,
+    {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (connections, asked) = (Arc::new(AtomicUsize::new(0)), Arc::<Mutex<Vec<Asked>>>::default());
+        let answer: Answer = Arc::new(move |asked| Box::pin(answer(asked)));
+        let (counted, noted) = (connections.clone(), asked.clone());
+        let accepting = tokio::spawn(async move {
+            let mut served = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                served.spawn(serve(stream, answer.clone(), noted.clone()));
+            }
+        });
+        Self { address, connections, asked, accepting }
+    }
+
+    /// How many connections were made to it.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// What it was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// Ends it with all its connections.
+    pub async fn stop(mut self) {
+        self.accepting.abort();
+        let _ = (&mut self.accepting).await;
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn serve(stream: TcpStream, answer: Answer, asked: Arc<Mutex<Vec<Asked>>>) {
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = read(&mut stream).await {
+        asked.lock().unwrap().push(request.clone());
+        let reply = tokio::select! {
+            reply = answer(request) => reply,
+            // Nobody sends two requests at once, so this is the end.
+            _ = stream.fill_buf() => return,
+        };
+        if write(&mut stream, reply).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).await.ok()? == 0 {
+            return None;
+        }
+        match line.trim_end() {
+            "" => break,
+            line => head.push(line.to_owned()),
+        }
+    }
+    let mut words = head.first()?.split(' ');
+    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    let headers: Vec<_> = head
+        .iter()
+        .skip(1)
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+        .collect();
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let mut body = vec![0; length.map_or(0, |(_, length)| length.parse().unwrap())];
+    stream.read_exact(&mut body).await.ok()?;
+    Some(Asked { method, path: path.to_owned(), query: query.parse().unwrap(), headers, body })
+}
+
+async fn write(stream: &mut BufReader<TcpStream>, reply: Reply) -> std::io::Result<()> {
+    match reply {
+        Reply::Whole(status, headers, body) => {
+            let mut head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n", body.len());
+            for (name, value) in headers {
+                head.push_str(&format!("{name}: {value}\r\n"));
+            }
+            stream.write_all(format!("{head}\r\n{body}").as_bytes()).await?;
+            stream.flush().await
+        }
+        Reply::Half(body) => {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len() * 2);
+            stream.write_all(format!("{head}{body}").as_bytes()).await?;
+            end(stream).await
+        }
+        Reply::Lines(mut lines) => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await?;
+            stream.flush().await?;
+            while let Some(line) = lines.recv().await {
+                stream.write_all(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes()).await?;
+                stream.flush().await?;
+            }
+            stream.write_all(b"0\r\n\r\n").await?;
+            stream.flush().await
+        }
+        Reply::Raw(bytes) => {
+            stream.write_all(bytes.as_bytes()).await?;
+            end(stream).await
+        }
+        Reply::Nothing => end(stream).await,
+    }
+}
+
+async fn end(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
+    stream.flush().await?;
+    stream.shutdown().await?;
+    Err(std::io::ErrorKind::ConnectionReset.into())
+}
+
+/// The next set, as lines in order; what goes wrong before it does not count.
+pub async fn next_set(sets: &mut Sets) -> Vec<String> {
+    loop {
+        if let Ok(found) = next(sets).await {
+            return found
+                .iter()
+                .map(|one| format!("{one} {}", one.attributes).trim_end().to_owned())
+                .collect();
+        }
+    }
+}
+
+/// The next item, whatever it is.
+pub async fn next(sets: &mut Sets) -> polyrpc::Result<Vec<Instance>> {
+    let item = tokio::time::timeout(PATIENCE, sets.next()).await.expect("nothing comes of the watch");
+    item.expect("the watch has ended")
+}
+
+/// Waits for the set that is these lines.
+pub async fn until(sets: &mut Sets, wanted: &[String]) {
+    while next_set(sets).await != wanted {}
+}
+
+pub fn entry(service: &str, instance: &str, attributes: &str) -> Entry {
+    let instance = instance.parse::<Instance>().unwrap().with(attributes.parse().unwrap());
+    Entry { service: service.to_owned(), instance, ttl: Duration::from_secs(20) }
+}
+
+/// A port that nobody listens at.
+pub fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A program of the machine that ends with this; `None`, said aloud, where it is not installed.
+pub struct Program(Child);
+
+impl Program {
+    pub fn start(name: &str, settle: impl FnOnce(&mut Command)) -> Option<Self> {
+        let mut command = Command::new(name);
+        settle(&mut command);
+        match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+            Ok(child) => Some(Self(child)),
+            Err(error) => {
+                // Past the harness, which keeps what is said by tests that pass.
+                let _ =
+                    writeln!(std::io::stderr(), "SKIPPED: nothing was tried against a real {name}: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(90);

@@ -1,0 +1,269 @@
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use polyrpc_wire::Status;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use super::{Discover, Instance, Sets};
+use crate::Result;
+use crate::runtime::Owned;
+
+/// Keeps what another way finds in a file, for when it finds nothing: rpcx's cached discovery, in its format.
+///
+/// A program that starts while the registry is gone, or has lost its data, begins with what the file says.
+#[derive(Debug, Clone)]
+pub struct Cached<D> {
+    inner: D,
+    path: PathBuf,
+    few: usize,
+    patience: Duration,
+}
+
+impl<D: Discover> Cached<D> {
+    /// Keeps what `inner` finds in this file, which need not be there yet. rpcx's is `.cache/discovery.json`. Each
+    /// service needs a file of its own.
+    pub fn new(inner: D, path: impl Into<PathBuf>) -> Self {
+        Self { inner, path: path.into(), few: 0, patience: Duration::from_secs(3) }
+    }
+
+    /// How many servers are so few that those of the file are taken, if these are more. Default: 0.
+    #[must_use]
+    pub fn few(mut self, few: usize) -> Self {
+        self.few = few;
+        self
+    }
+
+    /// How long to wait at first before the file is believed. Default: 3 s.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+}
+
+impl<D: Discover> Discover for Cached<D> {
+    fn watch(&self) -> Sets {
+        let caching = Caching {
+            inner: self.inner.watch(),
+            path: self.path.clone().into(),
+            few: self.few,
+            first: Some(self.patience),
+            kept: Arc::default(),
+            has_told: false,
+            queued: VecDeque::new(),
+        };
+        stream::unfold(caching, |mut caching| async move { Some((caching.next().await?, caching)) }).boxed()
+    }
+}
+
+struct Caching {
+    inner: Sets,
+    path: Arc<Path>,
+    few: usize,
+    /// How long to wait for the first item, until that was done.
+    first: Option<Duration>,
+    /// What the file says.
+    kept: Arc<Vec<Instance>>,
+    has_told: bool,
+    queued: VecDeque<Result<Vec<Instance>>>,
+}
+
+impl Caching {
+    async fn next(&mut self) -> Option<Result<Vec<Instance>>> {
+        if let Some(patience) = self.first {
+            self.load().await;
+            let came = timeout(patience, self.inner.next()).await;
+            self.first = None;
+            match came {
+                Ok(item) => self.judge(item?).await,
+                Err(_) => self.fall_back(),
+            }
+        }
+        while self.queued.is_empty() {
+            let item = self.inner.next().await?;
+            self.judge(item).await;
+        }
+        let item = self.queued.pop_front();
+        self.has_told |= matches!(item, Some(Ok(_)));
+        item
+    }
+
+    async fn judge(&mut self, item: Result<Vec<Instance>>) {
+        match item {
+            Ok(found) if found.len() > self.few => {
+                self.queued.push_back(Ok(found.clone()));
+                self.keep(found).await;
+            }
+            Ok(found) if found.len() < self.kept.len() => self.fall_back(),
+            Ok(found) => self.queued.push_back(Ok(found)),
+            Err(error) => {
+                if !self.has_told {
+                    self.fall_back();
+                }
+                self.queued.push_back(Err(error));
+            }
+        }
+    }
+
+    /// Tells what the file says, if that is anything.
+    fn fall_back(&mut self) {
+        if !self.kept.is_empty() {
+            self.queued.push_back(Ok((*self.kept).clone()));
+        }
+    }
+
+    async fn load(&mut self) {
+        let path = self.path.clone();
+        match Owned::from(tokio::task::spawn_blocking(move || read(&path))).await {
+            Ok(Ok(kept)) => self.kept = kept.into(),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(Err(error)) => self.complain(&error),
+            Err(error) => self.complain(&error.into()),
+        }
+    }
+
+    async fn keep(&mut self, found: Vec<Instance>) {
+        if *self.kept == found {
+            return;
+        }
+        self.kept = found.into();
+        let (path, kept) = (self.path.clone(), self.kept.clone());
+        match Owned::from(tokio::task::spawn_blocking(move || write(&path, &kept))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.complain(&error),
+            Err(error) => self.complain(&error.into()),
+        }
+    }
+
+    fn complain(&mut self, error: &io::Error) {
+        let text = format!("the cache {}: {error}", self.path.display());
+        self.queued.push_back(Err(Status::unavailable(text).into()));
+    }
+}
+
+/// An entry as rpcx writes it (`client/discovery.go`, `KVPair`).
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Pair {
+    key: String,
+    #[serde(default)]
+    value: String,
+}
+
+impl From<&Instance> for Pair {
+    fn from(instance: &Instance) -> Self {
+        Self { key: instance.to_string(), value: instance.attributes.to_string() }
+    }
+}
+
+impl Pair {
+    /// The instance, unless the key is none.
+    fn instance(self) -> Option<Instance> {
+        let Ok(attributes) = self.value.parse();
+        Some(self.key.parse::<Instance>().ok()?.with(attributes))
+    }
+}
+
+/// Reads the file; this holds the thread.
+fn read(path: &Path) -> io::Result<Vec<Instance>> {
+    let mut text = Vec::new();
+    fs::File::open(path)?.take(MOST).read_to_end(&mut text)?;
+    let pairs: Vec<Pair> = serde_json::from_slice(&text)?;
+    Ok(pairs.into_iter().filter_map(Pair::instance).collect())
+}
+
+/// A hundred thousand servers and more.
+const MOST: u64 = 64 << 20;
+
+/// Puts a file in the place of what was there, so that nobody ever reads half of it; this holds the thread.
+fn write(path: &Path, instances: &[Instance]) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let pairs: Vec<_> = instances.iter().map(Pair::from).collect();
+    // Another client may be writing the same file.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{:08x}", getrandom::u32().map_err(io::Error::other)?));
+    fs::write(&beside, serde_json::to_vec(&pairs)?)?;
+    fs::rename(&beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discovery::List;
+    use crate::discovery::testing::{Directory, told};
+
+    /// Tells these items, then nothing any more.
+    struct Says(&'static [Result<&'static str, &'static str>]);
+
+    impl Discover for Says {
+        fn watch(&self) -> Sets {
+            let items = stream::iter(self.0).map(|item| match item {
+                Ok("") => Ok(Vec::new()),
+                Ok(text) => Ok(crate::discovery::list::servers(text)?),
+                Err(text) => Err(Status::unavailable(*text).into()),
+            });
+            items.chain(stream::pending()).boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_found_is_there_when_the_registry_is_not() {
+        let directory = Directory::new();
+        let path = directory.path("deep/cache.json");
+        let list: List = "a:1 weight=3,b:1".parse().unwrap();
+        assert_eq!(told(&mut Cached::new(list, &path).watch()).await, "tcp@a:1?weight=3 tcp@b:1");
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            r#"[{"Key":"tcp@a:1","Value":"weight=3"},{"Key":"tcp@b:1","Value":""}]"#
+        );
+
+        // It fails, is silent, or has lost its data.
+        for says in [Says(&[Err("down"), Ok("c:1")]), Says(&[]), Says(&[Ok(""), Ok("c:1")])] {
+            let mut sets = Cached::new(says, &path).watch();
+            assert_eq!(told(&mut sets).await, "tcp@a:1?weight=3 tcp@b:1");
+        }
+        let mut sets = Cached::new(Says(&[Err("down"), Err("still"), Ok("c:1"), Ok("")]), &path).watch();
+        for expected in ["tcp@a:1?weight=3 tcp@b:1", "down", "still", "tcp@c:1", "tcp@c:1"] {
+            assert_eq!(told(&mut sets).await, expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_servers_may_be_too_few() {
+        let directory = Directory::new();
+        let path = directory.path("cache.json");
+        let mut sets = Cached::new(Says(&[Ok("a:1"), Ok("a:1,b:1"), Ok("c:1")]), &path).few(1).watch();
+        for expected in ["tcp@a:1", "tcp@a:1 tcp@b:1", "tcp@a:1 tcp@b:1"] {
+            assert_eq!(told(&mut sets).await, expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cache_that_cannot_be_read_or_written_is_told_of_and_does_no_harm() {
+        let directory = Directory::new();
+        let path = directory.path("cache.json");
+        for broken in ["", "{}", "[{\"Key\":1}]", "[[[["] {
+            fs::write(&path, broken).unwrap();
+            let mut sets = Cached::new(Says(&[Ok("a:1")]), &path).watch();
+            assert!(told(&mut sets).await.contains("cache.json"), "{broken}");
+            assert_eq!(told(&mut sets).await, "tcp@a:1");
+        }
+        fs::write(&path, r#"[{"Key":"nonsense","Value":"%"},{"Key":"tcp@a:1","Value":"%zz&weight=2"}]"#)
+            .unwrap();
+        assert_eq!(told(&mut Cached::new(Says(&[]), &path).watch()).await, "tcp@a:1?weight=2");
+
+        let nowhere = directory.path("cache.json/below.json");
+        let mut sets = Cached::new(Says(&[Ok("a:1")]), nowhere).watch();
+        assert!(told(&mut sets).await.starts_with("the cache "), "it cannot be read");
+        assert_eq!(told(&mut sets).await, "tcp@a:1");
+        assert!(told(&mut sets).await.starts_with("the cache "), "it cannot be written");
+    }
+}

@@ -1,0 +1,227 @@
+mod resolver;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use polyrpc_wire::{Code, Status};
+
+use self::resolver::{Found, Place, Resolver};
+use super::polled::{self, Answer, Source, jittered};
+use super::{Attributes, Discover, Instance, Network, Sets};
+use crate::Result;
+
+/// Servers as DNS knows them: all addresses of a host, or the places that SRV records name.
+///
+/// They are asked for again when the records' time to live is over, give or take a tenth, within
+/// [bounds](Self::between). As long as they cannot be had, what was found before stays true.
+///
+/// ```
+/// use polyrpc::discovery::Dns;
+///
+/// let headless: Dns = "greeter.default.svc.cluster.local:8000".parse()?;
+/// let named: Dns = "_grpc._tcp.example.org".parse()?;
+/// let asked: Dns = "10.0.0.2:5353/greeter.internal:8000".parse()?;
+/// # Ok::<(), polyrpc::Status>(())
+/// ```
+///
+/// The servers to ask, and the domains to search a short name in, are those of `/etc/resolv.conf`; a host that is in
+/// `/etc/hosts`, or that DNS does not know, is looked up as the system does it. A host with addresses of IPv4 has
+/// only these: those of IPv6 would be the same servers again ([`prefer_ipv6`](Self::prefer_ipv6) turns that round).
+///
+/// Of SRV records those with the least number for a priority are taken; their weight becomes the attribute `weight`.
+#[derive(Debug, Clone)]
+pub struct Dns {
+    question: Question,
+    server: Option<SocketAddr>,
+    network: Network,
+    ipv6_first: bool,
+    shortest: Duration,
+    longest: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Question {
+    /// What addresses a host has.
+    Host(String, u16),
+    /// Where a service is.
+    Service(String),
+}
+
+impl Dns {
+    /// All addresses of a host, with this port.
+    pub fn host(host: impl Into<String>, port: u16) -> Self {
+        Self::new(Question::Host(host.into(), port))
+    }
+
+    /// Where the SRV records of a service are: `_grpc._tcp.example.org`.
+    pub fn service(name: impl Into<String>) -> Self {
+        Self::new(Question::Service(name.into()))
+    }
+
+    fn new(question: Question) -> Self {
+        Self {
+            question,
+            server: None,
+            network: Network::Tcp,
+            ipv6_first: false,
+            shortest: Duration::from_secs(1),
+            longest: Duration::from_secs(300),
+        }
+    }
+
+    /// Asks this server and no other.
+    #[must_use]
+    pub fn server(mut self, server: SocketAddr) -> Self {
+        self.server = Some(server);
+        self
+    }
+
+    /// How the instances are reached. Default: by TCP.
+    #[must_use]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
+    /// Takes addresses of IPv6 where a host has any.
+    #[must_use]
+    pub fn prefer_ipv6(mut self) -> Self {
+        self.ipv6_first = true;
+        self
+    }
+
+    /// How soon to ask again at the earliest and at the latest, whatever the records say. Default: 1 s and 5 min.
+    #[must_use]
+    pub fn between(mut self, shortest: Duration, longest: Duration) -> Self {
+        self.shortest = shortest.max(Duration::from_millis(100));
+        self.longest = longest.max(self.shortest);
+        self
+    }
+}
+
+impl FromStr for Dns {
+    type Err = Status;
+
+    /// Reads `host:port`, or `_service._proto.domain` for SRV records; before it may stand the server to be asked,
+    /// `server:port/`.
+    fn from_str(text: &str) -> Result<Self, Status> {
+        let wrong = |why: &str| Status::invalid_argument(format!("`{text}` cannot be asked of DNS: {why}"));
+        let (server, name) = text.rsplit_once('/').unwrap_or(("", text));
+        let dns = match name.rsplit_once(':') {
+            Some((host, port)) => match port.parse() {
+                Ok(1..) if !host.is_empty() => Self::host(host, port.parse().unwrap_or_default()),
+                _ => return Err(wrong("want host:port")),
+            },
+            None if name.starts_with('_') => Self::service(name),
+            None => return Err(wrong("want host:port, or _service._tcp.domain for SRV records")),
+        };
+        resolver::check(match &dns.question {
+            Question::Host(host, _) => host,
+            Question::Service(name) => name,
+        })?;
+        if server.is_empty() {
+            return Ok(dns);
+        }
+        let address = server.parse().or_else(|_| server.parse().map(|ip: IpAddr| (ip, 53).into()));
+        Ok(dns.server(
+            address.map_err(|_| wrong("the server wants to be an IP address, with a port or without"))?,
+        ))
+    }
+}
+
+impl Discover for Dns {
+    fn watch(&self) -> Sets {
+        polled::sets(Asking { dns: self.clone(), resolver: None, known: HashMap::new() })
+    }
+}
+
+struct Asking {
+    dns: Dns,
+    resolver: Option<Resolver>,
+    /// The addresses that hosts of SRV records had.
+    known: HashMap<String, Vec<IpAddr>>,
+}
+
+impl Source for Asking {
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    async fn ask(&mut self) -> Result<Answer> {
+        let resolver = match self.resolver.take() {
+            Some(resolver) => resolver,
+            None => Resolver::new(self.dns.server, self.dns.ipv6_first).await,
+        };
+        let (mut instances, ttl, complaint) = match &self.dns.question {
+            Question::Host(host, port) => {
+                let Found { records, ttl } = resolver.addresses(host).await?;
+                (records.into_iter().map(|ip| self.at(ip, *port)).collect(), ttl, None)
+            }
+            Question::Service(name) => {
+                let found = resolver.places(name).await?;
+                self.instances(&resolver, found).await?
+            }
+        };
+        // Servers shuffle their answers.
+        instances.sort_by(|one: &Instance, other| one.address.cmp(&other.address));
+        // After a failure the system's configuration is read anew, since it may be the reason.
+        self.resolver = Some(resolver);
+        let again = jittered(ttl.clamp(self.dns.shortest, self.dns.longest));
+        Ok(Answer { instances: Some(instances), again, complaint })
+    }
+}
+
+impl Asking {
+    /// The servers at these places, and how long that holds. A host whose addresses cannot be had at the moment keeps
+    /// those that it had.
+    async fn instances(
+        &mut self,
+        resolver: &Resolver,
+        found: Found<Place>,
+    ) -> Result<(Vec<Instance>, Duration, Option<crate::Error>)> {
+        let asked = found.records.into_iter().map(|place| async move {
+            let outcome = resolver.addresses(&place.host).await;
+            (place, outcome)
+        });
+        let mut asked = stream::iter(asked).buffered(AT_ONCE);
+        let (mut instances, mut ttl, mut complaint) = (Vec::new(), found.ttl, None);
+        let mut known = HashMap::new();
+        while let Some((place, outcome)) = asked.next().await {
+            let addresses = match outcome {
+                Ok(found) => {
+                    ttl = ttl.min(found.ttl);
+                    found.records
+                }
+                Err(status) => {
+                    let gone = status.code() == Code::NotFound;
+                    complaint.get_or_insert(status);
+                    if gone { Vec::new() } else { self.known.get(&place.host).cloned().unwrap_or_default() }
+                }
+            };
+            let weight = Attributes::new().with("weight", place.weight.max(1).to_string());
+            instances.extend(addresses.iter().map(|ip| self.at(*ip, place.port).with(weight.clone())));
+            known.insert(place.host, addresses);
+        }
+        self.known = known;
+        match (instances.is_empty(), complaint) {
+            (true, Some(status)) => Err(status.into()),
+            (_, complaint) => {
+                // What could not be had is asked for again soon.
+                let ttl = if complaint.is_some() { self.dns.shortest } else { ttl };
+                Ok((instances, ttl, complaint.map(Into::into)))
+            }
+        }
+    }
+
+    fn at(&self, ip: IpAddr, port: u16) -> Instance {
+        let address = SocketAddr::new(ip, port).to_string();
+        Instance { network: self.dns.network, ..Instance::tcp(address) }
+    }
+}
+
+/// How many hosts are asked for at a time.
+const AT_ONCE: usize = 16;

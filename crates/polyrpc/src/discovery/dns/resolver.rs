@@ -1,0 +1,210 @@
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::base::iana::{Rcode, Rtype};
+use domain::base::message::Message;
+use domain::base::name::Name;
+use domain::base::rdata::ParseRecordData;
+use domain::base::wire::ParseError;
+use domain::rdata::{A, Aaaa, Srv};
+use domain::resolv::StubResolver;
+use domain::resolv::stub::conf::{ResolvConf, ServerConf, Transport};
+use polyrpc_wire::Status;
+use tokio::task::spawn_blocking;
+
+use crate::discovery::names::{by_the_system, of_one_family};
+use crate::runtime::Owned;
+
+/// Asks DNS, and the system where DNS is not to be asked.
+pub(super) struct Resolver {
+    stub: StubResolver,
+    /// It asks whom the system asks.
+    is_systems: bool,
+    ipv6_first: bool,
+    /// The hosts of `/etc/hosts`.
+    hosts: Vec<String>,
+}
+
+/// What was asked for, and how long it holds.
+pub(super) struct Found<T> {
+    pub(super) records: Vec<T>,
+    pub(super) ttl: Duration,
+}
+
+/// What an SRV record names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// An absolute name.
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) weight: u16,
+    priority: u16,
+}
+
+/// Checks that a name may be asked for.
+pub(super) fn check(name: &str) -> Result<(), Status> {
+    let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    if literal.parse::<IpAddr>().is_ok() { Ok(()) } else { absolute(name).map(|_| ()) }
+}
+
+fn absolute(name: &str) -> Result<Name<Vec<u8>>, Status> {
+    Name::vec_from_str(name)
+        .map_err(|error| Status::invalid_argument(format!("`{name}` is no name of DNS: {error}")))
+}
+
+impl Resolver {
+    /// Asks this server, or those that the system asks.
+    pub(super) async fn new(server: Option<SocketAddr>, ipv6_first: bool) -> Self {
+        let (conf, hosts) = match server {
+            Some(server) => {
+                let mut conf = ResolvConf::new();
+                conf.servers.push(ServerConf::new(server, Transport::UdpTcp));
+                (conf, Vec::new())
+            }
+            None => {
+                let read = spawn_blocking(|| (ResolvConf::default(), hosts()));
+                // It fails only when the runtime ends, and then nobody asks any more.
+                Owned::from(read).await.unwrap_or_else(|_| (ResolvConf::new(), Vec::new()))
+            }
+        };
+        Self { stub: StubResolver::from_conf(conf), is_systems: server.is_none(), ipv6_first, hosts }
+    }
+
+    /// All addresses of a host.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](polyrpc_wire::Code::NotFound) when it has none.
+    pub(super) async fn addresses(&self, host: &str) -> Result<Found<IpAddr>, Status> {
+        let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if let Ok(ip) = literal.parse() {
+            return Ok(Found { records: vec![ip], ttl: Duration::MAX });
+        }
+        if self.is_systems && self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
+            return looked_up(host).await;
+        }
+        for name in self.names(host)? {
+            let found = self.addresses_of(&name).await?;
+            if !found.records.is_empty() {
+                return Ok(found);
+            }
+        }
+        match self.is_systems {
+            true => looked_up(host).await,
+            false => Err(Status::not_found(format!("DNS knows no address of `{host}`"))),
+        }
+    }
+
+    /// The addresses of one family, if a name has any.
+    async fn addresses_of(&self, name: &Name<Vec<u8>>) -> Result<Found<IpAddr>, Status> {
+        let kinds = if self.ipv6_first { [Rtype::AAAA, Rtype::A] } else { [Rtype::A, Rtype::AAAA] };
+        for kind in kinds {
+            let answer = self.ask(name, kind).await?;
+            let found = match kind {
+                Rtype::A => records(&answer, |a: A| IpAddr::from(a.addr())),
+                _ => records(&answer, |aaaa: Aaaa| IpAddr::from(aaaa.addr())),
+            };
+            let found = found.map_err(unreadable)?;
+            if !found.records.is_empty() {
+                return Ok(found);
+            }
+        }
+        Ok(Found { records: Vec::new(), ttl: Duration::MAX })
+    }
+
+    /// Where a service is; of several priorities the first.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](polyrpc_wire::Code::NotFound) when it is nowhere.
+    pub(super) async fn places(&self, service: &str) -> Result<Found<Place>, Status> {
+        for name in self.names(service)? {
+            let answer = self.ask(&name, Rtype::SRV).await?;
+            let found = records(&answer, |srv: Srv<_>| Place {
+                // Its name is absolute: nothing is searched for.
+                host: format!("{}.", srv.target()),
+                port: srv.port(),
+                weight: srv.weight(),
+                priority: srv.priority(),
+            });
+            let mut found = found.map_err(unreadable)?;
+            // A target that is the root says that there is no such service (RFC 2782).
+            found.records.retain(|place| place.host.len() > 2 && place.port > 0);
+            if let Some(first) = found.records.iter().map(|place| place.priority).min() {
+                found.records.retain(|place| place.priority == first);
+                return Ok(found);
+            }
+        }
+        Err(Status::not_found(format!("DNS knows no place of `{service}`")))
+    }
+
+    /// The names that a short one may stand for, in the order in which the system tries them (`resolv.conf(5)`).
+    fn names(&self, name: &str) -> Result<Vec<Name<Vec<u8>>>, Status> {
+        let itself = absolute(name)?;
+        if name.ends_with('.') || !self.is_systems {
+            return Ok(vec![itself]);
+        }
+        let options = self.stub.options();
+        let suffixes = options.search.as_slice().iter().filter(|suffix| !suffix.is_root());
+        let mut names: Vec<_> =
+            suffixes.filter_map(|suffix| absolute(&format!("{name}.{suffix}")).ok()).collect();
+        let dots = name.bytes().filter(|byte| *byte == b'.').count();
+        let place = if dots >= options.ndots { 0 } else { names.len() };
+        names.insert(place, itself);
+        Ok(names)
+    }
+
+    async fn ask(&self, name: &Name<Vec<u8>>, kind: Rtype) -> Result<Message<Bytes>, Status> {
+        let failed =
+            |why: &dyn std::fmt::Display| Status::unavailable(format!("DNS, asked for {name}: {why}"));
+        let answer = self.stub.query((name, kind)).await.map_err(|error| failed(&error))?;
+        match answer.header().rcode() {
+            Rcode::NOERROR | Rcode::NXDOMAIN => Ok(answer.into_message()),
+            refusal => Err(failed(&format_args!("the server answers {refusal}"))),
+        }
+    }
+}
+
+/// What an answer says of the name that was asked for, or of that for which it is an alias.
+fn records<'a, D, T>(answer: &'a Message<Bytes>, read: impl Fn(D) -> T) -> Result<Found<T>, ParseError>
+where
+    D: ParseRecordData<'a, Bytes>,
+{
+    let name = answer.canonical_name().ok_or_else(|| ParseError::form_error("its aliases go round"))?;
+    let mut found = Found { records: Vec::new(), ttl: Duration::MAX };
+    for record in answer.answer()?.limit_to_in::<D>() {
+        let record = record?;
+        if *record.owner() == name {
+            found.records.push(read(record.into_data()));
+        }
+    }
+    // Those of the aliases count as well.
+    for record in answer.answer()? {
+        found.ttl = found.ttl.min(record?.ttl().into_duration());
+    }
+    Ok(found)
+}
+
+fn unreadable(error: ParseError) -> Status {
+    Status::unavailable(format!("the DNS server's answer cannot be read: {error}"))
+}
+
+async fn looked_up(host: &str) -> Result<Found<IpAddr>, Status> {
+    match by_the_system(host.trim_end_matches('.').to_owned()).await {
+        Ok(addresses) if addresses.is_empty() => Err(Status::not_found(format!("`{host}` has no address"))),
+        Ok(addresses) => Ok(Found { records: of_one_family(addresses), ttl: UNTOLD }),
+        Err(error) => Err(Status::unavailable(format!("cannot look `{host}` up: {error}"))),
+    }
+}
+
+/// How long an address holds of which nobody says so.
+const UNTOLD: Duration = Duration::from_secs(30);
+
+/// The names that this machine knows by itself; this holds the thread.
+fn hosts() -> Vec<String> {
+    let text = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let names = lines.flat_map(|line| line.split_whitespace().skip(1));
+    names.map(str::to_owned).chain(["localhost".to_owned()]).collect()
+}

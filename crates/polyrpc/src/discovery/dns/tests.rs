@@ -1,0 +1,245 @@
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
+
+use domain::base::iana::{Rcode, Rtype};
+use domain::base::message::Message;
+use domain::base::message_builder::MessageBuilder;
+use domain::base::name::Name;
+use domain::rdata::{A, Aaaa, Cname, Srv};
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::*;
+use crate::discovery::testing::told;
+
+/// A DNS server on the loopback.
+struct Server {
+    address: SocketAddr,
+    zone: Arc<Mutex<Zone>>,
+    _task: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Zone {
+    records: HashMap<String, Vec<(u32, Record)>>,
+    /// Answers this, whatever is asked.
+    refusal: Option<Rcode>,
+    /// Answers these bytes behind the question's number.
+    garbage: Option<Vec<u8>>,
+}
+
+#[derive(Clone)]
+enum Record {
+    A(Ipv4Addr),
+    Aaaa(Ipv6Addr),
+    Srv(u16, u16, u16, &'static str),
+    Cname(&'static str),
+}
+
+use Record as R;
+
+impl Server {
+    async fn start() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let (address, zone) = (socket.local_addr().unwrap(), Arc::new(Mutex::new(Zone::default())));
+        let mut task = JoinSet::new();
+        let answering = zone.clone();
+        task.spawn(async move {
+            let mut buffer = [0; 1500];
+            while let Ok((length, peer)) = socket.recv_from(&mut buffer).await {
+                let answer = answering.lock().unwrap().answer(&buffer[..length]);
+                socket.send_to(&answer, peer).await.unwrap();
+            }
+        });
+        Self { address, zone, _task: task }
+    }
+
+    fn set(&self, name: &str, records: &[(u32, Record)]) {
+        self.zone.lock().unwrap().records.insert(name.to_owned(), records.to_vec());
+    }
+
+    fn asked(&self, name: &str) -> Dns {
+        format!("{}/{name}", self.address).parse().unwrap()
+    }
+}
+
+impl Zone {
+    fn answer(&self, query: &[u8]) -> Vec<u8> {
+        if let Some(garbage) = &self.garbage {
+            return [&query[..2], garbage].concat();
+        }
+        let query = Message::from_slice(query).unwrap();
+        let question = query.first_question().unwrap();
+        let mut name = question.qname().to_string();
+        let rcode = match self.refusal {
+            Some(refusal) => refusal,
+            None if self.records.contains_key(&name) => Rcode::NOERROR,
+            None => Rcode::NXDOMAIN,
+        };
+        let mut answer = MessageBuilder::new_vec().start_answer(query, rcode).unwrap();
+        if rcode != Rcode::NOERROR {
+            return answer.finish();
+        }
+        loop {
+            let mut alias = None;
+            for (ttl, record) in self.records.get(&name).into_iter().flatten() {
+                let owner = Name::vec_from_str(&name).unwrap();
+                let target = |target: &str| Name::vec_from_str(target).unwrap();
+                let pushed = match (question.qtype(), record.clone()) {
+                    (Rtype::A, R::A(ip)) => answer.push((owner, *ttl, A::new(ip))),
+                    (Rtype::AAAA, R::Aaaa(ip)) => answer.push((owner, *ttl, Aaaa::new(ip))),
+                    (Rtype::SRV, R::Srv(priority, weight, port, host)) => {
+                        answer.push((owner, *ttl, Srv::new(priority, weight, port, target(host))))
+                    }
+                    (_, R::Cname(other)) => {
+                        alias = Some(other.to_owned());
+                        answer.push((owner, *ttl, Cname::new(target(other))))
+                    }
+                    _ => Ok(()),
+                };
+                pushed.unwrap();
+            }
+            match alias {
+                Some(alias) => name = alias,
+                None => return answer.finish(),
+            }
+        }
+    }
+}
+
+fn v4(last: u8) -> Record {
+    R::A(Ipv4Addr::new(10, 0, 0, last))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_is_asked_for_again_when_its_records_are_too_old() {
+    let server = Server::start().await;
+    server.set("greeter.test", &[(20, v4(2)), (10, v4(1)), (5, R::Aaaa(Ipv6Addr::LOCALHOST))]);
+    let mut sets = server.asked("greeter.test:80").watch();
+    assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:80 tcp@10.0.0.2:80");
+    server.set("greeter.test", &[(1000, R::Aaaa(Ipv6Addr::LOCALHOST))]);
+    let before = Instant::now();
+    assert_eq!(told(&mut sets).await, "tcp@[::1]:80");
+    let waited = before.elapsed().as_secs_f64();
+    assert!((8.9..11.2).contains(&waited), "{waited}");
+
+    // However old the records may become, five minutes are the most.
+    server.set("greeter.test", &[(0, v4(7))]);
+    let before = Instant::now();
+    assert_eq!(told(&mut sets).await, "tcp@10.0.0.7:80");
+    let waited = before.elapsed().as_secs_f64();
+    assert!((269.0..331.0).contains(&waited), "{waited}");
+
+    // However soon they may be too old, a second is the least.
+    server.set("greeter.test", &[(60, v4(8))]);
+    let before = Instant::now();
+    assert_eq!(told(&mut sets).await, "tcp@10.0.0.8:80");
+    let waited = before.elapsed().as_secs_f64();
+    assert!((0.89..1.2).contains(&waited), "{waited}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_alias_counts_for_the_name_and_its_age_too() {
+    let server = Server::start().await;
+    server.set("www.test", &[(2, R::Cname("greeter.test"))]);
+    server.set("greeter.test", &[(100, v4(1))]);
+    let mut sets = server.asked("www.test:80").watch();
+    assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:80");
+    server.set("www.test", &[(100, v4(2))]);
+    let before = Instant::now();
+    assert_eq!(told(&mut sets).await, "tcp@10.0.0.2:80");
+    assert!(before.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_of_services_say_where_and_with_what_weight() {
+    let server = Server::start().await;
+    server.set(
+        "_grpc._tcp.test",
+        &[
+            (30, R::Srv(1, 5, 80, "a.test")),
+            (30, R::Srv(1, 0, 81, "b.test")),
+            (30, R::Srv(2, 9, 82, "a.test")),
+            (30, R::Srv(1, 5, 83, ".")),
+            (30, R::Srv(1, 5, 84, "gone.test")),
+        ],
+    );
+    server.set("a.test", &[(30, v4(1)), (30, v4(2))]);
+    server.set("b.test", &[(30, v4(3))]);
+    let mut sets = server.asked("_grpc._tcp.test").watch();
+    assert_eq!(
+        told(&mut sets).await,
+        "tcp@10.0.0.1:80?weight=5 tcp@10.0.0.2:80?weight=5 tcp@10.0.0.3:81?weight=1"
+    );
+    assert_eq!(told(&mut sets).await, "DNS knows no address of `gone.test.`");
+    server.set("_grpc._tcp.test", &[(30, R::Srv(2, 9, 82, "b.test"))]);
+    assert_eq!(told(&mut sets).await, "tcp@10.0.0.3:82?weight=9");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_dns_cannot_say_is_an_error_and_asked_for_again() {
+    let server = Server::start().await;
+    let mut sets = server.asked("greeter.test:80").watch();
+    assert_eq!(told(&mut sets).await, "DNS knows no address of `greeter.test`");
+    server.set("greeter.test", &[(10, v4(1))]);
+    assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:80");
+    for refusal in [Rcode::SERVFAIL, Rcode::REFUSED] {
+        server.zone.lock().unwrap().refusal = Some(refusal);
+        let answer = told(&mut sets).await;
+        assert!(answer.starts_with("DNS, asked for greeter.test: the server answers"), "{answer}");
+    }
+    server.zone.lock().unwrap().refusal = None;
+    server.set("greeter.test", &[(10, v4(2))]);
+    assert_eq!(told(&mut sets).await, "tcp@10.0.0.2:80");
+    // A service that is nowhere.
+    assert!(told(&mut server.asked("_x._tcp.test").watch()).await.contains("knows no place"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_make_no_sense_are_errors() {
+    let server = Server::start().await;
+    for garbage in [vec![], vec![0x81, 0x80], vec![0xff; 400], {
+        // An answer whose alias is itself.
+        let mut looped = vec![0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
+        looped.extend(b"\x07greeter\x04test\0\0\x01\0\x01\xc0\x0c\0\x05\0\x01\0\0\0\x0a\0\x02\xc0\x0c");
+        looped
+    }] {
+        server.zone.lock().unwrap().garbage = Some(garbage.clone());
+        let answer = told(&mut server.asked("greeter.test:80").watch()).await;
+        assert!(answer.contains("DNS"), "{garbage:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn the_systems_own_hosts_are_known() {
+    assert_eq!(told(&mut Dns::host("localhost", 80).watch()).await, "tcp@127.0.0.1:80");
+    assert_eq!(told(&mut Dns::host("10.0.0.1", 80).watch()).await, "tcp@10.0.0.1:80");
+    let quic = Dns::host("[::1]", 80).network(Network::Quic);
+    assert_eq!(told(&mut quic.watch()).await, "quic@[::1]:80");
+}
+
+#[test]
+fn what_is_to_be_asked_is_read_from_a_url() {
+    let host = |name: &str| Question::Host(name.into(), 80);
+    for (text, question, server) in [
+        ("h:80", host("h"), None),
+        ("/h:80", host("h"), None),
+        ("1.1.1.1/h.example.:80", host("h.example."), Some("1.1.1.1:53")),
+        ("[::1]:5353/h:80", host("h"), Some("[::1]:5353")),
+        ("_grpc._tcp.h", Question::Service("_grpc._tcp.h".into()), None),
+        ("127.0.0.1:53/_x._tcp.h", Question::Service("_x._tcp.h".into()), Some("127.0.0.1:53")),
+    ] {
+        let dns: Dns = text.parse().unwrap();
+        assert_eq!(
+            (dns.question, dns.server),
+            (question, server.map(|text| text.parse().unwrap())),
+            "{text}"
+        );
+    }
+    let long = format!("{}:80", "a".repeat(64));
+    for wrong in ["", "h", "h:", "h:0", ":80", "dns.example/h:80", "a..b:80", &long] {
+        assert!(wrong.parse::<Dns>().is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,254 @@
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use polyrpc_wire::Status;
+
+use super::line::Lines;
+use super::polled::{self, Answer, Source};
+use super::{Discover, Sets};
+use crate::Result;
+use crate::runtime::Owned;
+
+/// Servers as a file lists them, one in a line: brpc's `file://`.
+///
+/// ```text
+/// # what stands behind a number sign is a comment
+/// 10.0.0.1:8000
+/// 10.0.0.2:8000 3                  brpc's tag
+/// quic@10.0.0.3:8001 weight=5 group=a
+/// ```
+///
+/// It is looked at every second. One that is being written is left alone until it is at rest; one that is put in
+/// its place as a whole (by `rename`, as `mv` does) is read at once. Where it cannot be read, or names no server, what
+/// was read before stays true. Lines that cannot be read are told of and left out.
+#[derive(Debug, Clone)]
+pub struct File {
+    path: PathBuf,
+    every: Duration,
+}
+
+impl File {
+    /// The file at this path. It need not be there yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), every: Duration::from_secs(1) }
+    }
+
+    /// How often to look whether it has changed. Default: every second; brpc does so every 100 ms.
+    #[must_use]
+    pub fn every(mut self, every: Duration) -> Self {
+        self.every = every.max(Duration::from_millis(10));
+        self
+    }
+}
+
+impl Discover for File {
+    fn watch(&self) -> Sets {
+        polled::sets(Watched { file: self.clone(), read: None, seen: None })
+    }
+}
+
+struct Watched {
+    file: File,
+    /// What was read last.
+    read: Option<Stamp>,
+    /// What was there at the last look.
+    seen: Option<Stamp>,
+}
+
+/// By what it is told that a file has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    length: u64,
+    /// Which file it is: another after one was renamed over it.
+    inode: u64,
+}
+
+impl Source for Watched {
+    async fn ask(&mut self) -> Result<Answer> {
+        let (path, read, seen) = (self.file.path.clone(), self.read.clone(), self.seen.clone());
+        let looked =
+            Owned::from(tokio::task::spawn_blocking(move || look(&path, read.as_ref(), seen.as_ref())));
+        let wrong = |error: io::Error| self.wrong(&error.to_string());
+        let look = looked.await.map_err(|error| wrong(error.into()))?.map_err(wrong)?;
+        let unchanged = Answer { instances: None, again: self.file.every, complaint: None };
+        let (stamp, text) = match look {
+            Look::Same => return Ok(unchanged),
+            Look::Moving(stamp) => {
+                self.seen = Some(stamp);
+                return Ok(unchanged);
+            }
+            Look::Read(stamp, text) => (stamp, text),
+        };
+        self.seen = Some(stamp.clone());
+        let lines = Lines::read(&text);
+        if self.read.is_some() && lines.is_cut {
+            return Err(self.wrong("it ends amid a line"));
+        }
+        if lines.instances.is_empty() {
+            return Err(self.wrong("it names no server"));
+        }
+        self.read = Some(stamp);
+        let complaint = lines.complaint(&self.file.path.display().to_string()).map(Into::into);
+        Ok(Answer { instances: Some(lines.instances), complaint, ..unchanged })
+    }
+
+    /// To look at a file costs the same whatever came of it the last time.
+    fn pause(&self, _failures: u32) -> Duration {
+        self.file.every
+    }
+}
+
+impl Watched {
+    fn wrong(&self, why: &str) -> crate::Error {
+        Status::unavailable(format!("{}: {why}", self.file.path.display())).into()
+    }
+}
+
+/// What a look at a file shows.
+enum Look {
+    /// What was read before.
+    Same,
+    /// Something else, which may still be written.
+    Moving(Stamp),
+    /// Something else, at rest.
+    Read(Stamp, String),
+}
+
+/// Looks at a file; this may hold the thread.
+fn look(path: &Path, read: Option<&Stamp>, seen: Option<&Stamp>) -> io::Result<Look> {
+    let stamp = Stamp::of(path)?;
+    let Some(read) = read else {
+        return read_whole(path, stamp);
+    };
+    if *read == stamp {
+        return Ok(Look::Same);
+    }
+    let at_rest = read.inode != stamp.inode || seen == Some(&stamp);
+    if at_rest { read_whole(path, stamp) } else { Ok(Look::Moving(stamp)) }
+}
+
+fn read_whole(path: &Path, stamp: Stamp) -> io::Result<Look> {
+    if stamp.length > MOST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MOST} bytes")));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    let after = Stamp::of(path)?;
+    if after != stamp {
+        return Ok(Look::Moving(after));
+    }
+    Ok(Look::Read(stamp, String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Some hundred thousand servers.
+const MOST: u64 = 16 << 20;
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        // To open a pipe would wait for somebody to write.
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+        }
+        Ok(Self { modified: metadata.modified().ok(), length: metadata.len(), inode: inode(&metadata) })
+    }
+}
+
+#[cfg(unix)]
+fn inode(metadata: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn inode(_: &fs::Metadata) -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+
+    use super::*;
+    use crate::discovery::testing::{Directory, told};
+
+    fn replace(path: &Path, text: &str) {
+        let beside = path.with_extension("new");
+        fs::write(&beside, text).unwrap();
+        fs::rename(beside, path).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_is_read_and_read_again_when_another_is_put_in_its_place() {
+        let directory = Directory::new();
+        let path = directory.path("servers");
+        let mut sets = File::new(&path).watch();
+        assert!(told(&mut sets).await.contains("No such file"));
+        replace(&path, "# ours\na:1\nb:2 3\n");
+        assert_eq!(told(&mut sets).await, "tcp@a:1 tcp@b:2?tag=3");
+        replace(&path, "b:2 3\n");
+        assert_eq!(told(&mut sets).await, "tcp@b:2?tag=3");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_list_of_servers_leaves_the_last_one_true() {
+        let directory = Directory::new();
+        let path = directory.path("servers");
+        replace(&path, "a:1\n");
+        let mut sets = File::new(&path).watch();
+        assert_eq!(told(&mut sets).await, "tcp@a:1");
+        replace(&path, "");
+        assert!(told(&mut sets).await.ends_with("it names no server"));
+        replace(&path, "b:1\n10.0.");
+        assert!(told(&mut sets).await.ends_with("it ends amid a line"));
+        fs::remove_file(&path).unwrap();
+        assert!(told(&mut sets).await.contains("No such file"));
+        fs::create_dir(&path).unwrap();
+        assert!(told(&mut sets).await.ends_with("it is no file"));
+        fs::remove_dir(&path).unwrap();
+        // What it says now differs from what was told last.
+        replace(&path, "c:1\nnonsense\n\u{1}\n");
+        assert_eq!(told(&mut sets).await, "tcp@c:1");
+        assert!(told(&mut sets).await.contains("2 of its lines cannot be read; line 2: `nonsense`"));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_being_written_is_left_alone_until_it_is_at_rest() {
+        let directory = Directory::new();
+        let path = directory.path("servers");
+        fs::write(&path, "a:1\n").unwrap();
+        let Look::Read(first, _) = look(&path, None, None).unwrap() else { panic!("it is new") };
+        assert!(matches!(look(&path, Some(&first), Some(&first)).unwrap(), Look::Same));
+        fs::write(&path, "a:1\nb:1").unwrap();
+        let Look::Moving(seen) = look(&path, Some(&first), Some(&first)).unwrap() else {
+            panic!("it has just changed")
+        };
+        fs::write(&path, "a:1\nb:11\n").unwrap();
+        let Look::Moving(seen) = look(&path, Some(&first), Some(&seen)).unwrap() else {
+            panic!("it has changed again")
+        };
+        let Look::Read(_, text) = look(&path, Some(&first), Some(&seen)).unwrap() else {
+            panic!("it is at rest")
+        };
+        assert_eq!(text, "a:1\nb:11\n");
+    }
+
+    #[tokio::test]
+    async fn ten_thousand_lines_are_read() {
+        let directory = Directory::new();
+        let path = directory.path("servers");
+        let text: String = (0..10_000).map(|n| format!("10.1.{}.{}:80 {n}\n", n / 250, n % 250)).collect();
+        fs::write(&path, text).unwrap();
+        assert_eq!(File::new(&path).watch().next().await.unwrap().unwrap().len(), 10_000);
+    }
+
+    #[tokio::test]
+    async fn a_file_without_end_is_refused() {
+        let directory = Directory::new();
+        let path = directory.path("servers");
+        fs::File::create(&path).unwrap().set_len(MOST + 1).unwrap();
+        assert!(told(&mut File::new(&path).watch()).await.contains("more than"));
+    }
+}

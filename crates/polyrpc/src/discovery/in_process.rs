@@ -1,0 +1,241 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Discover, Entry, Instance, Register, Sets};
+use crate::Result;
+
+/// A registry within the process, for tests and for services that live in one program.
+///
+/// Clones are the same registry. What is entered and not entered anew is forgotten after its time to live, as in a
+/// real one.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// use futures_util::StreamExt;
+/// use polyrpc::Server;
+/// use polyrpc::discovery::{Discover, InProcess};
+/// use polyrpc::server::Registration;
+///
+/// let registry = InProcess::new();
+/// let server = Server::new()
+///     .register("Arith/Add", |a: i64, b: i64| async move { a + b })
+///     .register_in(registry.clone(), Registration::new())
+///     .bind("127.0.0.1:0")
+///     .await?
+///     .start();
+/// let mut sets = registry.of("Arith").watch();
+/// while sets.next().await.is_none_or(|set| set.unwrap().is_empty()) {}
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct InProcess(Arc<watch::Sender<Services>>);
+
+type Services = BTreeMap<String, Vec<Kept>>;
+
+#[derive(Debug, Clone)]
+struct Kept {
+    instance: Instance,
+    /// Until when it is believed; `None`: for ever.
+    until: Option<Instant>,
+}
+
+impl Kept {
+    fn is_alive(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| until > now)
+    }
+}
+
+impl InProcess {
+    /// An empty registry.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The instances of a service.
+    pub fn of(&self, service: &str) -> impl Discover + Clone + use<> {
+        Of { registry: self.clone(), service: service.to_owned() }
+    }
+
+    /// The services that have instances now, with these.
+    pub fn list(&self) -> BTreeMap<String, Vec<Instance>> {
+        let now = Instant::now();
+        let services = self.0.borrow();
+        let alive = services.iter().map(|(service, kept)| (service.clone(), alive(kept, now)));
+        alive.filter(|(_, instances)| !instances.is_empty()).collect()
+    }
+
+    /// Forgets everything, as a registry does that comes back without its data.
+    pub fn clear(&self) {
+        self.0.send_modify(BTreeMap::clear);
+    }
+
+    fn enter(&self, entry: &Entry) {
+        let now = Instant::now();
+        let kept = Kept { instance: entry.instance.clone(), until: now.checked_add(entry.ttl) };
+        self.0.send_if_modified(|services| {
+            let all = services.entry(entry.service.clone()).or_default();
+            match all.iter_mut().find(|known| is_same(&known.instance, &entry.instance)) {
+                Some(known) => {
+                    let changed = known.instance != kept.instance || !known.is_alive(now);
+                    *known = kept;
+                    changed
+                }
+                None => {
+                    all.push(kept);
+                    true
+                }
+            }
+        });
+    }
+
+    fn remove(&self, entry: &Entry) {
+        self.0.send_if_modified(|services| {
+            let Some(all) = services.get_mut(&entry.service) else { return false };
+            let before = all.len();
+            all.retain(|known| !is_same(&known.instance, &entry.instance));
+            all.len() < before
+        });
+    }
+}
+
+fn is_same(one: &Instance, other: &Instance) -> bool {
+    one.network == other.network && one.address == other.address
+}
+
+fn alive(kept: &[Kept], now: Instant) -> Vec<Instance> {
+    kept.iter().filter(|kept| kept.is_alive(now)).map(|kept| kept.instance.clone()).collect()
+}
+
+impl Register for InProcess {
+    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        async move {
+            self.enter(entry);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        async move {
+            self.remove(entry);
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Of {
+    registry: InProcess,
+    service: String,
+}
+
+impl Discover for Of {
+    /// The first set may be empty.
+    fn watch(&self) -> Sets {
+        let watching = Watching {
+            service: self.service.clone(),
+            services: self.registry.0.subscribe(),
+            told: None,
+            _registry: self.registry.clone(),
+        };
+        stream::unfold(watching, |mut watching| async move { Some((Ok(watching.next().await), watching)) })
+            .boxed()
+    }
+}
+
+struct Watching {
+    service: String,
+    services: watch::Receiver<Services>,
+    told: Option<Vec<Instance>>,
+    /// So that there is somebody to wait for.
+    _registry: InProcess,
+}
+
+impl Watching {
+    async fn next(&mut self) -> Vec<Instance> {
+        loop {
+            let (instances, until) = self.look();
+            if self.told.as_ref() != Some(&instances) {
+                self.told = Some(instances.clone());
+                return instances;
+            }
+            let expired = async {
+                match until {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.services.changed() => {}
+                () = expired => {}
+            }
+        }
+    }
+
+    /// Who is there, and until when that is certain.
+    fn look(&mut self) -> (Vec<Instance>, Option<Instant>) {
+        let now = Instant::now();
+        let services = self.services.borrow_and_update();
+        let kept = services.get(&self.service).map_or(&[][..], Vec::as_slice);
+        let until = kept.iter().filter(|kept| kept.is_alive(now)).filter_map(|kept| kept.until).min();
+        (alive(kept, now), until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::discovery::Attributes;
+    use crate::discovery::testing::told;
+
+    fn entry(address: &str, weight: &str) -> Entry {
+        Entry {
+            service: "S".into(),
+            instance: Instance::tcp(address).with(Attributes::new().with("weight", weight)),
+            ttl: Duration::from_secs(10),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_entered_is_found_until_it_is_withdrawn_or_too_old() {
+        let registry = InProcess::new();
+        let mut sets = registry.of("S").watch();
+        assert_eq!(told(&mut sets).await, "");
+        registry.publish(&entry("a:1", "1")).await.unwrap();
+        assert_eq!(told(&mut sets).await, "tcp@a:1?weight=1");
+        registry.publish(&entry("b:1", "1")).await.unwrap();
+        assert_eq!(told(&mut sets).await, "tcp@a:1?weight=1 tcp@b:1?weight=1");
+        registry.publish(&entry("a:1", "2")).await.unwrap();
+        assert_eq!(told(&mut sets).await, "tcp@a:1?weight=2 tcp@b:1?weight=1");
+        registry.withdraw(&entry("a:1", "1")).await.unwrap();
+        registry.withdraw(&entry("c:1", "1")).await.unwrap();
+        assert_eq!(told(&mut sets).await, "tcp@b:1?weight=1");
+
+        let before = Instant::now();
+        assert_eq!(told(&mut sets).await, "");
+        assert_eq!(before.elapsed().as_secs(), 10);
+        assert!(registry.list().is_empty());
+        registry.publish(&entry("b:1", "1")).await.unwrap();
+        assert_eq!(told(&mut sets).await, "tcp@b:1?weight=1");
+        registry.clear();
+        assert_eq!(told(&mut sets).await, "");
+    }
+
+    #[tokio::test]
+    async fn services_are_apart() {
+        let registry = InProcess::new();
+        registry.publish(&entry("a:1", "1")).await.unwrap();
+        assert_eq!(told(&mut registry.of("S2").watch()).await, "");
+        assert_eq!(registry.list().into_keys().collect::<Vec<_>>(), ["S"]);
+    }
+}

@@ -1,0 +1,120 @@
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::net::UdpSocket;
+
+use super::packet::{self, Names, Query};
+use super::{Mdns, socket};
+use crate::Result;
+use crate::discovery::Entry;
+use crate::runtime::Owned;
+
+/// Answers for the servers of this program.
+#[derive(Debug, Default)]
+pub(super) struct Announcer {
+    entries: Arc<Entries>,
+    answering: tokio::sync::Mutex<Option<Answering>>,
+}
+
+/// What is answered for, by service and address.
+#[derive(Debug, Default)]
+struct Entries(Mutex<BTreeMap<(String, String), Entry>>);
+
+impl Entries {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, String), Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(entry: &Entry) -> (String, String) {
+    (entry.service.clone(), entry.instance.to_string())
+}
+
+#[derive(Debug)]
+struct Answering {
+    room: Arc<Room>,
+    /// Ends with it.
+    _task: Owned<()>,
+}
+
+/// Where answers go.
+#[derive(Debug)]
+struct Room {
+    socket: UdpSocket,
+    interfaces: Vec<Ipv4Addr>,
+    port: u16,
+    names: Names,
+}
+
+impl Announcer {
+    /// Answers for this from now on, and says so if that is news.
+    pub(super) async fn publish(&self, mdns: &Mdns, entry: &Entry) -> Result<()> {
+        let room = self.room(mdns).await?;
+        let packet = packet::announcement(&room.names, entry, 0, true)?;
+        let known = self.entries.lock().insert(key(entry), entry.clone());
+        if known.as_ref() != Some(entry) {
+            room.say(&packet).await;
+        }
+        Ok(())
+    }
+
+    /// Answers for this no more, and says that it goes.
+    pub(super) async fn withdraw(&self, mdns: &Mdns, entry: &Entry) -> Result<()> {
+        let known = self.entries.lock().remove(&key(entry));
+        if known.is_some() {
+            let room = self.room(mdns).await?;
+            room.say(&packet::announcement(&room.names, entry, 0, false)?).await;
+        }
+        Ok(())
+    }
+
+    /// Where answers go; the first who asks for it opens it.
+    async fn room(&self, mdns: &Mdns) -> Result<Arc<Room>> {
+        let mut answering = self.answering.lock().await;
+        if let Some(open) = &*answering {
+            return Ok(open.room.clone());
+        }
+        let interfaces = mdns.interfaces_or_usual();
+        let socket = socket::answering(&interfaces, mdns.port)?;
+        let room = Arc::new(Room { socket, interfaces, port: mdns.port, names: mdns.names.clone() });
+        let task = tokio::spawn(answer(room.clone(), self.entries.clone())).into();
+        *answering = Some(Answering { room: room.clone(), _task: task });
+        Ok(room)
+    }
+}
+
+impl Room {
+    async fn say(&self, packet: &[u8]) {
+        socket::send_to_all(&self.socket, &self.interfaces, self.port, packet).await;
+    }
+}
+
+/// Answers whoever asks.
+async fn answer(room: Arc<Room>, entries: Arc<Entries>) {
+    let mut buffer = vec![0; socket::LONGEST];
+    loop {
+        let Ok((length, asker)) = room.socket.recv_from(&mut buffer).await else {
+            tokio::time::sleep(socket::BREATH).await;
+            continue;
+        };
+        let query = buffer.get(..length).and_then(|packet| Query::read(packet, &room.names));
+        if let Some(query) = query {
+            answer_one(&room, &entries, &query, asker).await;
+        }
+    }
+}
+
+async fn answer_one(room: &Room, entries: &Entries, query: &Query, asker: SocketAddr) {
+    let entries: Vec<_> = entries.lock().values().cloned().collect();
+    // Who asks from another port does not hear what is said to all (RFC 6762, section 6.7).
+    let is_alone = query.wants_unicast || asker.port() != room.port;
+    for entry in entries {
+        let id = if is_alone { query.id } else { 0 };
+        let Ok(packet) = packet::announcement(&room.names, &entry, id, true) else { continue };
+        match is_alone {
+            true => drop(room.socket.send_to(&packet, asker).await),
+            false => room.say(&packet).await,
+        }
+    }
+}

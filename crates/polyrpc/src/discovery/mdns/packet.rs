@@ -1,0 +1,203 @@
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use domain::base::iana::{Class, Rtype};
+use domain::base::message::Message;
+use domain::base::message_builder::{MessageBuilder, PushError};
+use domain::base::name::{Name, ToName};
+use domain::base::record::Ttl;
+use domain::base::wire::ParseError;
+use domain::rdata::{A, Aaaa, Ptr, Srv, Txt};
+use polyrpc_wire::Status;
+use serde::{Deserialize, Serialize};
+
+use crate::discovery::attributes::{escape, unescaped};
+use crate::discovery::{Entry, Instance};
+
+/// The names under which services are announced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Names {
+    /// That of the kind of service.
+    kind: Name<Vec<u8>>,
+    domain: String,
+}
+
+impl Names {
+    pub(super) fn of(domain: &str) -> Result<Self, Status> {
+        let domain = domain.trim_matches('.');
+        let kind = name(&format!("{KIND}.{domain}."))?;
+        Ok(Self { kind, domain: domain.to_owned() })
+    }
+
+    /// That of one service of one server, which nobody else has.
+    fn instance(&self, entry: &Entry) -> Result<Name<Vec<u8>>, Status> {
+        name(&format!("{}.{KIND}.{}.", label(entry), self.domain))
+    }
+
+    /// That of the host on which it is, for its address.
+    fn host(&self, entry: &Entry) -> Result<Name<Vec<u8>>, Status> {
+        name(&format!("{}.{}.", label(entry), self.domain))
+    }
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self::of("local").expect("the usual domain is a name")
+    }
+}
+
+/// rpcx's kind of service, which is without the usual `_tcp` (rpcx `serverplugin/mdns.go`).
+const KIND: &str = "_rpcxservices";
+
+fn name(text: &str) -> Result<Name<Vec<u8>>, Status> {
+    Name::vec_from_str(text)
+        .map_err(|error| Status::invalid_argument(format!("`{text}` is no name of DNS: {error}")))
+}
+
+fn label(entry: &Entry) -> String {
+    let mut hasher = DefaultHasher::new();
+    (&entry.service, entry.instance.to_string()).hash(&mut hasher);
+    format!("polyrpc-{:016x}", hasher.finish())
+}
+
+/// What is asked of everybody.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Query {
+    pub(super) id: u16,
+    /// Whether the one who asks wants the answer for himself.
+    pub(super) wants_unicast: bool,
+}
+
+impl Query {
+    /// Asks who is there; answers are to come to the one who asks.
+    pub(super) fn who(names: &Names) -> Result<Vec<u8>, Status> {
+        let mut query = MessageBuilder::new_vec().question();
+        query.push((&names.kind, Rtype::PTR, Class::from_int(IN | ALONE))).map_err(too_long)?;
+        Ok(query.finish())
+    }
+
+    /// Reads a question for who is there; everything else is none for us.
+    pub(super) fn read(packet: &[u8], names: &Names) -> Option<Self> {
+        let message = Message::from_slice(packet).ok()?;
+        if message.header().qr() {
+            return None;
+        }
+        let mut questions = message.question().filter_map(Result::ok).take(QUESTIONS);
+        let question = questions.find(|question| {
+            matches!(question.qtype(), Rtype::PTR | Rtype::ANY) && question.qname().name_eq(&names.kind)
+        })?;
+        let wants_unicast = question.qclass().to_int() & ALONE != 0;
+        Some(Self { id: message.header().id(), wants_unicast })
+    }
+}
+
+const IN: u16 = 1;
+/// In a question: the answer may come to the one who asks alone (RFC 6762, section 5.4).
+const ALONE: u16 = 1 << 15;
+/// How many questions of a packet are looked at.
+const QUESTIONS: usize = 32;
+
+/// What says that a server is there; for no time at all, that it goes.
+pub(super) fn announcement(names: &Names, entry: &Entry, id: u16, is_there: bool) -> Result<Vec<u8>, Status> {
+    let (instance, host) = (names.instance(entry)?, names.host(entry)?);
+    let address: Option<SocketAddr> = entry.instance.address.parse().ok();
+    let port = entry.instance.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let seconds = u32::try_from(entry.ttl.as_secs()).unwrap_or(u32::MAX).max(1);
+    let ttl = Ttl::from_secs(if is_there { seconds } else { 0 });
+    let text = text(entry)?;
+
+    let mut message = MessageBuilder::new_vec();
+    message.header_mut().set_id(id);
+    message.header_mut().set_qr(true);
+    message.header_mut().set_aa(true);
+    let mut answer = message.answer();
+    answer.push((&names.kind, ttl, Ptr::new(instance.clone()))).map_err(too_long)?;
+    let mut more = answer.additional();
+    more.push((&instance, ttl, Srv::new(0, 0, port.unwrap_or_default(), host.clone()))).map_err(too_long)?;
+    more.push((&instance, ttl, text)).map_err(too_long)?;
+    // rpcx's clients pass over a server without an address, although they call the one in the text (zeroconf
+    // `client.go`).
+    match address.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip()) {
+        IpAddr::V4(ip) => more.push((&host, ttl, A::new(ip))),
+        IpAddr::V6(ip) => more.push((&host, ttl, Aaaa::new(ip))),
+    }
+    .map_err(too_long)?;
+    Ok(more.finish())
+}
+
+fn too_long(_: PushError) -> Status {
+    Status::invalid_argument("it is too long for multicast DNS")
+}
+
+/// A service as rpcx describes it in a text.
+#[derive(Debug, Serialize, Deserialize)]
+struct Meta {
+    #[serde(default)]
+    service: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    meta: String,
+    #[serde(default)]
+    service_address: String,
+}
+
+fn text(entry: &Entry) -> Result<Txt<Vec<u8>>, Status> {
+    let meta = Meta {
+        service: entry.service.clone(),
+        meta: entry.instance.attributes.to_string(),
+        service_address: entry.instance.to_string(),
+    };
+    let json = serde_json::to_string(&[meta]).map_err(|error| Status::internal(error.to_string()))?;
+    let mut escaped = String::with_capacity(json.len() * 2);
+    escape(&json, &mut escaped).map_err(|error| Status::internal(error.to_string()))?;
+    Txt::build_from_slice(escaped.as_bytes())
+        .map_err(|error| Status::invalid_argument(format!("the attributes are too long: {error}")))
+}
+
+/// A service that a packet announces.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Announced {
+    pub(super) service: String,
+    pub(super) instance: Instance,
+}
+
+/// What a packet announces. What cannot be read of it is left out.
+pub(super) fn announced(packet: &[u8], names: &Names) -> Vec<Announced> {
+    let Ok(message) = Message::from_slice(packet) else { return Vec::new() };
+    if !message.header().qr() {
+        return Vec::new();
+    }
+    let mut metas = Vec::new();
+    // What was read before something that cannot be is of use.
+    let _ = read_texts(message, names, &mut metas);
+    metas.into_iter().filter_map(Meta::announced).collect()
+}
+
+fn read_texts(message: &Message<[u8]>, names: &Names, metas: &mut Vec<Meta>) -> Result<(), ParseError> {
+    let mut section = Some(message.answer()?);
+    while let Some(records) = section {
+        for record in records.limit_to::<Txt<_>>() {
+            let record = record?;
+            // One for no time at all says that the server goes.
+            let is_ours = record.owner().ends_with(&names.kind) && record.ttl() > Ttl::ZERO;
+            if is_ours && let Some(more) = read_text(record.data()) {
+                metas.extend(more);
+            }
+        }
+        section = records.next_section()?;
+    }
+    Ok(())
+}
+
+fn read_text(text: &Txt<&[u8]>) -> Option<Vec<Meta>> {
+    let escaped: Vec<u8> = text.iter().flatten().copied().collect();
+    let json = unescaped(std::str::from_utf8(&escaped).ok()?)?;
+    serde_json::from_str(&json).ok()
+}
+
+impl Meta {
+    fn announced(self) -> Option<Announced> {
+        let Ok(attributes) = self.meta.parse();
+        let instance = self.service_address.parse::<Instance>().ok()?.with(attributes);
+        Some(Announced { service: self.service, instance })
+    }
+}

@@ -1,0 +1,122 @@
+use std::fmt;
+
+use futures_util::stream::{self, SelectAll};
+use futures_util::{FutureExt, StreamExt};
+
+use super::line::Servers;
+use super::{Discover, Instance, Sets};
+use crate::Result;
+
+/// What several ways find, together: two registries while one takes over from the other, or a registry and a list for
+/// when it is gone.
+///
+/// Where two find the same address, the first of them says what is to be known of it. One that fails keeps what it
+/// found before.
+#[derive(Default)]
+pub struct Merged(Vec<Box<dyn Discover>>);
+
+impl Merged {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds what this finds.
+    #[must_use]
+    pub fn and(mut self, discover: impl Discover) -> Self {
+        self.0.push(Box::new(discover));
+        self
+    }
+}
+
+impl fmt::Debug for Merged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Merged").field("ways", &self.0.len()).finish()
+    }
+}
+
+impl Discover for Merged {
+    /// The first set comes as soon as one of them has found any; what others know at the same time is in it.
+    fn watch(&self) -> Sets {
+        let ways = self
+            .0
+            .iter()
+            .zip(0..)
+            .map(|(discover, way): (_, usize)| discover.watch().map(move |set| (way, set)).boxed());
+        let merging =
+            Merging { ways: stream::select_all(ways), found: vec![Vec::new(); self.0.len()], next: None };
+        stream::unfold(merging, |mut merging| async move { Some((merging.next().await?, merging)) }).boxed()
+    }
+}
+
+type Item = (usize, Result<Vec<Instance>>);
+
+struct Merging {
+    ways: SelectAll<stream::BoxStream<'static, Item>>,
+    /// What each has found last.
+    found: Vec<Vec<Instance>>,
+    /// Taken from `ways` already.
+    next: Option<Item>,
+}
+
+impl Merging {
+    async fn next(&mut self) -> Option<Result<Vec<Instance>>> {
+        let mut item = match self.next.take() {
+            Some(item) => item,
+            None => self.ways.next().await?,
+        };
+        loop {
+            match item {
+                (_, Err(error)) => return Some(Err(error)),
+                (way, Ok(instances)) => self.found.get_mut(way)?.clone_from(&instances),
+            }
+            // What is there already comes into the same set.
+            match self.ways.next().now_or_never().flatten() {
+                None => return Some(Ok(self.all())),
+                Some(failed @ (_, Err(_))) => {
+                    self.next = Some(failed);
+                    return Some(Ok(self.all()));
+                }
+                Some(more) => item = more,
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<Instance> {
+        self.found.iter().flatten().cloned().collect::<Servers>().into_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polyrpc_wire::Status;
+
+    use super::*;
+    use crate::discovery::List;
+    use crate::discovery::testing::told;
+
+    struct Failing;
+
+    impl Discover for Failing {
+        fn watch(&self) -> Sets {
+            stream::once(async { Err(Status::unavailable("no registry").into()) }).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_several_find_is_one_set() {
+        let one: List = "a:1 weight=1,b:1".parse().unwrap();
+        let other: List = "c:1,a:1 weight=9".parse().unwrap();
+        let mut sets = Merged::new().and(one.clone()).and(Failing).and(other.clone()).watch();
+        let mut all = vec![told(&mut sets).await, told(&mut sets).await];
+        if all.iter().all(|item| !item.contains("tcp@c:1")) {
+            all.push(told(&mut sets).await);
+        }
+        assert!(all.contains(&"no registry".to_owned()), "{all:?}");
+        assert!(all.contains(&"tcp@a:1?weight=1 tcp@b:1 tcp@c:1".to_owned()), "{all:?}");
+        one.update([]);
+        assert_eq!(told(&mut sets).await, "tcp@c:1 tcp@a:1?weight=9");
+        drop((one, other));
+        assert_eq!(told(&mut sets).await, "the end");
+    }
+}

@@ -1,0 +1,226 @@
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
+use polyrpc_wire::Status;
+use tokio::time::timeout;
+
+use super::line::Servers;
+use super::polled::{self, Answer, Source, jittered};
+use super::{Discover, Instance, Network, Sets, list};
+use crate::Result;
+
+/// A list of servers by their hosts' names, which are looked up again every few seconds: brpc's `dlist://`.
+///
+/// The names are looked up as the system does it, `/etc/hosts` included; every address that comes of a name is a
+/// server. brpc takes the first only. IPv6 addresses are taken where a name has no others, so that a host with both
+/// is not taken for two. A name that cannot be looked up keeps the addresses that it had.
+#[derive(Clone)]
+pub struct Names {
+    listed: Vec<Instance>,
+    every: Duration,
+    lookup: Lookup,
+}
+
+/// The addresses of a host.
+type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
+
+impl Names {
+    /// These servers, whose addresses may have names in them.
+    pub fn new(listed: impl IntoIterator<Item = Instance>) -> Self {
+        Self {
+            listed: listed.into_iter().collect::<Servers>().into_vec(),
+            every: Duration::from_secs(5),
+            lookup: Arc::new(|host| Box::pin(by_the_system(host))),
+        }
+    }
+
+    /// How often the names are looked up. Default: every 5 s, as brpc does.
+    #[must_use]
+    pub fn every(mut self, every: Duration) -> Self {
+        self.every = every.max(Duration::from_millis(100));
+        self
+    }
+}
+
+impl FromStr for Names {
+    type Err = Status;
+
+    /// Reads `host:port tag,host:port tag`.
+    fn from_str(text: &str) -> Result<Self, Status> {
+        Ok(Self::new(list::servers(text)?))
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names").field("listed", &self.listed).field("every", &self.every).finish()
+    }
+}
+
+impl Discover for Names {
+    fn watch(&self) -> Sets {
+        let known = vec![Vec::new(); self.listed.len()];
+        polled::sets(Named { names: self.clone(), known })
+    }
+}
+
+struct Named {
+    names: Names,
+    /// What each name was last found to be.
+    known: Vec<Vec<Instance>>,
+}
+
+impl Source for Named {
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    async fn ask(&mut self) -> Result<Answer> {
+        // In pieces of its own, since each may hold a thread for as long as the system's resolver likes.
+        let mut found = stream::iter(self.names.listed.clone())
+            .map(|listed| resolved(listed, self.names.lookup.clone()))
+            .buffered(AT_ONCE);
+        let mut complaint = None;
+        for known in &mut self.known {
+            match found.next().await {
+                Some(Ok(instances)) => *known = instances,
+                Some(Err(status)) => complaint = complaint.or(Some(status)),
+                None => {}
+            }
+        }
+        let instances = self.known.iter().flatten().cloned().collect::<Servers>().into_vec();
+        match (instances.is_empty(), complaint) {
+            (true, Some(status)) => Err(status.into()),
+            (_, complaint) => Ok(Answer {
+                instances: Some(instances),
+                again: jittered(self.names.every),
+                complaint: complaint.map(Into::into),
+            }),
+        }
+    }
+}
+
+/// How many names are looked up at a time.
+const AT_ONCE: usize = 16;
+
+/// The servers behind one entry of the list.
+async fn resolved(listed: Instance, lookup: Lookup) -> Result<Vec<Instance>, Status> {
+    let Some((host, port)) = by_name(&listed) else {
+        return Ok(vec![listed]);
+    };
+    let nameless = |why: &str| Status::unavailable(format!("cannot look `{host}` up: {why}"));
+    let addresses = match timeout(LOOKUP, lookup(host.to_owned())).await {
+        Ok(Ok(addresses)) => of_one_family(addresses),
+        Ok(Err(error)) => return Err(nameless(&error.to_string())),
+        Err(_) => return Err(nameless("the system's resolver is silent")),
+    };
+    if addresses.is_empty() {
+        return Err(nameless("it has no address"));
+    }
+    let at = |address| Instance { address: SocketAddr::new(address, port).to_string(), ..listed.clone() };
+    Ok(addresses.into_iter().map(at).collect())
+}
+
+const LOOKUP: Duration = Duration::from_secs(10);
+
+/// Host and port, unless there is nothing to be looked up.
+fn by_name(listed: &Instance) -> Option<(&str, u16)> {
+    // Certificates and virtual hosts go by the name, and whoever connects looks it up.
+    if matches!(listed.network, Network::Unix | Network::Wss) || listed.address.parse::<SocketAddr>().is_ok()
+    {
+        return None;
+    }
+    let (host, port) = listed.address.rsplit_once(':')?;
+    Some((host, port.parse().ok()?))
+}
+
+/// IPv4 addresses; IPv6 where there are none. Sorted, since resolvers shuffle them.
+pub(super) fn of_one_family(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    if addresses.iter().any(IpAddr::is_ipv4) {
+        addresses.retain(IpAddr::is_ipv4);
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+/// Looks a host up as the system does it, on a thread for blocking work.
+pub(super) async fn by_the_system(host: String) -> io::Result<Vec<IpAddr>> {
+    Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::discovery::testing::told;
+
+    #[derive(Clone, Default)]
+    struct Hosts(Arc<Mutex<HashMap<&'static str, Vec<&'static str>>>>);
+
+    impl Hosts {
+        fn set(&self, host: &'static str, addresses: &[&'static str]) {
+            self.0.lock().unwrap().insert(host, addresses.to_vec());
+        }
+
+        fn resolving(&self, text: &str) -> Names {
+            let hosts = self.clone();
+            let lookup = move |host: String| {
+                let found = hosts.0.lock().unwrap().get(&*host).cloned();
+                let found = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such host"));
+                let addresses = found.map(|all| all.iter().map(|one| one.parse().unwrap()).collect());
+                Box::pin(std::future::ready(addresses)) as BoxFuture<'_, _>
+            };
+            Names { lookup: Arc::new(lookup), ..text.parse().unwrap() }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_are_looked_up_again_and_keep_what_they_were_when_they_cannot_be() {
+        let hosts = Hosts::default();
+        let names = hosts.resolving("a:1 3,10.0.0.9:2,b:3");
+        hosts.set("a", &["10.0.0.2", "::1", "10.0.0.1", "10.0.0.2"]);
+        let mut sets = names.watch();
+        assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:1?tag=3 tcp@10.0.0.2:1?tag=3 tcp@10.0.0.9:2");
+        assert_eq!(told(&mut sets).await, "cannot look `b` up: no such host");
+        hosts.set("a", &[]);
+        hosts.set("b", &["::2"]);
+        assert_eq!(
+            told(&mut sets).await,
+            "tcp@10.0.0.1:1?tag=3 tcp@10.0.0.2:1?tag=3 tcp@10.0.0.9:2 tcp@[::2]:3"
+        );
+        assert_eq!(told(&mut sets).await, "cannot look `a` up: it has no address");
+        hosts.set("a", &["10.0.0.1"]);
+        assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:1?tag=3 tcp@10.0.0.9:2 tcp@[::2]:3");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_that_nobody_knows_are_an_error_until_somebody_does() {
+        let hosts = Hosts::default();
+        let mut sets = hosts.resolving("a:1").watch();
+        assert_eq!(told(&mut sets).await, "cannot look `a` up: no such host");
+        hosts.set("a", &["10.0.0.1"]);
+        assert_eq!(told(&mut sets).await, "tcp@10.0.0.1:1");
+    }
+
+    #[tokio::test]
+    async fn the_system_knows_localhost() {
+        let names: Names = "localhost:80,unix:/run/x".parse().unwrap();
+        assert_eq!(told(&mut names.watch()).await, "tcp@127.0.0.1:80 unix@/run/x");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ten_thousand_names_are_looked_up() {
+        let hosts = Hosts::default();
+        hosts.set("a", &["10.0.0.1"]);
+        let text: Vec<_> = (1..=10_000).map(|port| format!("a:{port}")).collect();
+        let set = hosts.resolving(&text.join(",")).watch().next().await.unwrap().unwrap();
+        assert_eq!(set.len(), 10_000);
+    }
+}

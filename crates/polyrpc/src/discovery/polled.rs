@@ -1,0 +1,185 @@
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use polyrpc_wire::Status;
+use tokio::time::{sleep, timeout};
+
+use super::{Instance, Sets};
+use crate::{Error, Result};
+
+/// What knows of servers but tells only when it is asked.
+pub(super) trait Source: Send + 'static {
+    /// How long an answer may take.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// Asks once.
+    fn ask(&mut self) -> impl Future<Output = Result<Answer>> + Send;
+
+    /// How long to wait after so many failures in a row.
+    fn pause(&self, failures: u32) -> Duration {
+        jittered(FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE))
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// All servers there are; `None` if they are known to be the same as before.
+    pub(super) instances: Option<Vec<Instance>>,
+    /// When to ask again.
+    pub(super) again: Duration,
+    /// What is wrong with the answer although it is of use.
+    pub(super) complaint: Option<Error>,
+}
+
+/// Asks again and again, and tells what has changed.
+pub(super) fn sets(source: impl Source) -> Sets {
+    let polled =
+        Polled { source, wait: Duration::ZERO, failures: 0, told: None, lamented: None, complaint: None };
+    let sets = stream::unfold(polled, |mut polled| async move {
+        let item = polled.next().await;
+        Some((item, polled))
+    });
+    sets.boxed()
+}
+
+struct Polled<S> {
+    source: S,
+    /// How long to wait before asking again.
+    wait: Duration,
+    /// How often it has failed in a row.
+    failures: u32,
+    /// The last set.
+    told: Option<Vec<Instance>>,
+    /// The last complaint in words: the same is not told twice in a row.
+    lamented: Option<String>,
+    /// What is to be told next.
+    complaint: Option<Error>,
+}
+
+impl<S: Source> Polled<S> {
+    async fn next(&mut self) -> Result<Vec<Instance>> {
+        loop {
+            if let Some(complaint) = self.complaint.take() {
+                return Err(complaint);
+            }
+            sleep(self.wait).await;
+            if let Some(instances) = self.ask().await {
+                return Ok(instances);
+            }
+        }
+    }
+
+    /// Asks once. Returns the servers, if they have changed.
+    async fn ask(&mut self) -> Option<Vec<Instance>> {
+        let answer = match timeout(S::PATIENCE, self.source.ask()).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Status::deadline_exceeded(format!("no answer within {:?}", S::PATIENCE)).into()),
+        };
+        match answer {
+            Ok(Answer { instances, again, complaint }) => {
+                (self.failures, self.wait) = (0, again);
+                self.lament(complaint);
+                let changed = instances.filter(|instances| self.told.as_ref() != Some(instances))?;
+                self.told = Some(changed.clone());
+                Some(changed)
+            }
+            Err(error) => {
+                self.failures = self.failures.saturating_add(1);
+                self.wait = self.source.pause(self.failures);
+                self.lament(Some(error));
+                None
+            }
+        }
+    }
+
+    fn lament(&mut self, complaint: Option<Error>) {
+        let text = complaint.as_ref().map(ToString::to_string);
+        self.complaint = complaint.filter(|_| self.lamented != text);
+        self.lamented = text;
+    }
+}
+
+/// A time, give or take a tenth, so that not all clients of a registry ask it at once.
+pub(crate) fn jittered(time: Duration) -> Duration {
+    // Without a source of randomness all waits are alike, which harms nobody but the registry.
+    let random = f64::from(getrandom::u32().unwrap_or(u32::MAX / 2)) / f64::from(u32::MAX);
+    time.mul_f64(0.9 + 0.2 * random)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    struct Script(VecDeque<Result<Answer, &'static str>>);
+
+    impl Source for Script {
+        async fn ask(&mut self) -> Result<Answer> {
+            match self.0.pop_front() {
+                Some(Ok(answer)) => Ok(answer),
+                Some(Err(text)) => Err(Status::unavailable(text).into()),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn answer(names: &[&str], complaint: Option<&'static str>) -> Result<Answer, &'static str> {
+        Ok(Answer {
+            instances: Some(names.iter().map(|name| Instance::tcp(*name)).collect()),
+            again: Duration::from_secs(5),
+            complaint: complaint.map(|text| Status::invalid_argument(text).into()),
+        })
+    }
+
+    async fn told(sets: &mut Sets) -> String {
+        match sets.next().await.unwrap() {
+            Ok(set) => set.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+            Err(error) => error.message().to_owned(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_changes_are_told_and_each_complaint_once() {
+        let script = [
+            Err("down"),
+            Err("down"),
+            Err("still down"),
+            answer(&["a:1"], Some("line 2")),
+            answer(&["a:1"], Some("line 2")),
+            answer(&["a:1"], None),
+            Err("down"),
+            answer(&["a:1"], None),
+            answer(&["b:1"], None),
+        ];
+        let mut sets = sets(Script(script.into()));
+        for expected in ["down", "still down", "tcp@a:1", "line 2", "down", "tcp@b:1"] {
+            assert_eq!(told(&mut sets).await, expected);
+        }
+        // Nothing more comes of this script: the source does not answer any more.
+        assert_eq!(told(&mut sets).await, "no answer within 10s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_up_to_a_bound() {
+        let began = Instant::now();
+        let names = ["1", "2", "3", "4", "5", "6", "7", "8"];
+        let mut sets = sets(Script(names.iter().map(|name| Err(*name)).collect()));
+        let mut before = Duration::ZERO;
+        let mut pauses = Vec::new();
+        for name in names {
+            assert_eq!(told(&mut sets).await, name);
+            pauses.push((began.elapsed() - before).as_secs_f64());
+            before = began.elapsed();
+        }
+        let expected = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0];
+        for (pause, expected) in pauses.iter().zip(expected) {
+            assert!((expected * 0.9 - 0.01..=expected * 1.1 + 0.01).contains(pause), "{pauses:?}");
+        }
+    }
+}

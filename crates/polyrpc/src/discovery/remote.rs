@@ -1,0 +1,210 @@
+use std::io;
+use std::str::FromStr;
+use std::time::Duration;
+
+use polyrpc_wire::Status;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::line::Lines;
+use super::polled::{self, Answer, Source, jittered};
+use super::{Discover, Sets};
+use crate::Result;
+
+/// Servers as a file on an HTTP server lists them, in the format of a [`File`](super::File): brpc's `remotefile://`.
+///
+/// It is fetched again every 5 s. Where that fails, or names no server, what was fetched before stays true.
+#[derive(Debug, Clone)]
+pub struct RemoteFile {
+    /// Host and port.
+    authority: String,
+    path: String,
+    every: Duration,
+}
+
+impl RemoteFile {
+    /// How often it is fetched. Default: every 5 s, as brpc does.
+    #[must_use]
+    pub fn every(mut self, every: Duration) -> Self {
+        self.every = every.max(Duration::from_millis(100));
+        self
+    }
+}
+
+impl FromStr for RemoteFile {
+    type Err = Status;
+
+    /// Reads `http://host:port/path`, or that without the scheme.
+    fn from_str(text: &str) -> Result<Self, Status> {
+        let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is no file to fetch: {why}"));
+        let place = match text.split_once("://") {
+            Some(("http", place)) => place,
+            Some((scheme, _)) => return Err(wrong(&format!("`{scheme}` is not http"))),
+            None => text,
+        };
+        // What goes into a request's head must not end its line.
+        if !place.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong("it has blanks or bytes that are not ASCII"));
+        }
+        let (host, path) = place.find('/').map_or((place, "/"), |at| place.split_at(at));
+        if host.is_empty() {
+            return Err(wrong("want http://host/path"));
+        }
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let authority = if has_port { host.to_owned() } else { format!("{host}:80") };
+        Ok(Self { authority, path: path.to_owned(), every: Duration::from_secs(5) })
+    }
+}
+
+impl Discover for RemoteFile {
+    fn watch(&self) -> Sets {
+        polled::sets(Fetched(self.clone()))
+    }
+}
+
+struct Fetched(RemoteFile);
+
+impl Source for Fetched {
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    async fn ask(&mut self) -> Result<Answer> {
+        let RemoteFile { authority, path, every } = &self.0;
+        let url = format!("http://{authority}{path}");
+        let wrong = |why: &str| Status::unavailable(format!("{url}: {why}"));
+        let text = fetch(authority, path).await.map_err(|error| wrong(&error.to_string()))?;
+        let lines = Lines::read(&String::from_utf8_lossy(&text));
+        if lines.instances.is_empty() {
+            return Err(wrong("it names no server").into());
+        }
+        let complaint = lines.complaint(&url).map(Into::into);
+        Ok(Answer { instances: Some(lines.instances), again: jittered(*every), complaint })
+    }
+}
+
+/// The body of what is at a path of an HTTP server.
+///
+/// It is asked by HTTP/1.0, which has no chunks and ends with the connection, so that nothing more of HTTP is needed
+/// here; all servers answer it.
+async fn fetch(authority: &str, path: &str) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(authority).await?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.take(MOST).read_to_end(&mut answer).await?;
+    body(answer)
+}
+
+/// Some hundred thousand servers.
+const MOST: u64 = 16 << 20;
+
+fn body(mut answer: Vec<u8>) -> io::Result<Vec<u8>> {
+    let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut head = httparse::Response::new(&mut headers);
+    let parsed = head.parse(&answer).map_err(|error| wrong(format!("the answer is no HTTP: {error}")))?;
+    let httparse::Status::Complete(begin) = parsed else {
+        return Err(wrong("the answer ends within its head".into()));
+    };
+    match head.code {
+        Some(200) => {}
+        code => return Err(wrong(format!("the server answers {}", code.unwrap_or_default()))),
+    }
+    let mut length = None;
+    for header in head.headers.iter() {
+        if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            return Err(wrong("the server answers HTTP/1.0 in chunks".into()));
+        }
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let text = std::str::from_utf8(header.value).ok();
+            length = Some(text.and_then(|text| text.trim().parse::<usize>().ok()));
+        }
+    }
+    answer.drain(..begin);
+    match length {
+        // A list without its end would look like servers that have gone.
+        Some(Some(length)) if answer.len() < length => Err(wrong("the answer is cut off".into())),
+        Some(None) => Err(wrong("the answer's length is no number".into())),
+        Some(Some(length)) => {
+            answer.truncate(length);
+            Ok(answer)
+        }
+        None if answer.len() as u64 >= MOST - begin as u64 => Err(wrong("the answer is too long".into())),
+        None => Ok(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::discovery::testing::told;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_is_fetched_again_and_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let file: RemoteFile = format!("http://{address}/servers?x=1").parse().unwrap();
+        let mut sets = file.watch();
+        for (answer, expected) in [
+            ("HTTP/1.1 200 OK\r\nServer: x\r\n\r\na:1\nb:1 3\n", "tcp@a:1 tcp@b:1?tag=3".to_owned()),
+            (
+                "HTTP/1.0 404 Not Found\r\n\r\n",
+                format!("http://{address}/servers?x=1: the server answers 404"),
+            ),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nc:1\nand more", "tcp@c:1".to_owned()),
+            ("", format!("http://{address}/servers?x=1: the answer ends within its head")),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nd:1\n",
+                format!("http://{address}/servers?x=1: the answer is cut off"),
+            ),
+            ("HTTP/1.1 200 OK\r\n\r\n# none\n", format!("http://{address}/servers?x=1: it names no server")),
+        ] {
+            let (told, request) = tokio::join!(told(&mut sets), answer_once(&listener, answer));
+            assert_eq!(told, expected);
+            assert_eq!(
+                request,
+                format!("GET /servers?x=1 HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+            );
+        }
+    }
+
+    async fn answer_once(listener: &TcpListener, answer: &str) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            request.push(stream.read_u8().await.unwrap());
+        }
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        String::from_utf8(request).unwrap()
+    }
+
+    #[test]
+    fn answers_that_are_none_are_refused() {
+        for answer in [
+            "",
+            "\0\0\0",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\na:1\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\na:1",
+            "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\na:1",
+            "HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n",
+        ] {
+            assert!(body(answer.into()).is_err(), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn urls_of_files_are_read() {
+        for (text, authority, path) in [
+            ("http://h/servers", "h:80", "/servers"),
+            ("h:8080/a?b=c", "h:8080", "/a?b=c"),
+            ("http://[::1]", "[::1]:80", "/"),
+        ] {
+            let file: RemoteFile = text.parse().unwrap();
+            assert_eq!((&*file.authority, &*file.path), (authority, path), "{text}");
+        }
+        for wrong in ["", "http://", "/x", "bns://x", "https://h/x", "h/a b", "h/\r\nx"] {
+            assert!(wrong.parse::<RemoteFile>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polyrpc_wire::{Protocol, Status};
+
+use super::share::Share;
+use super::{Begun, Ended, Observe, Side};
+use crate::service::Peer;
+use crate::task::{self, TraceParent};
+
+/// Hands a line for each call, when it has ended, to a function of the program: to be printed, or given to whatever it logs
+/// with.
+///
+/// ```
+/// use polyrpc::layers::AccessLog;
+///
+/// // All that fail, all that take long, and a hundredth of the others.
+/// let log = AccessLog::new(|line| println!("{line}"))
+///     .share(0.01)
+///     .slow(std::time::Duration::from_millis(100));
+/// let server = polyrpc::Server::new().layer(log);
+/// ```
+///
+/// A line reads `server rpcx 127.0.0.1:51234 Arith/Mul ok 183.2µs 12 → 5 00-4bf9…-01`: side, protocol, who called, what
+/// was called, how it ended, how long it took, bytes of request and reply, and the trace if there is one.
+#[derive(Clone)]
+pub struct AccessLog(Arc<Log>);
+
+#[derive(Clone)]
+struct Log {
+    sink: Arc<dyn Fn(&Line<'_>) + Send + Sync>,
+    /// Of the calls that are neither slow nor fail.
+    share: Arc<Share>,
+    slow: Duration,
+}
+
+/// A call as it is logged.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Line<'a> {
+    /// On which side it was seen.
+    pub side: Side,
+    /// The protocol that carried it.
+    pub protocol: Protocol,
+    /// Who called; not known to who calls.
+    pub peer: Option<&'a Peer>,
+    /// The service; empty for a plain function.
+    pub service: &'a str,
+    /// The method, or the function's name.
+    pub method: &'a str,
+    /// Why it failed, if it did.
+    pub failure: Option<&'a Status>,
+    /// How long it took.
+    pub took: Duration,
+    /// Bytes of the request, as far as it was here when the call began.
+    pub request: usize,
+    /// Bytes of the reply, where it is one message.
+    pub reply: usize,
+    /// The trace that it belongs to, and the span within which it was made.
+    pub trace: Option<TraceParent>,
+}
+
+impl AccessLog {
+    /// Logs every call. `sink` runs in the caller's or the connection's task and must not wait.
+    pub fn new(sink: impl Fn(&Line<'_>) + Send + Sync + 'static) -> Self {
+        let share = Arc::new(Share::new(1.0));
+        Self(Arc::new(Log { sink: Arc::new(sink), share, slow: Duration::MAX }))
+    }
+
+    /// Logs this share of the calls that succeed, and all that fail.
+    #[must_use]
+    pub fn share(self, share: f64) -> Self {
+        Self(Arc::new(Log { share: Arc::new(Share::new(share)), ..(*self.0).clone() }))
+    }
+
+    /// Logs all calls that take as long as this, whatever the share.
+    #[must_use]
+    pub fn slow(self, slow: Duration) -> Self {
+        Self(Arc::new(Log { slow, ..(*self.0).clone() }))
+    }
+}
+
+impl Observe for AccessLog {
+    type Call = Logged;
+
+    fn began(&self, call: &Begun<'_>) -> Logged {
+        Logged {
+            side: call.side,
+            protocol: call.protocol,
+            peer: call.peer.cloned(),
+            names: [call.service, call.method].concat(),
+            split: call.service.len(),
+            request: call.request,
+            trace: task::current().trace().and_then(|trace| trace.parent),
+        }
+    }
+
+    fn ended(&self, call: Logged, end: &Ended<'_>) {
+        let chosen = self.0.share.takes();
+        if !chosen && end.failure.is_none() && end.took < self.0.slow {
+            return;
+        }
+        let (service, method) = call.names.split_at_checked(call.split).unwrap_or_default();
+        (self.0.sink)(&Line {
+            side: call.side,
+            protocol: call.protocol,
+            peer: call.peer.as_ref(),
+            service,
+            method,
+            failure: end.failure,
+            took: end.took,
+            request: call.request,
+            reply: end.reply,
+            trace: call.trace,
+        });
+    }
+}
+
+/// A call that [`AccessLog`] watches.
+#[derive(Debug)]
+pub struct Logged {
+    side: Side,
+    protocol: Protocol,
+    peer: Option<Peer>,
+    /// Service and method in one.
+    names: String,
+    split: usize,
+    request: usize,
+    trace: Option<TraceParent>,
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ", self.side, self.protocol.as_str())?;
+        match self.peer {
+            Some(peer) => write!(f, "{peer} ")?,
+            None => f.write_str("- ")?,
+        }
+        // Whatever names and texts hold, it stays one line.
+        if !self.service.is_empty() {
+            write!(f, "{}/", self.service.escape_debug())?;
+        }
+        write!(f, "{} ", self.method.escape_debug())?;
+        match self.failure {
+            None => f.write_str("ok")?,
+            Some(status) => write!(f, "{:?}", status.to_string())?,
+        }
+        write!(f, " {:.1?} {} → {}", self.took, self.request, self.reply)?;
+        match self.trace {
+            Some(trace) => write!(f, " {trace}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for AccessLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessLog").field("share", &self.0.share).field("slow", &self.0.slow).finish()
+    }
+}

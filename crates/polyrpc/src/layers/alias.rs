@@ -1,0 +1,98 @@
+use std::collections::HashMap;
+
+use futures_util::future::BoxFuture;
+use polyrpc_wire::Status;
+
+use crate::client::{self, Layer, Next, Outgoing, Response};
+use crate::codec::Body;
+
+/// Calls services and methods by other names than the program does: what rpcx's alias plugin does on a server, done where
+/// the call is made.
+///
+/// ```
+/// use polyrpc::layers::Alias;
+///
+/// let aliases = Alias::new().method("math/times", "Arith/Mul").service("geometry", "Geo");
+/// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(aliases);
+/// ```
+///
+/// A name is looked up once: what it leads to is no alias again. A method's counts before its service's.
+#[derive(Debug, Clone, Default)]
+pub struct Alias(HashMap<Box<str>, Names>);
+
+/// What the names in a service stand for.
+#[derive(Debug, Clone, Default)]
+struct Names {
+    service: Option<Box<str>>,
+    methods: HashMap<Box<str>, (Box<str>, Box<str>)>,
+}
+
+impl Alias {
+    /// Every name stands for itself.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets a service's name stand for another's.
+    #[must_use]
+    pub fn service(mut self, alias: &str, target: &str) -> Self {
+        self.0.entry(alias.into()).or_default().service = Some(target.into());
+        self
+    }
+
+    /// Lets a method's name stand for another's: `math/times` for `Arith/Mul`, or names without a service.
+    #[must_use]
+    pub fn method(mut self, alias: &str, target: &str) -> Self {
+        let ((service, method), (target, name)) = (client::split(alias), client::split(target));
+        let names = self.0.entry(service.into()).or_default();
+        names.methods.insert(method.into(), (target.into(), name.into()));
+        self
+    }
+}
+
+impl Layer for Alias {
+    fn call<'a>(
+        &'a self,
+        mut call: Outgoing<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        if let Some(names) = self.0.get(call.service) {
+            if let Some((service, method)) = names.methods.get(call.method) {
+                (call.service, call.method) = (service, method);
+            } else if let Some(service) = &names.service {
+                call.service = service;
+            }
+        }
+        next.call(call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Client;
+    use crate::codec::Serde;
+
+    #[tokio::test]
+    async fn methods_and_services_are_called_by_what_their_names_stand_for() {
+        let echo = Client::mock(|call| call.answer::<Serde, _>(&(call.service.clone(), call.method.clone())));
+        let client = echo.layered(
+            Alias::new()
+                .method("math/times", "Arith/Mul")
+                .service("math", "Geo")
+                .method("plus", "Arith/Add")
+                .method("Arith/Sub", "minus"),
+        );
+        for (called, service, method) in [
+            ("math/times", "Arith", "Mul"),
+            ("math/area", "Geo", "area"),
+            ("plus", "Arith", "Add"),
+            ("Arith/Sub", "", "minus"),
+            ("Arith/Mul", "Arith", "Mul"),
+            ("other", "", "other"),
+        ] {
+            let reached: (String, String) = client.call(called, &()).await.unwrap();
+            assert_eq!(reached, (service.to_owned(), method.to_owned()), "{called}");
+        }
+    }
+}

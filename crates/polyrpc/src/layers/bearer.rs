@@ -1,0 +1,207 @@
+use std::fmt;
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use polyrpc_wire::{Code, Status};
+use tokio::sync::Mutex;
+use tokio::time::Instant as Time;
+
+use crate::client::{Layer, Next, Outgoing, Response};
+use crate::codec::Body;
+
+/// Calls with a token that a function of the program fetches, as from an OAuth server: once, and again when it ends or a
+/// server does not know it any more.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use polyrpc::layers::{Bearer, Token};
+///
+/// let bearer = Bearer::new(|| async {
+///     // Ask the authority.
+///     let token = String::from("…");
+///     Ok(Token { text: token, until: Some(Instant::now() + Duration::from_secs(3600)) })
+/// });
+/// let client = polyrpc::Client::builder("grpc://127.0.0.1:8000").layer(bearer);
+/// ```
+///
+/// While it is fetched, calls wait for it, as long as they may wait for anything. A call that was refused as
+/// [`Unauthenticated`](Code::Unauthenticated), which no server has begun, is made once more with a new token. A call with a
+/// credential of its own is left as it is.
+pub struct Bearer {
+    fetch: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Status>> + Send + Sync>,
+    /// Held while it is fetched, so that it is fetched once.
+    current: Mutex<Option<Held>>,
+}
+
+/// What proves who calls, for a time.
+#[derive(Clone)]
+pub struct Token {
+    /// The token itself, without `Bearer`.
+    pub text: String,
+    /// When it ends; `None`: never, as far as is known.
+    pub until: Option<Instant>,
+}
+
+#[derive(Clone)]
+struct Held {
+    credential: Bytes,
+    until: Option<Instant>,
+}
+
+impl Bearer {
+    /// Has tokens fetched by this function; what it fails with, calls fail with.
+    pub fn new<F: Future<Output = Result<Token, Status>> + Send + 'static>(
+        fetch: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self { fetch: Box::new(move || Box::pin(fetch())), current: Mutex::default() }
+    }
+
+    /// A token that is good, other than `refused`.
+    async fn credential(&self, refused: Option<&Bytes>) -> Result<Bytes, Status> {
+        let mut current = self.current.lock().await;
+        if let Some(held) = &*current
+            && held.until.is_none_or(|until| Instant::now() < until)
+            && refused != Some(&held.credential)
+        {
+            return Ok(held.credential.clone());
+        }
+        let Token { text, until } = (self.fetch)().await?;
+        let credential = Bytes::from(format!("Bearer {text}"));
+        *current = Some(Held { credential: credential.clone(), until });
+        Ok(credential)
+    }
+
+    /// Gives a call its token within the time that the call has.
+    async fn prove(
+        &self,
+        call: &mut Outgoing<'_>,
+        deadline: Option<Time>,
+        refused: Option<&Bytes>,
+    ) -> Result<Bytes, Status> {
+        let fetched = self.credential(refused);
+        let credential = match deadline {
+            None => fetched.await?,
+            Some(deadline) => tokio::time::timeout_at(deadline, fetched)
+                .await
+                .unwrap_or_else(|_| Err(Status::deadline_exceeded("no token in time")))?,
+        };
+        call.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Time::now()));
+        call.options.credential = Some(credential.clone());
+        Ok(credential)
+    }
+}
+
+impl Layer for Bearer {
+    fn call<'a>(
+        &'a self,
+        mut call: Outgoing<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        if call.options.credential.is_some() {
+            return next.call(call);
+        }
+        Box::pin(async move {
+            let deadline = call.options.timeout.and_then(|timeout| Time::now().checked_add(timeout));
+            let shown = self.prove(&mut call, deadline, None).await?;
+            match next.call(call.clone()).await {
+                Err(status) if status.code() == Code::Unauthenticated => {
+                    self.prove(&mut call, deadline, Some(&shown)).await?;
+                    next.call(call).await
+                }
+                ended => ended,
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Bearer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The token is nobody's business.
+        f.write_str("Bearer")
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Client;
+    use crate::client::Options;
+
+    /// Answers who shows the token with this number, and refuses everybody else.
+    struct Guard(Arc<AtomicUsize>);
+
+    impl Layer for Guard {
+        fn call<'a>(
+            &'a self,
+            call: Outgoing<'a>,
+            next: Next<'a>,
+        ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+            let wanted = format!("Bearer {}", self.0.load(Ordering::SeqCst));
+            match call.options.credential.as_ref() {
+                Some(shown) if *shown == wanted => next.call(call),
+                _ => Box::pin(std::future::ready(Err(Status::unauthenticated("who are you?")))),
+            }
+        }
+    }
+
+    /// A client that fetches tokens with ascending numbers, from 1, good for so long; how many it has fetched; and which
+    /// is good.
+    fn fetching(good_for: Option<Duration>) -> (Client, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+        let (fetched, good) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(1)));
+        let counted = fetched.clone();
+        let bearer = Bearer::new(move || {
+            let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+            let until = good_for.map(|time| Instant::now() + time);
+            async move { Ok(Token { text: number.to_string(), until }) }
+        });
+        let client = Client::mock(|call| Ok(call.body)).layered(bearer).layered(Guard(good.clone()));
+        (client, fetched, good)
+    }
+
+    #[tokio::test]
+    async fn a_token_is_fetched_once_and_again_when_it_is_not_known_any_more() {
+        let (client, fetched, good) = fetching(None);
+        for _ in 0..3 {
+            client.call::<()>("m", &()).await.unwrap();
+        }
+        assert_eq!(fetched.load(Ordering::SeqCst), 1);
+        good.store(2, Ordering::SeqCst);
+        client.call::<()>("m", &()).await.unwrap();
+        assert_eq!(fetched.load(Ordering::SeqCst), 2);
+        good.store(9, Ordering::SeqCst);
+        assert_eq!(client.call::<()>("m", &()).await.unwrap_err().code(), Code::Unauthenticated);
+        assert_eq!(fetched.load(Ordering::SeqCst), 3, "it is tried once more and not for ever");
+    }
+
+    #[tokio::test]
+    async fn a_token_that_has_ended_is_not_shown() {
+        let (client, fetched, good) = fetching(Some(Duration::ZERO));
+        client.call::<()>("m", &()).await.unwrap();
+        good.store(2, Ordering::SeqCst);
+        client.call::<()>("m", &()).await.unwrap();
+        assert_eq!(fetched.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_for_its_token_no_longer_than_it_may() {
+        let never = Bearer::new(std::future::pending::<Result<Token, Status>>);
+        let client = Client::mock(|call| Ok(call.body)).layered(never);
+        let options = Options { timeout: Some(Duration::from_secs(1)), ..Options::default() };
+        let body = Body::new(polyrpc_wire::Format::Raw, Bytes::new());
+        let late = client.call_raw("m", body.clone(), options).await.unwrap_err();
+        assert_eq!(late.code(), Code::DeadlineExceeded);
+        let own = Options { credential: Some("mine".into()), ..Options::default() };
+        client.call_raw("m", body, own).await.unwrap();
+    }
+}

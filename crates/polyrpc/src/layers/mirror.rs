@@ -1,0 +1,165 @@
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use polyrpc_wire::{Metadata, Protocol, Status};
+use tokio::task::JoinSet;
+
+use super::share::Share;
+use crate::Client;
+use crate::client::{self, Options, Outgoing, Response};
+use crate::codec::Body;
+use crate::service::{self, Context, Handling};
+use crate::task;
+
+/// Sends copies of requests to another server, whose answers nobody waits for: to try a new version with what the old one
+/// is asked.
+///
+/// ```no_run
+/// # fn main() -> polyrpc::Result<()> {
+/// use polyrpc::layers::Mirror;
+/// use polyrpc::{Client, Server};
+///
+/// let mirror = Mirror::to(Client::new("rpcx://canary:8972")?).share(0.05);
+/// let server = Server::new().layer(mirror.clone());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A copy has the request's message, metadata and attachment, and no credential. It is marked by `polyrpc-mirrored` in its
+/// metadata where the protocol has room for it, and what is marked so is not mirrored again. The call itself waits for
+/// nothing and is told of no failure. Calls with several messages are not copied.
+///
+/// The copies under way end when the last clone is dropped.
+#[derive(Clone)]
+pub struct Mirror(Arc<Glass>);
+
+#[derive(Clone)]
+struct Glass {
+    client: Client,
+    share: Arc<Share>,
+    at_most: usize,
+    /// The copies under way.
+    under_way: Arc<Mutex<JoinSet<()>>>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    answered: AtomicU64,
+    failed: AtomicU64,
+    skipped: AtomicU64,
+}
+
+/// What became of the copies that were to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mirrored {
+    /// They were answered, and not with a failure.
+    pub answered: u64,
+    /// They failed.
+    pub failed: u64,
+    /// They were not sent, since too many were under way.
+    pub skipped: u64,
+}
+
+impl Mirror {
+    /// Copies every request, by this client, which may speak another protocol than the one that the request came by; how
+    /// long it waits is up to it. Up to 100 copies are under way at a time.
+    pub fn to(client: Client) -> Self {
+        Self(Arc::new(Glass {
+            client,
+            share: Arc::new(Share::new(1.0)),
+            at_most: 100,
+            under_way: Arc::default(),
+            counts: Arc::default(),
+        }))
+    }
+
+    /// Copies this share of the requests: 0.01 for every hundredth.
+    #[must_use]
+    pub fn share(self, share: f64) -> Self {
+        Self(Arc::new(Glass { share: Arc::new(Share::new(share)), ..(*self.0).clone() }))
+    }
+
+    /// Lets so many copies be under way at a time; a request beyond that is not copied.
+    #[must_use]
+    pub fn at_most(self, copies: usize) -> Self {
+        Self(Arc::new(Glass { at_most: copies, ..(*self.0).clone() }))
+    }
+
+    /// What became of the copies so far.
+    pub fn mirrored(&self) -> Mirrored {
+        let told = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let Counts { answered, failed, skipped } = &*self.0.counts;
+        Mirrored { answered: told(answered), failed: told(failed), skipped: told(skipped) }
+    }
+
+    /// Sends a copy if it is this call's turn, and there is room.
+    fn copy(&self, service: &str, method: &str, body: &Body, metadata: &Metadata, attachment: &Bytes) {
+        let glass = &*self.0;
+        if metadata.bytes(MARK).is_some() || !glass.share.takes() {
+            return;
+        }
+        let mut under_way = glass.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        while under_way.try_join_next().is_some() {}
+        if under_way.len() >= glass.at_most {
+            glass.counts.skipped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let target = if service.is_empty() { method.to_owned() } else { format!("{service}/{method}") };
+        let options = options(glass.client.protocol(), metadata, attachment);
+        let (client, counts, body) = (glass.client.clone(), glass.counts.clone(), body.clone());
+        under_way.spawn(async move {
+            let count = match client.call_raw(&target, body, options).await {
+                Ok(_) => &counts.answered,
+                Err(_) => &counts.failed,
+            };
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+}
+
+/// Beside a copy: what its protocol has room for.
+fn options(protocol: Protocol, metadata: &Metadata, attachment: &Bytes) -> Options {
+    let mut options = Options::default();
+    if task::carries_metadata(protocol) {
+        options.metadata = metadata.clone();
+        options.metadata.insert(MARK, "1");
+    }
+    if let Protocol::BaiduStd | Protocol::FbRpc = protocol {
+        options.attachment = attachment.clone();
+    }
+    options
+}
+
+/// Says in the metadata that a call is a copy.
+const MARK: &str = "polyrpc-mirrored";
+
+impl client::Layer for Mirror {
+    fn call<'a>(
+        &'a self,
+        call: Outgoing<'a>,
+        next: client::Next<'a>,
+    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        let Options { metadata, attachment, .. } = &call.options;
+        self.copy(call.service, call.method, &call.body, metadata, attachment);
+        next.call(call)
+    }
+}
+
+impl service::Layer for Mirror {
+    fn call(&self, cx: Context, body: Body, next: service::Next<'_>) -> Result<Handling, Status> {
+        if next.shape().is_unary() {
+            self.copy(cx.service(), cx.method(), &body, cx.metadata(), cx.attachment());
+        }
+        next.call(cx, body)
+    }
+}
+
+impl fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mirror").field("client", &self.0.client).field("mirrored", &self.mirrored()).finish()
+    }
+}

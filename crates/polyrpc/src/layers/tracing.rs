@@ -1,0 +1,180 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use polyrpc_wire::{Protocol, Status};
+
+use super::share::Share;
+use super::{Begun, Ended, Observe, Side};
+use crate::service::Peer;
+use crate::task::{self, Trace, TraceParent};
+
+/// Makes a span of each call and hands it, when the call has ended, to a function of the program: to be logged, or sent
+/// wherever spans are gathered.
+///
+/// The span is a child of the one that is current ([`task`]): on a server that is the caller's, in
+/// whatever protocol's metadata its `traceparent` came. Within the call the new span is current, so that further calls are
+/// its children. Where nothing is current, a trace begins.
+///
+/// ```
+/// use polyrpc::layers::{Span, Tracing};
+///
+/// let tracing = Tracing::new(|span: &Span<'_>| {
+///     println!("{} {} took {:?}: {:?}", span.me, span.name, span.took, span.failure);
+/// });
+/// // As rpcx's OpenTelemetry plugin names them.
+/// let tracing = tracing.named(|call| match call.side {
+///     polyrpc::layers::Side::Client => format!("rpcx.client.{}.{}", call.service, call.method),
+///     polyrpc::layers::Side::Server => format!("rpcx.service.{}.{}", call.service, call.method),
+/// });
+/// let server = polyrpc::Server::new().layer(tracing.clone());
+/// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(tracing);
+/// ```
+///
+/// Spans of traces that nobody wants to be sampled are passed on and not handed out; they cost no allocation but that of
+/// the trace.
+#[derive(Clone)]
+pub struct Tracing(Arc<Tracer>);
+
+#[derive(Clone)]
+struct Tracer {
+    sink: Arc<dyn Fn(&Span<'_>) + Send + Sync>,
+    name: Arc<dyn Fn(&Begun<'_>) -> String + Send + Sync>,
+    /// Of the traces that begin here.
+    sampled: Arc<Share>,
+}
+
+/// A call as a part of a trace.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Span<'a> {
+    /// `package.Service/Method`, unless it is [named](Tracing::named) otherwise.
+    pub name: &'a str,
+    /// The trace's id and the span's own.
+    pub me: TraceParent,
+    /// The span that it is a child of; `None` where the trace begins.
+    pub parent: Option<u64>,
+    /// On which side the call was seen.
+    pub side: Side,
+    /// The protocol that carried it.
+    pub protocol: Protocol,
+    /// The service; empty for a plain function.
+    pub service: &'a str,
+    /// The method, or the function's name.
+    pub method: &'a str,
+    /// Who called; not known to who calls.
+    pub peer: Option<&'a Peer>,
+    /// When it began.
+    pub began: SystemTime,
+    /// How long it took.
+    pub took: Duration,
+    /// Why it failed, if it did.
+    pub failure: Option<&'a Status>,
+}
+
+impl Tracing {
+    /// Hands every span out, of traces that begin here and of those that are sampled elsewhere. `sink` runs in the
+    /// caller's or the connection's task and must not wait.
+    pub fn new(sink: impl Fn(&Span<'_>) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Tracer {
+            sink: Arc::new(sink),
+            name: Arc::new(usual_name),
+            sampled: Arc::new(Share::new(1.0)),
+        }))
+    }
+
+    /// Samples this share of the traces that begin here: 0.01 for every hundredth.
+    #[must_use]
+    pub fn sampled(self, share: f64) -> Self {
+        Self(Arc::new(Tracer { sampled: Arc::new(Share::new(share)), ..(*self.0).clone() }))
+    }
+
+    /// Names spans otherwise.
+    #[must_use]
+    pub fn named(self, name: impl Fn(&Begun<'_>) -> String + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Tracer { name: Arc::new(name), ..(*self.0).clone() }))
+    }
+}
+
+/// As OpenTelemetry's semantic conventions for RPC name spans.
+pub(super) fn usual_name(call: &Begun<'_>) -> String {
+    match call.service {
+        "" => call.method.to_owned(),
+        service => format!("{service}/{}", call.method),
+    }
+}
+
+impl Observe for Tracing {
+    type Call = Traced;
+
+    fn began(&self, call: &Begun<'_>) -> Traced {
+        let current = task::current();
+        let parent = current.trace().and_then(|trace| trace.parent);
+        let me = match parent {
+            Some(parent) => parent.child(),
+            None => TraceParent::root(self.0.sampled.takes()),
+        };
+        let trace = current.trace().map_or_else(|| Trace::new(me), |trace| trace.within(me));
+        let noted = me.is_sampled().then(|| {
+            Box::new(Noted {
+                name: (self.0.name)(call),
+                parent: parent.map(|parent| parent.span_id()),
+                side: call.side,
+                protocol: call.protocol,
+                service: call.service.to_owned(),
+                method: call.method.to_owned(),
+                peer: call.peer.cloned(),
+                began: SystemTime::now(),
+            })
+        });
+        Traced { trace, me, noted }
+    }
+
+    fn ended(&self, Traced { me, noted, .. }: Traced, end: &Ended<'_>) {
+        let Some(noted) = noted else { return };
+        (self.0.sink)(&Span {
+            name: &noted.name,
+            me,
+            parent: noted.parent,
+            side: noted.side,
+            protocol: noted.protocol,
+            service: &noted.service,
+            method: &noted.method,
+            peer: noted.peer.as_ref(),
+            began: noted.began,
+            took: end.took,
+            failure: end.failure,
+        });
+    }
+
+    fn trace(&self, call: &Traced) -> Option<Trace> {
+        Some(call.trace.clone())
+    }
+}
+
+/// A call that [`Tracing`] watches.
+#[derive(Debug)]
+pub struct Traced {
+    trace: Trace,
+    me: TraceParent,
+    /// What there will be to hand out.
+    noted: Option<Box<Noted>>,
+}
+
+#[derive(Debug)]
+struct Noted {
+    name: String,
+    parent: Option<u64>,
+    side: Side,
+    protocol: Protocol,
+    service: String,
+    method: String,
+    peer: Option<Peer>,
+    began: SystemTime,
+}
+
+impl fmt::Debug for Tracing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tracing")
+    }
+}

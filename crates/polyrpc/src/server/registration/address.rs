@@ -1,0 +1,135 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use polyrpc_wire::Status;
+
+use crate::discovery::{Instance, Network};
+use crate::net::{Address, outgoing_v4, outgoing_v6};
+
+/// Where clients are told to call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Advertised {
+    /// Where the server listens.
+    Bound,
+    /// At this host, with the port at which it listens.
+    Host(String),
+    /// Here.
+    At(Instance),
+}
+
+impl Advertised {
+    pub(super) fn read(text: Option<&str>) -> Result<Self, Status> {
+        let Some(text) = text else { return Ok(Self::Bound) };
+        // An IPv6 address alone has colons too.
+        if text.parse::<Ipv6Addr>().is_ok() {
+            return Ok(Self::Host(format!("[{text}]")));
+        }
+        let is_whole = text.contains('@') || (text.contains(':') && !text.ends_with(']'));
+        match is_whole {
+            true => text.parse().map(Self::At),
+            // With any port, it must be the host of an address.
+            false => format!("{text}:1").parse::<Instance>().map(|_| Self::Host(text.to_owned())),
+        }
+    }
+
+    /// The instance to be entered, for a server that listens here.
+    pub(super) fn instance(&self, bound: &Address, network: Option<Network>) -> Instance {
+        let mut instance = match self {
+            Self::At(instance) => instance.clone(),
+            Self::Host(host) => match port(bound) {
+                Some(port) => at(bound, format!("{host}:{port}")),
+                // A socket in the file system is where it is.
+                None => listened(bound),
+            },
+            Self::Bound => listened(bound),
+        };
+        instance.network = network.unwrap_or(instance.network);
+        instance
+    }
+}
+
+fn port(bound: &Address) -> Option<&str> {
+    bound.place()?.rsplit_once(':').map(|(_, port)| port)
+}
+
+fn listened(bound: &Address) -> Instance {
+    let place = match bound {
+        Address::Unix(path) => path.display().to_string(),
+        Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => reachable(place),
+    };
+    at(bound, place)
+}
+
+fn at(bound: &Address, address: String) -> Instance {
+    let network = match bound {
+        Address::Tcp(_) => Network::Tcp,
+        Address::Unix(_) => Network::Unix,
+        Address::Kcp(_) => Network::Kcp,
+        Address::Quic(_) => Network::Quic,
+    };
+    Instance { network, ..Instance::tcp(address) }
+}
+
+/// An address at which others reach what listens here.
+fn reachable(place: &str) -> String {
+    match place.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_unspecified() => {
+            SocketAddr::new(own(address.ip()), address.port()).to_string()
+        }
+        _ => place.to_owned(),
+    }
+}
+
+/// The address of this machine, as others see it. One that listens to all addresses of IPv6 does so to those of IPv4
+/// as well, on the systems that we know.
+fn own(any: IpAddr) -> IpAddr {
+    match any {
+        IpAddr::V4(_) => outgoing_v4().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        IpAddr::V6(_) => outgoing_v6().or_else(|_| outgoing_v4()).unwrap_or(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advertised(text: Option<&str>, bound: &str) -> String {
+        Advertised::read(text).unwrap().instance(&bound.parse().unwrap(), None).to_string()
+    }
+
+    #[test]
+    fn what_is_advertised_may_be_a_host_or_all_of_an_address() {
+        for (text, bound, expected) in [
+            (None, "127.0.0.1:8000", "tcp@127.0.0.1:8000"),
+            (None, "kcp://10.0.0.1:1", "kcp@10.0.0.1:1"),
+            (None, "unix:/run/x", "unix@/run/x"),
+            (Some("example.org"), "0.0.0.0:8000", "tcp@example.org:8000"),
+            (Some("10.0.0.7"), "quic://[::]:1", "quic@10.0.0.7:1"),
+            (Some("fd00::7"), "[::]:1", "tcp@[fd00::7]:1"),
+            (Some("[fd00::7]"), "[::]:1", "tcp@[fd00::7]:1"),
+            (Some("example.org:80"), "127.0.0.1:8000", "tcp@example.org:80"),
+            (Some("ws@example.org:80"), "127.0.0.1:8000", "ws@example.org:80"),
+            (Some("example.org"), "unix:/run/x", "unix@/run/x"),
+        ] {
+            assert_eq!(advertised(text, bound), expected, "{text:?} {bound}");
+        }
+        for wrong in ["", "h:x", "h:0", "ftp@h:1", ":1"] {
+            assert!(Advertised::read(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_told_to_call_an_address_that_stands_for_all() {
+        for any in ["0.0.0.0:8000", "[::]:8000"] {
+            let instance = advertised(None, any);
+            let address: SocketAddr = instance.strip_prefix("tcp@").unwrap().parse().unwrap();
+            assert!(!address.ip().is_unspecified());
+            assert_eq!(address.port(), 8000);
+        }
+    }
+
+    #[test]
+    fn the_network_may_be_said() {
+        let instance = Advertised::Bound.instance(&"10.0.0.1:1".parse().unwrap(), Some(Network::Ws));
+        assert_eq!(instance.to_string(), "ws@10.0.0.1:1");
+    }
+}

@@ -1,0 +1,260 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
+use polyrpc_wire::{Protocol, Status};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::*;
+use crate::discovery::testing::told;
+use crate::discovery::{Discover, InProcess, Register};
+use crate::introspection::Health;
+use crate::server::{Running, Server};
+use crate::{Client, Result};
+
+fn server() -> Server {
+    Server::new().register("Arith/Add", |a: i64, b: i64| async move { a + b })
+}
+
+async fn started(server: Server) -> Running {
+    server.bind("127.0.0.1:0").await.unwrap().start()
+}
+
+/// Waits until somebody is entered.
+async fn entered(registry: &InProcess, service: &str) -> String {
+    let mut sets = registry.of(service).watch();
+    loop {
+        let text = told(&mut sets).await;
+        if !text.is_empty() {
+            return text;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_entered_once_it_runs_and_taken_out_when_it_shuts_down() {
+    let registry = InProcess::new();
+    let bound = server()
+        .register("Echo/Say", |text: String| async move { text })
+        .health(&Health::new())
+        .reflection()
+        .register_in(registry.clone(), Registration::new())
+        .bind("127.0.0.1:0")
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(registry.list().is_empty(), "it is bound but does not run");
+    let address = bound.address().to_string();
+    let running = bound.start();
+    assert_eq!(entered(&registry, "Arith").await, format!("tcp@{address}"));
+    assert_eq!(entered(&registry, "Echo").await, format!("tcp@{address}"));
+    assert_eq!(registry.list().len(), 2, "what the server brings itself is not entered");
+    running.shutdown(Duration::from_secs(1)).await;
+    assert!(registry.list().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_is_taken_out_before_it_refuses_anything() {
+    let (registry, entered_call, go_on) =
+        (InProcess::new(), Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begun, wait) = (entered_call.clone(), go_on.clone());
+    let slow = move || {
+        let (begun, wait) = (begun.clone(), wait.clone());
+        async move {
+            begun.notify_one();
+            wait.notified().await;
+            "done".to_owned()
+        }
+    };
+    let running =
+        started(Server::new().register("S/Slow", slow).register_in(registry.clone(), Registration::new()))
+            .await;
+    entered(&registry, "S").await;
+    let client = running.client(Protocol::Rpcx).unwrap();
+    let call = tokio::spawn(async move { client.call::<String>("S/Slow", &()).await });
+    entered_call.notified().await;
+    let mut sets = registry.of("S").watch();
+    sets.next().await.unwrap().unwrap();
+    let shutdown = tokio::spawn(running.shutdown(Duration::from_secs(10)));
+    assert_eq!(told(&mut sets).await, "");
+    assert!(!shutdown.is_finished(), "it still answers the call that it accepted");
+    go_on.notify_one();
+    assert_eq!(call.await.unwrap().unwrap(), "done");
+    shutdown.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registry_that_lost_its_data_has_it_again_within_seconds() {
+    let registry = InProcess::new();
+    let running = started(server().register_in(registry.clone(), Registration::new())).await;
+    entered(&registry, "Arith").await;
+    for _ in 0..5 {
+        registry.clear();
+        let lost = Instant::now();
+        entered(&registry, "Arith").await;
+        assert!(lost.elapsed() < Duration::from_secs(4));
+    }
+    // It is entered again before it is too old.
+    let mut sets = registry.of("Arith").watch();
+    sets.next().await.unwrap().unwrap();
+    let unchanged = tokio::time::timeout(Duration::from_secs(60), sets.next()).await;
+    assert!(unchanged.is_err());
+    drop(running);
+    assert_eq!(told(&mut sets).await, "", "one that is gone without a word is forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_a_server_may_change_while_it_runs() {
+    let registry = InProcess::new();
+    let said = |text: &str| text.parse::<Attributes>().unwrap();
+    let registration = Registration::new()
+        .attributes(said("group=a&group=b&weight=3"))
+        .attributes_of("Arith", said("weight=4&x=1"))
+        .advertise("example.org:80");
+    let more = server().register("Echo/Say", |text: String| async move { text });
+    let running = started(more.register_in(registry.clone(), registration)).await;
+    let (mut arith, mut echo) = (registry.of("Arith").watch(), registry.of("Echo").watch());
+    entered(&registry, "Echo").await;
+    entered(&registry, "Arith").await;
+    assert_eq!(told(&mut arith).await, "tcp@example.org:80?group=a&group=b&weight=4&x=1");
+    assert_eq!(told(&mut echo).await, "tcp@example.org:80?group=a&group=b&weight=3");
+
+    let before = Instant::now();
+    let registration = running.registration();
+    registration.set("weight", "5");
+    registration.set("weight", "5");
+    assert_eq!(told(&mut arith).await, "tcp@example.org:80?group=a&group=b&weight=5&x=1");
+    assert_eq!(told(&mut echo).await, "tcp@example.org:80?group=a&group=b&weight=5");
+    registration.set_of("Arith", "state", "inactive");
+    assert_eq!(told(&mut arith).await, "tcp@example.org:80?group=a&group=b&state=inactive&weight=5&x=1");
+    registration.remove("group");
+    registration.remove("state");
+    assert_eq!(told(&mut arith).await, "tcp@example.org:80?weight=5&x=1");
+    assert_eq!(told(&mut echo).await, "tcp@example.org:80?weight=5");
+    assert!(before.elapsed() < Duration::from_millis(100), "changes are entered at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rates_of_calls_and_connections_are_reported() {
+    let registry = InProcess::new();
+    let running = started(server().register_in(registry.clone(), Registration::new().rates())).await;
+    let address = running.address().to_string();
+    let mut sets = registry.of("Arith").watch();
+    entered(&registry, "Arith").await;
+    assert!(told(&mut sets).await.ends_with("?calls=0.00&connections=0.00"));
+    for _ in 0..3 {
+        let client = Client::new(&format!("rpcx://{address}")).unwrap();
+        for _ in 0..10 {
+            assert_eq!(client.call::<i64>("Arith/Add", &(1, 2)).await.unwrap(), 3);
+        }
+    }
+    let attributes = sets.next().await.unwrap().unwrap().remove(0).attributes;
+    let rate = |name| attributes.value(name).unwrap().parse::<f64>().unwrap();
+    // Thirty calls and three connections within the first period, which is 3 s, give or take a tenth.
+    assert!((9.0..=11.2).contains(&rate("calls")), "{attributes}");
+    assert!((0.9..=1.12).contains(&rate("connections")), "{attributes}");
+}
+
+/// A registry that can be gone.
+#[derive(Clone, Default)]
+struct Flaky {
+    registry: InProcess,
+    is_down: Arc<AtomicBool>,
+    hangs: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Flaky {
+    async fn ask(&self) -> Result<()> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.hangs.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        match self.is_down.load(Ordering::Relaxed) {
+            true => Err(Status::unavailable("no registry").into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Register for Flaky {
+    fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        async move {
+            self.ask().await?;
+            self.registry.publish(entry).await
+        }
+        .boxed()
+    }
+
+    fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
+        async move {
+            self.ask().await?;
+            self.registry.withdraw(entry).await
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registry_that_is_gone_is_tried_again_and_told_of() {
+    let flaky = Flaky::default();
+    flaky.is_down.store(true, Ordering::Relaxed);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let telling = events.clone();
+    let registration = Registration::new().on_event(move |event| {
+        let text = match event {
+            Event::Entered(entry) => format!("entered {}", entry.service),
+            Event::Failed(entry, error) => format!("{}: {}", entry.service, error.message()),
+            Event::Withdrawn(entry) => format!("withdrawn {}", entry.service),
+        };
+        telling.lock().unwrap().push(text);
+        panic!("a listener's mistake is its own");
+    });
+    let running = started(server().register_in(flaky.clone(), registration)).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let asked = flaky.asked.load(Ordering::Relaxed);
+    assert!((15..=30).contains(&asked), "it was asked {asked} times in 30 s");
+
+    flaky.is_down.store(false, Ordering::Relaxed);
+    let back = Instant::now();
+    entered(&flaky.registry, "Arith").await;
+    assert!(back.elapsed() < Duration::from_secs(2));
+    running.shutdown(Duration::from_secs(1)).await;
+    let mut events = events.lock().unwrap().clone();
+    events.dedup();
+    assert_eq!(events, ["Arith: no registry", "entered Arith", "withdrawn Arith"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registry_that_does_not_answer_holds_nothing_up_for_long() {
+    let flaky = Flaky::default();
+    flaky.hangs.store(true, Ordering::Relaxed);
+    let running = started(server().register_in(flaky.clone(), Registration::new())).await;
+    let client = running.client(Protocol::Rpcx).unwrap();
+    assert_eq!(client.call::<i64>("Arith/Add", &(1, 2)).await.unwrap(), 3);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(flaky.asked.load(Ordering::Relaxed) >= 2, "it is asked again");
+    drop(client);
+    let before = Instant::now();
+    running.shutdown(Duration::from_secs(1)).await;
+    assert!(before.elapsed() < Duration::from_secs(4), "{:?}", before.elapsed());
+}
+
+#[tokio::test]
+async fn what_cannot_be_registered_is_refused_when_the_server_binds() {
+    let refused = async |server: Server, registration| {
+        let bound = server.register_in(InProcess::new(), registration).bind("127.0.0.1:0").await;
+        bound.unwrap_err().to_string()
+    };
+    let functions = || Server::new().register("add", |a: i64, b: i64| async move { a + b });
+    assert!(refused(functions(), Registration::new()).await.contains("Registration::functions_as"));
+    assert!(refused(server(), Registration::new().services(["Echo"])).await.contains("no service `Echo`"));
+    assert!(refused(server(), Registration::new().advertise("a:b")).await.contains("want network@host:port"));
+
+    let registry = InProcess::new();
+    let named = Registration::new().functions_as("calc");
+    let _running = started(functions().register_in(registry.clone(), named)).await;
+    entered(&registry, "calc").await;
+}

@@ -1,0 +1,351 @@
+use std::cell::Cell;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::str::FromStr;
+
+use bytes::Bytes;
+use polyrpc_wire::Metadata;
+
+/// What travels from call to call beside deadlines: W3C's Trace Context (`traceparent`, `tracestate`) and Baggage
+/// (`baggage`). Zipkin's `b3`, as one entry, is understood in place of `traceparent`; a trace that came so goes on in both.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Trace {
+    /// Which trace it is, and of which span the calls made here are children; `None` where only baggage came.
+    pub parent: Option<TraceParent>,
+    /// What tracing systems say of it to themselves, as it came.
+    pub state: Bytes,
+    /// What programs say of it to each other, as it came.
+    pub baggage: Bytes,
+    /// It came as `b3`.
+    zipkin: bool,
+}
+
+impl Trace {
+    /// A trace in which this is the parent of the calls to come.
+    pub fn new(parent: TraceParent) -> Self {
+        Self { parent: Some(parent), ..Self::default() }
+    }
+
+    /// The same trace and what is said of it, with another parent of the calls to come.
+    #[must_use]
+    pub fn within(&self, parent: TraceParent) -> Self {
+        Self { parent: Some(parent), ..self.clone() }
+    }
+
+    /// What a call carries; `None` if that is nothing, or nothing that can be read.
+    pub fn read(metadata: &Metadata) -> Option<Self> {
+        let mut trace = Self::default();
+        let (mut zipkin, mut states, mut baggages) = (None, List::default(), List::default());
+        for (key, value) in metadata.iter() {
+            match key {
+                "traceparent" => trace.parent = trace.parent.or_else(|| text(value)?.parse().ok()),
+                "tracestate" => states.push(value),
+                "baggage" => baggages.push(value),
+                "b3" => zipkin = zipkin.or_else(|| TraceParent::from_b3(text(value)?)),
+                _ => {}
+            }
+        }
+        // A state without its trace says nothing (Trace Context, section 3.3).
+        if trace.parent.is_some() {
+            trace.state = states.joined(STATE);
+        } else {
+            trace.parent = zipkin;
+            trace.zipkin = zipkin.is_some();
+        }
+        trace.baggage = baggages.joined(BAGGAGE);
+        (trace.parent.is_some() || !trace.baggage.is_empty()).then_some(trace)
+    }
+
+    /// Writes it beside a call; what the caller himself says there stays.
+    pub fn write(&self, metadata: &mut Metadata) {
+        let mut say = |key: &'static str, value: Bytes| {
+            if !value.is_empty() && metadata.bytes(key).is_none() {
+                metadata.append(key, value);
+            }
+        };
+        if let Some(parent) = self.parent {
+            say("traceparent", parent.to_string().into());
+            if self.zipkin {
+                say("b3", parent.to_b3().into());
+            }
+        }
+        say("tracestate", self.state.clone());
+        say("baggage", self.baggage.clone());
+    }
+}
+
+/// How much state goes on; more is dropped as a whole. Trace Context, section 3.3.1.5, wants that much at least.
+const STATE: usize = 512;
+
+/// How much baggage goes on; more is dropped as a whole. Baggage, section 3.3.2, wants that much at least.
+const BAGGAGE: usize = 8192;
+
+/// The values of a key that may come more than once, which means the same as all of them in one with commas.
+#[derive(Default)]
+struct List<'a>(Vec<&'a Bytes>);
+
+impl<'a> List<'a> {
+    fn push(&mut self, value: &'a Bytes) {
+        self.0.push(value);
+    }
+
+    /// All as one, if that is no longer than `most` and every protocol can carry it.
+    fn joined(self, most: usize) -> Bytes {
+        let length: usize = self.0.iter().map(|value| value.len() + 1).sum();
+        if length > most + 1 || self.0.iter().any(|value| text(value).is_none()) {
+            return Bytes::new();
+        }
+        match &self.0[..] {
+            [] => Bytes::new(),
+            [one] => (*one).clone(),
+            many => many.iter().map(|value| &value[..]).collect::<Vec<_>>().join(&b","[..]).into(),
+        }
+    }
+}
+
+/// The value, if it is what HTTP's headers may hold.
+fn text(value: &[u8]) -> Option<&str> {
+    let printable = value.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    std::str::from_utf8(value).ok().filter(|_| printable)
+}
+
+/// A span of a trace, as `traceparent` writes it: `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TraceParent {
+    trace: u128,
+    span: u64,
+    flags: u8,
+}
+
+impl TraceParent {
+    /// A span of a trace; `None` if one of the ids is zero, which stands for none.
+    pub fn new(trace: u128, span: u64, sampled: bool) -> Option<Self> {
+        (trace != 0 && span != 0).then_some(Self { trace, span, flags: u8::from(sampled) })
+    }
+
+    /// The first span of a new trace.
+    pub fn root(sampled: bool) -> Self {
+        let trace = u128::from(random()) << 64 | u128::from(random());
+        Self { trace, span: random(), flags: u8::from(sampled) | RANDOM }
+    }
+
+    /// Another span of the same trace.
+    #[must_use]
+    pub fn child(self) -> Self {
+        Self { span: random(), ..self }
+    }
+
+    /// The trace's id; never zero.
+    pub fn trace_id(&self) -> u128 {
+        self.trace
+    }
+
+    /// The span's id; never zero.
+    pub fn span_id(&self) -> u64 {
+        self.span
+    }
+
+    /// Whether who began the trace wants it recorded.
+    pub fn is_sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+
+    /// All flags: 1, sampled; 2, the trace's id was drawn by lot.
+    pub fn flags(&self) -> u8 {
+        self.flags
+    }
+
+    /// Zipkin's single header: `trace-span[-sampled[-parent]]`; the trace's id may have half its length.
+    fn from_b3(text: &str) -> Option<Self> {
+        let mut parts = text.split('-');
+        let (trace, span) = (parts.next()?, parts.next()?);
+        let trace = match trace.len() {
+            16 | 32 => hex(trace)?,
+            _ => return None,
+        };
+        let span = u64::try_from(hex(span).filter(|_| span.len() == 16)?).ok()?;
+        Self::new(trace, span, matches!(parts.next(), Some("1" | "d")))
+    }
+
+    fn to_b3(self) -> String {
+        format!("{:032x}-{:016x}-{}", self.trace, self.span, u8::from(self.is_sampled()))
+    }
+}
+
+/// Its caller may have recorded it.
+const SAMPLED: u8 = 1;
+
+/// Trace Context, level 2.
+const RANDOM: u8 = 2;
+
+impl fmt::Display for TraceParent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace, self.span, self.flags)
+    }
+}
+
+impl FromStr for TraceParent {
+    type Err = NoTraceParent;
+
+    /// Reads what this version and versions to come write (Trace Context, section 3.2.2).
+    fn from_str(text: &str) -> Result<Self, NoTraceParent> {
+        read(text).ok_or(NoTraceParent)
+    }
+}
+
+fn read(text: &str) -> Option<TraceParent> {
+    let (known, rest) = text.split_at_checked(LENGTH)?;
+    let mut parts = known.split('-');
+    let mut part = |digits| parts.next().filter(|part: &&str| part.len() == digits).and_then(hex);
+    let (version, trace, span, flags) = (part(2)?, part(32)?, part(16)?, part(2)?);
+    let may_go_on = version != 0 && rest.starts_with('-');
+    if version == 0xff || !(rest.is_empty() || may_go_on) {
+        return None;
+    }
+    // Of the flags only those that are known go on.
+    let flags = u8::try_from(flags).ok()? & (SAMPLED | RANDOM);
+    let parent = TraceParent::new(trace, u64::try_from(span).ok()?, false)?;
+    Some(TraceParent { flags, ..parent })
+}
+
+/// Of the first version.
+const LENGTH: usize = 55;
+
+/// Hexadecimal digits, of which the standards allow only the small ones.
+fn hex(text: &str) -> Option<u128> {
+    let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    u128::from_str_radix(text, 16).ok().filter(|_| digits)
+}
+
+/// The text is no `traceparent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoTraceParent;
+
+impl fmt::Display for NoTraceParent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("want 00-<trace id>-<span id>-<flags>, in small hexadecimal digits, no id being zero")
+    }
+}
+
+impl std::error::Error for NoTraceParent {}
+
+/// An id that is not zero. It need not withstand guessing: splitmix64, begun anew by each thread with a key of the
+/// standard hasher.
+pub(crate) fn random() -> u64 {
+    thread_local! {
+        static STATE: Cell<u64> = Cell::new(RandomState::new().build_hasher().finish());
+    }
+    let state = STATE.with(|state| {
+        state.set(state.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        state.get()
+    });
+    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ mixed >> 31).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_parent_is_written_as_it_was_read() {
+        let parent: TraceParent = PARENT.parse().unwrap();
+        assert_eq!(parent.trace_id(), 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
+        assert_eq!((parent.span_id(), parent.is_sampled()), (0x00f0_67aa_0ba9_02b7, true));
+        assert_eq!(parent.to_string(), PARENT);
+        let child = parent.child();
+        assert_eq!(child.trace_id(), parent.trace_id());
+        assert_ne!(child.span_id(), parent.span_id());
+        assert!(child.is_sampled() && !TraceParent::root(false).is_sampled());
+    }
+
+    #[test]
+    fn a_later_version_may_say_more_and_is_understood() {
+        let later = PARENT.replacen("00", "cc", 1);
+        for text in [later.clone(), later.clone() + "-what-is-new"] {
+            assert_eq!(text.parse(), PARENT.parse::<TraceParent>(), "{text}");
+        }
+        assert!((later + ".x").parse::<TraceParent>().is_err());
+    }
+
+    #[test]
+    fn what_is_no_parent_is_refused() {
+        let zero = "00-00000000000000000000000000000000-00f067aa0ba902b7-01";
+        let no_span = "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01";
+        let (upper, longer) = (PARENT.to_uppercase(), PARENT.to_owned() + "-x");
+        let (forbidden, short) = (PARENT.replacen("00", "ff", 1), &PARENT[..54]);
+        let (sign, split) = (PARENT.replacen("4b", "+b", 1), PARENT.replacen("6-0", "-60", 1));
+        let wide = PARENT.replacen("4bf9", "4bé", 1);
+        for text in ["", zero, no_span, &upper, &longer, &forbidden, short, &sign, &split, &wide] {
+            assert_eq!(text.parse::<TraceParent>(), Err(NoTraceParent), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_trace_goes_on_as_it_came() {
+        let metadata: Metadata =
+            [("traceparent", PARENT), ("tracestate", "a=1,b=2"), ("baggage", "user=7"), ("x", "y")]
+                .into_iter()
+                .collect();
+        let mut out = Metadata::new();
+        Trace::read(&metadata).unwrap().write(&mut out);
+        let expected: Vec<_> = metadata.iter().take(3).collect();
+        assert_eq!(out.iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_the_caller_says_himself_counts() {
+        let mut metadata = Metadata::new();
+        metadata.insert("baggage", "mine=1");
+        let trace = Trace { baggage: "theirs=1".into(), ..Trace::new(PARENT.parse().unwrap()) };
+        trace.write(&mut metadata);
+        assert_eq!(metadata.get("baggage"), Some("mine=1"));
+        assert_eq!(metadata.get("traceparent"), Some(PARENT));
+    }
+
+    #[test]
+    fn lists_that_come_in_pieces_are_put_together() {
+        let mut metadata = Metadata::new();
+        metadata.append("traceparent", PARENT);
+        metadata.append("tracestate", "a=1");
+        metadata.append("tracestate", "b=2");
+        metadata.append("baggage", "c=3");
+        metadata.append("baggage", "d=4");
+        let trace = Trace::read(&metadata).unwrap();
+        assert_eq!((&trace.state[..], &trace.baggage[..]), (&b"a=1,b=2"[..], &b"c=3,d=4"[..]));
+    }
+
+    #[test]
+    fn what_is_too_long_or_no_text_is_dropped_and_the_rest_goes_on() {
+        for (key, value) in
+            [("tracestate", "x".repeat(513)), ("baggage", "x".repeat(8193)), ("baggage", "a=\u{e9}\n".into())]
+        {
+            let metadata: Metadata = [("traceparent", PARENT.to_owned()), (key, value)].into_iter().collect();
+            assert_eq!(Trace::read(&metadata), Some(Trace::new(PARENT.parse().unwrap())), "{key}");
+        }
+        let spoilt: Metadata = [("traceparent", "00-x"), ("tracestate", "a=1")].into_iter().collect();
+        assert_eq!(Trace::read(&spoilt), None);
+    }
+
+    #[test]
+    fn zipkins_header_is_understood_and_goes_on_beside_our_own() {
+        for (text, sampled) in [
+            ("80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1-05e3ac9a4f6e3b90", true),
+            ("80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-d", true),
+            ("80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1", false),
+            ("64fe8b2a57d3eff7-e457b5a2e4d86bd1-0", false),
+        ] {
+            let mut out = Metadata::new();
+            Trace::read(&[("b3", text)].into_iter().collect()).unwrap().write(&mut out);
+            let parent: TraceParent = out.get("traceparent").unwrap().parse().unwrap();
+            assert_eq!((parent.span_id(), parent.is_sampled()), (0xe457_b5a2_e4d8_6bd1, sampled), "{text}");
+            assert!(out.get("b3").unwrap().contains("-e457b5a2e4d86bd1-"), "{text}");
+        }
+        for wrong in ["0", "", "80f1-e457b5a2e4d86bd1", "64fe8b2a57d3eff7-0000000000000000", "x-y-z"] {
+            assert_eq!(Trace::read(&[("b3", wrong)].into_iter().collect()), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What a client's hooks are told, when, and what they may say.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{ProbeClient, Prober, serve, soon, until, url};
+use polyrpc::client::{Attempt, Hook, Received, Request, Sending};
+use polyrpc::{Address, Client, Code, Context, Protocol, Server, Status};
+
+/// Notes all that it is told.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    fn note(&self, note: impl Into<String>) {
+        self.0.lock().unwrap().push(note.into());
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
+    fn has(&self, note: &str) -> bool {
+        self.0.lock().unwrap().iter().any(|known| known.starts_with(note))
+    }
+}
+
+impl Hook for Notes {
+    fn connected(&self, _: &Address) -> Result<(), Status> {
+        self.note("connected");
+        Ok(())
+    }
+
+    fn connect_failed(&self, _: &Address, failure: &Status) {
+        self.note(format!("connect failed: {}", failure.code()));
+    }
+
+    fn closed(&self, _: &Address, reason: &Status) {
+        self.note(format!("closed: {}", reason.message()));
+    }
+
+    fn attempting(&self, attempt: &Attempt<'_>) -> Result<(), Status> {
+        self.note(format!("attempting {}/{}", attempt.service, attempt.method));
+        Ok(())
+    }
+
+    fn attempted(&self, _: &Attempt<'_>, failure: Option<&Status>) {
+        self.note(format!("attempted: {:?}", failure.map(Status::code)));
+    }
+
+    fn sending(&self, _: &Attempt<'_>, request: &mut Sending<'_>) {
+        self.note(format!("sending {} bytes", request.body.len()));
+    }
+
+    fn received(&self, _: &Attempt<'_>, reply: &mut Received<'_>) {
+        self.note(format!("received: {}", reply.result.is_ok()));
+    }
+}
+
+fn hooked(protocol: Protocol, server: &polyrpc::server::Running, hook: impl Hook) -> Client {
+    Client::builder(&url(protocol, server)).hook(hook).build().unwrap()
+}
+
+#[tokio::test]
+async fn they_are_told_of_a_connections_life_and_of_each_attempt_on_it() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let notes = Notes::default();
+    let client = hooked(Protocol::Rpcx, &server, notes.clone());
+    let probe = ProbeClient::new(client.clone());
+    probe.echo("hello".into()).await.unwrap();
+    let told = notes.take();
+    assert_eq!(told[..2], ["connected", "attempting Probe/echo"]);
+    assert!(told[2].starts_with("sending "));
+    assert_eq!(told[3..], ["received: true", "attempted: None"]);
+    let missing: polyrpc::Result<String> = client.call("Probe/nope", &()).await;
+    let code = missing.unwrap_err().code();
+    let told = notes.take();
+    assert_eq!(told[0], "attempting Probe/nope", "the connection is there already");
+    assert_eq!(told[2..], ["received: false".to_owned(), format!("attempted: {:?}", Some(code))]);
+    drop(server);
+    until(|| notes.has("closed: ")).await;
+}
+
+#[tokio::test]
+async fn they_are_told_of_a_call_that_was_given_up() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let notes = Notes::default();
+    let probe = ProbeClient::new(hooked(Protocol::Grpc, &server, notes.clone()));
+    let call = tokio::spawn(async move { probe.wait("x".into()).await });
+    prober.gate.came(1).await;
+    call.abort();
+    until(|| notes.has("attempted: Some(Cancelled)")).await;
+}
+
+#[tokio::test]
+async fn they_are_told_when_nobody_is_there() {
+    let notes = Notes::default();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let client = Client::builder(&format!("rpcx://{nobody}")).hook(notes.clone()).build().unwrap();
+    assert_eq!(client.call::<()>("m", &()).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(notes.take(), ["connect failed: unavailable"]);
+}
+
+/// Objects where it is told to.
+struct Objection(&'static str);
+
+impl Hook for Objection {
+    fn connected(&self, _: &Address) -> Result<(), Status> {
+        self.object("connected")
+    }
+
+    fn attempting(&self, _: &Attempt<'_>) -> Result<(), Status> {
+        self.object("attempting")
+    }
+}
+
+impl Objection {
+    fn object(&self, here: &str) -> Result<(), Status> {
+        if self.0 == here { Err(Status::permission_denied("I object")) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn whoever_objects_ends_the_call_or_the_connection() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    for place in ["connected", "attempting"] {
+        for protocol in [Protocol::Rpcx, Protocol::Grpc] {
+            let probe = ProbeClient::new(hooked(protocol, &server, Objection(place)));
+            let error = soon(probe.echo("x".into())).await.unwrap_err();
+            assert_eq!((error.code(), error.message()), (Code::PermissionDenied, "I object"), "{place}");
+        }
+    }
+    assert_eq!(prober.ran(), 0);
+    until(|| server.connections() <= 2).await;
+}
+
+/// Edits what leaves and what comes.
+struct Editor;
+
+impl Hook for Editor {
+    fn sending(&self, attempt: &Attempt<'_>, request: &mut Sending<'_>) {
+        request.metadata.insert("method", attempt.method.to_owned());
+    }
+
+    fn received(&self, _: &Attempt<'_>, reply: &mut Received<'_>) {
+        reply.metadata.insert("seen", "yes");
+    }
+}
+
+#[polyrpc::service]
+trait Tell {
+    async fn tell(&self, cx: &mut Context) -> polyrpc::Result<String>;
+}
+
+struct Teller;
+
+impl Tell for Teller {
+    async fn tell(&self, cx: &mut Context) -> polyrpc::Result<String> {
+        Ok(cx.metadata().get("method").unwrap_or("-").to_owned())
+    }
+}
+
+#[tokio::test]
+async fn they_may_edit_what_is_sent_and_what_has_come() {
+    let server = serve(Server::new().service(TellServer::new(Teller))).await;
+    for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Http] {
+        let tell = TellClient::new(hooked(protocol, &server, Editor));
+        let reply = tell.tell_with(Request::new(())).await.unwrap();
+        assert_eq!((&*reply.message, reply.metadata.get("seen")), ("tell", Some("yes")), "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_without_a_runtime_has_neither_hooks_nor_layers_and_says_so() {
+    let builder = Client::builder("rpcx://127.0.0.1:1").hook(Editor);
+    assert_eq!(builder.build_blocking().unwrap_err().code(), Code::Unimplemented);
+}

@@ -1,0 +1,218 @@
+//! What the calls that a handler makes have from the call that it serves: deadline, trace and end.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{Gate, client, serve, serve_apart, soon, url};
+use polyrpc::client::Request;
+use polyrpc::task::{self, Inherited, Trace, TraceParent};
+use polyrpc::{Code, Context, Metadata, Protocol, Result, Server};
+use tokio::sync::oneshot;
+
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+#[polyrpc::service]
+trait Hop {
+    /// How many milliseconds are left here and at every hop behind, each of which works for a while.
+    async fn left(&self, cx: &mut Context) -> Result<Vec<u64>>;
+    /// The same on a thread of its own, by a client without a runtime.
+    #[rpc(blocking)]
+    async fn left_blocking(&self, cx: &mut Context) -> Result<Vec<u64>>;
+    /// What is left for calls that a task makes which was spawned here: bare, and with what is current handed on.
+    async fn left_elsewhere(&self) -> Result<(bool, bool)>;
+    /// `traceparent`, `tracestate` and `baggage` as they came here and at every hop behind.
+    async fn trace(&self, cx: &mut Context) -> Result<Vec<Vec<String>>>;
+    /// Waits at the gate of the last hop.
+    async fn wait(&self) -> Result<()>;
+}
+
+#[derive(Clone, Default)]
+struct Hopper {
+    next: Option<HopClient>,
+    blocking: Option<polyrpc::blocking::Client>,
+    gate: Gate,
+    dropped: Arc<Mutex<Option<oneshot::Sender<Instant>>>>,
+}
+
+/// How long a hop works before it calls on.
+const WORK: Duration = Duration::from_millis(20);
+
+impl Hop for Hopper {
+    async fn left(&self, cx: &mut Context) -> Result<Vec<u64>> {
+        let mut left = vec![millis(cx)];
+        tokio::time::sleep(WORK).await;
+        if let Some(next) = &self.next {
+            left.extend(next.left().await?);
+        }
+        Ok(left)
+    }
+
+    async fn left_blocking(&self, cx: &mut Context) -> Result<Vec<u64>> {
+        let mut left = vec![millis(cx)];
+        std::thread::sleep(WORK);
+        if let Some(next) = &self.blocking {
+            left.extend(next.call::<Vec<u64>>("Hop/left", &())?);
+        }
+        Ok(left)
+    }
+
+    async fn left_elsewhere(&self) -> Result<(bool, bool)> {
+        assert!(task::current().remaining().is_some());
+        let has_deadline = async { task::current().deadline().is_some() };
+        let bare = tokio::spawn(has_deadline).await?;
+        let has_deadline = async { task::current().deadline().is_some() };
+        let handed_on = tokio::spawn(task::scope(task::current(), has_deadline)).await?;
+        Ok((bare, handed_on))
+    }
+
+    async fn trace(&self, cx: &mut Context) -> Result<Vec<Vec<String>>> {
+        let came = ["traceparent", "tracestate", "baggage"].map(|key| cx.metadata().get(key).unwrap_or("-"));
+        let mut traces = vec![came.map(str::to_owned).to_vec()];
+        if let Some(next) = &self.next {
+            traces.extend(next.trace().await?);
+        }
+        Ok(traces)
+    }
+
+    async fn wait(&self) -> Result<()> {
+        let _guard = Guard(self.dropped.lock().unwrap().take());
+        match &self.next {
+            Some(next) => next.wait().await,
+            None => {
+                self.gate.pass().await;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn millis(cx: &Context) -> u64 {
+    cx.remaining().map_or(u64::MAX, |left| left.as_millis() as u64)
+}
+
+/// Tells when it is dropped.
+struct Guard(Option<oneshot::Sender<Instant>>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(told) = self.0.take() {
+            let _ = told.send(Instant::now());
+        }
+    }
+}
+
+/// A server for each protocol, each of which calls the next by the protocol of that; the client of the first, and the
+/// last hop.
+async fn chain(protocols: &[Protocol]) -> (HopClient, Hopper, Vec<polyrpc::server::Running>) {
+    let (mut servers, mut next) = (Vec::new(), None);
+    let last = Hopper::default();
+    for &protocol in protocols.iter().rev() {
+        let hopper = Hopper { next: next.take(), ..last.clone() };
+        let server = serve(Server::new().service(HopServer::new(hopper))).await;
+        next = Some(HopClient::new(client(protocol, &server)));
+        servers.push(server);
+    }
+    (next.expect("a chain has a hop"), last, servers)
+}
+
+#[tokio::test]
+async fn the_time_that_is_left_shrinks_from_hop_to_hop_whatever_protocols_they_speak() {
+    use Protocol::{BaiduStd, Grpc, Http, Rpcx};
+    for protocols in [[Grpc, Rpcx, BaiduStd], [Http, Grpc, Rpcx], [BaiduStd, Http, Grpc]] {
+        let (first, _, _servers) = chain(&protocols).await;
+        let request = Request::new(()).with_timeout(Duration::from_secs(5));
+        let left = soon(first.left_with(request)).await.unwrap().message;
+        assert_eq!(left.len(), 3);
+        assert!(left[0] <= 5000, "{protocols:?}: {left:?}");
+        // Protocols tell whole milliseconds, and some round up.
+        let shrinks = left.windows(2).all(|pair| pair[1] <= pair[0] + 2 - WORK.as_millis() as u64);
+        assert!(shrinks, "{protocols:?}: {left:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_its_own_time_out_keeps_to_the_shorter() {
+    let (first, _, _servers) = chain(&[Protocol::Rpcx, Protocol::Rpcx]).await;
+    // Longer than a client waits by itself.
+    let request = Request::new(()).with_timeout(Duration::from_secs(60));
+    let left = soon(first.left_with(request)).await.unwrap().message;
+    assert!(left[0] > 50_000 && left[1] <= 10_000, "{left:?}");
+}
+
+#[test]
+fn a_blocking_handler_hands_its_deadline_to_a_client_without_a_runtime() {
+    let (_last_runtime, last) = serve_apart(Server::new().service(HopServer::new(Hopper::default())));
+    let blocking = polyrpc::blocking::Client::new(&url(Protocol::Rpcx, &last)).unwrap();
+    let hopper = Hopper { blocking: Some(blocking), ..Hopper::default() };
+    let (runtime, first) = serve_apart(Server::new().service(HopServer::new(hopper)));
+    runtime.block_on(async {
+        let first = HopClient::new(client(Protocol::Grpc, &first));
+        let request = Request::new(()).with_timeout(Duration::from_secs(5));
+        let left = soon(first.left_blocking_with(request)).await.unwrap().message;
+        assert_eq!(left.len(), 2);
+        assert!(left[0] <= 5000 && left[1] <= 4982, "{left:?}");
+    });
+}
+
+#[tokio::test]
+async fn a_spawned_task_inherits_what_it_is_handed_and_nothing_else() {
+    let (first, _, _servers) = chain(&[Protocol::Grpc]).await;
+    let request = Request::new(()).with_timeout(Duration::from_secs(5));
+    assert_eq!(soon(first.left_elsewhere_with(request)).await.unwrap().message, (false, true));
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_any_more_is_not_made() {
+    let (first, _, _servers) = chain(&[Protocol::Rpcx]).await;
+    let late = Inherited::default().with_deadline(Instant::now());
+    let error = task::scope(late, first.left()).await.unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded);
+    assert_eq!(first.left().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_handler_that_is_dropped_takes_its_calls_with_it() {
+    let (first, last, _servers) = chain(&[Protocol::Grpc, Protocol::Grpc, Protocol::Grpc]).await;
+    let (told, dropped) = oneshot::channel();
+    let calling = tokio::spawn({
+        let first = first.clone();
+        async move { first.wait().await }
+    });
+    last.gate.came(1).await;
+    *last.dropped.lock().unwrap() = Some(told);
+    // The hop that waits holds its guard already: another call takes this one.
+    calling.abort();
+    let second = tokio::spawn(async move { first.wait().await });
+    last.gate.came(2).await;
+    second.abort();
+    soon(dropped).await.expect("the last hop's handler is dropped");
+}
+
+#[tokio::test]
+async fn a_trace_travels_through_every_protocol_that_has_room_for_it() {
+    use Protocol::{BaiduStd, Grpc, Http, Rpcx};
+    for protocols in [[BaiduStd, Rpcx, Grpc, Http], [Http, Grpc, Rpcx, BaiduStd]] {
+        let (first, _, _servers) = chain(&protocols).await;
+        let metadata: Metadata =
+            [("traceparent", PARENT), ("tracestate", "a=1"), ("baggage", "user=7")].into_iter().collect();
+        let trace = Trace::read(&metadata).unwrap();
+        let traces = task::scope(Inherited::default().with_trace(trace), first.trace());
+        let traces = soon(traces).await.unwrap();
+        assert_eq!(traces, vec![vec![PARENT, "a=1", "user=7"]; 4], "{protocols:?}");
+        // Nobody's trace is left behind.
+        assert_eq!(first.trace().await.unwrap(), vec![vec!["-"; 3]; 4]);
+    }
+}
+
+#[tokio::test]
+async fn calls_by_protocols_without_metadata_go_on_without_the_trace() {
+    for protocol in [Protocol::NetRpc, Protocol::RestRpc] {
+        let server = serve(Server::new().register("answer", || async { 42 })).await;
+        let client = client(protocol, &server);
+        let inherited = Inherited::default().with_trace(Trace::new(PARENT.parse::<TraceParent>().unwrap()));
+        let answer = task::scope(inherited, client.call::<i32>("answer", &()));
+        assert_eq!(soon(answer).await.unwrap(), 42, "{protocol:?}");
+    }
+}

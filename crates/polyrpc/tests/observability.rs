@@ -1,0 +1,230 @@
+//! The layers that both sides are shipped with, around real calls.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{ProbeClient, ProbeServer, Prober, client, serve, soon, until, url};
+use polyrpc::client::{Attempt, Hook, Received};
+use polyrpc::layers::{AccessLog, Compress, Metrics, Mirror, Mirrored, Side, Span, Tracing};
+use polyrpc::server::Running;
+use polyrpc::task::{self, Inherited, Trace, TraceParent};
+use polyrpc::{Client, Code, Compression, Protocol, Result, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// What a browser is shown at this path: the head, and the page.
+async fn page(server: &Running, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(server.address().to_string()).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    soon(stream.read_to_string(&mut text)).await.unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+fn layered(protocol: Protocol, server: &Running, layer: impl polyrpc::client::Layer) -> Client {
+    Client::builder(&url(protocol, server)).layer(layer).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_server_shows_what_it_has_counted_on_its_own_port() {
+    let metrics = Metrics::new();
+    let server = serve(Prober::default().server().metrics(&metrics)).await;
+    for protocol in [Protocol::Rpcx, Protocol::BaiduStd, Protocol::Grpc] {
+        let probe = ProbeClient::new(layered(protocol, &server, metrics.clone()));
+        probe.echo("hello".into()).await.unwrap();
+    }
+    let (head, text) = page(&server, "/metrics").await;
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("text/plain; version=0.0.4"), "{head}");
+    for side in ["client", "server"] {
+        for protocol in ["rpcx", "baidu-std", "grpc"] {
+            let labels = format!("side=\"{side}\",protocol=\"{protocol}\",service=\"Probe\",method=\"echo\"");
+            let line = format!("polyrpc_calls_total{{{labels},code=\"ok\"}} 1");
+            assert!(text.lines().any(|known| known == line), "{line}\n in\n{text}");
+        }
+    }
+    let port = server.address().to_string().rsplit_once(':').unwrap().1.to_owned();
+    let (_, text) = page(&server, "/brpc_metrics").await;
+    let line = format!("rpc_server_{port}_probe_echo_count 3");
+    assert!(text.lines().any(|known| known == line), "{line}\n in\n{text}");
+    // Whoever speaks no HTTP asks for them like for any function.
+    let text: String = client(Protocol::Rpcx, &server).call("metrics", &()).await.unwrap();
+    assert!(text.contains("polyrpc_calls_total"), "{text}");
+}
+
+#[tokio::test]
+async fn calls_that_are_given_up_or_refused_are_counted_as_such() {
+    let metrics = Metrics::new();
+    let prober = Prober::default();
+    let server = serve(prober.server().layer(metrics.clone())).await;
+    let probe = ProbeClient::new(layered(Protocol::Grpc, &server, metrics.clone()));
+    let waiting = tokio::spawn(async move { probe.wait("x".into()).await });
+    prober.gate.came(1).await;
+    let in_flight = || metrics.methods().iter().map(|method| method.in_flight()).collect::<Vec<_>>();
+    assert_eq!(in_flight(), [1, 1]);
+    waiting.abort();
+    until(|| in_flight() == [0, 0]).await;
+    let text = metrics.text();
+    assert_eq!(text.matches("code=\"cancelled\"} 1").count(), 2, "{text}");
+}
+
+/// Calls itself once more by another protocol.
+#[polyrpc::service]
+trait Relay {
+    async fn relay(&self, hops: u32) -> Result<u32>;
+}
+
+struct Relaying(Mutex<Option<Client>>);
+
+impl Relay for Arc<Relaying> {
+    async fn relay(&self, hops: u32) -> Result<u32> {
+        let next = self.0.lock().unwrap().clone();
+        match next {
+            Some(next) if hops > 0 => RelayClient::new(next).relay(hops - 1).await,
+            _ => Ok(hops),
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_span_is_a_child_of_the_one_within_which_it_began() {
+    let spans = Arc::<Mutex<Vec<(String, TraceParent, Option<u64>)>>>::default();
+    let noted = spans.clone();
+    let tracing = Tracing::new(move |span: &Span<'_>| {
+        let name = format!("{} {} {}", span.side, span.protocol.as_str(), span.name);
+        noted.lock().unwrap().push((name, span.me, span.parent));
+    });
+    let relaying = Arc::new(Relaying(Mutex::default()));
+    let server =
+        serve(Server::new().service(RelayServer::new(relaying.clone())).layer(tracing.clone())).await;
+    *relaying.0.lock().unwrap() = Some(layered(Protocol::BaiduStd, &server, tracing.clone()));
+    let first = RelayClient::new(layered(Protocol::Grpc, &server, tracing.clone()));
+    first.relay(1).await.unwrap();
+    until(|| spans.lock().unwrap().len() == 4).await;
+    let mut told = std::mem::take(&mut *spans.lock().unwrap());
+    told.reverse();
+    let names: Vec<_> = told.iter().map(|(name, ..)| &**name).collect();
+    assert_eq!(
+        names,
+        [
+            "client grpc Relay/relay",
+            "server grpc Relay/relay",
+            "client baidu-std Relay/relay",
+            "server baidu-std Relay/relay"
+        ]
+    );
+    assert_eq!(told[0].2, None, "the trace begins");
+    for pair in told.windows(2) {
+        assert_eq!(pair[1].2, Some(pair[0].1.span_id()), "{told:?}");
+        assert_eq!(pair[1].1.trace_id(), pair[0].1.trace_id());
+    }
+    // Of what nobody wants sampled nothing is told, and it goes on all the same.
+    let quiet = Trace::new(TraceParent::root(false));
+    task::scope(Inherited::default().with_trace(quiet), first.relay(1)).await.unwrap();
+    let unsampled = RelayClient::new(layered(Protocol::Rpcx, &server, tracing.sampled(0.0)));
+    unsampled.relay(1).await.unwrap();
+    assert!(spans.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_line_is_logged_of_each_call_that_is_wanted() {
+    let lines = Arc::<Mutex<Vec<(Side, String)>>>::default();
+    let noted = lines.clone();
+    let log = AccessLog::new(move |line| noted.lock().unwrap().push((line.side, line.to_string())));
+    let server = serve(Prober::default().server().layer(log.clone())).await;
+    let client = layered(Protocol::Rpcx, &server, log.clone());
+    let probe = ProbeClient::new(client.clone());
+    probe.echo("hello".into()).await.unwrap();
+    let told = std::mem::take(&mut *lines.lock().unwrap());
+    let [server_line, client_line] = &told[..] else { panic!("{told:?}") };
+    assert!(server_line.1.starts_with("server rpcx 127.0.0.1:"), "{}", server_line.1);
+    assert!(server_line.1.contains(" Probe/echo ok "), "{}", server_line.1);
+    assert!(client_line.1.starts_with("client rpcx - Probe/echo ok "), "{}", client_line.1);
+    let rarely = ProbeClient::new(layered(Protocol::Rpcx, &server, log.clone().share(0.0)));
+    rarely.echo("hello".into()).await.unwrap();
+    let slow = log.share(0.0).slow(Duration::ZERO);
+    ProbeClient::new(layered(Protocol::Rpcx, &server, slow)).echo("hello".into()).await.unwrap();
+    let clients = lines.lock().unwrap().iter().filter(|(side, _)| *side == Side::Client).count();
+    assert_eq!(clients, 1, "the one that was slow");
+    let nobody = Client::builder("rpcx://127.0.0.1:1").layer(AccessLog::new({
+        let lines = lines.clone();
+        move |line| lines.lock().unwrap().push((line.side, line.to_string()))
+    }));
+    lines.lock().unwrap().clear();
+    assert!(nobody.build().unwrap().call::<()>("m", &()).await.is_err());
+    let line = lines.lock().unwrap().remove(0).1;
+    assert!(line.starts_with("client rpcx - m \"unavailable: cannot connect"), "{line}");
+}
+
+#[tokio::test]
+async fn a_mirror_sends_copies_elsewhere_and_no_call_waits_for_them() {
+    let (here, there) = (Prober::default(), Prober::default());
+    let elsewhere = serve(there.server()).await;
+    let mirror = Mirror::to(client(Protocol::BaiduStd, &elsewhere)).at_most(2);
+    let server = serve(here.server().layer(mirror.clone())).await;
+    let probe = ProbeClient::new(client(Protocol::Rpcx, &server));
+    here.gate.open();
+    for _ in 0..2 {
+        probe.wait("x".into()).await.unwrap();
+    }
+    there.gate.came(2).await;
+    // Two are under way: there is no room for a third.
+    probe.wait("x".into()).await.unwrap();
+    assert_eq!(mirror.mirrored(), Mirrored { skipped: 1, ..Mirrored::default() });
+    there.gate.open();
+    until(|| mirror.mirrored().answered == 2).await;
+    assert_eq!(there.ran(), 2);
+    // From a client's side; what is mirrored already is not mirrored by the server again.
+    let client = layered(Protocol::Rpcx, &server, Mirror::to(client(Protocol::Rpcx, &server)));
+    ProbeClient::new(client).echo("x".into()).await.unwrap();
+    until(|| here.ran() == 5).await;
+    until(|| mirror.mirrored().answered == 3).await;
+    assert_eq!(there.ran(), 3);
+}
+
+/// Notes how many bytes replies have as they come.
+#[derive(Clone, Default)]
+struct Sizes(Arc<Mutex<Vec<usize>>>);
+
+impl Hook for Sizes {
+    fn received(&self, _: &Attempt<'_>, reply: &mut Received<'_>) {
+        self.0.lock().unwrap().push(reply.result.as_ref().map_or(0, |body| body.len()));
+    }
+}
+
+#[tokio::test]
+async fn messages_are_compressed_that_are_worth_it() {
+    let gzip = Compress::by(Compression::Gzip);
+    let server = serve(Prober::default().server().layer(gzip.clone())).await;
+    for protocol in [Protocol::Rpcx, Protocol::BaiduStd] {
+        let sizes = Sizes::default();
+        let builder = Client::builder(&url(protocol, &server)).layer(gzip.clone()).hook(sizes.clone());
+        let probe = ProbeClient::new(builder.build().unwrap());
+        for length in [100, 100_000] {
+            let text = "x".repeat(length);
+            assert_eq!(probe.echo(text.clone()).await.unwrap(), text);
+        }
+        let sizes = sizes.0.lock().unwrap().clone();
+        assert!(sizes[0] >= 100 && sizes[1] < 1000, "{protocol:?}: {sizes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_is_counted_as_failed() {
+    let metrics = Metrics::new();
+    let panic = || async {
+        if true {
+            panic!("boom")
+        }
+    };
+    let server = serve(Server::new().register("panic", panic).layer(metrics.clone())).await;
+    let error = client(Protocol::Rpcx, &server).call::<()>("panic", &()).await.unwrap_err();
+    assert_ne!(error.code(), Code::Cancelled);
+    let methods = metrics.methods();
+    assert_eq!((methods[0].failed, methods[0].in_flight()), (1, 0));
+    assert!(metrics.text().contains("code=\"internal\"} 1"));
+    let _ = ProbeServer::new(Prober::default());
+}
