@@ -182,7 +182,7 @@ mod tests {
             call: Outgoing<'a>,
             _: Next<'a>,
         ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-            let refused = Status::permission_denied(format!("{} by {}", call.method, call.protocol));
+            let refused = Status::permission_denied(format!("{} by {}", call.method, call.protocol.as_str()));
             Box::pin(std::future::ready(Err(refused)))
         }
     }
