@@ -1,8 +1,8 @@
 //! [etcd](https://etcd.io) v3: rpcx's keys (rpcx-etcd `serverplugin/etcdv3.go`).
 //!
 //! As a URL, behind `etcd://`: `host:port,host:port/rpcx_test/Arith` to find a service, without the service to register
-//! servers. The keys begin with a slash, as in rpcx's examples; where they do not, `?slash=false` says so. To find a
-//! service both are looked for.
+//! servers; `user:password@` may stand before the first host. The keys begin with a slash, as in rpcx's examples; where
+//! they do not, `?slash=false` says so. To find a service both are looked for.
 //!
 //! Settings: `user`, `password`, `slash`.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, GetOptions, LeaseKeepAliveStream, LeaseKeeper, PutOptions,
-    Txn, TxnOp, WatchOptions, WatchStream,
+    Txn, TxnOp, WatchOptions, WatchResponse, WatchStream,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -62,9 +62,12 @@ impl Etcd {
             .with_connect_timeout(ANSWER)
             // A server that is gone without a word is noticed, also while nothing changes.
             .with_keep_alive(KEEPALIVE, ANSWER)
-            .with_keep_alive_while_idle(true);
+            .with_keep_alive_while_idle(true)
+            // A member that is cut off from the others would go on to answer with what it knew.
+            .with_require_leader(true);
         let options = match &self.user {
-            Some((name, password)) => options.with_user(name, password),
+            // etcd's simple tokens last five minutes (`--auth-token-ttl`).
+            Some((name, password)) => options.with_user(name, password).with_auto_token_refresh(true),
             None => options,
         };
         within(Client::connect(&self.endpoints, Some(options))).await
@@ -94,12 +97,15 @@ pub(crate) fn register(place: &str) -> Result<Box<dyn Register>, Status> {
 
 fn open(place: &Place) -> Result<Etcd, Status> {
     place.only(&["password", "slash", "user"])?;
-    if place.hosts.is_empty() {
+    let (user, hosts) = place.user()?;
+    if hosts.is_empty() {
         return Err(Status::invalid_argument("where is etcd? want etcd://host:port"));
     }
-    let etcd = Etcd::new(place.hosts.split(','));
-    Ok(match place.settings.value("user") {
-        Some(user) => etcd.user(user, place.settings.value("password").unwrap_or_default()),
+    let etcd = Etcd::new(hosts.split(','));
+    let setting = |name| place.settings.value(name).map(str::to_owned);
+    let user = user.or_else(|| Some((setting("user")?, setting("password").unwrap_or_default())));
+    Ok(match user {
+        Some((name, password)) => etcd.user(name, password),
         None => etcd,
     })
 }
@@ -116,13 +122,14 @@ pub struct EtcdService {
 
 impl Discover for EtcdService {
     fn watch(&self) -> Sets {
-        watch::sets(Asking { of: self.clone(), watching: None })
+        watch::sets(Asking { of: self.clone(), watching: None, complaint: None })
     }
 }
 
 struct Asking {
     of: EtcdService,
     watching: Option<Watching>,
+    complaint: Option<Status>,
 }
 
 /// A connection on which changes are told.
@@ -143,7 +150,11 @@ impl Ask for Asking {
             }
         };
         self.watching = Some(watching);
-        found.end()
+        found.end(&mut self.complaint)
+    }
+
+    fn complaint(&mut self) -> Option<Status> {
+        self.complaint.take()
     }
 }
 
@@ -175,15 +186,20 @@ impl EtcdService {
     }
 }
 
-/// Waits for a change.
+/// Waits for a change, and takes what else has been told with it: one list answers all of it.
 async fn changed(changes: &mut WatchStream) -> Result<(), Status> {
-    loop {
-        match changes.message().await.map_err(failed)? {
-            Some(told) if told.canceled() => return Err(failed(told.cancel_reason())),
-            Some(told) if told.events().is_empty() => {}
-            Some(_) => return Ok(()),
-            None => return Err(failed("the watch has ended")),
-        }
+    while !is_change(changes.message().await)? {}
+    while let Some(told) = changes.message().now_or_never() {
+        is_change(told)?;
+    }
+    Ok(())
+}
+
+fn is_change(told: Result<Option<WatchResponse>, etcd_client::Error>) -> Result<bool, Status> {
+    match told.map_err(failed)? {
+        Some(told) if told.canceled() => Err(failed(told.cancel_reason())),
+        Some(told) => Ok(!told.events().is_empty()),
+        None => Err(failed("the watch has ended")),
     }
 }
 
@@ -263,13 +279,15 @@ impl Held {
     /// Writes what is not there as it is to be: who watches is not told of what has not changed.
     async fn put(&mut self, tree: &Tree, entry: &Entry) -> Result<(), Status> {
         let (key, value) = (tree.instance(entry), entry.instance.attributes.to_string());
+        let directory = tree.service(&entry.service);
         let as_wanted = [
             Compare::value(key.as_str(), CompareOp::Equal, value.as_str()),
             Compare::lease(key.as_str(), CompareOp::Equal, self.lease),
+            // It may have gone with the lease of another server, which wrote it last.
+            Compare::version(directory.as_str(), CompareOp::Greater, 0),
         ];
         let put =
             |key: &str, value: &str| TxnOp::put(key, value, Some(PutOptions::new().with_lease(self.lease)));
-        let directory = tree.service(&entry.service);
         let mut puts = vec![put(&directory, &entry.service), put(&key, &value)];
         if !tree.base().is_empty() {
             puts.push(put(tree.base(), BASE_VALUE));
@@ -299,7 +317,8 @@ fn failed(why: impl fmt::Display) -> Status {
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How often a silent connection is asked whether it is one.
-const KEEPALIVE: Duration = Duration::from_secs(5);
+/// How often a silent connection is asked whether it is one. More often than every 5 s, etcd closes it
+/// (`--grpc-keepalive-min-time`).
+const KEEPALIVE: Duration = Duration::from_secs(10);
 /// In seconds; etcd takes no longer one (`lease.maxLeaseTTL`).
 const LONGEST_LEASE: i64 = 9_000_000_000;

@@ -17,9 +17,12 @@ pub mod redis;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
+// What several registries stand on, of which not each needs everything.
 #[cfg(feature = "http")]
+#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod metadata;
 #[cfg(feature = "asked")]
+#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod place;
 #[cfg(feature = "http")]
 mod readable;
@@ -29,10 +32,14 @@ mod tree;
 mod watch;
 
 #[cfg(feature = "http")]
+#[cfg_attr(
+    not(all(feature = "consul", feature = "kubernetes", feature = "nacos")),
+    allow(dead_code, unused_imports)
+)]
 mod http;
 
 use polyrpc::discovery::{self, Discover, Register};
-use polyrpc::{Result, Status};
+use polyrpc::{Client, Result, Status, client};
 
 /// Finds what a URL names: `etcd://127.0.0.1:2379/rpcx_test/Arith`; a protocol may stand before it, as clients write it:
 /// `rpcx+etcd://…`. What `polyrpc` finds by itself is found too: `list://a:1,b:2`, `dns://host:port`.
@@ -53,12 +60,53 @@ pub fn register(url: &str) -> Result<Box<dyn Register>> {
     first(url, open_registry)
 }
 
+/// A client of the servers that a URL finds: `rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith`. Any other URL is
+/// [`Client::builder`]'s own.
+///
+/// ```no_run
+/// # fn main() -> polyrpc::Result<()> {
+/// let client = polyrpc_discovery::builder("rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith")?.group("blue").build()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// When what stands behind the registry's word is none of its own. What is wrong with the rest is told when the client
+/// is built. Nothing is connected yet.
+pub fn builder(url: &str) -> Result<client::Builder> {
+    let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
+    let mut words: Vec<_> = scheme.split('+').collect();
+    for place in 1..words.len() {
+        if let Some(discover) = known(words[place], rest)? {
+            words.remove(place);
+            let way = format!("{}://{}", words.join("+"), last_segment(rest));
+            return Ok(Client::builder(&way).discover(discover));
+        }
+    }
+    Ok(Client::builder(url))
+}
+
+/// What stands for the client in what it says: the service, mostly. Passwords stand elsewhere in a URL.
+fn last_segment(rest: &str) -> &str {
+    let path = rest.split('?').next().unwrap_or_default();
+    path.rsplit_once('/').map_or("", |(_, last)| last)
+}
+
 /// The way to find servers that a word of a URL names, as [`polyrpc::discovery::open`].
 ///
 /// # Errors
 ///
 /// When the rest is not what the word wants.
 pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
+    match known(word, rest)? {
+        Some(known) => Ok(Some(known)),
+        None => discovery::open(word, rest),
+    }
+}
+
+/// The same of the registries that are only here.
+fn known(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
     Ok(Some(match word {
         #[cfg(feature = "consul")]
         "consul" => consul::discover(rest)?,
@@ -72,7 +120,7 @@ pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
         "redis" => redis::discover(rest)?,
         #[cfg(feature = "zookeeper")]
         "zookeeper" => zookeeper::discover(rest)?,
-        other => return discovery::open(other, rest),
+        _ => return Ok(None),
     }))
 }
 
@@ -124,5 +172,26 @@ mod tests {
             assert!(discover(url).is_err(), "{url}");
         }
         assert!(register("list://a:1").is_err());
+    }
+
+    #[tokio::test]
+    async fn a_client_is_built_for_what_a_registry_finds() {
+        for url in [
+            "rpcx://h:1",
+            "rpcx+list://a:1,b:2",
+            #[cfg(feature = "etcd")]
+            "rpcx+etcd://me:secret@h:1,h:2/base/path/Arith",
+            #[cfg(feature = "zookeeper")]
+            "baidu-std+zookeeper://h:1/base/Arith",
+            #[cfg(feature = "redis")]
+            "http+json-rpc+redis://:secret@h:1/base/Arith?db=1",
+            #[cfg(feature = "consul")]
+            "rpcx+ws+consul://h:1/base/Arith",
+        ] {
+            assert!(builder(url).and_then(client::Builder::build).is_ok(), "{url}");
+        }
+        for url in ["", "rpcx+nothing://h:1/base/Arith", "ftp+etcd://h:1/base/Arith", "rpcx+etcd://h:1"] {
+            assert!(builder(url).and_then(client::Builder::build).is_err(), "{url}");
+        }
     }
 }

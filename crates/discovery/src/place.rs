@@ -1,8 +1,6 @@
 //! What stands behind a registry's word in a URL.
 
-use percent_encoding::percent_decode_str;
-#[cfg(feature = "http")]
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use polyrpc::Status;
 use polyrpc::discovery::Attributes;
 
@@ -34,14 +32,26 @@ impl Place {
         })
     }
 
-    #[cfg(feature = "http")]
+    /// Who asks, if that stands before the servers, and the servers themselves: `user:password@a:1,b:2`.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn user(&self) -> Result<(Option<(String, String)>, &str), Status> {
+        let Some((user, hosts)) = self.hosts.rsplit_once('@') else {
+            return Ok((None, &self.hosts));
+        };
+        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        let plain = |text| {
+            let plain = percent_decode_str(text).decode_utf8();
+            plain.map(Into::into).map_err(|_| Status::invalid_argument("user or password are no UTF-8"))
+        };
+        Ok((Some((plain(name)?, plain(password)?)), hosts))
+    }
+
     /// The servers as a URL: whether they speak TLS is a setting.
     pub(crate) fn origins(&self) -> String {
         let scheme = if self.is_on("tls") { "https" } else { "http" };
         format!("{scheme}://{}", self.hosts)
     }
 
-    #[cfg(feature = "http")]
     /// Whether a setting is there, and not to say no.
     pub(crate) fn is_on(&self, name: &str) -> bool {
         self.settings.value(name).is_some_and(|value| !matches!(value, "false" | "0" | "off"))
@@ -59,19 +69,16 @@ impl Place {
     }
 }
 
-#[cfg(feature = "http")]
 /// A part of a path, as it is written in one.
 pub(crate) fn segment(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-#[cfg(feature = "http")]
 /// A path, whose slashes stay.
 pub(crate) fn path(text: &str) -> String {
     text.split('/').map(segment).collect::<Vec<_>>().join("/")
 }
 
-#[cfg(feature = "http")]
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 #[cfg(test)]
@@ -83,14 +90,12 @@ mod tests {
         let place = Place::parse("a:1,b:2/base/sub%20dir//S?token=x&tls").unwrap();
         assert_eq!(place.hosts, "a:1,b:2");
         assert_eq!(place.path, ["base", "sub dir", "S"]);
-        #[cfg(feature = "http")]
-        assert_eq!(place.origins(), "https://a:1,b:2");
+            assert_eq!(place.origins(), "https://a:1,b:2");
         assert!(place.only(&["token", "tls"]).is_ok());
         assert!(place.only(&["tls"]).unwrap_err().message().contains("`token`"));
         assert!(Place::parse("h/%ff").is_err());
     }
 
-    #[cfg(feature = "http")]
     #[test]
     fn what_is_part_of_a_path_cannot_be_taken_for_anything_else() {
         assert_eq!(path("base/a b/tcp@[::1]:1?x#y"), "base/a%20b/tcp%40%5B%3A%3A1%5D%3A1%3Fx%23y");

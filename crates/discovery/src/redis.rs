@@ -129,13 +129,14 @@ pub struct RedisService {
 
 impl Discover for RedisService {
     fn watch(&self) -> Sets {
-        watch::sets(Asking { of: self.clone(), watching: None })
+        watch::sets(Asking { of: self.clone(), watching: None, complaint: None })
     }
 }
 
 struct Asking {
     of: RedisService,
     watching: Option<Watching>,
+    complaint: Option<Status>,
 }
 
 /// A connection by which Redis is asked, and one on which changes are told.
@@ -156,7 +157,11 @@ impl Ask for Asking {
         };
         let found = self.of.list(&mut watching.connection).await?;
         self.watching = Some(watching);
-        found.end()
+        found.end(&mut self.complaint)
+    }
+
+    fn complaint(&mut self) -> Option<Status> {
+        self.complaint.take()
     }
 }
 
@@ -230,13 +235,19 @@ fn literal(text: &str) -> String {
 
 impl Watching {
     /// Waits for a change, or until it is time to look without being told: keys expire late, and Redis may be set up to
-    /// tell of nothing.
+    /// tell of nothing. What else has been told is taken with it: one list answers all of it.
     async fn changed(&mut self) -> Result<(), Status> {
         let mut changes = self.changes.on_message();
-        match timeout(LOOK, changes.next()).await {
-            Ok(Some(_)) | Err(_) => Ok(()),
-            Ok(None) => Err(failed("the connection is closed")),
+        let Ok(mut told) = timeout(LOOK, changes.next()).await else {
+            return Ok(());
+        };
+        while told.is_some() {
+            match changes.next().now_or_never() {
+                Some(next) => told = next,
+                None => return Ok(()),
+            }
         }
+        Err(failed("the connection is closed"))
     }
 }
 
@@ -272,10 +283,11 @@ impl RedisRegister {
     async fn enter(&self, entry: &Entry) -> Result<(), Status> {
         let directory = self.tree.service(&entry.service);
         let mut write = pipe();
+        // Not over what is there: rpcx's clients would be told of a change.
         if !self.tree.base().is_empty() {
-            write.set(key(self.tree.base()), Kept::json(self.tree.base(), BASE_VALUE)?).ignore();
+            write.set_nx(key(self.tree.base()), Kept::json(self.tree.base(), BASE_VALUE)?).ignore();
         }
-        write.set(key(&directory), Kept::json(&directory, &entry.service)?).ignore();
+        write.set_nx(key(&directory), Kept::json(&directory, &entry.service)?).ignore();
         let path = self.tree.instance(entry);
         let kept = Kept::json(&path, &entry.instance.attributes.to_string())?;
         let millis = u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX).clamp(1, LONGEST_EXPIRY);

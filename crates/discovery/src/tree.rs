@@ -51,7 +51,7 @@ pub(crate) fn instance(name: &str, value: &str) -> Result<Instance, Status> {
     Ok(name.parse::<Instance>()?.with(attributes))
 }
 
-/// What was found under a service, and what of it is no instance.
+/// What was found under a service, and the first of it that is no instance.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     instances: Vec<Instance>,
@@ -67,15 +67,21 @@ impl Found {
         };
         match read {
             Ok(instance) => self.instances.push(instance),
-            Err(status) => self.wrong = Some(status),
+            Err(status) => {
+                self.wrong.get_or_insert(status);
+            }
         }
     }
 
-    /// The instances; a failure if something is there, and none of it is an instance.
-    pub(crate) fn end(self) -> Result<Vec<Instance>, Status> {
+    /// The instances, and a complaint about what is none; a failure if something is there, and none of it is an
+    /// instance.
+    pub(crate) fn end(self, complaint: &mut Option<Status>) -> Result<Vec<Instance>, Status> {
         match self {
             Self { instances, wrong: Some(wrong) } if instances.is_empty() => Err(wrong),
-            Self { instances, .. } => Ok(instances),
+            Self { instances, wrong } => {
+                *complaint = wrong;
+                Ok(instances)
+            }
         }
     }
 }
@@ -114,12 +120,14 @@ mod tests {
         found.note("tcp@h:1", b"weight=3");
         found.note("nonsense", b"");
         found.note("tcp@h:2", b"\xff");
-        let instances = found.end().unwrap();
+        let mut complaint = None;
+        let instances = found.end(&mut complaint).unwrap();
         assert_eq!((instances.len(), instances[0].attributes.weight()), (1, 3));
+        assert!(complaint.take().unwrap().message().contains("nonsense"));
 
         let mut found = Found::default();
         found.note("nonsense", b"");
-        assert!(found.end().unwrap_err().message().contains("nonsense"));
-        assert!(Found::default().end().unwrap().is_empty());
+        assert!(found.end(&mut complaint).unwrap_err().message().contains("nonsense"));
+        assert!(Found::default().end(&mut complaint).unwrap().is_empty() && complaint.is_none());
     }
 }

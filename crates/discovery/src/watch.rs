@@ -16,11 +16,16 @@ pub(crate) trait Ask: Send + 'static {
     /// The instances as they are now. After the first time it waits until they may have changed. After a failure it
     /// begins anew.
     fn next(&mut self) -> impl Future<Output = Result<Vec<Instance>, Status>> + Send;
+
+    /// What could not be read of what there is now, if anything.
+    fn complaint(&mut self) -> Option<Status> {
+        None
+    }
 }
 
 /// The sets that a watch finds.
 pub(crate) fn sets(ask: impl Ask) -> Sets {
-    let watch = Watch { ask, known: None, pause: None, not_before: None };
+    let watch = Watch { ask, known: None, complaint: Complaint::None, pause: None, not_before: None };
     stream::unfold(watch, |mut watch| async move {
         let item = watch.next().await;
         Some((item, watch))
@@ -32,20 +37,34 @@ struct Watch<A> {
     ask: A,
     /// What was given last, unless it was a failure.
     known: Option<Vec<Instance>>,
+    complaint: Complaint,
     /// How long it waited after the last failure, if nothing has succeeded since.
     pause: Option<Duration>,
     not_before: Option<Instant>,
 }
 
+/// What could not be read of the last set: it is told behind the set, and once.
+enum Complaint {
+    None,
+    Due(Status),
+    Told(Status),
+}
+
 impl<A: Ask> Watch<A> {
     async fn next(&mut self) -> Result<Vec<Instance>> {
         loop {
+            if let Complaint::Due(status) = &self.complaint {
+                let status = status.clone();
+                self.complaint = Complaint::Told(status.clone());
+                return Err(status.into());
+            }
             if let Some(not_before) = self.not_before {
                 sleep_until(not_before).await;
             }
             match self.ask.next().await {
                 Ok(found) => {
                     self.rest(None, APART);
+                    self.note_complaint();
                     let found = in_order(found);
                     if self.known.as_ref() != Some(&found) {
                         self.known = Some(found.clone());
@@ -60,6 +79,14 @@ impl<A: Ask> Watch<A> {
                 }
             }
         }
+    }
+
+    fn note_complaint(&mut self) {
+        self.complaint = match (self.ask.complaint(), &self.complaint) {
+            (None, _) => Complaint::None,
+            (Some(now), Complaint::Told(told)) if now.message() == told.message() => Complaint::Told(now),
+            (Some(now), _) => Complaint::Due(now),
+        };
     }
 
     fn rest(&mut self, pause: Option<Duration>, for_now: Duration) {
@@ -107,6 +134,23 @@ mod tests {
 
     struct Script(VecDeque<Result<Vec<&'static str>, Status>>);
 
+    /// What comes with a set is complained of.
+    struct Complaining(VecDeque<(&'static str, Option<&'static str>)>, Option<Status>);
+
+    impl Ask for Complaining {
+        async fn next(&mut self) -> Result<Vec<Instance>, Status> {
+            let Some((found, complaint)) = self.0.pop_front() else {
+                return std::future::pending().await;
+            };
+            self.1 = complaint.map(Status::invalid_argument);
+            Ok(vec![found.parse()?])
+        }
+
+        fn complaint(&mut self) -> Option<Status> {
+            self.1.take()
+        }
+    }
+
     impl Ask for Script {
         async fn next(&mut self) -> Result<Vec<Instance>, Status> {
             match self.0.pop_front() {
@@ -127,6 +171,27 @@ mod tests {
         let mut sets = sets(script);
         assert_eq!(sets.next().await.unwrap().unwrap().len(), 2);
         assert_eq!(sets.next().await.unwrap().unwrap().len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_read_is_told_behind_the_set_and_once() {
+        let script = [
+            ("a:1", Some("x")),
+            ("a:1", Some("x")),
+            ("b:1", Some("x")),
+            ("b:1", Some("y")),
+            ("b:1", None),
+            ("b:1", Some("y")),
+        ];
+        let mut sets = sets(Complaining(script.into(), None));
+        let mut told = Vec::new();
+        for _ in 0..5 {
+            told.push(match sets.next().await.unwrap() {
+                Ok(set) => set[0].address.clone(),
+                Err(error) => error.message().to_owned(),
+            });
+        }
+        assert_eq!(told, ["a:1", "x", "b:1", "y", "y"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 //! As a URL, behind `zookeeper://`: `host:port,host:port/rpcx_test/Arith` to find a service, without the service to
 //! register servers. It must be 3.6 or later, which tells of everything below a node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -91,13 +91,14 @@ pub struct ZooKeeperService {
 
 impl Discover for ZooKeeperService {
     fn watch(&self) -> Sets {
-        watch::sets(Asking { of: self.clone(), watching: None })
+        watch::sets(Asking { of: self.clone(), watching: None, complaint: None })
     }
 }
 
 struct Asking {
     of: ZooKeeperService,
     watching: Option<Watching>,
+    complaint: Option<Status>,
 }
 
 /// A session that is told of every change below the service, of what is said about an instance too.
@@ -121,7 +122,11 @@ impl Ask for Asking {
         let watching = self.watching.insert(watching);
         let mut found = Found::default();
         watching.nodes.iter().for_each(|(name, data)| found.note(name, data));
-        found.end()
+        found.end(&mut self.complaint)
+    }
+
+    fn complaint(&mut self) -> Option<Status> {
+        self.complaint.take()
     }
 }
 
@@ -144,38 +149,47 @@ impl Watching {
             Err(Failure::Zoo(Error::NoNode)) => Vec::new(),
             Err(failure) => return Err(failure.into()),
         };
+        self.nodes.clear();
+        self.read(path, names).await
+    }
+
+    /// Reads what lies in these nodes now.
+    async fn read(&mut self, path: &str, names: impl IntoIterator<Item = String>) -> Result<(), Status> {
         let client = &self.client;
         let reads = stream::iter(names).map(|name| async move {
             let data = read(client, &format!("{path}/{name}")).await?;
-            Ok::<_, Status>(data.map(|data| (name, data)))
+            Ok::<_, Status>((name, data))
         });
         let mut reads = reads.buffer_unordered(AT_ONCE);
-        let mut nodes = BTreeMap::new();
         while let Some(node) = reads.next().await {
-            nodes.extend(node?);
+            match node? {
+                (name, Some(data)) => self.nodes.insert(name, data),
+                (name, None) => self.nodes.remove(&name),
+            };
         }
-        self.nodes = nodes;
         Ok(())
     }
 
-    /// Waits until a node has come, gone or changed, and reads that.
+    /// Waits until nodes have come, gone or changed, and reads all of which that has been told.
     async fn change(&mut self, path: &str) -> Result<(), Status> {
-        let event = self.changes.changed().await;
-        if event.event_type == EventType::Session {
-            // What has changed while there was no connection, nobody tells.
-            if event.session_state != SessionState::SyncConnected {
-                return Err(failed(format!("the session is {}", event.session_state)));
+        let mut changed = BTreeSet::new();
+        let mut event = self.changes.changed().await;
+        loop {
+            if event.event_type == EventType::Session {
+                // What has changed while there was no connection, nobody tells.
+                return match event.session_state {
+                    SessionState::SyncConnected => self.read_all(path).await,
+                    other => Err(failed(format!("the session is {other}"))),
+                };
             }
-            return self.read_all(path).await;
+            let name = event.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('/'));
+            // What lies below an instance is none of ours.
+            changed.extend(name.filter(|name| !name.contains('/')).map(str::to_owned));
+            match self.changes.changed().now_or_never() {
+                Some(next) => event = next,
+                None => return self.read(path, changed).await,
+            }
         }
-        let Some(name) = event.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('/')) else {
-            return Ok(());
-        };
-        match read(&self.client, &event.path).await? {
-            Some(data) => self.nodes.insert(name.to_owned(), data),
-            None => self.nodes.remove(name),
-        };
-        Ok(())
     }
 }
 

@@ -185,14 +185,21 @@ async fn who_is_registered_is_found_with_what_changes_until_he_withdraws() {
 }
 
 #[tokio::test]
-async fn what_is_no_instance_hides_none() {
+async fn what_is_no_instance_hides_none_and_is_told_once() {
     for kind in kinds() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let server = registry.register();
         // The next service's path lies below this one's, as an instance's does.
         server.publish(&entry("Arith/nonsense", "tcp@h:9", "")).await.unwrap();
         server.publish(&arith("tcp@h:1", "weight=x&state=%zz")).await.unwrap();
-        until(&mut registry.discover("Arith").watch(), &lines(&["tcp@h:1 weight=x"])).await;
+        let mut sets = registry.discover("Arith").watch();
+        until(&mut sets, &lines(&["tcp@h:1 weight=x"])).await;
+        let complaint = next(&mut sets).await.unwrap_err();
+        assert!(complaint.message().contains("`nonsense`"), "{kind:?}: {complaint}");
+        server.publish(&arith("tcp@h:2", "")).await.unwrap();
+        assert_eq!(next(&mut sets).await.unwrap().len(), 2, "{kind:?}");
+        server.publish(&arith("tcp@h:3", "")).await.unwrap();
+        assert_eq!(next(&mut sets).await.unwrap().len(), 3, "{kind:?}");
     }
 }
 
@@ -200,14 +207,19 @@ async fn what_is_no_instance_hides_none() {
 async fn who_dies_without_a_word_is_gone_after_his_time() {
     for kind in kinds() {
         let Some(registry) = Registry::start(kind).await else { continue };
-        let mut sets = registry.discover("Arith").watch();
+        let services = ["Arith", "Echo"];
+        let [mut sets, mut others] = services.map(|service| registry.discover(service).watch());
         let server = registry.register();
-        let short_lived = Entry { ttl: Duration::from_secs(2), ..arith("tcp@h:1", "") };
-        server.publish(&short_lived).await.unwrap();
+        for service in services {
+            let short_lived = Entry { ttl: Duration::from_secs(2), ..entry(service, "tcp@h:1", "") };
+            server.publish(&short_lived).await.unwrap();
+        }
         until(&mut sets, &lines(&["tcp@h:1"])).await;
+        until(&mut others, &lines(&["tcp@h:1"])).await;
         drop(server);
         let start = Instant::now();
         until(&mut sets, &lines(&[])).await;
+        until(&mut others, &lines(&[])).await;
         // Redis tells of it late; etcd takes as much again to notice.
         assert!(start.elapsed() < Duration::from_secs(8), "{kind:?}: {:?}", start.elapsed());
     }
@@ -244,14 +256,19 @@ async fn after_a_crash_in_which_all_is_lost_everything_is_soon_there_again() {
 }
 
 #[tokio::test]
-async fn a_thousand_instances_are_found() {
+async fn a_thousand_instances_are_found_soon_by_who_watches_and_by_who_comes() {
     for kind in kinds() {
         let Some(registry) = Registry::start(kind).await else { continue };
         let server = registry.register();
+        let mut sets = registry.discover("Arith").watch();
+        assert_eq!(next_set(&mut sets).await, lines(&[]), "{kind:?}");
         let all = (1..=1000).map(|port| arith(&format!("tcp@h:{port}"), "weight=1"));
         stream::iter(all).for_each_concurrent(8, async |entry| server.publish(&entry).await.unwrap()).await;
-        let mut sets = registry.discover("Arith").watch();
+        let start = Instant::now();
         while next_set(&mut sets).await.len() != 1000 {}
+        // One change at a time it would take 50 s.
+        assert!(start.elapsed() < Duration::from_secs(20), "{kind:?}: {:?}", start.elapsed());
+        assert_eq!(next_set(&mut registry.discover("Arith").watch()).await.len(), 1000, "{kind:?}");
     }
 }
 

@@ -28,7 +28,8 @@ pub(crate) struct Options {
     /// The server: baidu-std://, rpcx://, fb-rpc://, grpc://, http://, rest-rpc:// or net-rpc:// with host:port; also
     /// rpcx+unix:///path, rpcx+ws://host:port, http+json-rpc://host:port; an older rest_rpc as rest-rpc+v0.11://,
     /// net-rpc+json:// (msgpack, protobuf, gencode) and net-rpc+http://; with TLS grpcs://, https://, rpcx+tls://,
-    /// baidu-std+tls://; over UDP rpcx+kcp://, rpcx+quic://
+    /// baidu-std+tls://; over UDP rpcx+kcp://, rpcx+quic://; in a registry rpcx+etcd://host:port/base/Service
+    /// and so on, as `discover` knows them
     url: String,
     /// The method, `Service/Method`, or a function's name
     target: String,
@@ -96,8 +97,8 @@ impl Beside {
     }
 
     pub(crate) fn client(&self, url: &str) -> Result<client::Builder, Failure> {
-        let mut builder =
-            Client::builder(url).timeout(self.timeout.unwrap_or(TIMEOUT)).kcp(self.kcp.config()?);
+        let builder = polyrpc_discovery::builder(url)?;
+        let mut builder = builder.timeout(self.timeout.unwrap_or(TIMEOUT)).kcp(self.kcp.config()?);
         if let Some(tls) = self.trust.client() {
             builder = builder.tls(tls);
         }

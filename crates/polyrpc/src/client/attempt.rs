@@ -2,14 +2,15 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
-use polyrpc_wire::{Call, Retry, Scope, Status};
+use polyrpc_wire::{Call, Reply, Retry, Scope, Status};
 
-use super::link::{Link, Standing};
+use super::channel::{Channel, Course, Terms};
+use super::link::{self, Standing};
 use super::pool::{Lease, Pool};
 
 /// A call that looks for a connection that takes it.
 pub(super) struct Attempt<'a> {
-    pool: &'a Arc<Pool>,
+    way: Way<'a>,
     /// What the connection takes out.
     pub(super) call: Option<Call<'a>>,
     pub(super) deadline: Option<Instant>,
@@ -20,17 +21,58 @@ pub(super) struct Attempt<'a> {
     refused: bool,
 }
 
+/// Where connections come from.
+enum Way<'a> {
+    Server(&'a Arc<Pool>),
+    /// Boxed, so that a client of one server does not pay for its size.
+    Channel(Box<Course<'a>>),
+}
+
 impl<'a> Attempt<'a> {
-    /// `keep`: the server may say that it never looked at the call.
+    /// A call to one server. `keep`: it may say that it never looked at the call.
     pub(super) fn new(pool: &'a Arc<Pool>, call: Call<'a>, wait_for_ready: bool, keep: bool) -> Self {
         let deadline = call.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        Self { wait_for_ready, ..Self::by(pool, call, deadline, keep) }
+    }
+
+    /// The same for a call whose deadline is known.
+    pub(super) fn by(pool: &'a Arc<Pool>, call: Call<'a>, deadline: Option<Instant>, keep: bool) -> Self {
         let kept = keep.then(|| Box::new(call.clone()));
-        Self { pool, call: Some(call), deadline, kept, wait_for_ready, refused: false }
+        let way = Way::Server(pool);
+        Self { way, call: Some(call), deadline, kept, wait_for_ready: false, refused: false }
+    }
+
+    /// A call to any server of a channel.
+    pub(super) fn through(channel: &'a Channel, call: Call<'a>, terms: Terms) -> Self {
+        let course = Course::new(channel, &call, terms);
+        let deadline = course.deadline();
+        let way = Way::Channel(Box::new(course));
+        Self { way, call: Some(call), deadline, kept: None, wait_for_ready: false, refused: false }
+    }
+
+    /// Makes the call, and waits for its reply.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the call.
+    pub(super) async fn exchange(&mut self) -> Result<Option<Reply>, Status> {
+        loop {
+            let lease = self.lease().await?;
+            let ended = link::exchange(&lease.link, &mut self.call, self.deadline).await;
+            match failure(&ended) {
+                Some(status) if self.again(status, &lease) => {}
+                Some(_) => return ended,
+                None => {
+                    lease.end(None);
+                    return ended;
+                }
+            }
+        }
     }
 
     /// A connection for the call, if there is one in time.
     pub(super) async fn lease(&mut self) -> Result<Lease, Status> {
-        match self.pool.ready() {
+        match self.ready() {
             Some(lease) if !self.refused => Ok(lease),
             Some(lease) => {
                 self.tell_what_is_left();
@@ -44,19 +86,40 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether the call, which failed so on this connection, is to be tried on another. It was not begun then.
+    /// Whether the call, which failed so on this connection, is to be tried on another.
     #[cold]
-    pub(super) fn again(&mut self, status: &Status, link: &Arc<dyn Link>) -> bool {
+    pub(super) fn again(&mut self, status: &Status, lease: &Lease) -> bool {
+        if let (Way::Channel(course), Some(visit)) = (&mut self.way, lease.visit()) {
+            if self.call.is_some() {
+                return course.refused(visit);
+            }
+            visit.end(Some(status));
+            self.call = course.again(status, visit);
+            return self.call.is_some();
+        }
         if self.call.is_some() {
             // If it is merely full, another call was faster.
-            return link.standing() != Standing::Ending || !mem::replace(&mut self.refused, true);
+            return lease.link.standing() != Standing::Ending || !mem::replace(&mut self.refused, true);
         }
+        // It was not begun then.
         if status.scope() != Scope::Connection || status.retry() != Retry::Elsewhere || self.refused {
             return false;
         }
         self.refused = true;
         self.call = self.kept.take().map(|call| *call);
         self.call.is_some()
+    }
+
+    /// Whether a connection has taken the call.
+    pub(super) fn has_left(&self) -> bool {
+        self.call.is_none()
+    }
+
+    fn ready(&mut self) -> Option<Lease> {
+        match &mut self.way {
+            Way::Server(pool) => pool.ready(),
+            Way::Channel(course) => course.ready(self.call.as_ref()?),
+        }
     }
 
     /// Tells the server what is left of the time.
@@ -66,21 +129,38 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    async fn lease_by_deadline(&self) -> Result<Lease, Status> {
-        let Some(deadline) = self.deadline else { return self.lease_at_last().await };
-        tokio::time::timeout_at(deadline.into(), self.lease_at_last())
+    async fn lease_by_deadline(&mut self) -> Result<Lease, Status> {
+        let pool = match &mut self.way {
+            Way::Server(pool) => pool,
+            Way::Channel(course) => {
+                let request = self.call.as_ref().map(|call| call.body.clone()).unwrap_or_default();
+                // Boxed for the same reason as the course.
+                return Box::pin(course.lease(&request)).await;
+            }
+        };
+        let leasing = lease_at_last(pool, self.wait_for_ready);
+        let Some(deadline) = self.deadline else { return leasing.await };
+        tokio::time::timeout_at(deadline.into(), leasing)
             .await
             .unwrap_or_else(|_| Err(Status::deadline_exceeded("no connection in time")))
     }
+}
 
-    async fn lease_at_last(&self) -> Result<Lease, Status> {
-        loop {
-            let failure = match self.pool.lease().await {
-                Err(failure) if self.wait_for_ready => failure,
-                leased => return leased,
-            };
-            let Some(next) = self.pool.next_attempt() else { return Err(failure) };
-            tokio::time::sleep_until(next.into()).await;
-        }
+/// Why a call failed, if it did.
+pub(super) fn failure(ended: &Result<Option<Reply>, Status>) -> Option<&Status> {
+    match ended {
+        Ok(reply) => reply.as_ref().and_then(|reply| reply.result.as_ref().err()),
+        Err(status) => Some(status),
+    }
+}
+
+async fn lease_at_last(pool: &Arc<Pool>, wait_for_ready: bool) -> Result<Lease, Status> {
+    loop {
+        let failure = match pool.lease().await {
+            Err(failure) if wait_for_ready => failure,
+            leased => return leased,
+        };
+        let Some(next) = pool.next_attempt() else { return Err(failure) };
+        tokio::time::sleep_until(next.into()).await;
     }
 }

@@ -88,10 +88,10 @@ impl Client {
         streams: usize,
     ) -> Result<(Response<Body>, Vec<RawCall>)> {
         let (service, method) = split(target);
-        let (pool, wait_for_ready) = (self.pool()?, options.wait_for_ready);
+        let terms = self.defaults.terms(&options);
         let call = self.defaults.call(service, method, body, options)?;
         let format = call.head.format;
-        let mut attempt = Attempt::new(pool, call, wait_for_ready, false);
+        let mut attempt = self.attempt_of(call, terms, false)?;
         let beside = Beside { options: stream, streams: streams.max(1) };
         let (reply, halves) = self.open_beside(&mut attempt, format, &beside).await?;
         let response = self.defaults.open(Some(reply), format)?;
@@ -112,6 +112,7 @@ impl Client {
             let (call, deadline) = (&mut attempt.call, attempt.deadline);
             match exchange(&lease, call, deadline, beside).await {
                 Ok((reply, opened)) => {
+                    lease.end(reply.result.as_ref().err());
                     if let Err(status) = &reply.result {
                         return Err(status.clone());
                     }
@@ -119,7 +120,7 @@ impl Client {
                     let halves = opened.into_iter().map(|opened| opened.halves(format, limit));
                     return Ok((reply, halves.collect()));
                 }
-                Err(status) if attempt.again(&status, &lease.link) => {}
+                Err(status) if attempt.again(&status, &lease) => {}
                 Err(status) => return Err(status),
             }
         }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::session::{Answer, Client as Session};
 use polyrpc_wire::{
-    Call, CallId, Outbox, Reply, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc,
-    rpcx, websocket,
+    Call, CallId, Outbox, Protocol, Reply, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc,
+    rest_rpc, rpcx, websocket,
 };
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
@@ -33,7 +33,7 @@ use crate::codec::{Body, Codec};
 use crate::net::Address;
 use crate::tls::{self, Socket as _};
 
-/// Calls a server from a plain thread.
+/// Calls a server from a plain thread. Several servers ([`Builder::discover`]) are for the asynchronous client.
 ///
 /// Cheap to clone; clones share a pool of connections. [`Kind::Short`] makes a connection for each call;
 /// the other kinds use the pool.
@@ -73,9 +73,18 @@ impl Client {
     }
 
     pub(super) fn from_builder(builder: Builder) -> Result<Self> {
+        if builder.is_of_several()? {
+            return Err(Status::unimplemented(
+                "servers are found, chosen and tried again with a runtime: use the asynchronous client",
+            )
+            .into());
+        }
         let url = Url::parse(&builder.url)?;
         if !builder.layers.is_empty() || !builder.hooks.is_empty() {
             return Err(Status::unimplemented("layers and hooks are of the asynchronous client").into());
+        }
+        if url.protocol == Protocol::Rpcx && url.connect.is_some() {
+            return Err(Status::unimplemented("rpcx behind HTTP is for the asynchronous client").into());
         }
         if let Address::Kcp(_) | Address::Quic(_) = url.address {
             // Both have to be looked after while nobody calls.

@@ -13,7 +13,7 @@ use super::hook::{Hooks, Watched};
 use super::keepalive::Keepalive;
 use super::link::Link;
 use super::url::Url;
-use crate::net::{Address, Dialing, Stream};
+use crate::net::{self, Dialing, Stream};
 use crate::runtime::{Cores, Owned};
 use crate::tls;
 
@@ -95,15 +95,15 @@ impl Dialer {
 
     async fn connect(&self) -> io::Result<Arc<dyn Link>> {
         let Some(cores) = &self.cores else {
-            let stream = connect(&self.url.address, &self.dialing, self.tls.as_ref()).await?;
+            let stream = connect(&self.url, &self.dialing, self.tls.as_ref()).await?;
             return Ok(self.sessions.start(stream, self.keepalive.clone(), self.ears()));
         };
         // The socket must be watched by the runtime that is to read from it.
-        let (address, tls, sessions) = (self.url.address.clone(), self.tls.clone(), self.sessions.clone());
+        let (url, tls, sessions) = (self.url.clone(), self.tls.clone(), self.sessions.clone());
         let dialing = self.dialing.clone();
         let (keepalive, ears) = (self.keepalive.clone(), self.ears());
         let connecting = cores.next().spawn(async move {
-            let stream = connect(&address, &dialing, tls.as_ref()).await?;
+            let stream = connect(&url, &dialing, tls.as_ref()).await?;
             Ok(sessions.start(stream, keepalive, ears))
         });
         Owned::from(connecting).await.map_err(io::Error::other)?
@@ -148,20 +148,28 @@ impl Dialer {
     }
 }
 
-/// Connects, and does the handshake of TLS if there is one to be done.
-async fn connect(address: &Address, dialing: &Dialing, tls: Option<&tls::Connector>) -> io::Result<Stream> {
-    let stream = dialing.connect(address).await?;
-    match tls {
-        None => Ok(stream),
-        Some(connector) => Ok(Stream::Tls(Box::new(tls::Stream::connect(stream, connector).await?))),
+/// Connects, and does the handshakes there are to be done: that of TLS, and rpcx's `CONNECT`. That of net/rpc is its
+/// session's.
+async fn connect(url: &Url, dialing: &Dialing, tls: Option<&tls::Connector>) -> io::Result<Stream> {
+    let stream = dialing.connect(&url.address).await?;
+    let stream = match tls {
+        None => stream,
+        Some(connector) => Stream::Tls(Box::new(tls::Stream::connect(stream, connector).await?)),
+    };
+    match &url.connect {
+        Some(path) if url.protocol == Protocol::Rpcx => net::connect_behind_http(stream, path).await,
+        _ => Ok(stream),
     }
 }
 
 /// A fifth more or less, so that clients that failed together do not come back together.
 fn spread(wait: Duration) -> Duration {
-    // Each state of the standard hasher begins with keys of its own: chance enough for this.
-    let chance = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
-    wait.mul_f64(0.8 + 0.4 * chance)
+    wait.mul_f64(0.8 + 0.4 * chance())
+}
+
+/// From zero to one. Each state of the standard hasher begins with keys of its own: chance enough for this.
+pub(super) fn chance() -> f64 {
+    RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
 }
 
 /// Makes a session for each new connection.

@@ -9,6 +9,7 @@ use polyrpc_wire::{Call, Compression, Credential, Format, Head, Protocol, Reply,
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::channel::Terms;
 use super::request::{Options, Response};
 use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
 use crate::task;
@@ -29,6 +30,8 @@ pub(super) struct Defaults {
     pub(super) decompressed: usize,
     /// A server may say of a call that it never looked at it: calls are kept, to be sent elsewhere.
     pub(super) keep: bool,
+    /// Calls may be made twice.
+    pub(super) idempotent: bool,
     /// How data connections are made.
     pub(super) near: Near,
 }
@@ -79,6 +82,15 @@ impl Defaults {
     /// How messages are written that come one by one.
     pub(super) fn format(&self, codec: Format, options: &Options) -> Format {
         options.format.or(self.format).unwrap_or_else(|| self.preferred(codec))
+    }
+
+    /// What matters to where the call goes.
+    pub(super) fn terms(&self, options: &Options) -> Terms {
+        Terms {
+            idempotent: options.idempotent || self.idempotent,
+            key: options.key,
+            wait_for_ready: options.wait_for_ready,
+        }
     }
 
     /// The call to send, if its messages follow one by one. It waits as long as it says itself: how long all of them

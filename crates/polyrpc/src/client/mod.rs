@@ -1,6 +1,7 @@
 //! The client, in the order in which a call meets it: a typed stub or [`Client`] encodes (`exchange`), layers stand around
-//! it ([`Layer`]), `pool` gives a connection or has one made (`dial`), `connection` sends and waits (`pending`), the reply is
-//! decoded. Calls with several messages take the same way: `opened` holds such a call's two halves, `talk` drives
+//! it ([`Layer`]), where there are several servers `channel` chooses one ([`balance`]), `pool` gives a connection or has
+//! one made (`dial`), `connection` sends and waits (`pending`), the reply is decoded. Calls with several messages take the
+//! same way: `opened` holds such a call's two halves, `talk` drives
 //! both at once.
 //!
 //! [`blocking`] is the same without a runtime: the caller's own thread writes and reads.
@@ -14,9 +15,15 @@ mod layer;
 mod exchange;
 
 mod attempt;
+
+mod channel;
+
+pub mod balance;
+
 mod pool;
 
 mod dial;
+mod factory;
 
 mod connection;
 mod keepalive;
@@ -31,8 +38,6 @@ mod subscribed;
 mod talk;
 
 mod mock;
-
-pub mod balance;
 
 pub mod blocking;
 
@@ -49,6 +54,7 @@ use serde::de::DeserializeOwned;
 
 pub use polyrpc_wire::Limits;
 
+pub use self::channel::{Backup, Budget, EndpointFacts, FailMode};
 pub use self::dial::Backoff;
 pub use self::hook::{Attempt, Hook, Received, Sending};
 pub use self::layer::{Layer, Next, Outgoing};
@@ -57,17 +63,20 @@ pub use self::pool::Kind;
 pub use self::raw::{RawCall, RawReceiver, RawSender};
 pub use self::request::{Options, Request, Response, Signature};
 
+use self::balance::Balance;
+use self::channel::{Channel, Plan};
 use self::connection::{Ears, PushHandler};
-use self::dial::{Dialer, Sessions};
+use self::dial::Sessions;
 use self::exchange::Defaults;
+use self::factory::Factory;
 use self::hook::Hooks;
-use self::keepalive::Keepalive;
 use self::layer::Layers;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
 use self::url::Url;
 use crate::Result;
 use crate::codec::{self, Body};
+use crate::discovery::{self, Discover, List};
 use crate::net::{Address, Dialing, Stream};
 use crate::runtime::Cores;
 use crate::tls;
@@ -97,6 +106,7 @@ pub struct Client {
 #[derive(Clone)]
 enum Transport {
     Network(Arc<Pool>),
+    Channel(Arc<Channel>),
     Mock(Mock),
 }
 
@@ -107,6 +117,9 @@ impl Client {
     /// `net-rpc://host:port` for Go's `net/rpc` in gob, `net-rpc+json://`, `net-rpc+msgpack://`, `net-rpc+protobuf://`
     /// and so on in another [`Codec`](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` where a server of Go speaks it
     /// behind HTTP; with TLS `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
+    ///
+    /// A client of several servers names where they are found: `rpcx+list://host:port,host:port` and whatever else
+    /// [`discovery::open`] knows.
     ///
     /// # Errors
     ///
@@ -173,6 +186,15 @@ impl Client {
     /// What of rest_rpc it speaks, if that is the protocol.
     pub fn generation(&self) -> Option<Generation> {
         (self.defaults.protocol == Protocol::RestRpc).then_some(self.defaults.generation)
+    }
+
+    /// What is known of the servers of a client that was built to find them; empty in a client of one server, and before
+    /// the first call.
+    pub fn endpoints(&self) -> Vec<EndpointFacts> {
+        match &self.transport {
+            Transport::Channel(channel) => channel.facts(),
+            Transport::Network(_) | Transport::Mock(_) => Vec::new(),
+        }
     }
 
     /// The one format in which it carries messages, where protocol and URL leave no choice (net/rpc).
@@ -259,26 +281,32 @@ impl Client {
     /// Makes a call that has passed the layers.
     async fn send(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
         let Outgoing { service, method, body, options, .. } = call;
-        let pool = match &self.transport {
-            Transport::Network(pool) => pool,
+        let terms = self.defaults.terms(&options);
+        let (format, ended) = match &self.transport {
+            Transport::Network(pool) => {
+                let call = self.defaults.call(service, method, body, options)?;
+                let format = call.head.format;
+                let mut attempt = attempt::Attempt::new(pool, call, terms.wait_for_ready, self.defaults.keep);
+                (format, attempt.exchange().await)
+            }
+            Transport::Channel(channel) => {
+                let call = self.defaults.call(service, method, body, options)?;
+                let format = call.head.format;
+                let ended = match channel.has_backups() && !call.oneway {
+                    // Boxed, so that a client without them does not pay for its size.
+                    true => Box::pin(channel.exchange_with_backup(call, terms)).await,
+                    false => attempt::Attempt::through(channel, call, terms).exchange().await,
+                };
+                (format, ended)
+            }
             Transport::Mock(mock) => return mock.call(service, method, body),
         };
-        let wait_for_ready = options.wait_for_ready;
-        let call = self.defaults.call(service, method, body, options)?;
-        let format = call.head.format;
-        let mut attempt = attempt::Attempt::new(pool, call, wait_for_ready, self.defaults.keep);
-        loop {
-            let lease = attempt.lease().await?;
-            let ended = link::exchange(&lease.link, &mut attempt.call, attempt.deadline).await;
-            let failure = match &ended {
-                Ok(reply) => reply.as_ref().and_then(|reply| reply.result.as_ref().err()),
-                Err(status) => Some(status),
-            };
-            match failure {
-                Some(status) if attempt.again(status, &lease.link) => {}
-                _ => return self.defaults.open(ended?, format),
-            }
-        }
+        self.defaults.open(ended?, format)
+    }
+
+    /// Whether calls are kept, to be sent again.
+    fn keeps(&self) -> bool {
+        self.defaults.keep || matches!(self.transport, Transport::Channel(_))
     }
 }
 
@@ -297,6 +325,7 @@ impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Network(_) => f.write_str("Network"),
+            Self::Channel(channel) => channel.fmt(f),
             Self::Mock(mock) => mock.fmt(f),
         }
     }
@@ -318,6 +347,9 @@ pub struct Builder {
     cores: Option<Cores>,
     keepalive: Option<Duration>,
     on_push: Option<PushHandler>,
+    idempotent: bool,
+    /// What was said that takes a channel.
+    plan: Option<Box<Plan>>,
     layers: Layers,
     hooks: Hooks,
     tls: Option<tls::Client>,
@@ -343,6 +375,8 @@ impl Builder {
             cores: None,
             keepalive: None,
             on_push: None,
+            idempotent: false,
+            plan: None,
             layers: Layers::default(),
             hooks: Hooks::default(),
             tls: None,
@@ -472,29 +506,113 @@ impl Builder {
         self
     }
 
+    /// Finds the servers there, in place of the one that the URL names: of the URL protocol and variants count, and an
+    /// instance says by which network it is reached. It is watched from the first call on, in that call's runtime or on
+    /// [`on`](Self::on)'s threads, until the last clone of the client is dropped.
+    ///
+    /// What was found stays true while the registry fails, or answers that there is nothing
+    /// ([`believe_empty_sets`](Self::believe_empty_sets)). Servers that are said to be inactive get no calls.
+    ///
+    /// ```
+    /// use polyrpc::Client;
+    /// use polyrpc::client::FailMode;
+    /// use polyrpc::discovery::{Instance, List};
+    ///
+    /// # fn main() -> polyrpc::Result<()> {
+    /// let servers = List::new([Instance::tcp("10.0.0.1:8972"), Instance::tcp("10.0.0.2:8972")]);
+    /// let client = Client::builder("rpcx://arith")
+    ///     .discover(servers)
+    ///     .fail_mode(FailMode::Failover)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn discover(mut self, discover: impl Discover) -> Self {
+        self.plan().discover = Some(Box::new(discover));
+        self
+    }
+
+    /// How a server is chosen for a call.
+    pub fn balance(mut self, balance: impl Balance) -> Self {
+        self.plan().balance = Some(Box::new(balance));
+        self
+    }
+
+    /// What is done when a call fails. Default: [`FailMode::Failover`], in a client that finds its servers or was told
+    /// anything about what is done when calls fail; a client of one server that was not only looks for another
+    /// connection.
+    pub fn fail_mode(mut self, mode: FailMode) -> Self {
+        self.plan().fail_mode = mode;
+        self
+    }
+
+    /// How often a call that failed may be sent again. Default: 3.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.plan().retries = Some(retries);
+        self
+    }
+
+    /// How many calls may be sent again, of all calls of the client together.
+    pub fn retry_budget(mut self, budget: Budget) -> Self {
+        self.plan().budget = budget;
+        self
+    }
+
+    /// How long to wait before the same server is tried again, or any when all were; up to half of it is left out at
+    /// random. Default: from 10 ms, twice as long each time, up to 1 s.
+    pub fn retry_backoff(mut self, backoff: Backoff) -> Self {
+        self.plan().backoff = Some(backoff);
+        self
+    }
+
+    /// When a second server is asked by [`FailMode::Failbackup`].
+    pub fn backup(mut self, backup: Backup) -> Self {
+        self.plan().backup = backup;
+        self
+    }
+
+    /// Calls only servers of this group, as the registry says who is in it.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.plan().group = Some(group.into());
+        self
+    }
+
+    /// Takes it for true when the registry, which had servers before, has none: calls fail then. Default: no, since that
+    /// is how a registry answers which has lost its data. When all servers there are were made inactive, or put into
+    /// other groups, calls fail in any case.
+    pub fn believe_empty_sets(mut self) -> Self {
+        self.plan().believes_empty_sets = true;
+        self
+    }
+
+    /// Every call may be executed twice with no harm, as if it said so [itself](Options::idempotent).
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
     /// Makes the client. Nothing is connected yet.
     ///
     /// # Errors
     ///
     /// When the URL is none, or what TLS needs cannot be read.
-    pub fn build(self) -> Result<Client> {
-        let url = Url::parse(&self.url)?;
-        let defaults = Arc::new(self.defaults(&url));
-        let dialer = Dialer {
-            sessions: self.sessions(&url),
-            dialing: self.dialing(&url)?,
-            tls: self.connector(&url)?,
-            keepalive: self.keepalive.or_else(|| keepalive(&url)).map(Keepalive::every),
-            url,
-            connect_timeout: self.connect_timeout,
-            backoff: self.backoff,
-            cores: self.cores,
-            on_push: self.on_push,
-            hooks: self.hooks,
-            failing: Default::default(),
+    pub fn build(mut self) -> Result<Client> {
+        let (url, discover) = self.way()?;
+        let defaults = self.defaults(&url);
+        let layers = std::mem::take(&mut self.layers);
+        let transport = match (self.plan.take(), discover) {
+            (None, None) => {
+                let tls = self.connector(&url)?;
+                Transport::Network(Arc::new(self.pool(url, tls)?))
+            }
+            (plan, discover) => {
+                let discover = discover.unwrap_or_else(|| Box::new(List::new([url.instance()])));
+                let (name, factory) = (self.url.clone(), Factory::new(self, url));
+                let plan = plan.map_or_else(Plan::default, |plan| *plan);
+                Transport::Channel(Arc::new(Channel::new(name, plan, discover, factory, defaults.keep)))
+            }
         };
-        let pool = Pool::new(dialer, self.kind, self.bounds);
-        Ok(Client { transport: Transport::Network(Arc::new(pool)), defaults, layers: self.layers })
+        Ok(Client { transport, defaults: Arc::new(defaults), layers })
     }
 
     /// Makes a client that needs no runtime.
@@ -504,6 +622,37 @@ impl Builder {
     /// As [`build`](Self::build).
     pub fn build_blocking(self) -> Result<blocking::Client> {
         blocking::Client::from_builder(self)
+    }
+
+    fn plan(&mut self) -> &mut Plan {
+        self.plan.get_or_insert_default()
+    }
+
+    /// How servers are called, and who finds them unless the URL names one.
+    fn way(&mut self) -> Result<(Url, Option<Box<dyn Discover>>)> {
+        let (scheme, rest) = self.url.split_once("://").unwrap_or((&self.url, ""));
+        if let Some(discover) = self.plan.as_mut().and_then(|plan| plan.discover.take()) {
+            return Ok((Url::parse(&self.url).or_else(|_| Url::way(scheme))?, Some(discover)));
+        }
+        // A word that is known to the protocol names no registry (`net-rpc+http`).
+        if Url::way(scheme).is_err() {
+            let words: Vec<_> = scheme.split('+').collect();
+            for (place, word) in words.iter().enumerate().skip(1) {
+                if let Some(discover) = discovery::open(word, rest)? {
+                    let others = words.iter().enumerate().filter(|(other, _)| *other != place);
+                    let others: Vec<_> = others.map(|(_, word)| *word).collect();
+                    return Ok((Url::way(&others.join("+"))?, Some(discover)));
+                }
+            }
+        }
+        Ok((Url::parse(&self.url)?, None))
+    }
+
+    /// Whether it takes a channel.
+    fn is_of_several(&self) -> Result<bool> {
+        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        let names_registry = |word: &str| matches!(discovery::open(word, ""), Ok(Some(_)) | Err(_));
+        Ok(self.plan.is_some() || Url::way(scheme).is_err() && scheme.split('+').skip(1).any(names_registry))
     }
 
     fn defaults(&self, url: &Url) -> Defaults {
@@ -517,6 +666,7 @@ impl Builder {
             compression: self.compression,
             decompressed: self.limits.decompressed,
             keep: exchange::refuses(protocol),
+            idempotent: self.idempotent,
             near: Near::new(&url.address, self.connect_timeout),
         }
     }

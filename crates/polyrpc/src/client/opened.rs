@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use polyrpc_wire::{CallId, Format, Head, Message, Metadata, Status};
 
-use super::link::{Link, Over};
+use super::link::Over;
 use super::pending::Arrived;
 use super::pool::Lease;
 use crate::codec::{Body, uncompressed};
@@ -109,8 +109,8 @@ impl Sending {
         sent
     }
 
-    pub(super) fn link(&self) -> &Arc<dyn Link> {
-        &self.call.lease.link
+    pub(super) fn lease(&self) -> &Arc<Lease> {
+        &self.call.lease
     }
 }
 
@@ -207,7 +207,12 @@ impl Receiving {
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let consumed = mem::take(&mut self.consumed);
-        self.call.lease.link.poll_receive(self.call.id, consumed, &mut self.arrived, cx)
+        let lease = &self.call.lease;
+        ready!(lease.link.poll_receive(self.call.id, consumed, &mut self.arrived, cx));
+        // How long all of it takes says nothing of the server: that it has begun counts, or why it did not.
+        let failure = self.arrived.end.as_ref().and_then(|end| end.result.as_ref().err());
+        lease.end(failure.filter(|_| self.arrived.head.is_none() && self.arrived.messages.is_empty()));
+        Poll::Ready(())
     }
 
     fn open(&mut self, message: Message) -> Result<Body, Status> {

@@ -1,11 +1,12 @@
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Instant;
 
-use polyrpc_wire::{Protocol, Status};
+use polyrpc_wire::{Protocol, Retry, Scope, Status};
 
+use super::channel::Visit;
 use super::dial::Dialer;
 use super::link::{Link, Standing};
 
@@ -33,6 +34,8 @@ pub(super) struct Pool {
     /// How many calls wait for their turn. While there are any, nobody may overtake them.
     queued: AtomicUsize,
     bounds: Bounds,
+    /// The server is not listed any more: no connection is made, and none kept.
+    retired: AtomicBool,
 }
 
 /// How many connections a pool may hold.
@@ -58,6 +61,7 @@ impl Pool {
             turn: tokio::sync::Mutex::default(),
             queued: AtomicUsize::new(0),
             bounds,
+            retired: AtomicBool::new(false),
         }
     }
 
@@ -70,6 +74,7 @@ impl Pool {
             turn: tokio::sync::Mutex::default(),
             queued: AtomicUsize::new(0),
             bounds: Bounds { idle: 1, shared: 1 },
+            retired: AtomicBool::new(false),
         }
     }
 
@@ -77,8 +82,8 @@ impl Pool {
     pub(super) fn ready(self: &Arc<Self>) -> Option<Lease> {
         match self.kind {
             Kind::Single if self.queued.load(Ordering::Relaxed) > 0 => None,
-            Kind::Single => self.shared().map(|link| Lease { link, back: Back::Nowhere }),
-            Kind::Pooled => self.waiting().map(|link| Lease { link, back: Back::Pool(self.clone()) }),
+            Kind::Single => self.shared().map(|link| Lease::new(link, Back::Nowhere)),
+            Kind::Pooled => self.waiting().map(|link| Lease::new(link, Back::Pool(self.clone()))),
             Kind::Short => None,
         }
     }
@@ -86,15 +91,26 @@ impl Pool {
     /// A connection for one call, made if need be.
     pub(super) async fn lease(self: &Arc<Self>) -> Result<Lease, Status> {
         match self.kind {
-            Kind::Single => Ok(Lease { link: self.share().await?, back: Back::Nowhere }),
-            Kind::Pooled => Ok(Lease { link: self.dial().await?, back: Back::Pool(self.clone()) }),
-            Kind::Short => Ok(Lease { link: self.dial().await?, back: Back::Close }),
+            Kind::Single => Ok(Lease::new(self.share().await?, Back::Nowhere)),
+            Kind::Pooled => Ok(Lease::new(self.dial().await?, Back::Pool(self.clone()))),
+            Kind::Short => Ok(Lease::new(self.dial().await?, Back::Close)),
         }
     }
 
     /// When a connection that cannot be made now may be tried again; `None` if it never can.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
         self.dialer.as_ref().map(Dialer::next_attempt)
+    }
+
+    /// Makes no more connections; those there are close when their last call has ended.
+    pub(super) fn retire(&self) {
+        let mut links = self.lock();
+        self.retired.store(true, Ordering::Relaxed);
+        links.drain(..).for_each(|link| link.close());
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
     }
 
     fn shared(&self) -> Option<Arc<dyn Link>> {
@@ -125,7 +141,12 @@ impl Pool {
             if full.len() < self.bounds.shared {
                 match self.dial().await {
                     Ok(link) => {
-                        self.lock().push(link.clone());
+                        let mut links = self.lock();
+                        if self.is_retired() {
+                            link.close();
+                            return Err(gone());
+                        }
+                        links.push(link.clone());
                         return Ok(link);
                     }
                     Err(status) if full.is_empty() => return Err(status),
@@ -149,6 +170,7 @@ impl Pool {
 
     async fn dial(&self) -> Result<Arc<dyn Link>, Status> {
         match &self.dialer {
+            Some(_) if self.is_retired() => Err(gone()),
             Some(dialer) => dialer.dial().await,
             None => Err(Status::unavailable("the connection is closed")),
         }
@@ -156,7 +178,7 @@ impl Pool {
 
     fn take_back(&self, link: Arc<dyn Link>) {
         let mut links = self.lock();
-        if link.available() && links.len() < self.bounds.idle {
+        if link.available() && links.len() < self.bounds.idle && !self.is_retired() {
             links.push(link);
         } else {
             link.close();
@@ -166,6 +188,13 @@ impl Pool {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn Link>>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+#[cold]
+fn gone() -> Status {
+    Status::unavailable("the server is not listed any more")
+        .with_scope(Scope::Connection)
+        .with_retry(Retry::Elsewhere)
 }
 
 /// Waits until one of the connections may take a call, or never will.
@@ -205,6 +234,32 @@ impl Drop for Pool {
 pub(super) struct Lease {
     pub(super) link: Arc<dyn Link>,
     back: Back,
+    /// Whom to tell how the call went, if the server is one of several.
+    visit: Option<Box<Visit>>,
+}
+
+impl Lease {
+    fn new(link: Arc<dyn Link>, back: Back) -> Self {
+        Self { link, back, visit: None }
+    }
+
+    /// The same for a call that is part of this visit.
+    pub(super) fn of(self, visit: Box<Visit>) -> Self {
+        let mut lease = self;
+        lease.visit = Some(visit);
+        lease
+    }
+
+    pub(super) fn visit(&self) -> Option<&Visit> {
+        self.visit.as_deref()
+    }
+
+    /// How the call went, as soon as it is known; only the first time counts.
+    pub(super) fn end(&self, failure: Option<&Status>) {
+        if let Some(visit) = &self.visit {
+            visit.end(failure);
+        }
+    }
 }
 
 /// Where a connection goes after its call.

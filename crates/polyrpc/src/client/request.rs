@@ -39,6 +39,11 @@ pub struct Options {
     pub credential: Option<Bytes>,
     /// Waits, as long as the call may wait, until the server can be reached, instead of failing at once.
     pub wait_for_ready: bool,
+    /// The call may be executed twice with no harm: it may be sent again even though a server may have begun it.
+    pub idempotent: bool,
+    /// What calls have in common that are to go to the same server, where the client has several and balances by a
+    /// hash: brpc's request code.
+    pub key: Option<u64>,
 }
 
 impl<T> From<T> for Request<T> {
@@ -106,6 +111,21 @@ impl<T> Request<T> {
     #[must_use]
     pub fn with_wait_for_ready(mut self) -> Self {
         self.options.wait_for_ready = true;
+        self
+    }
+
+    /// Says that the call may be executed twice with no harm, and so may be sent again even though a server may have
+    /// begun it.
+    #[must_use]
+    pub fn with_idempotent(mut self) -> Self {
+        self.options.idempotent = true;
+        self
+    }
+
+    /// Says what calls have in common that are to go to the same server (brpc's request code).
+    #[must_use]
+    pub fn with_key(mut self, key: u64) -> Self {
+        self.options.key = Some(key);
         self
     }
 

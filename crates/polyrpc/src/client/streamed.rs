@@ -11,10 +11,10 @@ use polyrpc_wire::{Call, Fault, Format, Head, Metadata, Status};
 
 use super::attempt::Attempt;
 use super::beside::Beside;
+use super::channel::Terms;
 use super::exchange::unreadable;
 use super::link;
 use super::opened::{Opened, Receiving, Sending};
-use super::pool::Pool;
 use super::raw::RawCall;
 use super::request::{Options, Request, Response, Signature};
 use super::talk::{Requests, Script, Talk};
@@ -130,7 +130,7 @@ impl Client {
     {
         let Request { message, options } = request;
         let format = self.defaults.format(C::PREFERRED, &options);
-        let keep = self.defaults.keep;
+        let keep = self.keeps();
         let mut requests = requests::<C, Req>(message, format, signature.input.clone());
         let mut attempt = self.attempt(signature.service, signature.method, format, options, keep)?;
         if self.defaults.streams_are_beside() {
@@ -149,9 +149,9 @@ impl Client {
                 }
                 Err(status) => status,
             };
-            let link = talk.link().clone();
+            let lease = talk.lease().clone();
             match talk.rewind() {
-                Some(rewound) if attempt.again(&status, &link) => script = rewound,
+                Some(rewound) if attempt.again(&status, &lease) => script = rewound,
                 _ => return Err(status),
             }
         }
@@ -165,15 +165,21 @@ impl Client {
         options: Options,
         keep: bool,
     ) -> Result<Attempt<'a>, Status> {
-        let pool = self.pool()?;
-        let wait_for_ready = options.wait_for_ready;
-        let call: Call<'a> = self.defaults.opening(service, method, format, options)?;
-        Ok(Attempt::new(pool, call, wait_for_ready, keep))
+        let terms = self.defaults.terms(&options);
+        let call = self.defaults.opening(service, method, format, options)?;
+        self.attempt_of(call, terms, keep)
     }
 
-    pub(super) fn pool(&self) -> Result<&Arc<Pool>, Status> {
+    /// A call that looks for a connection to one of the client's servers.
+    pub(super) fn attempt_of<'a>(
+        &'a self,
+        call: Call<'a>,
+        terms: Terms,
+        keep: bool,
+    ) -> Result<Attempt<'a>, Status> {
         match &self.transport {
-            Transport::Network(pool) => Ok(pool),
+            Transport::Network(pool) => Ok(Attempt::new(pool, call, terms.wait_for_ready, keep)),
+            Transport::Channel(channel) => Ok(Attempt::through(channel, call, terms)),
             Transport::Mock(_) => Err(Status::unimplemented("a mocked client has no streams")),
         }
     }
@@ -202,7 +208,7 @@ impl Client {
                 Ok(id) => {
                     return Ok(Opened::new(Arc::new(lease), id).halves(format, self.defaults.decompressed));
                 }
-                Err(status) if attempt.again(&status, &lease.link) => {}
+                Err(status) if attempt.again(&status, &lease) => {}
                 Err(status) => return Err(status),
             }
         }

@@ -2,15 +2,18 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::stream;
-use polyrpc_wire::{Format, Scope, Status};
+use polyrpc_wire::{Call, Format, Scope, Status};
 use serde::de::DeserializeOwned;
 
+use super::attempt::Attempt;
+use super::channel::Terms;
 use super::exchange::unreadable;
 use super::opened::{Opened, Receiving};
-use super::pool::Pool;
+use super::pool::Lease;
 use super::{Client, Transport};
 use crate::codec::{Body, decode_plain, published};
 use crate::{Result, Streaming};
@@ -34,11 +37,11 @@ impl Client {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        let Transport::Network(pool) = &self.transport else {
+        if let Transport::Mock(_) = &self.transport {
             return Err(Status::unimplemented("a mocked client has no topics").into());
-        };
+        }
         let mut subscription = Subscription {
-            pool: pool.clone(),
+            client: self.clone(),
             key: key.to_owned(),
             token: token.to_owned(),
             format: self.defaults.generation.format(),
@@ -50,6 +53,33 @@ impl Client {
             let message = subscription.next().await.and_then(|body| read(&body));
             Some((message.map_err(Into::into), subscription))
         })))
+    }
+}
+
+impl Client {
+    /// A connection to a server that publishes.
+    async fn lease_for(&self, topic: &str) -> Result<Lease, Status> {
+        match &self.transport {
+            Transport::Network(pool) => match pool.ready() {
+                Some(lease) => Ok(lease),
+                None => pool.lease().await,
+            },
+            Transport::Channel(channel) => {
+                let call = Call::new("", topic, Format::Raw, Bytes::new());
+                Attempt::through(channel, call, Terms::default()).lease().await
+            }
+            Transport::Mock(_) => Err(Status::unimplemented("a mocked client has no topics")),
+        }
+    }
+
+    /// When a connection that could not be made may be tried again; `None` if it never can.
+    fn next_attempt(&self) -> Option<Instant> {
+        match &self.transport {
+            Transport::Network(pool) => pool.next_attempt(),
+            // Its servers are looked after by themselves.
+            Transport::Channel(_) => Some(Instant::now() + PAUSE),
+            Transport::Mock(_) => None,
+        }
     }
 }
 
@@ -66,7 +96,7 @@ fn read<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
 const PAUSE: Duration = Duration::from_millis(100);
 
 struct Subscription {
-    pool: Arc<Pool>,
+    client: Client,
     key: String,
     token: String,
     format: Format,
@@ -95,10 +125,7 @@ impl Subscription {
     /// Subscribes on a connection that takes it.
     async fn begin(&mut self) -> Result<(), Status> {
         loop {
-            let lease = match self.pool.ready() {
-                Some(lease) => lease,
-                None => self.pool.lease().await?,
-            };
+            let lease = self.client.lease_for(&self.key).await?;
             match lease.link.subscribe(&self.key, &self.token) {
                 Ok(id) => {
                     let opened = Opened::new(Arc::new(lease), id);
@@ -118,7 +145,7 @@ impl Subscription {
         loop {
             // A server that takes connections and closes them is not met by a storm either.
             tokio::time::sleep(PAUSE).await;
-            match (self.begin().await, self.pool.next_attempt()) {
+            match (self.begin().await, self.client.next_attempt()) {
                 (Err(status), Some(next)) if status.scope() == Scope::Connection => {
                     tokio::time::sleep_until(next.into()).await;
                 }

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures_util::Stream;
 use polyrpc_wire::{Head, Metadata, Status};
 
-use super::link::Link;
 use super::opened::{Receiving, Sending};
+use super::pool::Lease;
 use crate::codec::Body;
 
 /// Both halves of a call and the requests that are still to be sent.
@@ -60,8 +60,8 @@ impl Talk {
         script.rewind().then_some(script)
     }
 
-    pub(super) fn link(&self) -> &Arc<dyn Link> {
-        self.sending.link()
+    pub(super) fn lease(&self) -> &Arc<Lease> {
+        self.sending.lease()
     }
 
     /// Sends what there is to send and room for. An error is that of the requests.

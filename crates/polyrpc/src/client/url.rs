@@ -3,11 +3,12 @@ use polyrpc_wire::net_rpc::{self, Codec};
 use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
 use polyrpc_wire::{Protocol, Status};
 
+use crate::discovery::{Attributes, Instance, Network};
 use crate::net::Address;
 
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
 /// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`,
-/// `net-rpc+json://host:1234`, `net-rpc+http://host:1234`; with TLS `grpcs://host:443`, `https://host`,
+/// `net-rpc+json://host:1234`, `net-rpc+http://host:1234`, `rpcx+http://host:8972`; with TLS `grpcs://host:443`, `https://host`,
 /// `rpcx+tls://host:8972`; over UDP `rpcx+kcp://host:8973`, `rpcx+quic://host:8974`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
@@ -24,7 +25,7 @@ pub(crate) struct Url {
     pub(crate) websocket: Option<String>,
     /// How net/rpc is written.
     pub(crate) codec: Codec,
-    /// The path of the `CONNECT` that a connection of net/rpc begins with.
+    /// The path of the `CONNECT` that a connection of net/rpc or rpcx begins with.
     pub(crate) connect: Option<String>,
 }
 
@@ -32,79 +33,67 @@ impl Url {
     pub(crate) fn parse(text: &str) -> Result<Self, Status> {
         let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is no URL to call: {why}"));
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("want protocol://host:port"))?;
-        let mut words = scheme.split('+');
-        let name = words.next().unwrap_or_default();
-        let protocol = match name {
-            "baidu-std" | "baidu_std" => Protocol::BaiduStd,
-            "rpcx" => Protocol::Rpcx,
-            "fb-rpc" | "fb_rpc" => Protocol::FbRpc,
-            "grpc" | "grpcs" => Protocol::Grpc,
-            "http" | "https" => Protocol::Http,
-            "rest-rpc" | "rest_rpc" => Protocol::RestRpc,
-            "net-rpc" | "net_rpc" => Protocol::NetRpc,
-            other => {
-                return Err(wrong(&format!("the protocol `{other}` is none of {SCHEMES}")));
-            }
+        let words = Words::parse(scheme).map_err(|why| wrong(&why))?;
+        words.at(rest).map_err(wrong)
+    }
+
+    /// Protocol and variants alone, for servers that are found elsewhere: what stands before `://`.
+    pub(crate) fn way(scheme: &str) -> Result<Self, Status> {
+        let words = Words::parse(scheme)
+            .map_err(|why| Status::invalid_argument(format!("`{scheme}` is no protocol: {why}")))?;
+        let nowhere = words.carrier.unwrap_or(Address::Tcp);
+        Ok(Self {
+            websocket: words.ws.then(|| WEBSOCKET.to_owned()),
+            connect: words.connects.then(|| connect_path(words.protocol).to_owned()),
+            ..words.to(nowhere(String::new()))
+        })
+    }
+
+    /// The same at this server. One of which no more is known than TCP is reached as the URL says.
+    pub(crate) fn at(&self, instance: &Instance) -> Result<Self, Status> {
+        // Not every instance was read from a text.
+        instance.to_string().parse::<Instance>()?;
+        let place = instance.address.clone();
+        let address = match (instance.network, &self.address) {
+            (Network::Unix, _) => Address::Unix(place.into()),
+            (Network::Kcp, _) | (Network::Tcp, Address::Kcp(_)) => Address::Kcp(place),
+            (Network::Quic, _) | (Network::Tcp, Address::Quic(_)) => Address::Quic(place),
+            (Network::Tcp | Network::Http | Network::Ws | Network::Wss, _) => Address::Tcp(place),
         };
-        let (mut unix, mut ws, mut json_rpc, mut connects) = (false, false, false, false);
-        let mut carrier: Option<fn(String) -> Address> = None;
-        let (mut generation, mut codec) = (Generation::default(), None);
-        let mut fb_rpc = Dialect::default();
-        let mut tls = matches!(name, "grpcs" | "https");
-        for word in words {
-            let named = Codec::ALL.into_iter().find(|codec| codec.as_str() == word);
-            match (word, named) {
-                ("unix", _) => unix = true,
-                ("ws", _) => ws = true,
-                ("tls", _) => tls = true,
-                ("kcp", _) => carrier = Some(Address::Kcp),
-                ("quic", _) => carrier = Some(Address::Quic),
-                ("json-rpc", _) if protocol == Protocol::Http => json_rpc = true,
-                ("pr3197", _) if protocol == Protocol::FbRpc => fb_rpc = Dialect::Pr3197,
-                ("http", _) if protocol == Protocol::NetRpc => connects = true,
-                (_, Some(named)) if protocol == Protocol::NetRpc && codec.is_none() => codec = Some(named),
-                (word, _) if protocol == Protocol::RestRpc => {
-                    generation = word
-                        .parse()
-                        .map_err(|error: UnknownGeneration| wrong(&format!("`+{word}`: {error}")))?;
-                }
-                (other, _) => return Err(wrong(&format!("`+{other}` is unknown here"))),
+        let mut url = Self { address, ..self.clone() };
+        match instance.network {
+            Network::Tcp | Network::Unix | Network::Kcp => {}
+            // It has TLS of its own.
+            Network::Quic => url.tls = false,
+            Network::Ws | Network::Wss => {
+                url.tls |= instance.network == Network::Wss;
+                url.websocket.get_or_insert_with(|| WEBSOCKET.to_owned());
             }
+            Network::Http => match self.protocol {
+                Protocol::Rpcx | Protocol::NetRpc => {
+                    url.connect.get_or_insert_with(|| connect_path(self.protocol).to_owned());
+                }
+                Protocol::Http => {}
+                other => {
+                    let other = other.as_str();
+                    return Err(Status::unimplemented(format!(
+                        "{other} is not spoken behind HTTP's CONNECT"
+                    )));
+                }
+            },
         }
-        let address = if unix {
-            Address::Unix(rest.into())
-        } else {
-            let host = rest.split(['/', '?']).next().unwrap_or_default();
-            match (host.parse(), protocol) {
-                (Ok(address), _) => address,
-                (Err(_), Protocol::Http) if !host.is_empty() => {
-                    Address::Tcp(format!("{host}:{}", if tls { 443 } else { 80 }))
-                }
-                (Err(_), _) => return Err(wrong("want host:port behind ://")),
-            }
+        Ok(url)
+    }
+
+    /// The server at this URL, as a registry would list it.
+    pub(crate) fn instance(&self) -> Instance {
+        let (network, address) = match &self.address {
+            Address::Tcp(place) => (Network::Tcp, place.clone()),
+            Address::Unix(path) => (Network::Unix, path.display().to_string()),
+            Address::Kcp(place) => (Network::Kcp, place.clone()),
+            Address::Quic(place) => (Network::Quic, place.clone()),
         };
-        let address = match (address, carrier) {
-            (address, None) => address,
-            (Address::Tcp(place), Some(carrier)) => carrier(place),
-            (_, Some(_)) => return Err(wrong("a Unix socket carries neither KCP nor QUIC")),
-        };
-        let websocket = match (ws, unix) {
-            (false, _) => None,
-            (true, true) => Some(WEBSOCKET.to_owned()),
-            (true, false) => {
-                Some(path(rest, WEBSOCKET).ok_or_else(|| wrong("the path has blanks"))?.to_owned())
-            }
-        };
-        let connect = match (connects, unix) {
-            (false, _) => None,
-            (true, true) => Some(net_rpc::CONNECT_PATH.to_owned()),
-            (true, false) => {
-                let path = path(rest, net_rpc::CONNECT_PATH).ok_or_else(|| wrong("the path has blanks"))?;
-                Some(path.to_owned())
-            }
-        };
-        let codec = codec.unwrap_or_default();
-        Ok(Self { protocol, address, tls, json_rpc, generation, websocket, codec, connect, fb_rpc })
+        Instance { network, address, attributes: Attributes::new() }
     }
 
     /// The address of a server in this process.
@@ -135,6 +124,118 @@ impl Url {
     }
 }
 
+/// What stands before `://`.
+struct Words {
+    protocol: Protocol,
+    unix: bool,
+    ws: bool,
+    tls: bool,
+    json_rpc: bool,
+    connects: bool,
+    carrier: Option<fn(String) -> Address>,
+    fb_rpc: Dialect,
+    generation: Generation,
+    codec: Option<Codec>,
+}
+
+impl Words {
+    fn parse(scheme: &str) -> Result<Self, String> {
+        let mut words = scheme.split('+');
+        let name = words.next().unwrap_or_default();
+        let protocol = match name {
+            "baidu-std" | "baidu_std" => Protocol::BaiduStd,
+            "rpcx" => Protocol::Rpcx,
+            "fb-rpc" | "fb_rpc" => Protocol::FbRpc,
+            "grpc" | "grpcs" => Protocol::Grpc,
+            "http" | "https" => Protocol::Http,
+            "rest-rpc" | "rest_rpc" => Protocol::RestRpc,
+            "net-rpc" | "net_rpc" => Protocol::NetRpc,
+            other => return Err(format!("the protocol `{other}` is none of {SCHEMES}")),
+        };
+        let mut said = Self {
+            protocol,
+            unix: false,
+            ws: false,
+            tls: matches!(name, "grpcs" | "https"),
+            json_rpc: false,
+            connects: false,
+            carrier: None,
+            fb_rpc: Dialect::default(),
+            generation: Generation::default(),
+            codec: None,
+        };
+        words.try_for_each(|word| said.note(word))?;
+        Ok(said)
+    }
+
+    fn note(&mut self, word: &str) -> Result<(), String> {
+        let named = Codec::ALL.into_iter().find(|codec| codec.as_str() == word);
+        match (word, self.protocol, named) {
+            ("unix", _, _) => self.unix = true,
+            ("ws", _, _) => self.ws = true,
+            ("tls", _, _) => self.tls = true,
+            ("kcp", _, _) => self.carrier = Some(Address::Kcp),
+            ("quic", _, _) => self.carrier = Some(Address::Quic),
+            ("json-rpc", Protocol::Http, _) => self.json_rpc = true,
+            ("pr3197", Protocol::FbRpc, _) => self.fb_rpc = Dialect::Pr3197,
+            ("http", Protocol::NetRpc | Protocol::Rpcx, _) => self.connects = true,
+            (_, Protocol::NetRpc, Some(named)) if self.codec.is_none() => self.codec = Some(named),
+            (word, Protocol::RestRpc, _) => {
+                self.generation =
+                    word.parse().map_err(|error: UnknownGeneration| format!("`+{word}`: {error}"))?;
+            }
+            (other, _, _) => return Err(format!("`+{other}` is unknown here")),
+        }
+        Ok(())
+    }
+
+    /// The URL with what stands behind `://`.
+    fn at(&self, rest: &str) -> Result<Url, &'static str> {
+        let url = self.to(self.address(rest)?);
+        let path = |said: bool, usual: &'static str| match (said, self.unix) {
+            (false, _) => Ok(None),
+            (true, true) => Ok(Some(usual.to_owned())),
+            (true, false) => path(rest, usual).map(|path| Some(path.to_owned())).ok_or("the path has blanks"),
+        };
+        Ok(Url {
+            websocket: path(self.ws, WEBSOCKET)?,
+            connect: path(self.connects, connect_path(self.protocol))?,
+            ..url
+        })
+    }
+
+    fn address(&self, rest: &str) -> Result<Address, &'static str> {
+        let host = rest.split(['/', '?']).next().unwrap_or_default();
+        let address = match (self.unix, host.parse(), self.protocol) {
+            (true, _, _) => Address::Unix(rest.into()),
+            (false, Ok(address), _) => address,
+            (false, Err(_), Protocol::Http) if !host.is_empty() => {
+                Address::Tcp(format!("{host}:{}", if self.tls { 443 } else { 80 }))
+            }
+            (false, Err(_), _) => return Err("want host:port behind ://"),
+        };
+        match (address, self.carrier) {
+            (address, None) => Ok(address),
+            (Address::Tcp(place), Some(carrier)) => Ok(carrier(place)),
+            (_, Some(_)) => Err("a Unix socket carries neither KCP nor QUIC"),
+        }
+    }
+
+    fn to(&self, address: Address) -> Url {
+        Url {
+            protocol: self.protocol,
+            address,
+            tls: self.tls,
+            json_rpc: self.json_rpc,
+            fb_rpc: self.fb_rpc,
+            generation: self.generation,
+            websocket: None,
+            codec: self.codec.unwrap_or_default(),
+            connect: None,
+        }
+    }
+}
+
 const SCHEMES: &str = "baidu-std, rpcx, fb-rpc, grpc, http, rest-rpc, net-rpc";
 
 /// What stands behind the host; the peers' own path if that is nothing.
@@ -145,6 +246,14 @@ fn path<'a>(rest: &'a str, usual: &'a str) -> Option<&'a str> {
 
 /// Where rpcx has its WebSocket (rpcx `share/share.go`).
 const WEBSOCKET: &str = "/_rpcx_";
+
+/// Where a server goes over from HTTP to its own protocol.
+fn connect_path(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Rpcx => WEBSOCKET,
+        _ => net_rpc::CONNECT_PATH,
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -173,7 +173,7 @@ mod tests {
             let hosts = self.clone();
             let lookup = move |host: String| {
                 let found = hosts.0.lock().unwrap().get(&*host).cloned();
-                let found = found.ok_or(io::Error::new(io::ErrorKind::NotFound, "no such host"));
+                let found = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such host"));
                 let addresses = found.map(|all| all.iter().map(|one| one.parse().unwrap()).collect());
                 Box::pin(std::future::ready(addresses)) as BoxFuture<'_, _>
             };

@@ -1,6 +1,7 @@
 //! Where bytes come from: addresses, listening sockets, streams.
 
 mod address;
+mod behind_http;
 mod carried;
 mod dialing;
 mod inbox;
@@ -12,6 +13,7 @@ mod transport;
 mod tunnel;
 
 pub use address::Address;
+pub(crate) use behind_http::connect_behind_http;
 pub(crate) use carried::{Carried, CarriedSink, CarriedSource};
 pub(crate) use dialing::Dialing;
 pub(crate) use inbox::Inbox;

@@ -73,10 +73,7 @@ impl Client {
 
     /// What connections of this protocol to this host are made with.
     pub(crate) fn connector(&self, protocol: Protocol, host: &str) -> Result<Connector, Status> {
-        let host = self.name(host);
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-            Status::invalid_argument(format!("`{host}` is no name that a certificate can be for"))
-        })?;
+        let name = name(self.name(host))?;
         Ok(Connector { config: Arc::new(self.config(protocol)?), name })
     }
 
@@ -151,6 +148,11 @@ fn of_the_system() -> Result<Arc<RootCertStore>, Status> {
     Ok(ROOTS.get_or_init(|| Arc::new(roots)).clone())
 }
 
+fn name(host: &str) -> Result<ServerName<'static>, Status> {
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| Status::invalid_argument(format!("`{host}` is no name that a certificate can be for")))
+}
+
 fn unusable(error: &Error) -> Status {
     Status::internal(format!("TLS cannot be used: {error}"))
 }
@@ -163,6 +165,12 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
+    /// The same for another host.
+    pub(crate) fn to(&self, settings: Option<&Client>, host: &str) -> Result<Self, Status> {
+        let host = settings.map_or(host, |settings| settings.name(host));
+        Ok(Self { config: self.config.clone(), name: name(host)? })
+    }
+
     pub(super) fn session(&self) -> io::Result<Session> {
         Session::client(self.config.clone(), self.name.clone())
     }

@@ -171,7 +171,7 @@ fn records<'a, D, T>(answer: &'a Message<Bytes>, read: impl Fn(D) -> T) -> Resul
 where
     D: ParseRecordData<'a, Bytes>,
 {
-    let name = answer.canonical_name().ok_or(ParseError::form_error("its aliases go round"))?;
+    let name = answer.canonical_name().ok_or_else(|| ParseError::form_error("its aliases go round"))?;
     let mut found = Found { records: Vec::new(), ttl: Duration::MAX };
     for record in answer.answer()?.limit_to_in::<D>() {
         let record = record?;

@@ -79,7 +79,10 @@ impl Zone {
             None => Rcode::NXDOMAIN,
         };
         let mut answer = MessageBuilder::new_vec().start_answer(query, rcode).unwrap();
-        while rcode == Rcode::NOERROR {
+        if rcode != Rcode::NOERROR {
+            return answer.finish();
+        }
+        loop {
             let mut alias = None;
             for (ttl, record) in self.records.get(&name).into_iter().flatten() {
                 let owner = Name::vec_from_str(&name).unwrap();
@@ -100,10 +103,9 @@ impl Zone {
             }
             match alias {
                 Some(alias) => name = alias,
-                None => break,
+                None => return answer.finish(),
             }
         }
-        answer.finish()
     }
 }
 

@@ -117,7 +117,7 @@ pub(super) fn announcement(names: &Names, entry: &Entry, id: u16, is_there: bool
     more.push((&instance, ttl, text)).map_err(too_long)?;
     // rpcx's clients pass over a server without an address, although they call the one in the text (zeroconf
     // `client.go`).
-    match address.map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip()) {
+    match address.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip()) {
         IpAddr::V4(ip) => more.push((&host, ttl, A::new(ip))),
         IpAddr::V6(ip) => more.push((&host, ttl, Aaaa::new(ip))),
     }

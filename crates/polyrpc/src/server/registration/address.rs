@@ -83,8 +83,8 @@ fn reachable(place: &str) -> String {
 /// as well, on the systems that we know.
 fn own(any: IpAddr) -> IpAddr {
     match any {
-        IpAddr::V4(_) => outgoing_v4().unwrap_or(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(_) => outgoing_v6().or_else(|_| outgoing_v4()).unwrap_or(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) => outgoing_v4().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        IpAddr::V6(_) => outgoing_v6().or_else(|_| outgoing_v4()).unwrap_or(IpAddr::V6(Ipv6Addr::LOCALHOST)),
     }
 }
 

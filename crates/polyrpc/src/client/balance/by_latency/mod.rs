@@ -1,0 +1,234 @@
+mod measuring;
+mod probe;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+pub use self::probe::{Connecting, Probe};
+
+use self::measuring::{Measured, Measuring};
+use super::memory::Memory;
+use super::smooth::Smooth;
+use super::weights::Weights;
+use super::{Asked, Balance, Candidate, Pick};
+
+/// Turns by how near the servers are on the network: rpcx's `WeightedICMP`.
+///
+/// Each server is probed three times, the mean makes its weight by rpcx's table, and turns are those of
+/// [`SmoothWeightedRoundRobin`](super::SmoothWeightedRoundRobin): 191 up to 10 ms, a unit less for each more millisecond up
+/// to 200, one up to a second. What takes longer or does not answer gets nothing. rpcx sends ICMP echo requests, which
+/// needs a privilege; here a [`Probe`] measures, by default the time in which TCP [connects](Connecting).
+///
+/// A task of the balancer probes, 64 servers at a time and each anew after a while, and ends with it; it runs in the
+/// runtime in which the first set came. Until a server has been measured it counts as one that is far. If no probe succeeds
+/// at all, they say nothing about the servers, which are alike then.
+pub struct ByLatency {
+    measuring: Arc<Measuring>,
+    memory: Memory<Measured>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl ByLatency {
+    /// Measures by connecting, each server every 30 s.
+    pub fn new() -> Self {
+        Self::by(Connecting, Duration::from_secs(30))
+    }
+
+    /// Measures by this probe, each server so often: once a second at most.
+    pub fn by(probe: impl Probe, interval: Duration) -> Self {
+        let measuring = Measuring::new(Box::new(probe), interval.max(Duration::from_secs(1)));
+        Self { measuring: Arc::new(measuring), memory: Memory::default(), task: Mutex::default() }
+    }
+
+    /// Begins to measure, unless it is done already or cannot be.
+    fn measure(&self) {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if task.as_ref().is_none_or(JoinHandle::is_finished)
+            && let Ok(runtime) = Handle::try_current()
+        {
+            *task = Some(runtime.spawn(self.measuring.clone().run()));
+        }
+    }
+}
+
+impl Default for ByLatency {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for ByLatency {
+    fn drop(&mut self) {
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for ByLatency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByLatency").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+impl Balance for ByLatency {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        let measured = self.memory.recall(candidates, |_| Measured::default());
+        let turns = Arc::new(Turns::new(&measured));
+        self.measuring.go_on_with(candidates, measured, &turns);
+        self.measure();
+        Box::new(turns)
+    }
+}
+
+/// The turns among the servers of one set, made anew when latencies have changed.
+struct Turns(RwLock<Made>);
+
+struct Made {
+    weights: Vec<u32>,
+    turns: Smooth,
+}
+
+impl Turns {
+    fn new(measured: &[Arc<Measured>]) -> Self {
+        Self(RwLock::new(Made::new(weights(measured))))
+    }
+
+    /// Lets the turns follow what has been measured.
+    fn follow(&self, measured: &[Arc<Measured>]) {
+        let weights = weights(measured);
+        let is_same = self.0.read().unwrap_or_else(PoisonError::into_inner).weights == weights;
+        if !is_same {
+            let made = Made::new(weights);
+            *self.0.write().unwrap_or_else(PoisonError::into_inner) = made;
+        }
+    }
+}
+
+impl Made {
+    fn new(weights: Vec<u32>) -> Self {
+        Self { turns: Smooth::new(Weights::new(weights.iter().copied())), weights }
+    }
+}
+
+impl Pick for Arc<Turns> {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).turns.pick(asked)
+    }
+}
+
+fn weights(measured: &[Arc<Measured>]) -> Vec<u32> {
+    let weights: Vec<_> = measured.iter().map(|measured| measured.weight().unwrap_or(FAR)).collect();
+    if weights.iter().all(|&weight| weight == 0) { vec![FAR; weights.len()] } else { weights }
+}
+
+/// The least weight that gets calls.
+const FAR: u32 = 1;
+
+/// rpcx's table (`client/ping_utils.go`).
+fn weight(latency: Option<Duration>) -> u32 {
+    match latency.map(|latency| latency.as_millis()) {
+        Some(..=10) => 191,
+        Some(millis @ ..=200) => 201 - millis as u32,
+        Some(..1000) => FAR,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::time::Instant;
+
+    use futures_util::future::BoxFuture;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::client::balance::tests::{asked, candidates, shares};
+    use crate::discovery::Instance;
+
+    #[test]
+    fn weights_are_those_of_rpcx() {
+        let millis = |millis| weight(Some(Duration::from_millis(millis)));
+        let weights = [0, 10, 11, 200, 201, 999, 1000, 5000].map(millis);
+        assert_eq!(weights, [191, 191, 190, 1, 1, 1, 0, 0]);
+        assert_eq!(weight(None), 0);
+    }
+
+    /// Knows the latencies, and tells how many probes there were.
+    struct Told {
+        latencies: HashMap<String, Option<Duration>>,
+        probes: watch::Sender<usize>,
+    }
+
+    impl Probe for Told {
+        fn measure<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<Duration>> {
+            self.probes.send_modify(|probes| *probes += 1);
+            Box::pin(std::future::ready(self.latencies.get(&instance.address).copied().flatten()))
+        }
+    }
+
+    fn told(candidates: &[Candidate], millis: &[Option<u64>]) -> (Told, watch::Receiver<usize>) {
+        let latency = |(candidate, millis): (&Candidate, &Option<u64>)| {
+            (candidate.instance().address.clone(), millis.map(Duration::from_millis))
+        };
+        let (probes, probed) = watch::channel(0);
+        (Told { latencies: candidates.iter().zip(millis).map(latency).collect(), probes }, probed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_get_calls_by_their_latency() {
+        let candidates = candidates(3);
+        let (probe, mut probed) = told(&candidates, &[Some(1), Some(191), None]);
+        let balance = ByLatency::by(probe, Duration::from_secs(60));
+        let pick = balance.over(&candidates);
+        // Nobody has been measured.
+        assert_eq!(shares(&*pick, &candidates, 300), [100, 100, 100]);
+        probed.wait_for(|&probes| probes == 9).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(shares(&*pick, &candidates, 201), [191, 10, 0]);
+        // What is known is known in the next set too, and is not measured again so soon.
+        let fewer = [candidates[1].clone(), candidates[2].clone()];
+        assert_eq!(shares(&*balance.over(&fewer), &fewer, 10), [10, 0]);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(*probed.borrow(), 9);
+        probed.wait_for(|&probes| probes == 15).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn probes_that_all_fail_say_nothing() {
+        let candidates = candidates(2);
+        let (probe, mut probed) = told(&candidates, &[None, None]);
+        let balance = ByLatency::by(probe, Duration::from_secs(60));
+        let pick = balance.over(&candidates);
+        probed.wait_for(|&probes| probes == 6).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(shares(&*pick, &candidates, 10), [5, 5]);
+    }
+
+    #[tokio::test]
+    async fn the_task_ends_with_the_balancer() {
+        let candidates = candidates(1);
+        let (probe, mut probed) = told(&candidates, &[Some(1)]);
+        let balance = ByLatency::by(probe, Duration::from_secs(1));
+        let _pick = balance.over(&candidates);
+        probed.wait_for(|&probes| probes == 3).await.unwrap();
+        drop(balance);
+        // The probe goes with the task, and with it what tells of probes.
+        assert!(probed.wait_for(|_| false).await.is_err());
+    }
+
+    #[test]
+    fn without_a_runtime_nothing_is_measured_and_servers_are_alike() {
+        let candidates = candidates(2);
+        let pick = ByLatency::new().over(&candidates);
+        let asked = Asked { now: Instant::now(), ..asked(&candidates) };
+        assert!(pick.pick(&asked).is_some());
+        assert_eq!(shares(&*pick, &candidates, 10), [5, 5]);
+    }
+}

@@ -1,0 +1,63 @@
+use std::io;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::discovery::{Instance, Network};
+
+/// Measures how near a server is.
+pub trait Probe: Send + Sync + 'static {
+    /// The time that the way there and back takes; `None` if that cannot be told. It may be dropped before it is done.
+    fn measure<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<Duration>>;
+}
+
+/// The time in which TCP connects: a way there and back, without any privilege.
+///
+/// A server that is reached by UDP need not accept TCP: a refusal has gone the same way. One behind a Unix socket is here.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Connecting;
+
+impl Probe for Connecting {
+    fn measure<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<Duration>> {
+        Box::pin(async move {
+            if instance.network == Network::Unix {
+                return Some(Duration::ZERO);
+            }
+            // Whatever a name takes to be resolved, the server is no farther for it.
+            let address = tokio::net::lookup_host(&instance.address).await.ok()?.next()?;
+            let before = Instant::now();
+            let connected = TcpStream::connect(address).await;
+            has_been_there(&connected.map(drop), instance.network).then(|| before.elapsed())
+        })
+    }
+}
+
+fn has_been_there(connected: &io::Result<()>, network: Network) -> bool {
+    match connected {
+        Ok(()) => true,
+        Err(error) => {
+            matches!(network, Network::Kcp | Network::Quic)
+                && error.kind() == io::ErrorKind::ConnectionRefused
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_accepts_is_measured_and_who_refuses_is_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let there = Instance::tcp(listener.local_addr().unwrap().to_string());
+        assert!(Connecting.measure(&there).await.is_some());
+        drop(listener);
+        assert_eq!(Connecting.measure(&there).await, None);
+        let by_udp = Instance { network: Network::Quic, ..there };
+        assert!(Connecting.measure(&by_udp).await.is_some());
+    }
+}

@@ -1,0 +1,64 @@
+use super::tiers::Tiers;
+use super::{Balance, Candidate, Pick};
+
+/// The server that is nearest on earth, any of those that are as near: rpcx's `Closest`.
+///
+/// Servers say where they stand by `latitude` and `longitude`, in degrees; those that do not get no calls. If the nearest
+/// may not take a call, the next nearest gets it.
+#[derive(Debug, Clone, Copy)]
+pub struct Closest {
+    latitude: f64,
+    longitude: f64,
+}
+
+impl Closest {
+    /// Seen from here, in degrees north and east.
+    pub fn to(latitude: f64, longitude: f64) -> Self {
+        Self { latitude, longitude }
+    }
+
+    /// The way along the surface, in metres, by the haversine formula.
+    fn distance(&self, (latitude, longitude): (f64, f64)) -> f64 {
+        let (from, to) = (self.latitude.to_radians(), latitude.to_radians());
+        let haversine = |angle: f64| (angle / 2.0).sin().powi(2);
+        let east = (longitude - self.longitude).to_radians();
+        let h = haversine(to - from) + from.cos() * to.cos() * haversine(east);
+        // Rounding may carry the far side of the earth beyond one.
+        2.0 * RADIUS * h.min(1.0).sqrt().asin()
+    }
+}
+
+/// Of the earth at its equator, as rpcx has it (`client/geo_utils.go`).
+const RADIUS: f64 = 6_378_100.0;
+
+impl Balance for Closest {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        let distance = |candidate: &Candidate| {
+            Some(self.distance(candidate.instance().attributes.location()?)).filter(|metres| !metres.is_nan())
+        };
+        let placed = candidates.iter().enumerate();
+        Box::new(Tiers::by_rank(placed.filter_map(|(place, candidate)| Some((place, distance(candidate)?)))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_those_along_the_surface() {
+        let from = Closest::to(0.0, 0.0);
+        let quarter = RADIUS * std::f64::consts::FRAC_PI_2;
+        for (place, metres) in [
+            ((0.0, 0.0), 0.0),
+            ((0.0, 90.0), quarter),
+            ((90.0, 17.0), quarter),
+            ((0.0, 180.0), 2.0 * quarter),
+            ((0.0, -180.0), 2.0 * quarter),
+        ] {
+            assert!((from.distance(place) - metres).abs() < 1e-3, "{place:?}: {}", from.distance(place));
+        }
+        // Across the date line it is not far.
+        assert!(Closest::to(0.0, 179.0).distance((0.0, -179.0)) < 223_000.0);
+    }
+}

@@ -1,0 +1,129 @@
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Mutex, PoisonError};
+
+use super::jump::{again, jump, jumping_on};
+use crate::client::balance::{Asked, Balance, Candidate, Pick};
+
+/// Consistent hashing with memory: rpcx's `ConsistentHash`.
+///
+/// Servers keep their slots; a key whose slot has been left jumps once more, among those that are there
+/// (`edwingeng/doublejump`). Whichever server leaves, only its own keys move, and a new one takes the slot that was left
+/// last. So where a key goes depends on the order in which servers came and went, and clients that began at different
+/// times may disagree; [`Ring`](super::Ring) is for those that must not.
+///
+/// New servers of one set come in the order of their names.
+#[derive(Debug, Default)]
+pub struct DoubleJump(Mutex<Slots>);
+
+impl Balance for DoubleJump {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = HashMap::new();
+        for (place, candidate) in candidates.iter().enumerate() {
+            places.entry(candidate.instance().to_string()).or_insert(place);
+        }
+        slots.update(&places);
+        let place = |name: &String| places.get(name).copied();
+        Box::new(Jumps {
+            loose: slots.loose.iter().map(|slot| slot.as_ref().and_then(place)).collect(),
+            compact: slots.compact.iter().filter_map(place).collect(),
+        })
+    }
+}
+
+/// The servers by name, twice.
+#[derive(Debug, Default)]
+struct Slots {
+    /// Each in its own slot.
+    loose: Vec<Option<String>>,
+    /// The slots that were left, the last one last.
+    left: Vec<usize>,
+    /// Without gaps.
+    compact: Vec<String>,
+    /// Where each is in both.
+    at: HashMap<String, (usize, usize)>,
+}
+
+impl Slots {
+    /// Adds those that are new and then removes those that are gone, as rpcx does (`client/selector.go`).
+    fn update(&mut self, servers: &HashMap<String, usize>) {
+        let mut names: Vec<_> = servers.keys().collect();
+        names.sort_unstable();
+        names.into_iter().for_each(|name| self.add(name));
+        let mut gone: Vec<_> = self.at.keys().filter(|name| !servers.contains_key(*name)).cloned().collect();
+        gone.sort_unstable();
+        gone.iter().for_each(|name| self.remove(name));
+    }
+
+    fn add(&mut self, name: &str) {
+        let Entry::Vacant(new) = self.at.entry(name.to_owned()) else { return };
+        let slot = self.left.pop().unwrap_or_else(|| {
+            self.loose.push(None);
+            self.loose.len() - 1
+        });
+        self.loose[slot] = Some(name.to_owned());
+        new.insert((slot, self.compact.len()));
+        self.compact.push(name.to_owned());
+    }
+
+    fn remove(&mut self, name: &str) {
+        let Some((slot, index)) = self.at.remove(name) else { return };
+        self.loose[slot] = None;
+        self.left.push(slot);
+        // The last one fills the gap.
+        self.compact.swap_remove(index);
+        if let Some((_, moved)) = self.compact.get(index).and_then(|moved| self.at.get_mut(moved)) {
+            *moved = index;
+        }
+    }
+}
+
+/// The slots with the places of one set.
+struct Jumps {
+    loose: Box<[Option<usize>]>,
+    compact: Box<[usize]>,
+}
+
+impl Jumps {
+    fn at(&self, key: u64) -> usize {
+        let slot = self.loose[jump(key, self.loose.len())];
+        slot.unwrap_or_else(|| self.compact[jump(again(key), self.compact.len())])
+    }
+}
+
+impl Pick for Jumps {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        if self.compact.is_empty() {
+            return None;
+        }
+        jumping_on(asked, &self.compact, |key| self.at(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::balance::tests::{asked, vectors};
+    use crate::discovery::Instance;
+
+    #[test]
+    fn servers_come_and_go_as_in_go() {
+        let balance = DoubleJump::default();
+        let mut candidates = Vec::<Candidate>::new();
+        for vector in vectors()["doublejump"].as_array().unwrap() {
+            let (op, name) = vector["op"].as_str().unwrap().split_once(' ').unwrap();
+            let instance: Instance = name.split(' ').next().unwrap().parse().unwrap();
+            match op {
+                "add" => candidates.push(Candidate::new(instance)),
+                _ => candidates.retain(|candidate| *candidate.instance() != instance),
+            }
+            let pick = balance.over(&candidates);
+            for (key, server) in vector.as_object().unwrap().iter().filter(|(key, _)| *key != "op") {
+                let asked = Asked { key: Some(key.parse().unwrap()), ..asked(&candidates) };
+                let chosen = candidates[pick.pick(&asked).unwrap()].instance().to_string();
+                assert_eq!(chosen, server.as_str().unwrap(), "{key} after {op} {name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+use std::fmt::{self, Write};
+
+use polyrpc_wire::Status;
+use serde::Serialize;
+
+use super::go;
+use crate::Result;
+use crate::client::balance::Asked;
+
+/// The key by which a client of rpcx in Go chooses the server for a call: the hash (FNV-1a, 64 bits) of
+/// `/service/method/arguments`, the arguments as Go's `%v` prints them.
+///
+/// Numbers, strings, booleans, structs, slices and maps are printed as in Go; pointers below the outermost level, of which
+/// Go prints the address, have no counterpart.
+///
+/// ```
+/// use polyrpc::client::balance::hash::{Passed, key};
+///
+/// #[derive(serde::Serialize)]
+/// struct Args {
+///     a: i32,
+///     b: i32,
+/// }
+///
+/// let key = key("Arith", "Mul", Passed::ByPointer, &Args { a: 7, b: 8 })?;
+/// assert_eq!(key, 15772451828796049065); // of "/Arith/Mul/&{7 8}"
+/// # polyrpc::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// When the arguments refuse to be serialized.
+pub fn key(
+    service: &str,
+    method: &str,
+    passed: Passed,
+    arguments: &(impl Serialize + ?Sized),
+) -> Result<u64> {
+    let mut hash = Fnv::default();
+    let refused =
+        |error: go::Refusal| Status::invalid_argument(format!("the arguments have no key: {error}"));
+    write!(hash, "/{service}/{method}/").map_err(|error| refused(error.into()))?;
+    go::print(arguments, passed == Passed::ByPointer, &mut hash).map_err(refused)?;
+    Ok(hash.0)
+}
+
+/// How the client in Go passes its arguments to the call, which shows in how they are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// `&Args{7, 8}`, as rpcx's examples do: a struct is `&{7 8}`.
+    ByPointer,
+    /// `Args{7, 8}`: a struct is `{7 8}`.
+    ByValue,
+}
+
+/// What calls have in common that are to go to the same server.
+pub(super) fn of(asked: &Asked<'_>) -> u64 {
+    asked.key.unwrap_or_else(|| {
+        let mut hash = Fnv::default();
+        for part in ["/", asked.service, "/", asked.method, "/"] {
+            hash.push(part.as_bytes());
+        }
+        hash.push(&asked.request[..asked.request.len().min(BEGINNING)]);
+        hash.0
+    })
+}
+
+/// How much of a request tells it from others, so that a pick takes no longer for a long one.
+const BEGINNING: usize = 1024;
+
+/// FNV-1a, 64 bits.
+struct Fnv(u64);
+
+impl Fnv {
+    fn push(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+}
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Write for Fnv {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::balance::tests::vectors;
+
+    #[test]
+    fn the_hash_is_that_of_go() {
+        for vector in vectors()["fnv1a64"].as_array().unwrap() {
+            let mut hash = Fnv::default();
+            hash.push(vector["s"].as_str().unwrap().as_bytes());
+            assert_eq!(hash.0.to_string(), vector["fnv1a64"].as_str().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_key_is_the_hash_of_what_go_prints() {
+        let hash = |text: &str| {
+            let mut hash = Fnv::default();
+            hash.push(text.as_bytes());
+            hash.0
+        };
+        assert_eq!(key("S", "m", Passed::ByPointer, &7).unwrap(), hash("/S/m/7"));
+        assert_eq!(key("S", "m", Passed::ByPointer, "x y").unwrap(), hash("/S/m/x y"));
+        assert_eq!(key("S", "m", Passed::ByPointer, &[1, 2]).unwrap(), hash("/S/m/&[1 2]"));
+        assert_eq!(key("S", "m", Passed::ByValue, &(1, "a")).unwrap(), hash("/S/m/[1 a]"));
+    }
+
+    #[test]
+    fn what_refuses_to_be_serialized_has_no_key() {
+        struct Refusing;
+        impl Serialize for Refusing {
+            fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(serde::ser::Error::custom("not today"))
+            }
+        }
+        let error = key("S", "m", Passed::ByPointer, &Refusing).unwrap_err();
+        assert!(error.to_string().contains("not today"), "{error}");
+    }
+}

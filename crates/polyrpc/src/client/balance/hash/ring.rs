@@ -1,0 +1,244 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use polyrpc_wire::Status;
+
+use super::key;
+use super::murmur::murmur;
+use crate::Result;
+use crate::client::balance::memory::Memory;
+use crate::client::balance::{Asked, Balance, Candidate, Pick};
+use crate::discovery::Instance;
+
+/// Consistent hashing on a ring: brpc's `c_murmurhash`, `c_md5` and `c_ketama`, bit for bit.
+///
+/// Each server has a hundred points on the ring, which depend on nothing but its address, and a call goes to the server of
+/// the first point from its key on: all clients agree, and when a server comes or goes, only its own keys move, to or from
+/// all others alike. If the server may not take the call, the next point decides
+/// (brpc `policy/consistent_hashing_load_balancer.cpp`).
+#[derive(Debug)]
+pub struct Ring {
+    hash: Hash,
+    replicas: usize,
+    with_tags: bool,
+    /// The points of each server, which are much work to make.
+    memory: Memory<Box<[u32]>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Hash {
+    Murmur,
+    Md5,
+    Ketama,
+}
+
+impl Ring {
+    /// brpc's `c_murmurhash`: points by MurmurHash3.
+    pub fn murmur() -> Self {
+        Self::new(Hash::Murmur)
+    }
+
+    /// brpc's `c_md5`: points by MD5, of which each takes 32 bits.
+    pub fn md5() -> Self {
+        Self::new(Hash::Md5)
+    }
+
+    /// brpc's `c_ketama`, memcached's ketama: points by MD5, four of each digest.
+    pub fn ketama() -> Self {
+        Self::new(Hash::Ketama)
+    }
+
+    fn new(hash: Hash) -> Self {
+        Self { hash, replicas: 100, with_tags: false, memory: Memory::default() }
+    }
+
+    /// Gives each server so many points instead of 100: the more, the more even are the shares, which vary by about one
+    /// over the square root of it.
+    ///
+    /// # Errors
+    ///
+    /// When it is zero or more than 10,000; for ketama, when it is no multiple of four.
+    pub fn replicas(mut self, replicas: usize) -> Result<Self> {
+        let step = if matches!(self.hash, Hash::Ketama) { 4 } else { 1 };
+        if !(1..=MOST_REPLICAS).contains(&replicas) || replicas % step != 0 {
+            return Err(Status::invalid_argument(format!(
+                "a ring has {step} to {MOST_REPLICAS} replicas of a server in steps of {step}, not {replicas}"
+            ))
+            .into());
+        }
+        self.replicas = replicas;
+        Ok(self)
+    }
+
+    /// Tells servers at the same address apart by brpc's tag, as its flag `consistent_hashing_enable_server_tag` does.
+    #[must_use]
+    pub fn with_tags(mut self) -> Self {
+        self.with_tags = true;
+        self
+    }
+
+    fn points(&self, instance: &Instance) -> Box<[u32]> {
+        let name = |replica| match instance.attributes.tag() {
+            Some(tag) if self.with_tags && !tag.is_empty() => {
+                format!("{}-{replica}-{tag}", instance.address)
+            }
+            _ => format!("{}-{replica}", instance.address),
+        };
+        match self.hash {
+            Hash::Murmur => (0..self.replicas).map(|replica| murmur(name(replica).as_bytes())).collect(),
+            Hash::Md5 => (0..self.replicas).map(|replica| md5(&name(replica))[0]).collect(),
+            Hash::Ketama => (0..self.replicas / 4).flat_map(|replica| md5(&name(replica))).collect(),
+        }
+    }
+}
+
+const MOST_REPLICAS: usize = 10_000;
+
+fn md5(text: &str) -> [u32; 4] {
+    let digest = md5::compute(text).0;
+    let (words, _) = digest.as_chunks::<4>();
+    std::array::from_fn(|word| u32::from_le_bytes(words[word]))
+}
+
+impl Balance for Ring {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        let points = self.memory.recall(candidates, |candidate| self.points(candidate.instance()));
+        Box::new(Points::new(in_order(candidates), &points))
+    }
+}
+
+/// The places of the servers in the order of their addresses, which decides where points coincide.
+fn in_order(candidates: &[Candidate]) -> Vec<usize> {
+    let mut places: Vec<_> = (0..candidates.len()).collect();
+    places.sort_by_cached_key(|&place| {
+        let address = &candidates[place].instance().address;
+        (address.parse::<SocketAddr>().ok(), address.clone())
+    });
+    places
+}
+
+/// The ring.
+struct Points {
+    /// In order; apart from their servers, so that a search touches less memory.
+    hashes: Box<[u32]>,
+    places: Box<[u32]>,
+    servers: usize,
+}
+
+impl Points {
+    fn new(in_order: Vec<usize>, points: &[Arc<Box<[u32]>>]) -> Self {
+        // A hash and a rank in one word, to be sorted as one.
+        let ranked = in_order.iter().enumerate();
+        let mut ring: Vec<_> = ranked
+            .flat_map(|(rank, &place)| {
+                points[place].iter().map(move |&hash| u64::from(hash) << 32 | rank as u64)
+            })
+            .collect();
+        ring.sort_unstable();
+        let place = |point: &u64| in_order[(point & u64::from(u32::MAX)) as usize] as u32;
+        Self {
+            hashes: ring.iter().map(|point| (point >> 32) as u32).collect(),
+            places: ring.iter().map(place).collect(),
+            servers: points.len(),
+        }
+    }
+
+    /// The servers of all points from a key on, around the ring.
+    fn from(&self, key: u32) -> impl Iterator<Item = usize> {
+        let first = self.hashes.partition_point(|&hash| hash < key);
+        let (before, behind) = self.places.split_at(first);
+        behind.iter().chain(before).map(|&place| place as usize)
+    }
+}
+
+impl Pick for Points {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        let mut servers = self.from(folded(key::of(asked)));
+        let near = servers.by_ref().take(NEAR).find(|&place| asked.may_take(place));
+        near.or_else(|| {
+            // Before all the points are walked: are any worth it?
+            let is_any = (0..self.servers).any(|place| asked.may_take(place));
+            is_any.then(|| servers.find(|&place| asked.may_take(place))).flatten()
+        })
+    }
+}
+
+/// How many points are looked at before the servers are.
+const NEAR: usize = 128;
+
+/// brpc's request codes have 32 bits and stay as they are.
+fn folded(key: u64) -> u32 {
+    key as u32 ^ (key >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::balance::tests::{asked, candidates};
+    use crate::discovery::Attributes;
+
+    #[test]
+    fn the_points_are_those_of_brpc() {
+        let server = Instance::tcp("127.0.0.1:8000");
+        let words = |text: &str| md5(text).to_vec();
+        assert_eq!(Ring::murmur().points(&server)[7], murmur(b"127.0.0.1:8000-7"));
+        assert_eq!(Ring::md5().points(&server)[99], words("127.0.0.1:8000-99")[0]);
+        let ketama = Ring::ketama().points(&server);
+        assert_eq!(ketama.len(), 100);
+        assert_eq!(ketama[96..], words("127.0.0.1:8000-24"));
+        // RFC 1321: d41d8cd98f00b204e9800998ecf8427e
+        assert_eq!(words(""), [0xd98c_1dd4, 0x04b2_008f, 0x9809_80e9, 0x7e42_f8ec]);
+    }
+
+    #[test]
+    fn a_tag_is_part_of_the_name_where_that_is_wanted() {
+        let tagged = Instance::tcp("h:1").with(Attributes::new().with("tag", "t"));
+        assert_eq!(Ring::murmur().points(&tagged)[0], murmur(b"h:1-0"));
+        assert_eq!(Ring::murmur().with_tags().points(&tagged)[0], murmur(b"h:1-0-t"));
+    }
+
+    #[test]
+    fn the_first_point_from_the_key_on_decides_around_the_ring() {
+        let candidates = candidates(20);
+        for ring in [Ring::murmur(), Ring::md5(), Ring::ketama()] {
+            let mut points: Vec<_> = (0..20)
+                .flat_map(|place| {
+                    ring.points(candidates[place].instance()).into_iter().map(move |hash| (hash, place))
+                })
+                .collect();
+            points.sort_unstable();
+            let pick = ring.over(&candidates);
+            let keys = (0..2000_u32).map(|key| key.wrapping_mul(0x9e37_79b9));
+            for key in keys.chain([0, u32::MAX]).chain(points.iter().map(|&(hash, _)| hash)) {
+                let &(_, expected) = points.iter().find(|(hash, _)| *hash >= key).unwrap_or(&points[0]);
+                let asked = Asked { key: Some(key.into()), ..asked(&candidates) };
+                assert_eq!(pick.pick(&asked), Some(expected), "{ring:?} {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn servers_at_one_address_share_its_points_and_the_first_has_them() {
+        let twice = [Candidate::new(Instance::tcp("h:1")), Candidate::new(Instance::tcp("h:1"))];
+        let pick = Ring::murmur().over(&twice);
+        assert_eq!(pick.pick(&asked(&twice)), Some(0));
+        twice[0].load().set_well(false);
+        assert_eq!(pick.pick(&asked(&twice)), Some(1));
+    }
+
+    #[test]
+    fn addresses_are_in_the_order_of_their_numbers() {
+        let named = |address: &str| Candidate::new(Instance::tcp(address));
+        let servers = ["10.0.0.1:80", "9.0.0.1:80", "9.0.0.1:9", "b:1", "a:1"].map(named);
+        assert_eq!(in_order(&servers), [4, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn a_ring_cannot_have_just_any_number_of_points() {
+        assert!(Ring::murmur().replicas(7).is_ok());
+        assert!(Ring::ketama().replicas(8).is_ok());
+        for (ring, replicas) in [(Ring::md5(), 0), (Ring::md5(), 10_001), (Ring::ketama(), 10)] {
+            assert!(ring.replicas(replicas).unwrap_err().to_string().contains("replicas"));
+        }
+    }
+}

@@ -1,0 +1,46 @@
+use super::{Asked, Balance, Candidate, Pick, chance};
+
+/// The server with the fewest calls of this client under way; any of those that have as few.
+///
+/// Each server gets new calls at the pace at which it answers, so none is waited for long where calls differ much in what
+/// they cost. Among up to 32 it is the very one with the fewest; of more, 32 are drawn and the best of them taken, since
+/// the counts of a thousand would take longer to read than they stay true.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LeastInFlight;
+
+impl Balance for LeastInFlight {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        Box::new(Counts(candidates.len()))
+    }
+}
+
+const DRAWS: usize = 32;
+
+struct Counts(usize);
+
+impl Pick for Counts {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        let Self(n) = *self;
+        let drawn = (n > DRAWS).then(|| least(asked, (0..DRAWS).map(|_| chance::place(n))));
+        drawn.flatten().or_else(|| least(asked, 0..n))
+    }
+}
+
+fn least(asked: &Asked<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
+    let (mut least, mut alike) = (None, 0);
+    for place in places {
+        if !asked.may_take(place) {
+            continue;
+        }
+        let calls = asked.candidates.get(place)?.load().in_flight();
+        if least.is_none_or(|(_, fewest)| calls < fewest) {
+            (least, alike) = (Some((place, calls)), 1);
+        } else if least.is_some_and(|(_, fewest)| calls == fewest) {
+            alike += 1;
+            if chance::below(alike) == 0 {
+                least = Some((place, calls));
+            }
+        }
+    }
+    least.map(|(place, _)| place)
+}

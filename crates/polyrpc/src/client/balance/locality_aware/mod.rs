@@ -1,0 +1,122 @@
+mod server;
+mod tree;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::server::Server;
+use self::tree::Tree;
+use super::memory::Memory;
+use super::{Asked, Balance, Candidate, Outcome, Pick, chance, spare};
+
+/// Servers by how many calls they answer and how soon: brpc's `la`, locality-aware balancing.
+///
+/// A server's weight is the calls it answers in a second divided by the time it takes for one. So the nearest and fastest
+/// take what they can bear and the others what is left, where other balancers would send calls around the world to be
+/// fair. A server with calls under way for longer than usual loses weight before any of them ends; every server keeps a
+/// little, so that it is seen when it gets better (brpc `docs/en/lalb.md`, `policy/locality_aware_load_balancer.cpp`).
+#[derive(Debug)]
+pub struct LocalityAware {
+    memory: Memory<Server>,
+    since: Instant,
+}
+
+impl LocalityAware {
+    /// Knows no server yet.
+    pub fn new() -> Self {
+        Self { memory: Memory::default(), since: Instant::now() }
+    }
+}
+
+impl Default for LocalityAware {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Balance for LocalityAware {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        let servers = self.memory.recall(candidates, |_| Server::default());
+        begin_as_the_average(&servers);
+        let most = HEAVIEST / (servers.len() as i64).max(1);
+        let tree = Tree::new(servers.iter().map(|server| server.base().min(most)));
+        Box::new(Weighing { servers, tree, most, since: self.since })
+    }
+}
+
+/// New servers get as many calls as the others do on average.
+fn begin_as_the_average(servers: &[Arc<Server>]) {
+    let known: Vec<_> =
+        servers.iter().filter(|server| server.is_known()).map(|server| server.base()).collect();
+    if !known.is_empty() {
+        let average = known.iter().map(|&base| i128::from(base)).sum::<i128>() / known.len() as i128;
+        servers.iter().for_each(|server| server.begin(average as i64));
+    }
+}
+
+/// The sum of all weights stays below it, and so within 64 bits.
+const HEAVIEST: i64 = 1 << 62;
+
+struct Weighing {
+    servers: Box<[Arc<Server>]>,
+    /// The weights as far as this set has seen them.
+    tree: Tree,
+    /// What a server may weigh.
+    most: i64,
+    since: Instant,
+}
+
+impl Weighing {
+    /// A server's weight now, from which the dice go by.
+    fn weigh(&self, place: usize, server: &Server, now: Duration) -> i64 {
+        let weight = server.weight(now).min(self.most);
+        self.tree.set(place, weight);
+        weight
+    }
+
+    /// Throws the dice, and again where what they hit may not take the call or has lost weight since.
+    fn throw(&self, asked: &Asked<'_>) -> Option<usize> {
+        let now = self.elapsed(asked.now);
+        (0..THROWS).find_map(|_| {
+            let total = self.tree.total();
+            let (place, offset) = self.tree.find(chance::below(total.max(0) as u64) as i64)?;
+            let server = self.servers.get(place)?;
+            let is_available = asked.is_available(place);
+            if !is_available {
+                // When it comes back, it is to begin slowly.
+                server.cut(total / self.servers.len() as i64);
+            }
+            let weight = self.weigh(place, server, now);
+            (is_available && offset < weight && asked.may_take(place)).then_some(place)
+        })
+    }
+
+    /// The time since the balancer was made.
+    fn elapsed(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
+    }
+}
+
+/// How often, before all servers are looked at.
+const THROWS: usize = 16;
+
+impl Pick for Weighing {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        let weights = || (0..self.servers.len()).map(|place| (place, self.tree.weight(place).max(1) as u64));
+        self.throw(asked).or_else(|| spare::by_weight(asked, weights()))
+    }
+
+    fn began(&self, place: usize, now: Instant) {
+        if let Some(server) = self.servers.get(place) {
+            server.began(self.elapsed(now));
+        }
+    }
+
+    fn ended(&self, place: usize, outcome: &Outcome<'_>) {
+        if let Some(server) = self.servers.get(place) {
+            let now = self.elapsed(outcome.now);
+            server.ended(now, outcome);
+            self.weigh(place, server, now);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::client::balance::Outcome;
+
+/// What is known of one server. Times are since the balancer was made.
+#[derive(Debug)]
+pub(super) struct Server(Mutex<Knowledge>);
+
+#[derive(Debug)]
+struct Knowledge {
+    /// The weight without regard to the calls under way; zero for one that nothing is known of.
+    base: i64,
+    in_flight: InFlight,
+    answers: Answers,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        let answers = Answers { latest: VecDeque::with_capacity(MOST_ANSWERS), average: Duration::ZERO };
+        Self(Mutex::new(Knowledge { base: 0, in_flight: InFlight::default(), answers }))
+    }
+}
+
+impl Server {
+    fn lock(&self) -> MutexGuard<'_, Knowledge> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has a weight of its own.
+    pub(super) fn is_known(&self) -> bool {
+        self.lock().base > 0
+    }
+
+    /// Gives one that nothing is known of this weight.
+    pub(super) fn begin(&self, base: i64) {
+        let mut known = self.lock();
+        if known.base == 0 {
+            known.base = base;
+        }
+    }
+
+    /// The weight without regard to the calls under way.
+    pub(super) fn base(&self) -> i64 {
+        match self.lock().base {
+            0 => SCALE as i64,
+            base => base,
+        }
+    }
+
+    /// Takes away what it weighs more than this.
+    pub(super) fn cut(&self, base: i64) {
+        let mut known = self.lock();
+        if known.base == 0 || known.base > base {
+            known.base = base.max(LEAST);
+        }
+    }
+
+    /// What it weighs now: less than it might if calls have been under way for longer than is usual.
+    pub(super) fn weight(&self, now: Duration) -> i64 {
+        let known = self.lock();
+        let base = if known.base == 0 { SCALE } else { known.base as f64 };
+        let patience = known.answers.average.mul_f64(IN_FLIGHT_RATIO);
+        let weight = match known.in_flight.age(now) {
+            Some(age) if age >= patience && !patience.is_zero() => {
+                base * (patience.as_secs_f64() / age.as_secs_f64())
+            }
+            _ => base,
+        };
+        (weight as i64).max(LEAST)
+    }
+
+    pub(super) fn began(&self, now: Duration) {
+        self.lock().in_flight.enter(now);
+    }
+
+    pub(super) fn ended(&self, now: Duration, outcome: &Outcome<'_>) {
+        let mut known = self.lock();
+        known.in_flight.leave(now.saturating_sub(outcome.latency));
+        if outcome.is_the_servers_failure() {
+            known.answers.push_failure(now, failed_latency(outcome), outcome.timeout);
+        } else if !outcome.is_given_up() || outcome.latency > known.answers.average {
+            known.answers.push(now, outcome.latency);
+        } else {
+            return;
+        }
+        known.base = known.answers.weight();
+    }
+}
+
+/// How long a failed attempt kept its call from an answer: the more attempts are left, the less is lost yet.
+fn failed_latency(outcome: &Outcome<'_>) -> Duration {
+    let lost = outcome.latency.mul_f64(ERROR_RATIO);
+    let all = outcome.timeout.unwrap_or(lost);
+    let (left, had) = outcome.attempts;
+    let done = had.saturating_sub(1);
+    let Some(retries) = left.checked_add(done).filter(|&retries| retries > 0) else { return all };
+    (lost.saturating_mul(left).saturating_add(all.saturating_mul(done))) / retries
+}
+
+/// When the calls under way began.
+#[derive(Debug, Default)]
+struct InFlight {
+    calls: u32,
+    /// The sum of the times.
+    began: Duration,
+}
+
+impl InFlight {
+    fn enter(&mut self, now: Duration) {
+        self.calls = self.calls.saturating_add(1);
+        self.began = self.began.saturating_add(now);
+    }
+
+    fn leave(&mut self, began: Duration) {
+        self.calls = self.calls.saturating_sub(1);
+        // With the last call goes what clocks may have disagreed on.
+        self.began = if self.calls == 0 { Duration::ZERO } else { self.began.saturating_sub(began) };
+    }
+
+    /// For how long they have been under way, on average.
+    fn age(&self, now: Duration) -> Option<Duration> {
+        Some(now.saturating_sub(self.began.checked_div(self.calls)?))
+    }
+}
+
+/// The latest answers.
+#[derive(Debug)]
+struct Answers {
+    latest: VecDeque<Answer>,
+    /// How long they took on average.
+    average: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Answer {
+    ended: Duration,
+    /// How long all answers up to this one took together.
+    latencies: Duration,
+}
+
+impl Answers {
+    fn push(&mut self, ended: Duration, latency: Duration) {
+        let before = self.latest.back().map_or(Duration::ZERO, |answer| answer.latencies);
+        if self.latest.len() == MOST_ANSWERS {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(Answer { ended, latencies: before.saturating_add(latency) });
+        self.average = self.averaged();
+    }
+
+    /// A failure makes the newest answer slower, and is none itself.
+    fn push_failure(&mut self, ended: Duration, latency: Duration, timeout: Option<Duration>) {
+        match self.latest.back_mut() {
+            Some(newest) => newest.latencies = newest.latencies.saturating_add(latency),
+            // Nothing is known of answers yet: they are as slow as calls will wait.
+            None => self.push(ended, latency.max(timeout.unwrap_or_default())),
+        }
+        self.average = self.averaged();
+    }
+
+    /// The latency of those after the oldest, or of the only one.
+    fn averaged(&self) -> Duration {
+        match (self.latest.front(), self.latest.back()) {
+            (Some(oldest), Some(newest)) if self.latest.len() > 1 => {
+                newest.latencies.saturating_sub(oldest.latencies) / (self.latest.len() - 1) as u32
+            }
+            (Some(only), _) => only.latencies,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Answers in a second: one, until there are enough of them to tell.
+    fn rate(&self) -> f64 {
+        let (Some(oldest), Some(newest)) = (self.latest.front(), self.latest.back()) else { return 1.0 };
+        let span = newest.ended.saturating_sub(oldest.ended);
+        let is_told = self.latest.len() == MOST_ANSWERS || span >= ENOUGH;
+        if !is_told || span.is_zero() {
+            return 1.0;
+        }
+        ((self.latest.len() - 1) as f64 / span.as_secs_f64()).max(1.0)
+    }
+
+    fn weight(&self) -> i64 {
+        let micros = (self.average.as_secs_f64() * 1e6).max(1.0);
+        ((self.rate() * SCALE / micros) as i64).max(LEAST)
+    }
+}
+
+/// So many answers are remembered.
+const MOST_ANSWERS: usize = 128;
+
+/// A rate is believed when answers span this time, even if they are few.
+const ENOUGH: Duration = Duration::from_secs(1);
+
+/// What a server weighs that answers once a second within a microsecond; brpc's `WEIGHT_SCALE`.
+const SCALE: f64 = (i64::MAX / 72_000_000 / 127) as f64;
+
+/// What a server weighs at least; brpc's `min_weight`.
+const LEAST: i64 = 1000;
+
+/// Calls under way for this much longer than the average make their server lighter; brpc's `punish_inflight_ratio`.
+const IN_FLIGHT_RATIO: f64 = 1.5;
+
+/// A failed attempt counts as this much longer than it was; brpc's `punish_error_ratio`.
+const ERROR_RATIO: f64 = 1.2;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use polyrpc_wire::Status;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn answered(latency: Duration) -> Outcome<'static> {
+        Outcome { latency, now: Instant::now(), failure: None, timeout: None, attempts: (0, 1) }
+    }
+
+    #[test]
+    fn a_new_servers_weight_is_that_of_its_latency() {
+        let server = Server::default();
+        assert_eq!(server.base(), 1_008_680_231);
+        server.began(Duration::ZERO);
+        server.ended(MS, &answered(MS));
+        assert_eq!(server.weight(MS), 1_008_680);
+        server.began(MS);
+        server.ended(4 * MS, &answered(3 * MS));
+        assert_eq!(server.weight(4 * MS), 336_226);
+    }
+
+    #[test]
+    fn its_rate_counts_when_there_are_enough_answers() {
+        let server = Server::default();
+        for turn in 0..128 {
+            server.began(10 * turn * MS);
+            server.ended((10 * turn + 2) * MS, &answered(2 * MS));
+        }
+        // 100 in a second, of two milliseconds each.
+        assert!((server.base() - 50_434_011).abs() < 10, "{}", server.base());
+    }
+
+    #[test]
+    fn calls_under_way_for_too_long_make_it_lighter_before_they_end() {
+        let server = Server::default();
+        server.began(Duration::ZERO);
+        server.ended(2 * MS, &answered(2 * MS));
+        let base = server.base();
+        server.began(10 * MS);
+        server.began(12 * MS);
+        assert_eq!(server.weight(13 * MS), base);
+        assert_eq!(server.weight(41 * MS), base / 10);
+        assert_eq!(server.weight(Duration::from_secs(3600)), LEAST);
+        server.ended(3_600_000 * MS, &answered(3_599_990 * MS));
+        assert_eq!(server.lock().in_flight.began, 12 * MS);
+    }
+
+    #[test]
+    fn a_failure_counts_by_the_attempts_that_are_left() {
+        let status = Status::unavailable("");
+        let failed = |left, had| Outcome {
+            failure: Some(&status),
+            timeout: Some(100 * MS),
+            attempts: (left, had),
+            ..answered(10 * MS)
+        };
+        assert_eq!(failed_latency(&failed(0, 1)), 100 * MS);
+        assert_eq!(failed_latency(&failed(3, 1)), 12 * MS);
+        assert_eq!(failed_latency(&failed(1, 2)), 56 * MS);
+        assert_eq!(failed_latency(&Outcome { timeout: None, ..failed(0, 1) }), 12 * MS);
+        let server = Server::default();
+        server.began(Duration::ZERO);
+        server.ended(10 * MS, &failed(3, 1));
+        // The first of all: no sooner than the call would wait.
+        assert_eq!(server.lock().answers.average, 100 * MS);
+        server.began(Duration::ZERO);
+        server.ended(10 * MS, &failed(3, 1));
+        let known = server.lock();
+        assert_eq!((known.answers.average, known.answers.latest.len()), (112 * MS, 1));
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_says_only_that_it_took_longer() {
+        let status = Status::cancelled("");
+        let given_up = |latency| Outcome { failure: Some(&status), ..answered(latency) };
+        let server = Server::default();
+        server.ended(10 * MS, &answered(10 * MS));
+        server.ended(20 * MS, &given_up(MS));
+        assert_eq!(server.lock().answers.average, 10 * MS);
+        server.ended(40 * MS, &given_up(20 * MS));
+        assert_eq!(server.lock().answers.average, 20 * MS);
+    }
+}

@@ -1,0 +1,111 @@
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Weights in a complete binary tree, in which the server that a throw of dice hits is found in as many steps as their
+/// number has bits.
+///
+/// It is read while it is changed: a walk may leave it, or come upon another server's weight, which the next throw puts
+/// right.
+pub(super) struct Tree {
+    nodes: Box<[Node]>,
+    total: AtomicI64,
+}
+
+#[derive(Default)]
+struct Node {
+    weight: AtomicI64,
+    /// The sum of the weights in the left branch.
+    left: AtomicI64,
+}
+
+impl Tree {
+    pub(super) fn new(weights: impl ExactSizeIterator<Item = i64>) -> Self {
+        let nodes = (0..weights.len()).map(|_| Node::default()).collect();
+        let tree = Self { nodes, total: AtomicI64::new(0) };
+        weights.enumerate().for_each(|(place, weight)| tree.set(place, weight));
+        tree
+    }
+
+    pub(super) fn total(&self) -> i64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn weight(&self, place: usize) -> i64 {
+        self.nodes.get(place).map_or(0, |node| node.weight.load(Ordering::Relaxed))
+    }
+
+    /// Gives the server at this place another weight.
+    pub(super) fn set(&self, place: usize, weight: i64) {
+        let Some(node) = self.nodes.get(place) else { return };
+        let more = weight - node.weight.swap(weight, Ordering::Relaxed);
+        if more != 0 {
+            self.add(place, more);
+        }
+    }
+
+    /// Says above that a weight has grown.
+    fn add(&self, mut place: usize, more: i64) {
+        self.total.fetch_add(more, Ordering::Relaxed);
+        while place > 0 {
+            let above = (place - 1) / 2;
+            if place == 2 * above + 1 {
+                self.nodes[above].left.fetch_add(more, Ordering::Relaxed);
+            }
+            place = above;
+        }
+    }
+
+    /// The place that the dice hit, and how far within its weight.
+    pub(super) fn find(&self, mut dice: i64) -> Option<(usize, i64)> {
+        let mut place = 0;
+        loop {
+            let node = self.nodes.get(place)?;
+            let left = node.left.load(Ordering::Relaxed);
+            if dice < left {
+                place = 2 * place + 1;
+                continue;
+            }
+            dice -= left;
+            let weight = node.weight.load(Ordering::Relaxed);
+            if dice < weight {
+                return Some((place, dice));
+            }
+            dice -= weight;
+            place = 2 * place + 2;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dice_hit_each_server_as_often_as_it_is_heavy() {
+        let weights = [3, 0, 2, 5, 1, 4, 0, 7, 1, 1];
+        let tree = Tree::new(weights.into_iter());
+        assert_eq!(tree.total(), 24);
+        let mut hits = [0; 10];
+        for dice in 0..24 {
+            let (place, offset) = tree.find(dice).unwrap();
+            assert!((0..weights[place]).contains(&offset));
+            hits[place] += 1;
+        }
+        assert_eq!(hits, weights);
+        assert_eq!(tree.find(24), None);
+    }
+
+    #[test]
+    fn weights_change() {
+        let tree = Tree::new([1, 1, 1].into_iter());
+        tree.set(1, 5);
+        tree.set(0, 0);
+        assert_eq!((tree.total(), tree.weight(1)), (6, 5));
+        let hits = |place| (0..6).filter(|&dice| tree.find(dice).unwrap().0 == place).count();
+        assert_eq!([hits(0), hits(1), hits(2)], [0, 5, 1]);
+    }
+
+    #[test]
+    fn nothing_is_hit_where_nothing_is() {
+        assert_eq!(Tree::new([].into_iter()).find(0), None);
+    }
+}

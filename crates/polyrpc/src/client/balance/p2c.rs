@@ -1,0 +1,258 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::memory::Memory;
+use super::{Asked, Balance, Candidate, Outcome, Pick, chance};
+
+/// The better of two servers drawn at random, by latency, calls under way and weight: brpc's `p2c`, the power of two
+/// choices with Peak-EWMA.
+///
+/// The one to begin with: it needs no knowledge of the servers, leaves slow ones within a call, and herds nowhere. A
+/// server's latency is remembered as a moving average that follows a worse one at once and a better one slowly, and fades
+/// while nothing is heard, so that the server is tried again. Failed calls count as slow ones.
+#[derive(Debug)]
+pub struct P2c {
+    choices: usize,
+    fading: Fading,
+    memory: Memory<Latency>,
+    since: Instant,
+}
+
+/// How averages move.
+#[derive(Debug, Clone, Copy)]
+struct Fading {
+    /// After which an average weighs 1/e.
+    tau: Duration,
+    /// As what a failed call counts at most.
+    punishment: Duration,
+}
+
+impl P2c {
+    /// Two choices; an average fades to 1/e in 10 s; a failed call counts as one of 30 s at most.
+    pub fn new() -> Self {
+        let fading = Fading { tau: Duration::from_secs(10), punishment: Duration::from_secs(30) };
+        Self { choices: 2, fading, memory: Memory::default(), since: Instant::now() }
+    }
+
+    /// Draws so many servers instead of two: at least 2, at most 64.
+    #[must_use]
+    pub fn choices(mut self, choices: usize) -> Self {
+        self.choices = choices.clamp(2, MOST_CHOICES);
+        self
+    }
+
+    /// Lets an average fade to 1/e in this time: the shorter, the sooner a server that was slow is tried again. At least
+    /// a millisecond.
+    #[must_use]
+    pub fn tau(mut self, tau: Duration) -> Self {
+        self.fading.tau = tau.max(Duration::from_millis(1));
+        self
+    }
+
+    /// As what a failed call counts at most; `None` for no limit.
+    #[must_use]
+    pub fn max_punishment(mut self, latency: Option<Duration>) -> Self {
+        self.fading.punishment = latency.unwrap_or(Duration::MAX);
+        self
+    }
+}
+
+const MOST_CHOICES: usize = 64;
+
+impl Default for P2c {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Balance for P2c {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        let latencies = self.memory.recall(candidates, |_| Latency::default());
+        // A weight of zero is none that brpc would accept, and counts as one.
+        let weights = candidates.iter().map(|candidate| candidate.instance().attributes.weight().max(1));
+        let servers = latencies.into_iter().zip(weights);
+        Box::new(Choice {
+            servers: servers.map(|(latency, weight)| Server { latency, weight: weight.into() }).collect(),
+            choices: self.choices,
+            fading: self.fading,
+            since: self.since,
+        })
+    }
+}
+
+struct Choice {
+    servers: Box<[Server]>,
+    choices: usize,
+    fading: Fading,
+    since: Instant,
+}
+
+struct Server {
+    latency: Arc<Latency>,
+    weight: f64,
+}
+
+impl Choice {
+    /// The best of some servers that may take the call; the first of those that are as good.
+    fn best(&self, asked: &Asked<'_>, places: impl Iterator<Item = usize>) -> Option<usize> {
+        let now = self.elapsed(asked.now);
+        let scored =
+            places.filter(|&place| asked.may_take(place)).map(|place| (place, self.score(asked, place, now)));
+        scored.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(place, _)| place)
+    }
+
+    /// How long a call would take there, more or less; the smaller, the better.
+    fn score(&self, asked: &Asked<'_>, place: usize, now: u64) -> f64 {
+        let (Some(server), Some(candidate)) = (self.servers.get(place), asked.candidates.get(place)) else {
+            return f64::INFINITY;
+        };
+        let latency = server.latency.faded(now, self.fading.tau).max(LEAST_LATENCY);
+        latency * (candidate.load().in_flight() + 1) as f64 / server.weight
+    }
+
+    /// Different servers at random, in random order.
+    fn drawn(&self) -> ([usize; MOST_CHOICES], usize) {
+        let mut drawn = [0; MOST_CHOICES];
+        for count in 0..self.choices {
+            let (before, rest) = drawn.split_at_mut(count);
+            rest[0] = loop {
+                let place = chance::place(self.servers.len());
+                if !before.contains(&place) {
+                    break place;
+                }
+            };
+        }
+        (drawn, self.choices)
+    }
+
+    /// All servers, from any on.
+    fn all(&self) -> impl Iterator<Item = usize> {
+        let n = self.servers.len();
+        let first = chance::place(n);
+        (first..n).chain(0..first)
+    }
+
+    /// Nanoseconds since the balancer was made.
+    fn elapsed(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A microsecond: what is faster is alike.
+const LEAST_LATENCY: f64 = 1e3;
+
+impl Pick for Choice {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        if self.servers.len() > self.choices {
+            let (drawn, count) = self.drawn();
+            let best = self.best(asked, drawn.into_iter().take(count));
+            if best.is_some() {
+                return best;
+            }
+        }
+        self.best(asked, self.all())
+    }
+
+    fn ended(&self, place: usize, outcome: &Outcome<'_>) {
+        let Some(Server { latency, .. }) = self.servers.get(place) else { return };
+        let now = self.elapsed(outcome.now);
+        let took = nanos(outcome.latency);
+        if outcome.is_the_servers_failure() {
+            latency.punish(took.max(outcome.timeout.map_or(0.0, nanos)), now, self.fading);
+        } else if !outcome.is_given_up() || latency.is_exceeded_by(took) {
+            latency.note(took, now, self.fading.tau);
+        }
+    }
+}
+
+fn nanos(time: Duration) -> f64 {
+    time.as_nanos() as f64
+}
+
+/// The moving average of a server's latencies, in nanoseconds.
+#[derive(Debug, Default)]
+struct Latency {
+    /// The bits of an `f64`.
+    average: AtomicU64,
+    /// When it was noted, in nanoseconds since the balancer was made. Picks may see it with the average of another call,
+    /// which is as good an average.
+    at: AtomicU64,
+    /// Calls that end together are noted one after another.
+    noting: Mutex<()>,
+}
+
+impl Latency {
+    fn average(&self) -> f64 {
+        f64::from_bits(self.average.load(Ordering::Relaxed))
+    }
+
+    /// What is left of the average now.
+    fn faded(&self, now: u64, tau: Duration) -> f64 {
+        self.average() * self.remains(now, tau)
+    }
+
+    /// How much what was noted last still weighs.
+    fn remains(&self, now: u64, tau: Duration) -> f64 {
+        let age = now.saturating_sub(self.at.load(Ordering::Relaxed));
+        (-(age as f64) / nanos(tau)).exp()
+    }
+
+    fn is_exceeded_by(&self, latency: f64) -> bool {
+        latency > self.average()
+    }
+
+    /// A call took so long.
+    fn note(&self, latency: f64, now: u64, tau: Duration) {
+        let _noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.follow(latency, now, tau);
+    }
+
+    /// A call that was to be answered within `latency`, or took that long, failed.
+    fn punish(&self, latency: f64, now: u64, fading: Fading) {
+        let _noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
+        let latency = latency.max(2.0 * self.average());
+        self.follow(latency.min(nanos(fading.punishment)), now, fading.tau);
+    }
+
+    fn follow(&self, latency: f64, now: u64, tau: Duration) {
+        let (average, remains) = (self.average(), self.remains(now, tau));
+        let average = if latency > average { latency } else { average * remains + latency * (1.0 - remains) };
+        self.average.store(average.to_bits(), Ordering::Relaxed);
+        self.at.fetch_max(now, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TAU: Duration = Duration::from_secs(10);
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_worse_latency_is_followed_at_once_and_a_better_one_slowly() {
+        let latency = Latency::default();
+        latency.note(100.0, 0, TAU);
+        latency.note(500.0, 0, TAU);
+        assert_eq!(latency.average(), 500.0);
+        latency.note(100.0, 10 * SECOND, TAU);
+        let expected = 500.0 / std::f64::consts::E + 100.0 * (1.0 - 1.0 / std::f64::consts::E);
+        assert!((latency.average() - expected).abs() < 1e-9);
+        assert!((latency.faded(20 * SECOND, TAU) - expected / std::f64::consts::E).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_failure_counts_twice_the_average_up_to_the_limit() {
+        let fading = Fading { tau: TAU, punishment: Duration::from_nanos(700) };
+        let latency = Latency::default();
+        latency.punish(200.0, 0, fading);
+        assert_eq!(latency.average(), 200.0);
+        latency.punish(1.0, 0, fading);
+        assert_eq!(latency.average(), 400.0);
+        latency.punish(1.0, 0, fading);
+        assert_eq!(latency.average(), 700.0);
+        latency.punish(1.0, 0, Fading { punishment: Duration::MAX, ..fading });
+        assert_eq!(latency.average(), 1400.0);
+    }
+}

@@ -1,0 +1,57 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Asked, Balance, Candidate, Pick, chance};
+
+/// One server after another: brpc's `rr`, rpcx's `RoundRobin`.
+///
+/// A set of servers goes on where the set before was. A server that may not take the call passes its turn on, so that the
+/// others still take equal turns.
+#[derive(Debug, Clone)]
+pub struct RoundRobin {
+    turn: Arc<AtomicUsize>,
+}
+
+impl RoundRobin {
+    /// Begins anywhere, so that clients that start together do not all begin with the same server.
+    pub fn new() -> Self {
+        Self::from(chance::place(1 << 16))
+    }
+
+    /// Begins with the server at this place, modulo their number.
+    pub fn from(place: usize) -> Self {
+        Self { turn: Arc::new(AtomicUsize::new(place)) }
+    }
+}
+
+impl Default for RoundRobin {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Balance for RoundRobin {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        Box::new(Turns { n: candidates.len(), turn: self.turn.clone() })
+    }
+}
+
+struct Turns {
+    n: usize,
+    turn: Arc<AtomicUsize>,
+}
+
+impl Pick for Turns {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        if self.n == 0 {
+            return None;
+        }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.n;
+        let place = |passed| (turn + passed) % self.n;
+        let passed = (0..self.n).find(|&passed| asked.may_take(place(passed)))?;
+        if passed > 0 {
+            self.turn.fetch_add(passed, Ordering::Relaxed);
+        }
+        Some(place(passed))
+    }
+}

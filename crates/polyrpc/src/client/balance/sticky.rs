@@ -1,0 +1,110 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use polyrpc_wire::Scope;
+
+use super::memory::address;
+use super::{Asked, Balance, Candidate, Outcome, Pick};
+
+/// The server that another balancer chose first, for as long as its connection holds: rpcx's option `Sticky`.
+///
+/// Where servers keep something for their clients. A call that is tried again goes elsewhere for once; when the server's
+/// connection failed, or it may not take calls or is gone, the other balancer chooses the next one to stay with.
+#[derive(Debug)]
+pub struct Sticky<B> {
+    inner: B,
+    kept: Arc<Kept>,
+}
+
+/// The server to stay with, across sets.
+#[derive(Debug)]
+struct Kept(AtomicUsize);
+
+impl<B: Balance> Sticky<B> {
+    /// Stays with what `inner` chooses.
+    pub fn new(inner: B) -> Self {
+        Self { inner, kept: Arc::new(Kept(AtomicUsize::new(NONE))) }
+    }
+}
+
+/// No server's address.
+const NONE: usize = 0;
+
+impl<B: Balance> Balance for Sticky<B> {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        Box::new(Staying {
+            inner: self.inner.over(candidates),
+            kept: self.kept.clone(),
+            addresses: candidates.iter().map(address).collect(),
+            last: AtomicUsize::new(0),
+        })
+    }
+}
+
+struct Staying {
+    inner: Box<dyn Pick>,
+    kept: Arc<Kept>,
+    /// Of the servers of this set.
+    addresses: Box<[usize]>,
+    /// Where the kept one was last.
+    last: AtomicUsize,
+}
+
+impl Staying {
+    /// The place of the server to stay with, if there is one and this set has it.
+    fn kept(&self) -> Option<usize> {
+        let Kept(kept) = &*self.kept;
+        let kept = Some(kept.load(Ordering::Relaxed)).filter(|&kept| kept != NONE)?;
+        let last = self.last.load(Ordering::Relaxed);
+        if self.addresses.get(last) == Some(&kept) {
+            return Some(last);
+        }
+        let place = self.addresses.iter().position(|&address| address == kept)?;
+        self.last.store(place, Ordering::Relaxed);
+        Some(place)
+    }
+
+    /// Stays with this one, unless another call has found one in the meantime.
+    fn keep(&self, place: usize, in_place_of: Option<usize>) {
+        let Kept(kept) = &*self.kept;
+        let seen = in_place_of.and_then(|place| self.addresses.get(place).copied());
+        let Some(&chosen) = self.addresses.get(place) else { return };
+        let now = kept.load(Ordering::Relaxed);
+        let is_stale = now == NONE || Some(now) == seen || !self.addresses.contains(&now);
+        if is_stale {
+            // Whoever was faster is as good.
+            let _ = kept.compare_exchange(now, chosen, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Pick for Staying {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        let kept = self.kept();
+        match kept {
+            Some(place) if asked.may_take(place) => Some(place),
+            Some(place) if asked.is_available(place) => self.inner.pick(asked),
+            _ => {
+                let place = self.inner.pick(asked)?;
+                self.keep(place, kept);
+                Some(self.kept().filter(|&kept| asked.may_take(kept)).unwrap_or(place))
+            }
+        }
+    }
+
+    fn began(&self, place: usize, now: Instant) {
+        self.inner.began(place, now);
+    }
+
+    fn ended(&self, place: usize, outcome: &Outcome<'_>) {
+        self.inner.ended(place, outcome);
+        let Kept(kept) = &*self.kept;
+        if outcome.failure.is_some_and(|status| status.scope() == Scope::Connection)
+            && let Some(&address) = self.addresses.get(place)
+        {
+            // Unless another is kept by now.
+            let _ = kept.compare_exchange(address, NONE, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}

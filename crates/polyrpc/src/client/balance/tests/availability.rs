@@ -1,0 +1,137 @@
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::client::balance::named;
+use crate::discovery::Attributes;
+
+/// Every balancer by name.
+const ALL: [&str; 18] = [
+    "random",
+    "rr",
+    "swrr",
+    "wrr",
+    "wr",
+    "least",
+    "least_reported",
+    "p2c",
+    "p2c:choices=64",
+    "la",
+    "jump",
+    "doublejump",
+    "c_murmurhash",
+    "c_md5",
+    "c_ketama",
+    "closest:latitude=1 longitude=1",
+    "latency",
+    "sticky:rr",
+];
+
+/// So many servers, which say all that any balancer wants to know.
+fn servers(n: usize) -> Vec<Candidate> {
+    let said = |place: usize| {
+        Attributes::new()
+            .with("weight", (place % 7 + 1).to_string())
+            .with("calls", (place % 3).to_string())
+            .with("latitude", "1")
+            .with("longitude", (place % 5).to_string())
+    };
+    candidates(n).iter().enumerate().map(|(place, candidate)| candidate.renewed(said(place))).collect()
+}
+
+#[test]
+fn only_servers_that_may_take_the_call_are_offered() {
+    for name in ALL {
+        let balance = named(name).unwrap();
+        for n in [1, 2, 3, 10, 100] {
+            let candidates = servers(n);
+            let pick = balance.over(&candidates);
+            // All but a few are unwell, shunned, or were tried.
+            let left = [n / 2, n - 1];
+            let tried: Vec<_> = (0..n).filter(|place| place % 3 == 2 && !left.contains(place)).collect();
+            for (place, candidate) in candidates.iter().enumerate().filter(|(place, _)| !left.contains(place))
+            {
+                match place % 3 {
+                    0 => candidate.load().set_well(false),
+                    1 => candidate.load().shun(Instant::now() + Duration::from_secs(60)),
+                    _ => {}
+                }
+            }
+            for key in 0..200 {
+                let asked = Asked { key: Some(key), tried: &tried, ..asked(&candidates) };
+                let place = pick.pick(&asked);
+                assert!(place.is_some_and(|place| left.contains(&place)), "{name} among {n}: {place:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn where_none_may_there_is_none() {
+    for name in ALL {
+        for n in [0, 1, 2, 50] {
+            let candidates = servers(n);
+            let pick = named(name).unwrap().over(&candidates);
+            candidates.iter().for_each(|candidate| candidate.load().set_well(false));
+            assert_eq!(pick.pick(&asked(&candidates)), None, "{name} among {n}");
+            candidates.iter().for_each(|candidate| candidate.load().set_well(true));
+            let tried: Vec<_> = (0..n).collect();
+            assert_eq!(pick.pick(&Asked { tried: &tried, ..asked(&candidates) }), None, "{name} among {n}");
+            assert_eq!(pick.pick(&asked(&candidates)).is_some(), n > 0, "{name} among {n}");
+        }
+    }
+}
+
+#[test]
+fn an_attempt_on_a_place_that_is_none_is_nothing() {
+    let outcome = crate::client::balance::Outcome {
+        latency: Duration::ZERO,
+        now: Instant::now(),
+        failure: None,
+        timeout: None,
+        attempts: (0, 1),
+    };
+    for name in ALL {
+        let pick = named(name).unwrap().over(&[]);
+        pick.began(3, Instant::now());
+        pick.ended(3, &outcome);
+    }
+}
+
+#[test]
+fn others_take_over_evenly() {
+    // A sick server's share must not all fall to its neighbour.
+    for name in ["random", "rr", "jump", "doublejump", "c_murmurhash:replicas=1000"] {
+        let candidates = candidates(10);
+        let pick = named(name).unwrap().over(&candidates);
+        candidates[4].load().set_well(false);
+        let mut shares = [0_usize; 10];
+        for key in 0..9000_u64 {
+            // Keys of 32 bits, well mixed.
+            let key = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) & u64::from(u32::MAX);
+            let asked = Asked { key: Some(key), ..asked(&candidates) };
+            shares[pick.pick(&asked).unwrap()] += 1;
+        }
+        let others = shares.iter().enumerate().filter(|(place, _)| *place != 4);
+        assert!(others.clone().all(|(_, share)| (750..1250).contains(share)), "{name}: {shares:?}");
+    }
+}
+
+#[test]
+fn weighted_ones_keep_to_the_weights_of_those_that_are_left() {
+    for name in ["swrr", "wrr", "wr"] {
+        let candidates = weighing(&[1_000_000, 3, 1, 0]);
+        let pick = named(name).unwrap().over(&candidates);
+        candidates[0].load().set_well(false);
+        let shares = shares(&*pick, &candidates, 8000);
+        // Seven standard deviations of 39.
+        assert!(shares[0] == 0 && shares[3] == 0 && shares[1].abs_diff(6000) < 280, "{name}: {shares:?}");
+    }
+}
+
+#[test]
+fn a_turn_that_is_passed_on_leaves_the_others_theirs() {
+    let candidates = candidates(3);
+    let pick = named("rr").unwrap().over(&candidates);
+    candidates[1].load().set_well(false);
+    assert_eq!(shares(&*pick, &candidates, 100), [50, 0, 50]);
+}

@@ -1,0 +1,223 @@
+//! Who gets how many calls. Bounds of statistics are seven standard deviations or more, which one run in 10^11 leaves; the
+//! seeds are fixed all the same.
+
+use super::*;
+use crate::client::balance::chance;
+use crate::client::balance::{
+    Balance, Closest, LeastInFlight, LeastReported, Random, RoundRobin, SmoothWeightedRoundRobin, Sticky,
+    WeightedRandom, WeightedRoundRobin,
+};
+use crate::client::balance::{Outcome, named};
+
+use std::time::Duration;
+
+use polyrpc_wire::{Scope, Status};
+
+#[test]
+fn random_gives_each_server_about_the_same() {
+    chance::begin_with(2);
+    let candidates = candidates(10);
+    let shares = shares(&*Random.over(&candidates), &candidates, 100_000);
+    assert!(shares.iter().all(|share| share.abs_diff(10_000) < 665), "{shares:?}");
+}
+
+#[test]
+fn round_robin_gives_each_server_its_turn() {
+    let candidates = candidates(7);
+    assert_eq!(shares(&*RoundRobin::new().over(&candidates), &candidates, 700), [100; 7]);
+}
+
+#[test]
+fn turns_go_on_in_the_next_set() {
+    let candidates = candidates(4);
+    let balance = RoundRobin::from(0);
+    let next = |n: usize| balance.over(&candidates[..n]).pick(&asked(&candidates[..n])).unwrap();
+    assert_eq!([next(4), next(4), next(4), next(3), next(4)], [0, 1, 2, 0, 0]);
+}
+
+#[test]
+fn smooth_turns_are_in_rpcxs_order() {
+    let candidates = weighing(&[5, 1, 1]);
+    let pick = SmoothWeightedRoundRobin.over(&candidates);
+    let order: Vec<_> = (0..14).map(|_| pick.pick(&asked(&candidates)).unwrap()).collect();
+    assert_eq!(order, [0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 2, 0, 0]);
+}
+
+#[test]
+fn turns_by_weight_are_exact() {
+    let weights = [5, 1, 0, 3, 100, 7];
+    let candidates = weighing(&weights);
+    for balance in [&SmoothWeightedRoundRobin as &dyn Balance, &WeightedRoundRobin] {
+        let shares = shares(&*balance.over(&candidates), &candidates, 1160);
+        assert_eq!(shares, weights.map(|weight| 10 * weight as usize), "{balance:?}");
+    }
+}
+
+#[test]
+fn heavy_weights_take_no_more_memory() {
+    let candidates = weighing(&[u32::MAX, u32::MAX, u32::MAX - 1, 2]);
+    for name in ["swrr", "wrr", "wr"] {
+        let shares = shares(&*named(name).unwrap().over(&candidates), &candidates, 3000);
+        assert!(shares[..3].iter().all(|share| share.abs_diff(1000) < 182), "{name}: {shares:?}");
+    }
+}
+
+#[test]
+fn turns_by_weight_are_spread() {
+    // A lap of 70 picks: the heavy server, with five sevenths of it, never waits for more than two others.
+    let candidates = weighing(&[50, 10, 10]);
+    let pick = WeightedRoundRobin.over(&candidates);
+    let order: Vec<_> = (0..140).map(|_| pick.pick(&asked(&candidates)).unwrap()).collect();
+    assert!(order.windows(3).all(|three| three.contains(&0)), "{order:?}");
+}
+
+#[test]
+fn without_any_weight_there_is_no_server() {
+    let candidates = weighing(&[0, 0]);
+    for name in ["swrr", "wrr", "wr"] {
+        assert_eq!(named(name).unwrap().over(&candidates).pick(&asked(&candidates)), None, "{name}");
+    }
+}
+
+#[test]
+fn weighted_random_gives_about_the_weight() {
+    chance::begin_with(3);
+    let weights = [5, 1, 0, 3, 1];
+    let candidates = weighing(&weights);
+    let shares = shares(&*WeightedRandom.over(&candidates), &candidates, 100_000);
+    for (share, weight) in shares.iter().zip(weights) {
+        let expected = 10_000 * weight as usize;
+        assert!(share.abs_diff(expected) < 1110 && (weight > 0 || *share == 0), "{shares:?}");
+    }
+}
+
+#[test]
+fn least_in_flight_fills_up_the_emptiest() {
+    chance::begin_with(4);
+    let candidates = candidates(20);
+    let pick = LeastInFlight.over(&candidates);
+    for _ in 0..500 {
+        candidates[pick.pick(&asked(&candidates)).unwrap()].load().enter();
+    }
+    assert!(candidates.iter().all(|candidate| candidate.load().in_flight() == 25));
+    (0..3).for_each(|_| candidates[7].load().leave());
+    assert_eq!(pick.pick(&asked(&candidates)), Some(7));
+}
+
+#[test]
+fn least_in_flight_takes_any_of_those_that_are_alike() {
+    chance::begin_with(5);
+    let candidates = candidates(6);
+    candidates[0].load().enter();
+    let shares = shares(&*LeastInFlight.over(&candidates), &candidates, 50_000);
+    assert!(shares[0] == 0 && shares[1..].iter().all(|share| share.abs_diff(10_000) < 630), "{shares:?}");
+}
+
+#[test]
+fn among_many_least_in_flight_is_level() {
+    chance::begin_with(6);
+    let candidates = candidates(1000);
+    let pick = LeastInFlight.over(&candidates);
+    for _ in 0..20_000 {
+        candidates[pick.pick(&asked(&candidates)).unwrap()].load().enter();
+    }
+    let counts = candidates.iter().map(|candidate| candidate.load().in_flight());
+    assert!(counts.clone().all(|count| (17..=22).contains(&count)), "{:?}", counts.collect::<Vec<_>>());
+}
+
+#[test]
+fn least_reported_follows_calls_and_then_tps() {
+    chance::begin_with(7);
+    let mut candidates = said("calls", &["12.50", "3.25", "3.25", "x", "-1", "NaN", "inf"]);
+    let tps = |candidate: &Candidate, tps: &str| candidate.renewed(Attributes::new().with("tps", tps));
+    candidates.push(tps(&candidates[0], "4"));
+    let shares = shares(&*LeastReported.over(&candidates), &candidates, 2000);
+    assert!(shares[1].abs_diff(1000) < 160 && shares[1] + shares[2] == 2000, "{shares:?}");
+    let next = |tried: &[usize]| {
+        LeastReported.over(&candidates).pick(&Asked { tried, ..asked(&candidates) }).unwrap()
+    };
+    assert_eq!((next(&[1, 2]), next(&[1, 2, 7])), (7, 0));
+    // Those that report nothing come last.
+    assert!((3..7).contains(&next(&[0, 1, 2, 7])));
+}
+
+#[test]
+fn where_nobody_reports_all_are_alike() {
+    chance::begin_with(8);
+    let candidates = candidates(4);
+    let shares = shares(&*LeastReported.over(&candidates), &candidates, 40_000);
+    assert!(shares.iter().all(|share| share.abs_diff(10_000) < 610), "{shares:?}");
+}
+
+#[test]
+fn the_closest_is_chosen_and_those_that_stand_nowhere_are_not() {
+    chance::begin_with(9);
+    let at = |candidate: &Candidate, place: &str| candidate.renewed(place.parse().unwrap());
+    let places = [
+        "latitude=30&longitude=120",
+        "latitude=31&longitude=121",
+        "latitude=31&longitude=121",
+        "latitude=31",
+        "",
+        "latitude=x&longitude=121",
+    ];
+    let candidates: Vec<_> =
+        candidates(places.len()).iter().zip(places).map(|(one, place)| at(one, place)).collect();
+    let pick = Closest::to(31.2, 121.4).over(&candidates);
+    let shares = shares(&*pick, &candidates, 2000);
+    assert!(shares[1].abs_diff(1000) < 160 && shares[1] + shares[2] == 2000, "{shares:?}");
+    assert_eq!(pick.pick(&Asked { tried: &[1, 2], ..asked(&candidates) }), Some(0));
+    assert_eq!(pick.pick(&Asked { tried: &[0, 1, 2], ..asked(&candidates) }), None);
+    assert_eq!(Closest::to(f64::NAN, 0.0).over(&candidates).pick(&asked(&candidates)), None);
+}
+
+fn lost(status: &Status) -> Outcome<'_> {
+    Outcome {
+        latency: Duration::ZERO,
+        now: Instant::now(),
+        failure: Some(status),
+        timeout: None,
+        attempts: (0, 1),
+    }
+}
+
+#[test]
+fn a_sticky_client_stays_until_its_connection_fails() {
+    let candidates = candidates(3);
+    let balance = Sticky::new(RoundRobin::from(0));
+    let pick = balance.over(&candidates);
+    let next = |tried: &[usize]| pick.pick(&Asked { tried, ..asked(&candidates) }).unwrap();
+    assert_eq!([next(&[]), next(&[]), next(&[])], [0, 0, 0]);
+    // A call that failed goes elsewhere, the next one does not.
+    assert_eq!([next(&[0]), next(&[])], [1, 0]);
+    pick.ended(0, &lost(&Status::unavailable("")));
+    assert_eq!(next(&[]), 0);
+    // That of another server is none of its business, its own is.
+    let broken = Status::unavailable("").with_scope(Scope::Connection);
+    pick.ended(1, &lost(&broken));
+    assert_eq!(next(&[]), 0);
+    pick.ended(0, &lost(&broken));
+    assert_eq!([next(&[]), next(&[])], [2, 2]);
+    candidates[2].load().set_well(false);
+    assert_eq!([next(&[]), next(&[])], [0, 0]);
+}
+
+#[test]
+fn a_sticky_client_stays_with_its_server_in_other_sets() {
+    let candidates = candidates(3);
+    let balance = Sticky::new(RoundRobin::from(2));
+    let next = |set: &[Candidate]| balance.over(set).pick(&asked(set)).unwrap();
+    assert_eq!(next(&candidates), 2);
+    let turned: Vec<_> = candidates.iter().rev().cloned().collect();
+    assert_eq!(next(&turned), 0);
+    assert_eq!(next(&candidates[..2]), 1);
+    assert_eq!(next(&candidates[1..]), 0);
+}
+
+#[test]
+fn one_balancer_is_any_balancer() {
+    let candidates = candidates(2);
+    let shared: std::sync::Arc<dyn Balance> = std::sync::Arc::new(RoundRobin::new());
+    let boxed: Box<dyn Balance> = Box::new(shared);
+    assert_eq!(shares(&*boxed.over(&candidates), &candidates, 10), [5, 5]);
+}

@@ -1,0 +1,112 @@
+use super::*;
+use crate::client::balance::{Balance, named};
+
+const KEYS: u64 = 20_000;
+
+/// Keys of 32 bits, well mixed.
+fn keys() -> impl Iterator<Item = u64> {
+    (0..KEYS).map(|key| (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) & u64::from(u32::MAX))
+}
+
+/// Whom each key meets, by address.
+fn owners(balance: &dyn Balance, candidates: &[Candidate]) -> Vec<String> {
+    let pick = balance.over(candidates);
+    let owner = |key| {
+        let place = pick.pick(&Asked { key: Some(key), ..asked(candidates) }).unwrap();
+        candidates[place].instance().address.clone()
+    };
+    keys().map(owner).collect()
+}
+
+#[test]
+fn when_a_server_leaves_its_own_keys_move_and_no_others() {
+    for name in ["doublejump", "c_murmurhash", "c_md5", "c_ketama"] {
+        for n in [2, 5, 10, 50] {
+            let balance = named(name).unwrap();
+            let all = candidates(n);
+            let before = owners(&*balance, &all);
+            let gone = all[n / 2].instance().address.clone();
+            let left: Vec<_> =
+                all.iter().filter(|candidate| candidate.instance().address != gone).cloned().collect();
+            let after = owners(&*balance, &left);
+            let moved = before.iter().zip(&after).filter(|(before, after)| before != after);
+            assert!(moved.clone().all(|(before, _)| *before == gone), "{name} of {n}");
+            let share = moved.count() as f64 / KEYS as f64;
+            assert!(share <= 1.0 / n as f64 + 0.1, "{name} of {n}: {share}");
+            // It comes back to what it had.
+            assert_eq!(owners(&*balance, &all), before, "{name} of {n}");
+        }
+    }
+}
+
+#[test]
+fn on_average_one_in_n_keys_moves() {
+    for name in ["doublejump", "c_murmurhash", "c_md5", "c_ketama"] {
+        let n = 10;
+        let all = candidates(n);
+        let mut moved = 0;
+        for gone in 0..n {
+            let balance = named(name).unwrap();
+            let before = owners(&*balance, &all);
+            let left: Vec<_> = [&all[..gone], &all[gone + 1..]].concat();
+            moved += before
+                .iter()
+                .zip(owners(&*balance, &left))
+                .filter(|(before, after)| *before != after)
+                .count();
+        }
+        let share = moved as f64 / (KEYS as usize * n) as f64;
+        assert!(share <= 1.0 / n as f64 + 0.02, "{name}: {share}");
+    }
+}
+
+#[test]
+fn a_jumping_key_moves_seldom_when_the_last_server_leaves() {
+    let balance = named("jump").unwrap();
+    let all = candidates(10);
+    let moved =
+        owners(&*balance, &all).iter().zip(owners(&*balance, &all[..9])).filter(|(a, b)| *a != b).count();
+    assert!(moved as f64 / KEYS as f64 <= 0.12, "{moved}");
+}
+
+#[test]
+fn every_server_has_keys_of_its_own() {
+    // Shares of a ring of a hundred points vary by a tenth.
+    for (name, off) in
+        [("jump", 0.15), ("doublejump", 0.15), ("c_murmurhash", 0.6), ("c_md5", 0.6), ("c_ketama", 0.6)]
+    {
+        let all = candidates(10);
+        let owners = owners(&*named(name).unwrap(), &all);
+        for candidate in &all {
+            let share = owners.iter().filter(|owner| **owner == candidate.instance().address).count();
+            let expected = KEYS as f64 / 10.0;
+            assert!((share as f64 - expected).abs() < off * expected, "{name}: {share}");
+        }
+    }
+}
+
+#[test]
+fn the_order_of_a_set_does_not_matter() {
+    for name in ["jump", "doublejump", "c_murmurhash", "c_md5", "c_ketama"] {
+        let all = candidates(10);
+        let turned: Vec<_> = all.iter().rev().cloned().collect();
+        assert_eq!(owners(&*named(name).unwrap(), &all), owners(&*named(name).unwrap(), &turned), "{name}");
+    }
+}
+
+#[test]
+fn without_a_key_equal_requests_meet_the_same_server() {
+    let all = candidates(10);
+    for name in ["jump", "doublejump", "c_murmurhash"] {
+        let pick = named(name).unwrap().over(&all);
+        let place = |method, request: &[u8]| pick.pick(&Asked { method, request, ..asked(&all) }).unwrap();
+        let places = |method| (0..100_u8).map(move |byte| (method, [byte; 3]));
+        let first: Vec<_> = places("Mul").map(|(method, request)| place(method, &request)).collect();
+        let again: Vec<_> = places("Mul").map(|(method, request)| place(method, &request)).collect();
+        let other: Vec<_> = places("Add").map(|(method, request)| place(method, &request)).collect();
+        assert_eq!(first, again, "{name}");
+        assert_ne!(first, other, "{name}");
+        assert!(first.iter().any(|&place| place != first[0]), "{name}");
+        assert!(place("Mul", &vec![7; 10 << 20]) < 10);
+    }
+}

@@ -1,0 +1,205 @@
+//! Servers of which one is slow, stuck or failing, and callers who call again as soon as they are answered. Time is made
+//! up, so that a run takes no longer than its picks and comes out the same each time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use polyrpc_wire::Status;
+
+use super::*;
+use crate::client::balance::{Balance, LocalityAware, Outcome, P2c, chance};
+
+const MS: Duration = Duration::from_millis(1);
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What a server does with a call that comes at this time.
+type Behaviour = Box<dyn Fn(Duration) -> Reply>;
+
+#[derive(Clone, Copy)]
+enum Reply {
+    After(Duration),
+    Failure(Duration),
+    Never,
+}
+
+struct World {
+    candidates: Vec<Candidate>,
+    pick: Box<dyn Pick>,
+    servers: Vec<Behaviour>,
+    began: Instant,
+    now: Duration,
+    /// What ends when, where, and when it began.
+    ends: BinaryHeap<Reverse<(Duration, usize, Duration, bool)>>,
+    calls: Vec<(Duration, usize)>,
+}
+
+impl World {
+    fn new(balance: &dyn Balance, servers: Vec<Behaviour>) -> Self {
+        let candidates = candidates(servers.len());
+        let pick = balance.over(&candidates);
+        let (began, now) = (Instant::now(), Duration::ZERO);
+        Self { candidates, pick, servers, began, now, ends: BinaryHeap::new(), calls: Vec::new() }
+    }
+
+    fn call(&mut self) {
+        let now = self.began + self.now;
+        let asked = Asked { now, ..asked(&self.candidates) };
+        let place = self.pick.pick(&asked).unwrap();
+        self.candidates[place].load().enter();
+        self.pick.began(place, now);
+        let (took, failed) = match self.servers[place](self.now) {
+            Reply::After(took) => (took.min(TIMEOUT), took > TIMEOUT),
+            Reply::Failure(took) => (took, true),
+            Reply::Never => (TIMEOUT, true),
+        };
+        self.calls.push((self.now, place));
+        self.ends.push(Reverse((self.now + took, place, self.now, failed)));
+    }
+
+    /// The next call that ends does, and its caller calls again.
+    fn step(&mut self) {
+        let Some(Reverse((now, place, began, failed))) = self.ends.pop() else { return };
+        self.now = now;
+        let status = Status::deadline_exceeded("");
+        let outcome = Outcome {
+            latency: now - began,
+            now: self.began + now,
+            failure: failed.then_some(&status),
+            timeout: Some(TIMEOUT),
+            attempts: (0, 1),
+        };
+        self.candidates[place].load().leave();
+        self.pick.ended(place, &outcome);
+        self.call();
+    }
+
+    fn run(&mut self, callers: usize, until: Duration) {
+        (0..callers).for_each(|_| self.call());
+        while self.now < until {
+            self.step();
+        }
+    }
+
+    /// The share of the calls between these times that each server got.
+    fn shares(&self, from: Duration, until: Duration) -> Vec<f64> {
+        let within: Vec<_> = self.calls.iter().filter(|(at, _)| (from..until).contains(at)).collect();
+        let of = |place| within.iter().filter(|(_, at)| *at == place).count() as f64;
+        (0..self.servers.len()).map(|place| of(place) / within.len() as f64).collect()
+    }
+}
+
+fn steady(reply: Reply) -> Behaviour {
+    Box::new(move |_| reply)
+}
+
+fn well() -> Behaviour {
+    steady(Reply::After(2 * MS))
+}
+
+/// Ten servers, of which the first is another.
+fn among_well(first: Behaviour) -> Vec<Behaviour> {
+    let mut servers: Vec<_> = (0..9).map(|_| well()).collect();
+    servers.insert(0, first);
+    servers
+}
+
+fn both() -> [Box<dyn Balance>; 2] {
+    [Box::new(P2c::new()), Box::new(LocalityAware::new())]
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn servers_that_are_alike_get_about_the_same() {
+    for balance in both() {
+        chance::begin_with(10);
+        let mut world = World::new(&balance, among_well(well()));
+        world.run(20, 10 * SECOND);
+        let shares = world.shares(SECOND, 10 * SECOND);
+        assert!(shares.iter().all(|share| (0.05..0.2).contains(share)), "{balance:?}: {shares:?}");
+    }
+}
+
+#[test]
+fn a_slow_server_gets_less() {
+    for balance in both() {
+        chance::begin_with(11);
+        let mut world = World::new(&balance, among_well(steady(Reply::After(40 * MS))));
+        world.run(20, 10 * SECOND);
+        let shares = world.shares(SECOND, 10 * SECOND);
+        assert!(shares[0] < 0.02, "{balance:?}: {shares:?}");
+        assert!(world.calls.iter().any(|(_, place)| *place == 0), "{balance:?}");
+    }
+}
+
+#[test]
+fn a_server_that_gets_stuck_loses_its_calls_before_they_end() {
+    for balance in both() {
+        chance::begin_with(12);
+        let stuck_after = 5 * SECOND;
+        let first: Behaviour =
+            Box::new(move |now| if now < stuck_after { Reply::After(2 * MS) } else { Reply::Never });
+        let mut world = World::new(&balance, among_well(first));
+        world.run(20, 10 * SECOND);
+        let before = world.shares(SECOND, stuck_after);
+        // No call to it has ended by then.
+        let meanwhile = world.shares(stuck_after + 50 * MS, stuck_after + TIMEOUT);
+        let after = world.shares(stuck_after + TIMEOUT, 10 * SECOND);
+        assert!(before[0] > 0.05, "{balance:?}: {before:?}");
+        assert!(meanwhile[0] < 0.02, "{balance:?}: {meanwhile:?}");
+        assert!(after[0] < 0.01, "{balance:?}: {after:?}");
+    }
+}
+
+#[test]
+fn a_server_that_fails_fast_attracts_nobody() {
+    for balance in both() {
+        chance::begin_with(13);
+        let mut world = World::new(&balance, among_well(steady(Reply::Failure(MS / 10))));
+        world.run(20, 10 * SECOND);
+        let shares = world.shares(SECOND, 10 * SECOND);
+        assert!(shares[0] < 0.01, "{balance:?}: {shares:?}");
+    }
+}
+
+#[test]
+fn a_server_that_recovers_gets_its_share_again() {
+    for balance in both() {
+        chance::begin_with(14);
+        let first: Behaviour =
+            Box::new(|now| if now < 5 * SECOND { Reply::After(100 * MS) } else { Reply::After(2 * MS) });
+        let mut world = World::new(&balance, among_well(first));
+        world.run(20, 90 * SECOND);
+        let shares = world.shares(80 * SECOND, 90 * SECOND);
+        assert!(shares[0] > 0.05, "{balance:?}: {shares:?}");
+    }
+}
+
+#[test]
+fn what_was_learned_is_known_in_the_next_set() {
+    for balance in both() {
+        chance::begin_with(15);
+        let mut world = World::new(&balance, among_well(steady(Reply::After(40 * MS))));
+        world.run(20, 5 * SECOND);
+        world.pick = balance.over(&world.candidates);
+        let now = world.now;
+        while world.now < now + 2 * SECOND {
+            world.step();
+        }
+        let shares = world.shares(now, now + 2 * SECOND);
+        assert!(shares[0] < 0.02, "{balance:?}: {shares:?}");
+    }
+}
+
+#[test]
+fn p2c_gives_twice_the_calls_to_twice_the_weight() {
+    chance::begin_with(16);
+    let balance = P2c::new().choices(3);
+    let mut world = World::new(&balance, (0..3).map(|_| well()).collect());
+    world.candidates = weighing(&[2, 1, 1]);
+    world.pick = balance.over(&world.candidates);
+    world.run(40, 10 * SECOND);
+    let shares = world.shares(SECOND, 10 * SECOND);
+    assert!((0.42..0.58).contains(&shares[0]), "{shares:?}");
+}

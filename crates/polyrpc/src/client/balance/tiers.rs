@@ -1,0 +1,21 @@
+use super::{Asked, Pick, spare};
+
+/// Servers in the order of how much they are wanted: any of the best that may take the call, else any of the second
+/// best, and so on.
+pub(super) struct Tiers(Vec<Vec<usize>>);
+
+impl Tiers {
+    /// The lower a server's rank, the more it is wanted.
+    pub(super) fn by_rank(ranks: impl Iterator<Item = (usize, f64)>) -> Self {
+        let mut ranked: Vec<_> = ranks.collect();
+        ranked.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+        let alike = ranked.chunk_by(|(_, one), (_, other)| one == other);
+        Self(alike.map(|tier| tier.iter().map(|&(place, _)| place).collect()).collect())
+    }
+}
+
+impl Pick for Tiers {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        self.0.iter().find_map(|tier| spare::any(asked, tier.len(), |index| tier[index]))
+    }
+}

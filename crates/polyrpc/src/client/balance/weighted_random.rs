@@ -1,0 +1,25 @@
+use super::weights::Weights;
+use super::{Asked, Balance, Candidate, Pick, chance, spare};
+
+/// Any server, each as probable as it is heavy: brpc's `wr`.
+///
+/// For many clients that call seldom: turns, which each of them would begin anew, come out uneven then. A weight of zero
+/// gets nothing. The weights are laid end to end and searched by halving.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WeightedRandom;
+
+impl Balance for WeightedRandom {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        Box::new(Draw(Weights::of(candidates)))
+    }
+}
+
+struct Draw(Weights);
+
+impl Pick for Draw {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        let Self(weights) = self;
+        spare::drawn(asked, || weights.at(chance::below(weights.total())))
+            .or_else(|| spare::by_weight(asked, weights.iter()))
+    }
+}

@@ -1,0 +1,84 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::weights::Weights;
+use super::{Asked, Balance, Candidate, Pick, chance, spare};
+
+/// Turns by weight, spread evenly: brpc's `wrr`.
+///
+/// The servers' weights are laid around a ring, and each pick goes a stride further, a little more than the average weight
+/// and coprime to the sum: so each server gets exactly its weight of the picks of a lap, seldom two in a row
+/// (brpc `policy/weighted_round_robin_load_balancer.cpp`). A weight of zero gets nothing. Callers share one position
+/// without a lock; [`SmoothWeightedRoundRobin`](super::SmoothWeightedRoundRobin) spreads more evenly still.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WeightedRoundRobin;
+
+impl Balance for WeightedRoundRobin {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        let weights = Weights::of(candidates);
+        let total = weights.total();
+        Box::new(Lap {
+            stride: stride(total, candidates.len()),
+            position: AtomicU64::new(chance::below(total)),
+            weights,
+        })
+    }
+}
+
+/// What takes every unit of the ring once a lap, about a server further each time. brpc takes it from a table of primes.
+fn stride(total: u64, servers: usize) -> u64 {
+    if total <= 1 {
+        return 0;
+    }
+    let mut stride = (total / servers as u64).max(2);
+    // None is far: of a few numbers in a row one has no divisor in common with the sum.
+    while greatest_common_divisor(stride, total) != 1 {
+        stride += 1;
+    }
+    stride % total
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+struct Lap {
+    weights: Weights,
+    stride: u64,
+    position: AtomicU64,
+}
+
+impl Lap {
+    fn stride(&self) -> usize {
+        let further = |position: u64| (position + self.stride) % self.weights.total();
+        let before = self.position.update(Ordering::Relaxed, Ordering::Relaxed, further);
+        self.weights.at(before)
+    }
+}
+
+impl Pick for Lap {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        if self.weights.total() == 0 {
+            return None;
+        }
+        spare::drawn(asked, || self.stride()).or_else(|| spare::by_weight(asked, self.weights.iter()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stride_takes_every_unit_once() {
+        for (total, servers) in [(1, 1), (2, 1), (2, 2), (7, 3), (30, 1), (30, 4), (210, 7), (1000, 1000)] {
+            let stride = stride(total, servers);
+            let mut units: Vec<_> = (0..total).map(|turn| turn * stride % total).collect();
+            units.sort_unstable();
+            assert!(units.into_iter().eq(0..total), "{total} units of {servers} servers by {stride}");
+        }
+        // Nothing to stride over, as many as there may be, and no more than one step away.
+        assert_eq!(stride(0, 3), 0);
+        let most = u64::from(u32::MAX) * 10_000;
+        assert_eq!(greatest_common_divisor(stride(most, 10_000), most), 1);
+    }
+}

@@ -1,0 +1,57 @@
+use super::Candidate;
+
+/// The servers' weights, laid end to end.
+pub(super) struct Weights {
+    /// Where each server's weight ends.
+    ends: Box<[u64]>,
+}
+
+impl Weights {
+    /// The weights that the registry says.
+    pub(super) fn of(candidates: &[Candidate]) -> Self {
+        Self::new(candidates.iter().map(|candidate| candidate.instance().attributes.weight()))
+    }
+
+    pub(super) fn new(weights: impl IntoIterator<Item = u32>) -> Self {
+        let mut end = 0;
+        let ends = weights.into_iter().map(|weight| {
+            end += u64::from(weight);
+            end
+        });
+        Self { ends: ends.collect() }
+    }
+
+    /// All of it: the number of units.
+    pub(super) fn total(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// The server that a unit belongs to. Those without weight have none.
+    pub(super) fn at(&self, unit: u64) -> usize {
+        self.ends.partition_point(|&end| end <= unit)
+    }
+
+    /// All servers with their weights.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, u64)> {
+        let begins = [0].into_iter().chain(self.ends.iter().copied());
+        self.ends.iter().zip(begins).map(|(end, begin)| end - begin).enumerate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_has_as_many_units_as_it_weighs() {
+        let weights = Weights::new([0, 2, 0, 1, 0]);
+        assert_eq!((0..weights.total()).map(|unit| weights.at(unit)).collect::<Vec<_>>(), [1, 1, 3]);
+        assert_eq!(weights.iter().collect::<Vec<_>>(), [(0, 0), (1, 2), (2, 0), (3, 1), (4, 0)]);
+    }
+
+    #[test]
+    fn without_servers_there_is_no_weight() {
+        assert_eq!(Weights::new([]).total(), 0);
+        assert_eq!(Weights::new([]).iter().count(), 0);
+    }
+}

@@ -1,0 +1,120 @@
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// How many attempts a client may make beyond one for each call, so that servers that fail are not buried under
+/// attempts that fail too.
+///
+/// Every call brings a share of an attempt, and every attempt beyond the first, be it again or in advance
+/// ([`Failbackup`](super::FailMode::Failbackup)), takes a whole one. Attempts that reached no server cost nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Budget {
+    /// Further attempts for each call, in the long run. 0.2.
+    pub ratio: f64,
+    /// Further attempts there are before there were any calls; the first calls bring none until it is paid for. 10.
+    pub floor: u32,
+    /// Further attempts that may be saved for worse times: as many calls as are under way when a server dies can be
+    /// saved at once. 1000.
+    pub most: u32,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { ratio: 0.2, floor: 10, most: 1000 }
+    }
+}
+
+impl Budget {
+    /// As many as it takes.
+    pub const UNLIMITED: Self = Self { ratio: f64::INFINITY, floor: u32::MAX, most: u32::MAX };
+}
+
+/// What is left of a budget, in thousandths of attempts.
+///
+/// Not ordered against anything else: at worst an attempt more or less is made in a race.
+#[derive(Debug)]
+pub(super) struct Purse {
+    left: AtomicI64,
+    /// What the first attempts were lent.
+    owed: AtomicI64,
+    per_call: i64,
+    most: i64,
+}
+
+impl Purse {
+    pub(super) fn new(budget: &Budget) -> Self {
+        let floor = ATTEMPT * i64::from(budget.floor);
+        Self {
+            left: AtomicI64::new(floor),
+            owed: AtomicI64::new(floor),
+            // A conversion to an integer keeps to its bounds, and what is no number is zero.
+            per_call: ((budget.ratio * ATTEMPT as f64) as i64).clamp(0, MOST_PER_CALL),
+            most: ATTEMPT * i64::from(budget.most.max(budget.floor)),
+        }
+    }
+
+    /// A call is made.
+    pub(super) fn earn(&self) {
+        if self.owed.load(Ordering::Relaxed) > 0 {
+            self.owed.fetch_sub(self.per_call, Ordering::Relaxed);
+        } else if self.left.load(Ordering::Relaxed) < self.most {
+            // In a client whose calls succeed it is full, and nobody writes here.
+            self.left.fetch_add(self.per_call, Ordering::Relaxed);
+        }
+    }
+
+    /// Pays for one more attempt, if there is enough.
+    pub(super) fn pay(&self) -> bool {
+        let paid = |left: i64| (left >= ATTEMPT).then(|| left - ATTEMPT);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid).is_ok()
+    }
+}
+
+const ATTEMPT: i64 = 1000;
+
+/// No call needs more: it keeps sums far from where integers end.
+const MOST_PER_CALL: i64 = 1000 * ATTEMPT;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many attempts so many calls make that fail as often as they are tried.
+    fn attempts(budget: &Budget, calls: u32) -> u32 {
+        let purse = Purse::new(budget);
+        let mut attempts = 0;
+        for _ in 0..calls {
+            purse.earn();
+            attempts += 1 + (0..3).take_while(|_| purse.pay()).count() as u32;
+        }
+        attempts
+    }
+
+    #[test]
+    fn when_all_fails_there_are_a_fifth_more_attempts_than_calls() {
+        for calls in [50, 100, 1000, 12345] {
+            let attempts = attempts(&Budget::default(), calls);
+            assert!(attempts <= calls + calls / 5, "{attempts} attempts for {calls} calls");
+            assert!(attempts >= calls + calls / 5 - 1, "{attempts} attempts for {calls} calls");
+        }
+    }
+
+    #[test]
+    fn the_first_calls_have_a_few_to_begin_with() {
+        assert_eq!(attempts(&Budget::default(), 1), 4);
+        assert_eq!(attempts(&Budget::default(), 20), 30);
+        assert_eq!(attempts(&Budget { floor: 0, ..Budget::default() }, 4), 4);
+    }
+
+    #[test]
+    fn what_is_saved_has_an_end() {
+        let purse = Purse::new(&Budget { most: 20, ..Budget::default() });
+        (0..10_000).for_each(|_| purse.earn());
+        assert_eq!((0..100).filter(|_| purse.pay()).count(), 20);
+    }
+
+    #[test]
+    fn odd_ratios_do_no_harm() {
+        assert_eq!(attempts(&Budget { ratio: f64::NAN, floor: 0, most: 1 }, 10), 10);
+        assert_eq!(attempts(&Budget { ratio: -1.0, floor: 1, most: 1 }, 10), 11);
+        assert_eq!(attempts(&Budget::UNLIMITED, 10), 40);
+    }
+}

@@ -1,0 +1,385 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use polyrpc_wire::{Call, Retry, Scope, Status};
+use tokio::time::{sleep, timeout_at};
+
+use super::backoff::pause;
+use super::endpoint::{Endpoint, Visit};
+use super::mode::FailMode;
+use super::snapshot::Snapshot;
+use super::{Channel, now};
+use crate::client::balance::Asked;
+use crate::client::pool::Lease;
+
+/// What a call says that matters to where it goes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::client) struct Terms {
+    pub(in crate::client) idempotent: bool,
+    pub(in crate::client) key: Option<u64>,
+    pub(in crate::client) wait_for_ready: bool,
+}
+
+/// The way of one call through the servers of a channel: which is asked next, if any.
+pub(in crate::client) struct Course<'c> {
+    channel: &'c Channel,
+    service: &'c str,
+    method: &'c str,
+    terms: Terms,
+    began: Instant,
+    timeout: Option<Duration>,
+    deadline: Option<Instant>,
+    /// The call, to be sent again.
+    kept: Option<Call<'c>>,
+    /// How many attempts the call has had and may have yet.
+    had: u32,
+    left: u32,
+    /// How many servers were not even reached, which is not held against the call.
+    missed: usize,
+    tried: Vec<Arc<Endpoint>>,
+    /// A server was chosen, and there is no connection to it yet.
+    chosen: Option<Chosen>,
+    /// Why the last attempt failed.
+    failure: Option<Status>,
+}
+
+/// A server that was chosen for the next attempt.
+pub(super) struct Chosen {
+    pub(super) visit: Box<Visit>,
+    /// It is thought to be well, and the call was not there yet. A server that is chosen for want of a better one is
+    /// not.
+    hopeful: bool,
+}
+
+impl<'c> Course<'c> {
+    pub(in crate::client) fn new(channel: &'c Channel, call: &Call<'c>, terms: Terms) -> Self {
+        let settings = &channel.shared.settings;
+        channel.shared.purse.earn();
+        let began = now();
+        Self {
+            channel,
+            service: call.service,
+            method: call.method,
+            terms,
+            began,
+            timeout: call.timeout,
+            deadline: call.timeout.and_then(|timeout| began.checked_add(timeout)),
+            kept: None,
+            had: 0,
+            left: if settings.fail_mode == FailMode::Failfast { 0 } else { settings.retries },
+            missed: 0,
+            tried: Vec::new(),
+            chosen: None,
+            failure: None,
+        }
+    }
+
+    /// Until when the call waits.
+    pub(in crate::client) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// A connection to the first server that is chosen, if there is one already.
+    pub(in crate::client) fn ready(&mut self, call: &Call<'c>) -> Option<Lease> {
+        if self.had > 0 || self.missed > 0 {
+            return None;
+        }
+        if self.left > 0 || self.channel.shared.settings.spares {
+            self.kept = Some(call.clone());
+        }
+        let chosen = self.choose(self.channel.snapshot()?, &call.body, self.began)?;
+        match chosen.visit.endpoint().pool().ready() {
+            Some(lease) => {
+                self.had = 1;
+                Some(lease.of(chosen.visit))
+            }
+            None => {
+                self.chosen = Some(chosen);
+                None
+            }
+        }
+    }
+
+    /// A connection to the next server, made if need be; servers that cannot be reached are passed over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the attempt up.
+    pub(in crate::client) async fn lease(&mut self, request: &[u8]) -> Result<Lease, Status> {
+        loop {
+            let chosen = match self.chosen.take() {
+                Some(chosen) => chosen,
+                None => self.next(request).await?,
+            };
+            match self.connect(&chosen).await {
+                Ok(lease) => {
+                    self.had = self.had.saturating_add(1);
+                    return Ok(lease.of(chosen.visit));
+                }
+                Err(status) => self.pass_over(chosen, status)?,
+            }
+        }
+    }
+
+    /// Whether the call, which failed so on this server, is to be sent again; then here it is.
+    #[cold]
+    pub(in crate::client) fn again(&mut self, status: &Status, visit: &Visit) -> Option<Call<'c>> {
+        let call = self.kept.clone()?;
+        (self.may_try_again(status, visit) || self.is_spared(status, visit)).then_some(call)
+    }
+
+    /// Whether the call, which this server did not take from its connection, is to look for another.
+    #[cold]
+    pub(in crate::client) fn refused(&mut self, visit: &Visit) -> bool {
+        self.had = self.had.saturating_sub(1);
+        self.missed += 1;
+        // The connection had just ended. That server may well be there and get another, so it counts as tried in
+        // vain only if that goes on.
+        if self.missed > 1 {
+            self.note(visit);
+        }
+        self.missed <= visit.servers()
+    }
+
+    /// Whether there is to be another attempt after this server failed so. It is paid for then.
+    pub(super) fn may_try_again(&mut self, status: &Status, visit: &Visit) -> bool {
+        let repeatable = match status.retry() {
+            Retry::Elsewhere => true,
+            Retry::IfIdempotent => self.terms.idempotent,
+            Retry::Never => false,
+        };
+        if !repeatable || self.left == 0 || self.is_over() || !self.channel.shared.purse.pay() {
+            return false;
+        }
+        self.left -= 1;
+        self.note(visit);
+        self.failure = Some(status.clone());
+        true
+    }
+
+    /// Whether the server never looked at the call, because it ends the connection: a client of one server finds
+    /// another connection then, once, and so does one of several whatever its mode.
+    fn is_spared(&mut self, status: &Status, visit: &Visit) -> bool {
+        let is_spared = self.channel.shared.settings.spares
+            && self.had == 1
+            && status.scope() == Scope::Connection
+            && status.retry() == Retry::Elsewhere
+            && !self.is_over();
+        if is_spared {
+            self.note(visit);
+        }
+        is_spared
+    }
+
+    /// The next server, when it may be asked.
+    pub(super) async fn next(&mut self, request: &[u8]) -> Result<Chosen, Status> {
+        let deadline = self.deadline.map(Into::into);
+        loop {
+            let snapshot = match self.channel.snapshot().filter(|snapshot| !snapshot.is_empty()) {
+                Some(snapshot) => snapshot,
+                None => match self.channel.servers(deadline, self.terms.wait_for_ready).await {
+                    Ok(snapshot) => snapshot,
+                    // Why a server failed says more than that there is none any more.
+                    Err(status) => return Err(self.failure.take().unwrap_or(status)),
+                },
+            };
+            let chosen = match self.fails_on_the_same() {
+                Some(endpoint) => self.revisit(snapshot, &endpoint, request).await?,
+                None => match self.choose(snapshot.clone(), request, now()) {
+                    Some(chosen) => Some(chosen),
+                    None => self.choose_again(snapshot, request).await?,
+                },
+            };
+            if let Some(chosen) = chosen {
+                return Ok(chosen);
+            }
+        }
+    }
+
+    /// A server for a second attempt beside the first, if there is one that was not tried, and it is paid for.
+    pub(super) fn beside(&mut self, request: &[u8]) -> Option<Chosen> {
+        if self.left == 0 {
+            return None;
+        }
+        let chosen = self.choose(self.channel.snapshot()?, request, now())?;
+        if !self.channel.shared.purse.pay() {
+            return None;
+        }
+        self.left -= 1;
+        Some(chosen)
+    }
+
+    /// Sets out for a server: it counts as tried as long as the call is under way there.
+    pub(super) fn depart(&mut self, visit: &Visit) {
+        self.had = self.had.saturating_add(1);
+        self.note(visit);
+    }
+
+    /// A server that is thought to be well and was not tried.
+    fn choose(&self, snapshot: Arc<Snapshot>, request: &[u8], now: Instant) -> Option<Chosen> {
+        let tried: Vec<usize> = self.tried.iter().filter_map(|endpoint| snapshot.place(endpoint)).collect();
+        let place = snapshot.pick(&self.asked(&snapshot, &tried, request, now))?;
+        // A balancer of the user's own may not care.
+        let hopeful = !tried.contains(&place);
+        self.visit(snapshot, place, now, hopeful)
+    }
+
+    /// A server although all were tried, or none is thought to be well: after a pause, since whatever failed may need
+    /// it.
+    async fn choose_again(
+        &mut self,
+        snapshot: Arc<Snapshot>,
+        request: &[u8],
+    ) -> Result<Option<Chosen>, Status> {
+        self.tried.clear();
+        let asked = self.asked(&snapshot, &[], request, now());
+        let place = snapshot.pick(&asked).unwrap_or_else(|| self.channel.any_of(&snapshot));
+        let Some(endpoint) = snapshot.endpoint(place) else { return Ok(None) };
+        self.rest(endpoint).await?;
+        Ok(self.visit(snapshot, place, now(), false))
+    }
+
+    /// The server that was tried already, after a pause.
+    async fn revisit(
+        &mut self,
+        snapshot: Arc<Snapshot>,
+        endpoint: &Arc<Endpoint>,
+        request: &[u8],
+    ) -> Result<Option<Chosen>, Status> {
+        let Some(place) = snapshot.place(endpoint) else {
+            // It has left: whoever takes its place.
+            self.tried.clear();
+            return Ok(self.choose(snapshot, request, now()));
+        };
+        self.rest(endpoint).await?;
+        Ok(self.visit(snapshot, place, now(), false))
+    }
+
+    /// The server to which the call is bound, once it was tried.
+    fn fails_on_the_same(&self) -> Option<Arc<Endpoint>> {
+        let is_bound = self.channel.shared.settings.fail_mode == FailMode::Failtry;
+        self.tried.last().filter(|_| is_bound).cloned()
+    }
+
+    /// Waits before a server is tried again: at least until connections to it are, unless that takes too long for a
+    /// call that does not want to wait.
+    async fn rest(&mut self, endpoint: &Endpoint) -> Result<(), Status> {
+        let attempts = self.had + u32::try_from(self.missed).unwrap_or(u32::MAX);
+        if attempts == 0 {
+            return Ok(());
+        }
+        let now = now();
+        let usual = pause(&self.channel.shared.settings.backoff, attempts);
+        let reachable = endpoint.next_attempt().saturating_duration_since(now);
+        let pause = match reachable <= PATIENCE || self.terms.wait_for_ready {
+            true => usual.max(reachable),
+            false => usual,
+        };
+        let is_in_time = |deadline| now.checked_add(pause).is_some_and(|then| then < deadline);
+        if !self.deadline.is_none_or(is_in_time) {
+            return Err(self.failure.take().unwrap_or_else(too_late));
+        }
+        sleep(pause).await;
+        Ok(())
+    }
+
+    fn visit(&self, snapshot: Arc<Snapshot>, place: usize, now: Instant, hopeful: bool) -> Option<Chosen> {
+        let visit = Visit::begin(snapshot, place, now, self.timeout, (self.left, self.had))?;
+        Some(Chosen { visit, hopeful })
+    }
+
+    fn asked<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        tried: &'a [usize],
+        request: &'a [u8],
+        now: Instant,
+    ) -> Asked<'a> {
+        Asked {
+            service: self.service,
+            method: self.method,
+            key: self.terms.key,
+            request,
+            now,
+            candidates: snapshot.candidates(),
+            tried,
+        }
+    }
+
+    /// A connection to the server that was chosen.
+    async fn connect(&self, chosen: &Chosen) -> Result<Lease, Status> {
+        let pool = chosen.visit.endpoint().pool();
+        if let Some(lease) = pool.ready() {
+            return Ok(lease);
+        }
+        let Some(deadline) = self.deadline else { return pool.lease().await };
+        let now = now();
+        let left = deadline.saturating_duration_since(now);
+        // A server that does not even answer is left in time for another to answer.
+        let patience = if chosen.hopeful && self.left > 0 { left / 2 } else { left };
+        match timeout_at((now + patience).into(), pool.lease()).await {
+            Ok(leased) => leased,
+            Err(_) => {
+                // The call has given up; whether the server is to blame is seen in the background.
+                chosen.visit.endpoint().doubt();
+                Err(if patience < left { too_slow() } else { too_late() })
+            }
+        }
+    }
+
+    /// Goes on behind a server that could not be reached, unless the call ends with that.
+    pub(super) fn pass_over(&mut self, chosen: Chosen, status: Status) -> Result<(), Status> {
+        let Chosen { visit, hopeful } = chosen;
+        visit.end(Some(&status));
+        if status.retry() != Retry::Elsewhere {
+            return Err(status);
+        }
+        if !visit.endpoint().is_doubted() {
+            visit.endpoint().shun();
+        }
+        // Each of them once.
+        let is_free = hopeful && self.missed < visit.servers();
+        let settings = &self.channel.shared.settings;
+        if settings.fail_mode == FailMode::Failfast && !self.terms.wait_for_ready || self.is_over() {
+            return Err(status);
+        }
+        if !is_free && !self.terms.wait_for_ready {
+            match self.left.checked_sub(1) {
+                Some(left) => self.left = left,
+                None => return Err(status),
+            }
+        }
+        self.missed += 1;
+        self.note(&visit);
+        self.failure = Some(status);
+        Ok(())
+    }
+
+    /// The server counts as tried. Of many only the last are remembered, as by brpc (`excluded_servers.h`).
+    fn note(&mut self, visit: &Visit) {
+        if self.tried.len() >= REMEMBERED {
+            self.tried.remove(0);
+        }
+        self.tried.push(visit.endpoint().clone());
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now())
+    }
+}
+
+/// How many servers are remembered as tried.
+const REMEMBERED: usize = 8;
+
+/// How long a call that may try again waits for a server to which connections are not to be made yet.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[cold]
+fn too_late() -> Status {
+    Status::deadline_exceeded("no connection in time")
+}
+
+#[cold]
+fn too_slow() -> Status {
+    Status::unavailable("no connection in half the time there was")
+}

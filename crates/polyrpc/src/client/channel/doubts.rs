@@ -1,0 +1,35 @@
+use std::mem;
+use std::sync::{Mutex, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use super::endpoint::Endpoint;
+
+/// Servers of which it is doubtful whether they can be reached, for the task that tries.
+///
+/// Without a bound, but a server is in it once at most ([`Endpoint::doubt`]).
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    endpoints: Mutex<Vec<Weak<Endpoint>>>,
+    bell: Notify,
+}
+
+impl Doubts {
+    pub(super) fn add(&self, endpoint: Weak<Endpoint>) {
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).push(endpoint);
+        self.bell.notify_one();
+    }
+
+    /// Waits until there are any.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub(super) async fn any(&self) {
+        self.bell.notified().await;
+    }
+
+    pub(super) fn take(&self) -> Vec<Weak<Endpoint>> {
+        mem::take(&mut self.endpoints.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,219 @@
+use std::collections::HashSet;
+use std::future::pending;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use polyrpc_wire::Status;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
+
+use super::endpoint::Endpoint;
+use super::sift::{Sifted, sift};
+use super::snapshot::Snapshot;
+use super::{News, Shared};
+use crate::Result;
+use crate::client::balance::Candidate;
+use crate::discovery::{Instance, Sets};
+
+/// The task behind a channel: it makes a snapshot of every set that the registry tells, and tries in the background
+/// whether servers that could not be reached can be again.
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    /// `None` once nothing can change any more.
+    sets: Option<Sets>,
+    /// The newest set, while it is too early to make a snapshot of it.
+    heard: Option<Vec<Instance>>,
+    /// When the next snapshot may be made.
+    next: Instant,
+    trials: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// How many servers may be tried at once.
+    permits: Arc<Semaphore>,
+    /// Who was complained about and is still listed.
+    unusable: HashSet<String>,
+}
+
+/// At most twenty snapshots a second, however often a registry changes its mind.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How many connections are tried at once, where many servers are gone.
+const TRIALS: usize = 32;
+
+impl Keeper {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            sets: None,
+            heard: None,
+            next: Instant::now(),
+            trials: FuturesUnordered::new(),
+            permits: Arc::new(Semaphore::new(TRIALS)),
+            unusable: HashSet::new(),
+            shared,
+        }
+    }
+
+    /// Goes on until it is dropped.
+    pub(super) async fn run(mut self) {
+        self.sets = Some(self.shared.discover.watch());
+        self.take_over();
+        let doubts = self.shared.doubts.clone();
+        loop {
+            tokio::select! {
+                set = next(&mut self.sets) => self.hear(set).await,
+                () = sleep_until(self.next), if self.heard.is_some() => self.renew(),
+                () = doubts.any() => doubts.take().into_iter().for_each(|endpoint| self.try_out(endpoint)),
+                Some(()) = self.trials.next() => {}
+            }
+        }
+    }
+
+    /// Goes on where another left off whose runtime has ended.
+    fn take_over(&mut self) {
+        let Some(snapshot) = self.shared.current.load_full() else { return };
+        for (endpoint, _) in snapshot.servers().filter(|(endpoint, _)| endpoint.is_doubted()) {
+            self.try_out(Arc::downgrade(endpoint));
+        }
+    }
+
+    async fn hear(&mut self, set: Option<Result<Vec<Instance>>>) {
+        match set {
+            Some(Ok(set)) => self.heard = Some(set),
+            Some(Err(error)) => self.tell(News::Trouble(error.into_status())),
+            None => {
+                self.sets = None;
+                if self.heard.is_none() && self.shared.current.load().is_none() {
+                    self.tell(News::Over);
+                }
+            }
+        }
+        // A registry that never stops talking must not keep this thread.
+        tokio::task::yield_now().await;
+    }
+
+    fn tell(&self, news: News) {
+        self.shared.news.send_replace(news);
+    }
+
+    /// Makes a snapshot of the newest set, unless that is nothing new or nothing to go by.
+    fn renew(&mut self) {
+        let Some(heard) = self.heard.take() else { return };
+        self.next = Instant::now() + PAUSE;
+        let sifted = sift(heard, self.shared.settings.group.as_deref());
+        let current = self.shared.current.load_full();
+        if !current.as_ref().is_some_and(|current| is_same(current, &sifted.instances)) {
+            self.replace(current.as_deref(), sifted);
+        }
+        self.tell(News::Set);
+    }
+
+    fn replace(&mut self, current: Option<&Snapshot>, sifted: Sifted) {
+        let servers = self.servers(current, sifted.instances);
+        let is_believed = sifted.excluded || self.shared.settings.believes_empty_sets;
+        if servers.is_empty() && !is_believed && current.is_some() {
+            // More likely the registry has lost its data than all servers went at once.
+            return;
+        }
+        let snapshot = Snapshot::new(servers, |candidates| self.shared.settings.balance.over(candidates));
+        if let Some(current) = current {
+            let gone = current.servers().filter(|(endpoint, _)| snapshot.place(endpoint).is_none());
+            let gone: Vec<_> = gone.map(|(endpoint, _)| endpoint.clone()).collect();
+            self.shared.current.store(Some(Arc::new(snapshot)));
+            gone.iter().for_each(|endpoint| endpoint.retire());
+        } else {
+            self.shared.current.store(Some(Arc::new(snapshot)));
+        }
+    }
+
+    /// The servers of a set. Those that were there stay what they are.
+    fn servers(
+        &mut self,
+        current: Option<&Snapshot>,
+        instances: Vec<Instance>,
+    ) -> Vec<(Arc<Endpoint>, Candidate)> {
+        let mut known = current.into_iter().flat_map(Snapshot::servers).peekable();
+        let mut unusable = HashSet::new();
+        let mut servers = Vec::with_capacity(instances.len());
+        for instance in instances {
+            // Both are in the order of their keys.
+            let key = (instance.network, &*instance.address);
+            while known.next_if(|(endpoint, _)| endpoint.key() < key).is_some() {}
+            match known.next_if(|(endpoint, _)| endpoint.key() == key) {
+                Some((endpoint, candidate)) if candidate.instance().attributes == instance.attributes => {
+                    servers.push((endpoint.clone(), candidate.clone()));
+                }
+                Some((endpoint, candidate)) => {
+                    servers.push((endpoint.clone(), candidate.renewed(instance.attributes)));
+                }
+                None => match self.enlist(&instance) {
+                    Ok(server) => servers.push(server),
+                    Err(status) => {
+                        let name = instance.to_string();
+                        if !self.unusable.contains(&name) {
+                            warn(&self.shared.name, &name, &status);
+                        }
+                        unusable.insert(name);
+                    }
+                },
+            }
+        }
+        self.unusable = unusable;
+        servers
+    }
+
+    /// A server that was not there.
+    fn enlist(&self, instance: &Instance) -> Result<(Arc<Endpoint>, Candidate), Status> {
+        let pool = self.shared.factory.pool(instance)?;
+        let candidate = Candidate::new(instance.clone());
+        let endpoint = Endpoint::new(instance, pool, candidate.load().clone(), self.shared.doubts.clone());
+        Ok((endpoint, candidate))
+    }
+
+    /// Has a server tried until it can be reached or is not listed any more.
+    fn try_out(&self, endpoint: Weak<Endpoint>) {
+        self.trials.push(try_until_well(endpoint, self.permits.clone()).boxed());
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Either the channel has ended, or the runtime: then the next call starts another.
+        self.shared.kept.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The next set; there is none behind the last.
+async fn next(sets: &mut Option<Sets>) -> Option<Result<Vec<Instance>>> {
+    match sets {
+        Some(sets) => sets.next().await,
+        None => pending().await,
+    }
+}
+
+/// Whether a set says what is known already.
+fn is_same(current: &Snapshot, instances: &[Instance]) -> bool {
+    current.len() == instances.len()
+        && current.candidates().iter().zip(instances).all(|(known, new)| known.instance() == new)
+}
+
+async fn try_until_well(endpoint: Weak<Endpoint>, permits: Arc<Semaphore>) {
+    loop {
+        // Not held while nothing is done: a server that is not listed any more is let go of.
+        let Some(next) = endpoint.upgrade().map(|endpoint| endpoint.next_attempt()) else { return };
+        sleep_until(next.into()).await;
+        // The semaphore is never closed.
+        let Ok(_permit) = permits.acquire().await else { return };
+        let Some(endpoint) = endpoint.upgrade() else { return };
+        if endpoint.revive().await {
+            return;
+        }
+    }
+}
+
+/// Nobody else hears of an entry that is of no use.
+#[cold]
+fn warn(name: &str, instance: &str, status: &Status) {
+    eprintln!("{name}: {instance} is left out: {}", status.message());
+}

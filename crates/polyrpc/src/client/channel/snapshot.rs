@@ -1,0 +1,60 @@
+use std::sync::Arc;
+
+use super::endpoint::{Endpoint, EndpointFacts};
+use super::now;
+use crate::client::balance::{Asked, Candidate, Pick};
+
+/// The servers of a channel at one time, in the order of their addresses, and who chooses among them. Calls keep the
+/// one that they began with until they end.
+pub(super) struct Snapshot {
+    endpoints: Vec<Arc<Endpoint>>,
+    candidates: Vec<Candidate>,
+    pub(super) pick: Box<dyn Pick>,
+}
+
+impl Snapshot {
+    /// Servers in the order of their keys, each with what is said of it.
+    pub(super) fn new(
+        servers: Vec<(Arc<Endpoint>, Candidate)>,
+        pick: impl FnOnce(&[Candidate]) -> Box<dyn Pick>,
+    ) -> Self {
+        let (endpoints, candidates): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
+        let pick = pick(&candidates);
+        Self { endpoints, candidates, pick }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.endpoints.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.endpoints.len()
+    }
+
+    pub(super) fn endpoint(&self, place: usize) -> Option<&Arc<Endpoint>> {
+        self.endpoints.get(place)
+    }
+
+    pub(super) fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    pub(super) fn servers(&self) -> impl Iterator<Item = (&Arc<Endpoint>, &Candidate)> {
+        self.endpoints.iter().zip(&self.candidates)
+    }
+
+    /// The place of a server, if it is among them.
+    pub(super) fn place(&self, endpoint: &Endpoint) -> Option<usize> {
+        self.endpoints.binary_search_by(|known| known.key().cmp(&endpoint.key())).ok()
+    }
+
+    /// The place of the server that is to answer. A choice that is no place is none.
+    pub(super) fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        self.pick.pick(asked).filter(|&place| place < self.endpoints.len())
+    }
+
+    pub(super) fn facts(&self) -> Vec<EndpointFacts> {
+        let now = now();
+        self.servers().map(|(endpoint, candidate)| endpoint.facts(candidate.instance(), now)).collect()
+    }
+}

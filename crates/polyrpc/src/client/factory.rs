@@ -1,0 +1,80 @@
+//! Connections as a builder was told to make them, to one server or to any of a channel's.
+
+use polyrpc_wire::Status;
+
+use super::Builder;
+use super::dial::Dialer;
+use super::keepalive::Keepalive;
+use super::pool::Pool;
+use super::url::Url;
+use crate::discovery::Instance;
+use crate::runtime::Cores;
+
+/// Makes the connections of a channel: all alike but for where they lead.
+pub(super) struct Factory {
+    builder: Builder,
+    /// Protocol and variants.
+    way: Url,
+    #[cfg(feature = "tls")]
+    tls: std::sync::OnceLock<crate::tls::Connector>,
+}
+
+impl Factory {
+    pub(super) fn new(builder: Builder, way: Url) -> Self {
+        Self {
+            builder,
+            way,
+            #[cfg(feature = "tls")]
+            tls: Default::default(),
+        }
+    }
+
+    pub(super) fn cores(&self) -> Option<Cores> {
+        self.builder.cores.clone()
+    }
+
+    /// The connections to one server. None is made yet.
+    pub(super) fn pool(&self, instance: &Instance) -> Result<Pool, Status> {
+        let url = self.way.at(instance)?;
+        let tls = self.connector(&url)?;
+        self.builder.pool(url, tls)
+    }
+
+    /// What TLS is made with: read from files once, however many servers there are.
+    #[cfg(feature = "tls")]
+    fn connector(&self, url: &Url) -> Result<Option<crate::tls::Connector>, Status> {
+        if let (true, Some(connector)) = (url.tls, self.tls.get()) {
+            return connector.to(self.builder.tls.as_ref(), url.host()).map(Some);
+        }
+        let connector = self.builder.connector(url)?;
+        if let Some(connector) = &connector {
+            self.tls.get_or_init(|| connector.clone());
+        }
+        Ok(connector)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn connector(&self, url: &Url) -> Result<Option<crate::tls::Connector>, Status> {
+        self.builder.connector(url)
+    }
+}
+
+impl Builder {
+    /// The connections to the server at `url`.
+    pub(super) fn pool(&self, url: Url, tls: Option<crate::tls::Connector>) -> Result<Pool, Status> {
+        let dialer = Dialer {
+            sessions: self.sessions(&url),
+            dialing: self.dialing(&url)?,
+            tls,
+            keepalive: self.keepalive.or_else(|| super::keepalive(&url)).map(Keepalive::every),
+            url,
+            connect_timeout: self.connect_timeout,
+            backoff: self.backoff.clone(),
+            cores: self.cores.clone(),
+            on_push: self.on_push.clone(),
+            hooks: self.hooks.clone(),
+            failing: Default::default(),
+        };
+        Ok(Pool::new(dialer, self.kind, self.bounds))
+    }
+}

@@ -1,0 +1,99 @@
+//! What picks cost. A program of its own, since its allocator counts.
+
+use std::alloc::System;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use polyrpc::client::balance::{Asked, Candidate, Outcome, named};
+use polyrpc::discovery::{Attributes, Instance};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const BALANCERS: [&str; 18] = [
+    "random",
+    "rr",
+    "swrr",
+    "wrr",
+    "wr",
+    "least",
+    "least_reported",
+    "p2c",
+    "p2c:choices=8",
+    "la",
+    "jump",
+    "doublejump",
+    "c_murmurhash",
+    "c_md5",
+    "c_ketama",
+    "closest:latitude=1 longitude=1",
+    "latency",
+    "sticky:p2c",
+];
+
+/// A thousand servers of different weights and places.
+fn servers() -> Vec<Candidate> {
+    let said = |place: usize| {
+        Attributes::new()
+            .with("weight", (place + 1).to_string())
+            .with("calls", place.to_string())
+            .with("latitude", (place % 90).to_string())
+            .with("longitude", "1")
+    };
+    let server = |place| Candidate::new(Instance::tcp(format!("10.0.0.1:{}", place + 1)).with(said(place)));
+    (0..1000).map(server).collect()
+}
+
+fn asked(candidates: &[Candidate], key: u64) -> Asked<'_> {
+    Asked {
+        service: "Arith",
+        method: "Mul",
+        key: Some(key),
+        request: b"request",
+        now: Instant::now(),
+        candidates,
+        tried: &[],
+    }
+}
+
+/// One test, since the allocator counts for all threads.
+#[test]
+fn a_pick_among_a_thousand_allocates_nothing_and_is_quick() {
+    let candidates = servers();
+    for name in BALANCERS {
+        let pick = named(name).unwrap().over(&candidates);
+        let call = |turn: u64| {
+            let asked = asked(&candidates, turn.wrapping_mul(0x9e37_79b9) & u64::from(u32::MAX));
+            let place = pick.pick(&asked).unwrap();
+            candidates[place].load().enter();
+            pick.began(place, asked.now);
+            candidates[place].load().leave();
+            let latency = Duration::from_micros(100 + turn % 100);
+            let now = asked.now + latency;
+            pick.ended(place, &Outcome { latency, now, failure: None, timeout: None, attempts: (0, 1) });
+        };
+        // Whatever a thread sets up once.
+        call(0);
+        let region = Region::new(ALLOCATOR);
+        (0..10_000).for_each(call);
+        let allocations = region.change().allocations;
+        assert_eq!(allocations, 0, "{name}");
+
+        let nanos = (0..5).map(|_| nanos_of_a_pick(&*pick, &candidates)).min().unwrap();
+        println!("{name}: {nanos} ns");
+        // What is measured with a release build is a fifth of it; this only finds what looks at every server.
+        assert!(nanos < 5_000, "{name}: {nanos} ns");
+    }
+}
+
+fn nanos_of_a_pick(pick: &dyn polyrpc::client::balance::Pick, candidates: &[Candidate]) -> u128 {
+    const PICKS: u32 = 20_000;
+    let mut asked = asked(candidates, 0);
+    let began = Instant::now();
+    for turn in 0..PICKS {
+        asked.key = Some(u64::from(turn.wrapping_mul(0x9e37_79b9)));
+        black_box(pick.pick(black_box(&asked)));
+    }
+    (began.elapsed() / PICKS).as_nanos()
+}

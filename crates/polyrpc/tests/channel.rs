@@ -1,0 +1,841 @@
+//! A client of several servers: how they are found, chosen, tried again and left.
+
+mod common;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
+use futures_util::{FutureExt, StreamExt, stream};
+use polyrpc::client::balance::{Asked, Balance, Candidate, Outcome, Pick};
+use polyrpc::client::{Backoff, Backup, Budget, Builder, FailMode, Options, Request, Response, Signature};
+use polyrpc::codec::{Raw, Serde};
+use polyrpc::discovery::{Attributes, Discover, Instance, List, Sets};
+use polyrpc::server::{Publisher, Running};
+use polyrpc::service::ServiceBuilder;
+use polyrpc::{Client, Code, Context, Error, Format, Protocol, Result, Server, Status, Streaming};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+const ECHO: Signature = Signature::plain("Probe", "Echo");
+
+/// A registry that says what it is told to.
+#[derive(Clone)]
+struct Registry(Arc<watch::Sender<Option<Result<Vec<Instance>, Status>>>>);
+
+impl Registry {
+    fn silent() -> Self {
+        Self(Arc::new(watch::Sender::new(None)))
+    }
+
+    fn of<'s>(servers: impl IntoIterator<Item = &'s Running>) -> Self {
+        let registry = Self::silent();
+        registry.say(servers.into_iter().map(instance));
+        registry
+    }
+
+    fn say(&self, set: impl IntoIterator<Item = Instance>) {
+        self.0.send_replace(Some(Ok(set.into_iter().collect())));
+    }
+
+    fn fail(&self, why: &'static str) {
+        self.0.send_replace(Some(Err(Status::unavailable(why))));
+    }
+
+    fn watchers(&self) -> usize {
+        self.0.receiver_count()
+    }
+}
+
+impl Discover for Registry {
+    fn watch(&self) -> Sets {
+        let mut told = self.0.subscribe();
+        told.mark_changed();
+        stream::unfold(told, |mut told| async move {
+            loop {
+                told.changed().await.ok()?;
+                let said = told.borrow_and_update().clone();
+                if let Some(said) = said {
+                    return Some((said.map_err(Into::into), told));
+                }
+            }
+        })
+        .boxed()
+    }
+}
+
+fn instance(server: &Running) -> Instance {
+    Instance::tcp(server.address().to_string())
+}
+
+fn builder(protocol: Protocol, discover: impl Discover) -> Builder {
+    Client::builder(&format!("{}://somewhere", protocol.as_str())).discover(discover)
+}
+
+fn client(discover: impl Discover) -> Client {
+    builder(Protocol::Rpcx, discover).build().unwrap()
+}
+
+async fn echo(client: &Client) -> Result<String> {
+    soon(client.call("Probe/Echo", &"hello")).await
+}
+
+/// A call that may be made twice.
+async fn echo_again(client: &Client) -> Result<Response<String>> {
+    soon(client.invoke::<Serde, String, String>(&ECHO, Request::new("hello".to_owned()).with_idempotent()))
+        .await
+}
+
+/// Servers that count.
+async fn servers(n: usize) -> Vec<(Prober, Running)> {
+    let mut servers = Vec::new();
+    for _ in 0..n {
+        let prober = Prober::default();
+        let server = serve(prober.server()).await;
+        servers.push((prober, server));
+    }
+    servers
+}
+
+fn running(servers: &[(Prober, Running)]) -> impl Iterator<Item = &Running> {
+    servers.iter().map(|(_, server)| server)
+}
+
+/// An address at which nobody listens.
+async fn nobody() -> Instance {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    Instance::tcp(listener.local_addr().unwrap().to_string())
+}
+
+/// What every protocol has words for, and says that the call was not begun.
+fn busy() -> Status {
+    Status::resource_exhausted(BUSY)
+}
+
+const BUSY: &str = "request reached rate limit";
+
+/// A service whose calls fail as it was told.
+async fn failing(status: Status) -> (Arc<AtomicUsize>, Running) {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = tries.clone();
+    let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
+        "Echo",
+        move |cx: Context, _: String| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let status = status.clone();
+            async move { (cx, Result::<String>::Err(status.into())) }
+        },
+    );
+    (tries, serve(Server::new().service(service)).await)
+}
+
+/// A server that takes a call and dies of it, each time.
+async fn dying() -> (Arc<AtomicUsize>, Instance) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let deaths = Arc::new(AtomicUsize::new(0));
+    let counted = deaths.clone();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut some = [0; 64];
+            if socket.read(&mut some).await.is_ok_and(|n| n > 0) {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    (deaths, Instance::tcp(address))
+}
+
+/// The first server that may be called, as they are listed; it counts how often it was made and what it heard.
+#[derive(Debug, Clone, Default)]
+struct First {
+    sets: Arc<AtomicUsize>,
+    keys: Arc<Mutex<Vec<Option<u64>>>>,
+    under_way: Arc<AtomicUsize>,
+    begun: Arc<AtomicUsize>,
+    failures: Arc<Mutex<Vec<Code>>>,
+}
+
+impl Balance for First {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        self.sets.fetch_add(1, Ordering::SeqCst);
+        Box::new(FirstOf(self.clone(), candidates.len()))
+    }
+}
+
+struct FirstOf(First, usize);
+
+impl Pick for FirstOf {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        self.0.keys.lock().unwrap().push(asked.key);
+        (0..self.1).find(|&place| asked.may_take(place))
+    }
+
+    fn began(&self, _: usize, _: Instant) {
+        self.0.begun.fetch_add(1, Ordering::SeqCst);
+        self.0.under_way.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn ended(&self, _: usize, outcome: &Outcome<'_>) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.0.failures.lock().unwrap().extend(outcome.failure.map(Status::code));
+    }
+}
+
+#[tokio::test]
+async fn servers_are_found_by_a_url_and_all_of_them_are_called() {
+    for protocol in PROTOCOLS {
+        let servers = servers(3).await;
+        let list: Vec<_> = running(&servers).map(|server| server.address().to_string()).collect();
+        let client = Client::new(&format!("{}+list://{}", protocol.as_str(), list.join(","))).unwrap();
+        for _ in 0..300 {
+            assert_eq!(echo(&client).await.unwrap(), "hello");
+        }
+        assert!(servers.iter().all(|(prober, _)| prober.ran() > 0), "{protocol:?}");
+        let facts = client.endpoints();
+        assert_eq!(facts.iter().map(|facts| facts.calls).sum::<u64>(), 300);
+        assert!(facts.iter().all(|facts| facts.available && facts.in_flight == 0 && facts.failures == 0));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_costs_no_call() {
+    for protocol in PROTOCOLS {
+        let servers = servers(2).await;
+        let registry = Registry::silent();
+        registry.say([nobody().await].into_iter().chain(running(&servers).map(instance)));
+        let budget = Budget { ratio: 0.0, floor: 0, most: 0 };
+        let client = builder(protocol, registry).retry_budget(budget).build().unwrap();
+        for _ in 0..20 {
+            assert_eq!(echo(&client).await.unwrap(), "hello", "{protocol:?}");
+        }
+        assert_eq!(client.endpoints().iter().filter(|facts| facts.available).count(), 2, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_dies_costs_no_call_that_may_be_made_twice() {
+    for protocol in PROTOCOLS {
+        let (deaths, dying) = dying().await;
+        let servers = servers(1).await;
+        let registry = Registry::silent();
+        registry.say([dying, instance(&servers[0].1)]);
+        let client = builder(protocol, registry.clone()).build().unwrap();
+        let mut failed = 0;
+        while deaths.load(Ordering::SeqCst) == 0 {
+            failed += usize::from(echo(&client).await.is_err());
+        }
+        assert_eq!(failed, 1, "{protocol:?}: nobody knows how far it came");
+
+        let client = builder(protocol, registry).build().unwrap();
+        while deaths.load(Ordering::SeqCst) < 3 {
+            assert_eq!(echo_again(&client).await.unwrap().message, "hello", "{protocol:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failure_that_says_so_is_tried_elsewhere_and_no_other() {
+    for protocol in PROTOCOLS {
+        for (status, tries) in [(busy(), 2), (Status::invalid_argument("never"), 1)] {
+            let (code, message) = (status.code(), status.message().to_owned());
+            let (first, one) = failing(status.clone()).await;
+            let (second, other) = failing(status).await;
+            let client = builder(protocol, Registry::of([&one, &other])).retries(1).build().unwrap();
+            let error = echo(&client).await.unwrap_err();
+            assert_eq!(error.message(), message, "{protocol:?}");
+            if protocol != Protocol::NetRpc {
+                // It has no words for what may be tried elsewhere.
+                let tried = first.load(Ordering::SeqCst) + second.load(Ordering::SeqCst);
+                assert_eq!(tried, tries, "{protocol:?} {code:?}");
+                assert!(first.load(Ordering::SeqCst) < 2, "the other one comes first");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn to_fail_fast_is_to_tell_the_first_failure() {
+    let (tries, server) = failing(busy()).await;
+    let client =
+        builder(Protocol::Rpcx, Registry::of([&server])).fail_mode(FailMode::Failfast).build().unwrap();
+    assert_eq!(echo(&client).await.unwrap_err().message(), BUSY);
+    assert_eq!(tries.load(Ordering::SeqCst), 1);
+
+    let registry = Registry::silent();
+    registry.say([nobody().await, instance(&server)]);
+    let client =
+        builder(Protocol::Rpcx, registry).balance(First::default()).fail_mode(FailMode::Failfast).build();
+    let error = echo(&client.unwrap()).await.unwrap_err();
+    assert!(error.message().contains("cannot connect to") || error.message() == BUSY, "{error}");
+}
+
+#[tokio::test]
+async fn to_try_again_is_to_stay_with_a_server() {
+    let (first, one) = failing(busy()).await;
+    let (second, other) = failing(busy()).await;
+    let client =
+        builder(Protocol::Rpcx, Registry::of([&one, &other])).fail_mode(FailMode::Failtry).build().unwrap();
+    assert_eq!(echo(&client).await.unwrap_err().message(), BUSY);
+    let mut tried = [first.load(Ordering::SeqCst), second.load(Ordering::SeqCst)];
+    tried.sort_unstable();
+    assert_eq!(tried, [0, 4]);
+}
+
+#[tokio::test]
+async fn when_all_were_tried_they_are_tried_again_after_a_pause() {
+    let (tries, server) = failing(busy()).await;
+    let backoff = Backoff { initial: Duration::from_millis(50), ..Backoff::default() };
+    let client =
+        builder(Protocol::Rpcx, Registry::of([&server])).retry_backoff(backoff).retries(2).build().unwrap();
+    let began = Instant::now();
+    assert_eq!(echo(&client).await.unwrap_err().message(), BUSY);
+    assert_eq!(tries.load(Ordering::SeqCst), 3);
+    assert!(began.elapsed() >= Duration::from_millis(25 + 40), "half of a pause is left to chance");
+}
+
+#[tokio::test]
+async fn no_call_is_tried_past_its_deadline() {
+    let (tries, server) = failing(busy()).await;
+    let backoff = Backoff { initial: Duration::from_secs(5), max: Duration::from_secs(5), factor: 1.0 };
+    let client = builder(Protocol::Rpcx, Registry::of([&server])).retry_backoff(backoff).build().unwrap();
+    let request = Request::new("x".to_owned()).with_timeout(Duration::from_millis(500));
+    let began = Instant::now();
+    let error = client.invoke::<Serde, String, String>(&ECHO, request).await.unwrap_err();
+    assert_eq!((error.message(), tries.load(Ordering::SeqCst)), (BUSY, 1));
+    assert!(began.elapsed() < Duration::from_secs(2), "it does not wait for what it would not do");
+}
+
+#[tokio::test]
+async fn attempts_keep_to_the_budget_when_everything_fails() {
+    for mode in [FailMode::Failover, FailMode::Failtry, FailMode::Failbackup] {
+        let (tries, server) = failing(busy()).await;
+        let backoff = Backoff { initial: Duration::from_micros(1), ..Backoff::default() };
+        let client =
+            builder(Protocol::Rpcx, Registry::of([&server])).fail_mode(mode).retry_backoff(backoff).build();
+        let client = client.unwrap();
+        for _ in 0..300 {
+            assert_eq!(echo(&client).await.unwrap_err().message(), BUSY);
+        }
+        let tries = tries.load(Ordering::SeqCst);
+        assert!((359..=360).contains(&tries), "{mode:?}: {tries} attempts for 300 calls");
+    }
+}
+
+#[tokio::test]
+async fn a_second_server_answers_when_the_first_takes_its_time() {
+    for protocol in PROTOCOLS {
+        let first = First::default();
+        let servers = slow_and_quick().await;
+        let (slow, quick) = (&servers[0], &servers[1]);
+        let client = builder(protocol, Registry::of(running(&servers)))
+            .balance(first.clone())
+            .fail_mode(FailMode::Failbackup)
+            .backup(Backup::After(Duration::from_millis(5)))
+            .build()
+            .unwrap();
+        let answer: String = soon(client.call("Probe/Wait", &"hello")).await.unwrap();
+        assert_eq!(answer, "hello", "{protocol:?}");
+        assert_eq!((slow.0.ran(), quick.0.ran()), (1, 1), "{protocol:?}");
+        until(|| first.under_way.load(Ordering::SeqCst) == 0).await;
+        assert_eq!(*first.failures.lock().unwrap(), [Code::Cancelled], "the other was given up");
+        assert!(client.endpoints().iter().all(|facts| facts.in_flight == 0 && facts.failures == 0));
+    }
+}
+
+/// Two servers in the order of their addresses, of which the first keeps its callers waiting.
+async fn slow_and_quick() -> Vec<(Prober, Running)> {
+    let mut servers = servers(2).await;
+    servers.sort_by_key(|(_, server)| server.address().to_string());
+    servers[1].0.gate.open();
+    servers
+}
+
+#[tokio::test]
+async fn a_failure_does_not_end_a_call_that_another_server_may_still_answer() {
+    let (tries, failing) = failing(Status::invalid_argument("no")).await;
+    let gate = Gate::default();
+    let waiting = gate.clone();
+    let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
+        "Echo",
+        move |cx: Context, text: String| {
+            let gate = waiting.clone();
+            async move {
+                gate.pass().await;
+                (cx, Ok(text))
+            }
+        },
+    );
+    let slow = serve(Server::new().service(service)).await;
+    let client = builder(Protocol::Rpcx, Registry::of([&slow, &failing]))
+        .balance(Order(instance(&slow).address))
+        .fail_mode(FailMode::Failbackup)
+        .build()
+        .unwrap();
+    let call = tokio::spawn(async move { echo(&client).await });
+    until(|| tries.load(Ordering::SeqCst) == 1).await;
+    gate.open();
+    assert_eq!(soon(call).await.unwrap().unwrap(), "hello");
+}
+
+/// Prefers one server.
+#[derive(Debug)]
+struct Order(String);
+
+impl Balance for Order {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        let preferred = candidates.iter().position(|candidate| candidate.instance().address == self.0);
+        Box::new(OrderOf(preferred, candidates.len()))
+    }
+}
+
+struct OrderOf(Option<usize>, usize);
+
+impl Pick for OrderOf {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        self.0.into_iter().chain(0..self.1).find(|&place| asked.may_take(place))
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_is_over_everywhere() {
+    for mode in [FailMode::Failover, FailMode::Failbackup] {
+        let servers = servers(2).await;
+        let first = First::default();
+        let client = builder(Protocol::Rpcx, Registry::of(running(&servers)))
+            .balance(first.clone())
+            .fail_mode(mode)
+            .build()
+            .unwrap();
+        let call = tokio::spawn({
+            let client = client.clone();
+            async move { client.call::<String>("Probe/Wait", &"x").await }
+        });
+        let came = || servers.iter().map(|(prober, _)| prober.ran()).sum::<usize>();
+        until(|| came() == if mode == FailMode::Failbackup { 2 } else { 1 }).await;
+        call.abort();
+        until(|| first.under_way.load(Ordering::SeqCst) == 0).await;
+        assert!(client.endpoints().iter().all(|facts| facts.in_flight == 0));
+    }
+}
+
+#[tokio::test]
+async fn the_first_call_waits_for_servers_to_be_known() {
+    let servers = servers(1).await;
+    let registry = Registry::silent();
+    let client = client(registry.clone());
+    let call = tokio::spawn(async move { echo(&client).await });
+    until(|| registry.watchers() == 1).await;
+    registry.fail("not yet");
+    tokio::task::yield_now().await;
+    registry.say(running(&servers).map(instance));
+    assert_eq!(soon(call).await.unwrap().unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn who_finds_no_server_in_time_is_told_why() {
+    let registry = Registry::silent();
+    let client = client(registry.clone());
+    let timeout = Duration::from_millis(200);
+    let call = async || {
+        let request = Request::new(String::new()).with_timeout(timeout);
+        client.invoke::<Serde, String, String>(&ECHO, request).await
+    };
+    let error = call().await.unwrap_err();
+    let want = "no server known for rpcx://somewhere: the registry has not answered in time";
+    assert_eq!((error.code(), error.message()), (Code::Unavailable, want));
+
+    registry.fail("on fire");
+    let error = call().await.unwrap_err();
+    assert!(error.message().ends_with("unavailable: on fire"), "{error}");
+
+    registry.say([]);
+    let error = echo(&client).await.unwrap_err();
+    assert!(error.message().ends_with("the registry holds none that may be called"), "{error}");
+}
+
+#[tokio::test]
+async fn who_is_ready_to_wait_waits_for_a_server() {
+    let servers = servers(1).await;
+    let registry = Registry::silent();
+    registry.say([]);
+    let client = client(registry.clone());
+    echo(&client).await.unwrap_err();
+    let call = tokio::spawn(async move {
+        let request = Request::new("x".to_owned()).with_wait_for_ready();
+        client.invoke::<Serde, String, String>(&ECHO, request).await
+    });
+    tokio::task::yield_now().await;
+    registry.say(running(&servers).map(instance));
+    assert_eq!(soon(call).await.unwrap().unwrap().message, "x");
+}
+
+#[tokio::test]
+async fn what_was_found_stays_true_when_the_registry_has_lost_it() {
+    let servers = servers(2).await;
+    let registry = Registry::of(running(&servers));
+    let client = client(registry.clone());
+    echo(&client).await.unwrap();
+    for round in 0..20 {
+        match round % 3 {
+            0 => registry.say([]),
+            1 => registry.fail("gone"),
+            _ => registry.say([Instance::tcp("not an address")]),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        echo(&client).await.unwrap();
+    }
+    assert_eq!(client.endpoints().len(), 2);
+}
+
+#[tokio::test]
+async fn an_empty_set_is_true_to_who_wants_to_believe_it() {
+    let servers = servers(1).await;
+    let registry = Registry::of(running(&servers));
+    let client = builder(Protocol::Rpcx, registry.clone()).believe_empty_sets().build().unwrap();
+    echo(&client).await.unwrap();
+    registry.say([]);
+    until(|| client.endpoints().is_empty()).await;
+    assert!(echo(&client).await.unwrap_err().message().starts_with("no server known for"));
+    registry.say(running(&servers).map(instance));
+    until(|| !client.endpoints().is_empty()).await;
+    echo(&client).await.unwrap();
+}
+
+#[tokio::test]
+async fn inactive_servers_and_those_of_other_groups_get_no_calls() {
+    let servers = servers(3).await;
+    let said = |n: usize, text: &str| instance(&servers[n].1).with(text.parse().unwrap());
+    let registry = Registry::silent();
+    registry.say([said(0, "group=a"), said(1, "group=a&state=inactive"), said(2, "group=b")]);
+    let client = builder(Protocol::Rpcx, registry.clone()).group("a").build().unwrap();
+    for _ in 0..10 {
+        echo(&client).await.unwrap();
+    }
+    let ran: Vec<_> = servers.iter().map(|(prober, _)| prober.ran()).collect();
+    assert_eq!(ran, [10, 0, 0]);
+
+    registry.say([said(0, "group=a&state=inactive")]);
+    until(|| client.endpoints().is_empty()).await;
+    assert!(echo(&client).await.is_err(), "that was said on purpose");
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_ends_its_calls_and_is_let_go_of() {
+    for protocol in PROTOCOLS {
+        let servers = servers(2).await;
+        let registry = Registry::of([&servers[0].1]);
+        let client = builder(protocol, registry.clone()).build().unwrap();
+        let call = tokio::spawn({
+            let client = client.clone();
+            async move { client.call::<String>("Probe/Wait", &"x").await }
+        });
+        servers[0].0.gate.came(1).await;
+        registry.say([instance(&servers[1].1)]);
+        until(|| client.endpoints().iter().all(|facts| facts.instance == instance(&servers[1].1))).await;
+        assert_eq!(echo(&client).await.unwrap(), "hello");
+        assert_eq!((servers[0].0.ran(), servers[1].0.ran()), (1, 1), "{protocol:?}");
+        servers[0].0.gate.open();
+        assert_eq!(soon(call).await.unwrap().unwrap(), "x");
+        until(|| servers[0].1.connections() == 0).await;
+        assert_eq!(servers[1].1.connections(), 1, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_stays_keeps_connections_and_counts_while_other_things_are_said_of_it() {
+    let servers = servers(2).await;
+    let registry = Registry::of([&servers[0].1]);
+    let client = client(registry.clone());
+    let peer: String = client.call("Probe/Peer", &()).await.unwrap();
+    let heavier = instance(&servers[0].1).with(Attributes::new().with("weight", "7"));
+    registry.say([heavier.clone(), instance(&servers[1].1)]);
+    until(|| client.endpoints().len() == 2).await;
+    registry.say([heavier.clone()]);
+    until(|| client.endpoints().len() == 1).await;
+    assert_eq!(client.call::<String>("Probe/Peer", &()).await.unwrap(), peer);
+    let facts = client.endpoints();
+    assert_eq!((&facts[0].instance, facts[0].calls), (&heavier, 2));
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_is_called_again() {
+    let servers = servers(1).await;
+    let (prober, server) = (Prober::default(), serve(Prober::default().server()).await);
+    let gone = instance(&server);
+    let registry = Registry::of([&servers[0].1, &server]);
+    let client = client(registry);
+    echo(&client).await.unwrap();
+    server.shutdown(Duration::ZERO).await;
+    let well = |client: &Client| client.endpoints().iter().filter(|facts| facts.available).count();
+    soon(async {
+        while well(&client) == 2 {
+            echo_again(&client).await.unwrap();
+        }
+    })
+    .await;
+    let back = prober.server().bind(&*gone.address).await.unwrap().start();
+    until(|| well(&client) == 2).await;
+    for _ in 0..50 {
+        echo(&client).await.unwrap();
+    }
+    assert!(prober.ran() > 0);
+    drop(back);
+}
+
+#[tokio::test]
+async fn a_registry_that_flaps_and_talks_nonsense_loses_no_call() {
+    let servers = servers(3).await;
+    let all: Vec<_> = running(&servers).map(instance).collect();
+    let registry = Registry::of(running(&servers));
+    let first = First::default();
+    let client = builder(Protocol::Rpcx, registry.clone()).balance(first.clone()).build().unwrap();
+    echo(&client).await.unwrap();
+
+    let began = Instant::now();
+    let flapping = async {
+        for round in 0_u32.. {
+            match round % 6 {
+                0 => registry.say(all.iter().rev().cloned()),
+                1 => registry.say(all.iter().chain(&all).chain(&all[..1]).cloned()),
+                2 => registry.say(all.iter().cloned().chain(malformed())),
+                3 => registry.fail("flapping"),
+                4 => registry.say(all[(round as usize / 6) % 3..][..1].iter().cloned()),
+                _ => registry.say(all.iter().cloned().chain(many())),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let calling = async {
+        for _ in 0..2000 {
+            assert_eq!(echo(&client).await.unwrap(), "hello");
+            tokio::task::yield_now().await;
+        }
+        until(|| first.sets.load(Ordering::SeqCst) > 10).await;
+    };
+    tokio::select! {
+        () = flapping => {}
+        () = calling => {}
+    }
+    let sets = first.sets.load(Ordering::SeqCst);
+    let most = began.elapsed().as_secs_f64() * 20.0 + 2.0;
+    assert!(sets as f64 <= most, "{sets} sets in {:?}", began.elapsed());
+}
+
+/// Instances that nobody could call.
+fn malformed() -> impl Iterator<Item = Instance> {
+    let texts = ["", ":80", "h", "h:0", "h:99999", "\0:1", "unix:/x", "a b:x"];
+    texts.into_iter().map(Instance::tcp)
+}
+
+/// More than anybody has, behind all others in the order of addresses.
+fn many() -> impl Iterator<Item = Instance> {
+    (0..10_000).map(|n| Instance::tcp(format!("server-{n}.invalid:1")))
+}
+
+#[tokio::test]
+async fn ten_thousand_servers_of_which_few_are_there_lose_no_call() {
+    let servers = servers(3).await;
+    let registry = Registry::silent();
+    let dead = (1..=10_000_u32).map(|n| Instance::tcp(format!("127.{}.{}.1:1", 1 + n / 250, n % 250)));
+    registry.say(dead.chain(running(&servers).map(instance)));
+    let client = client(registry);
+    for _ in 0..100 {
+        assert_eq!(echo(&client).await.unwrap(), "hello");
+    }
+}
+
+#[tokio::test]
+async fn the_watch_ends_with_the_last_clone_of_the_client() {
+    let servers = servers(1).await;
+    let registry = Registry::of(running(&servers));
+    let client = client(registry.clone());
+    assert_eq!(registry.watchers(), 0, "nothing is asked before the first call");
+    let clone = client.clone();
+    echo(&client).await.unwrap();
+    drop(client);
+    echo(&clone).await.unwrap();
+    assert_eq!(registry.watchers(), 1);
+    drop(clone);
+    until(|| registry.watchers() == 0 && servers[0].1.connections() == 0).await;
+}
+
+#[test]
+fn a_client_outlives_the_runtime_of_its_first_call() {
+    let (_runtime, server) = serve_apart(Prober::default().server());
+    let registry = Registry::of([&server]);
+    let client = client(registry.clone());
+    for _ in 0..3 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            echo_again(&client).await.unwrap();
+            until(|| registry.watchers() == 1).await;
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_balancer_learns_what_calls_have_in_common_and_how_they_end() {
+    let servers = servers(1).await;
+    let first = First::default();
+    let client =
+        builder(Protocol::Rpcx, Registry::of(running(&servers))).balance(first.clone()).build().unwrap();
+    let keyed = Request::new("x".to_owned()).with_key(7);
+    client.invoke::<Serde, String, String>(&ECHO, keyed).await.unwrap();
+    client.call::<String>("Probe/Nothing", &()).await.unwrap_err();
+    assert_eq!(*first.keys.lock().unwrap(), [Some(7), None]);
+    assert_eq!(*first.failures.lock().unwrap(), [Code::Unimplemented]);
+    assert_eq!(first.begun.load(Ordering::SeqCst), 2);
+    assert_eq!(first.under_way.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_client_of_one_server_tries_again_if_it_is_told_to() {
+    let (tries, server) = failing(busy()).await;
+    let url = format!("rpcx://{}", server.address());
+    assert!(echo(&Client::new(&url).unwrap()).await.is_err());
+    assert_eq!(tries.load(Ordering::SeqCst), 1);
+    assert!(echo(&Client::builder(&url).retries(2).build().unwrap()).await.is_err());
+    assert_eq!(tries.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test]
+async fn instances_are_reached_by_their_networks() {
+    let prober = Prober::default();
+    let path = std::env::temp_dir().join(format!("polyrpc-channel-{}.sock", std::process::id()));
+    let server = prober.server().bind("127.0.0.1:0").await.unwrap();
+    let server = server.and(&*format!("unix:{}", path.display())).await.unwrap().start();
+    let place = server.address().to_string();
+    let unix = format!("unix@{}", path.display());
+    for (protocol, networks) in [
+        (Protocol::Rpcx, &["tcp", "ws", "http"][..]),
+        (Protocol::NetRpc, &["tcp", "http"]),
+        (Protocol::Http, &["tcp", "http", "ws"]),
+        (Protocol::Grpc, &["tcp", "ws"]),
+        (Protocol::BaiduStd, &["tcp", "ws"]),
+    ] {
+        let instances = networks.iter().map(|network| format!("{network}@{place}")).chain([unix.clone()]);
+        for instance in instances {
+            let client = builder(protocol, List::new([instance.parse().unwrap()])).build().unwrap();
+            assert_eq!(echo(&client).await.unwrap(), "hello", "{protocol:?} {instance}");
+        }
+    }
+    let client = Client::new(&format!("rpcx+http://{place}")).unwrap();
+    assert_eq!(echo(&client).await.unwrap(), "hello");
+    drop(server);
+    let _ = std::fs::remove_file(path);
+}
+
+#[tokio::test]
+async fn streams_fail_over_as_long_as_nothing_was_begun() {
+    let numbers = || {
+        let service = ServiceBuilder::new("S").bidi_streaming::<Raw, String, String, _, _>(
+            "Chat",
+            |cx: Context, messages: Streaming<String>| async move { (cx, Ok(messages)) },
+        );
+        Server::new().service(service)
+    };
+    for protocol in [Protocol::Grpc, Protocol::BaiduStd] {
+        let server = serve(numbers()).await;
+        let registry = Registry::silent();
+        registry.say([nobody().await, instance(&server)]);
+        let first = First::default();
+        let client = builder(protocol, registry).balance(first.clone()).build().unwrap();
+        for _ in 0..4 {
+            let mut call = soon(client.open_raw("S/Chat", Options::default(), Format::Raw)).await.unwrap();
+            call.send("one").await.unwrap();
+            assert_eq!(soon(call.next()).await.unwrap().unwrap().bytes, "one", "{protocol:?}");
+            assert_eq!(client.endpoints().iter().map(|facts| facts.in_flight).sum::<usize>(), 1);
+            drop(call);
+            until(|| client.endpoints().iter().all(|facts| facts.in_flight == 0)).await;
+
+            let chat = Signature::plain("S", "Chat");
+            let texts = Streaming::from_iter(["a".to_owned(), "b".to_owned()]);
+            let answer = soon(client.invoke_streaming::<Raw, String, String>(&chat, texts)).await.unwrap();
+            let mut answer = answer.message;
+            assert_eq!(soon(answer.message()).await.unwrap().unwrap(), "a");
+            assert_eq!(soon(answer.message()).await.unwrap().unwrap(), "b");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_goes_on_with_another_server() {
+    let (one, other) = (Server::new().publishing(), Server::new().publishing());
+    let publishers = [one.publisher(), other.publisher()];
+    let mut servers = vec![serve(one).await, serve(other).await];
+    let client = builder(Protocol::RestRpc, Registry::of(&servers)).build().unwrap();
+    let mut topic = client.subscribe::<String>("topic", "").await.unwrap();
+    let publishing = |publishers: [Publisher; 2]| async move {
+        loop {
+            for publisher in &publishers {
+                let _ = publisher.publish("topic", "", &"news".to_owned());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let publishing = tokio::spawn(publishing(publishers));
+    assert_eq!(soon(topic.message()).await.unwrap().unwrap(), "news");
+    let serving = servers.iter().position(|server| server.connections() > 0).unwrap();
+    servers.remove(serving).shutdown(Duration::ZERO).await;
+    soon(async {
+        while servers[0].connections() == 0 {
+            let _ = topic.message().now_or_never();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert_eq!(soon(topic.message()).await.unwrap().unwrap(), "news");
+    publishing.abort();
+}
+
+#[test]
+fn a_blocking_client_says_that_it_calls_one_server() {
+    for builder in [
+        Client::builder("rpcx+list://127.0.0.1:1,127.0.0.1:2"),
+        Client::builder("rpcx://x").discover(List::new([])),
+        Client::builder("rpcx://127.0.0.1:1").retries(3),
+    ] {
+        let error = builder.build_blocking().unwrap_err();
+        assert_eq!(error.code(), Code::Unimplemented, "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_url_of_several_servers_says_what_is_wrong() {
+    for (url, why) in [
+        ("rpcx+list://", "want host:port"),
+        ("rpcx+list://a", "want network@host:port"),
+        ("rpcx+lst://a:1", "`+lst` is unknown here"),
+        ("ftp+list://a:1", "the protocol `ftp` is none of"),
+    ] {
+        let error = Client::new(url).unwrap_err();
+        assert!(error.message().contains(why), "{url}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn many_callers_share_what_servers_there_are() {
+    let servers = servers(3).await;
+    let client = client(Registry::of(running(&servers)));
+    let callers: Vec<_> = (0..64)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    client.call::<String>("Probe/Echo", &"x").await?;
+                }
+                Ok::<_, Error>(())
+            })
+        })
+        .collect();
+    for caller in callers {
+        soon(caller).await.unwrap().unwrap();
+    }
+    assert_eq!(servers.iter().map(|(prober, _)| prober.ran()).sum::<usize>(), 64 * 50);
+    let connections: HashSet<_> = running(&servers).map(Running::connections).collect();
+    assert_eq!(connections, HashSet::from([1]));
+}

@@ -1,0 +1,175 @@
+//! Servers that are processes of their own, and are killed or stopped while they are called.
+//!
+//! This file's own binary is the server too: started again, with [`SERVER`] in its environment, it runs the test that
+//! serves and no other.
+
+#![cfg(unix)]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Prober, serve, soon};
+use polyrpc::client::{Backup, FailMode, Request, Signature};
+use polyrpc::codec::Serde;
+use polyrpc::discovery::{Instance, List};
+use polyrpc::{Client, Error};
+use rustix::process::{Pid, Signal, kill_process};
+
+const ECHO: Signature = Signature::plain("Probe", "Echo");
+
+/// Tells a process that it is a server.
+const SERVER: &str = "POLYRPC_TEST_SERVER";
+
+/// How many call at the same time.
+const CALLERS: usize = 64;
+
+/// What it does only in the processes that the other tests start: it serves until it is killed, or its standard input
+/// ends with the process that started it.
+#[test]
+fn a_process_of_its_own_serves() {
+    if std::env::var_os(SERVER).is_none() {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let server = serve(Prober::default().server()).await;
+        println!("\n{LISTENS}{}", server.address());
+        let over = tokio::task::spawn_blocking(|| std::io::stdin().lines().for_each(drop));
+        over.await.unwrap();
+    });
+}
+
+const LISTENS: &str = "listens at ";
+
+/// A server in a process of its own, which ends with this.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_process_of_its_own_serves", "--nocapture"])
+            .env(SERVER, "yes")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let address = lines
+            .find_map(|line| line.unwrap().strip_prefix(LISTENS).map(str::to_owned))
+            .expect("it listens");
+        Self { process, address }
+    }
+
+    fn send(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that is dead already is no trouble.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn list(servers: &[Server]) -> List {
+    List::new(servers.iter().map(|server| Instance::tcp(&*server.address)))
+}
+
+/// Calls without a pause until it is told to stop.
+struct Callers {
+    stop: Arc<AtomicBool>,
+    made: Arc<AtomicUsize>,
+    callers: Vec<tokio::task::JoinHandle<Vec<(Duration, Result<(), Error>)>>>,
+}
+
+impl Callers {
+    fn start(client: &Client, timeout: Duration) -> Self {
+        let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let callers = (0..CALLERS)
+            .map(|_| {
+                let (client, stop, made) = (client.clone(), stop.clone(), made.clone());
+                tokio::spawn(async move {
+                    let mut odd = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        let request = Request::new("x".to_owned()).with_idempotent().with_timeout(timeout);
+                        let began = Instant::now();
+                        let ended = client.invoke::<Serde, String, String>(&ECHO, request).await;
+                        made.fetch_add(1, Ordering::Relaxed);
+                        if ended.is_err() || began.elapsed() > timeout {
+                            odd.push((began.elapsed(), ended.map(drop)));
+                        }
+                    }
+                    odd
+                })
+            })
+            .collect();
+        Self { stop, made, callers }
+    }
+
+    /// How many calls were made, and those that failed or took too long.
+    async fn stop(self) -> (usize, Vec<(Duration, Result<(), Error>)>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut odd = Vec::new();
+        for caller in self.callers {
+            odd.extend(soon(caller).await.unwrap());
+        }
+        (self.made.load(Ordering::Relaxed), odd)
+    }
+
+    /// Waits until so many more calls were made.
+    async fn made(&self, more: usize) {
+        let want = self.made.load(Ordering::Relaxed) + more;
+        soon(async {
+            while self.made.load(Ordering::Relaxed) < want {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_fails_when_one_of_three_servers_is_killed() {
+    let mut servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+    for round in 0..20_usize {
+        let client = Client::builder("rpcx://three").discover(list(&servers)).build().unwrap();
+        let callers = Callers::start(&client, Duration::from_secs(10));
+        // Sometimes with the first calls, sometimes amid thousands.
+        callers.made(round * 97 % 2000).await;
+        let victim = servers.remove(round % 3);
+        victim.send(Signal::KILL);
+        callers.made(500).await;
+        let (made, odd) = callers.stop().await;
+        assert!(odd.is_empty(), "round {round}: {} of {made} calls failed: {:?}", odd.len(), odd.first());
+        servers.push(Server::start());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hardly_a_call_is_late_while_one_of_three_servers_stands_still() {
+    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+    let client = Client::builder("rpcx://three")
+        .discover(list(&servers))
+        .fail_mode(FailMode::Failbackup)
+        .backup(Backup::After(Duration::from_millis(50)))
+        .build()
+        .unwrap();
+    let callers = Callers::start(&client, Duration::from_secs(2));
+    callers.made(1000).await;
+    servers[0].send(Signal::STOP);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    servers[0].send(Signal::CONT);
+    callers.made(1000).await;
+    let (made, odd) = callers.stop().await;
+    assert!(odd.len() * 1000 <= made, "{} of {made} calls were late: {:?}", odd.len(), odd.first());
+}

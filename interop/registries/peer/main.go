@@ -1,0 +1,221 @@
+// Command peer is a real rpcx server that makes itself known in a registry, and a real rpcx client that finds servers
+// there.
+//
+//	peer serve REGISTRY ADDR             prints `listening ADDR` once it answers, and ends with its standard input
+//	peer find REGISTRY ADDR [--kill PID] a line a case: `ok   NAME` or `FAIL NAME: why`; exits with 1 if one failed
+//
+// With --kill the client ends the server with SIGKILL at last, and waits until the registry has forgotten it.
+//
+// Built by go.mod it knows etcd and redis; by zookeeper.mod and with the tag zookeeper it knows that.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	metrics "github.com/rcrowley/go-metrics"
+	"github.com/smallnest/rpcx/client"
+	rpcxlog "github.com/smallnest/rpcx/log"
+	"github.com/smallnest/rpcx/protocol"
+	"github.com/smallnest/rpcx/server"
+)
+
+const (
+	basePath = "/rpcx_test"
+	// metadata is what both sides say of their servers.
+	metadata = "group=test&weight=5"
+	// refresh is how often a server makes itself known again. Where rpcx's entries expire they do so after twice that.
+	refresh = time.Second
+	// patience is more than the longest time-to-live: ZooKeeper's sessions last 10 s.
+	patience = 20 * time.Second
+)
+
+// registry is how rpcx's own plugins are set up.
+type registry struct {
+	// register makes a plugin that has been started.
+	register func(registryAddr, serverAddr string) (any, error)
+	// discover fails while nothing has been registered.
+	discover func(registryAddr, service string) (client.ServiceDiscovery, error)
+}
+
+func main() {
+	flag.Parse()
+	known, ok := registries[flag.Arg(1)]
+	if !ok || flag.NArg() < 3 {
+		log.Fatal("usage: peer serve|find REGISTRY ADDR [--kill PID]")
+	}
+	rpcxlog.SetDummyLogger()
+	switch flag.Arg(0) {
+	case "serve":
+		serve(known, flag.Arg(2))
+	case "find":
+		rest := flag.NewFlagSet("find", flag.ExitOnError)
+		victim := rest.Int("kill", 0, "process of the server that is found")
+		_ = rest.Parse(flag.Args()[3:])
+		if !find(known, flag.Arg(2), *victim) {
+			os.Exit(1)
+		}
+	default:
+		log.Fatalf("peer: no command %q", flag.Arg(0))
+	}
+}
+
+// ---------------------------------------------------------------------------- the server
+
+// Args is the argument of Mul.
+type Args struct{ A, B int }
+
+// Reply is its result.
+type Reply struct{ C int }
+
+// Arith is the service of rpcx's examples.
+type Arith struct{}
+
+// Mul multiplies.
+func (Arith) Mul(_ context.Context, args *Args, reply *Reply) error {
+	reply.C = args.A * args.B
+	return nil
+}
+
+func serve(known registry, registryAddr string) {
+	addr := freeAddress()
+	plugin, err := known.register(registryAddr, "tcp@"+addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := server.NewServer()
+	s.Plugins.Add(plugin)
+	if err := s.RegisterName("Arith", Arith{}, metadata); err != nil {
+		log.Fatal(err)
+	}
+	go func() { log.Fatal(s.Serve("tcp", addr)) }()
+	for {
+		if conn, err := net.Dial("tcp", addr); err == nil {
+			_ = conn.Close()
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("listening", addr)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// freeAddress is one where nobody listens. The plugins want to know it before the server does.
+func freeAddress() string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// newMetrics has the plugins report calls and connections, as they do for rpcx's dashboard.
+func newMetrics() metrics.Registry {
+	return metrics.NewRegistry()
+}
+
+// ---------------------------------------------------------------------------- the client
+
+func find(known registry, registryAddr string, victim int) (passed bool) {
+	passed = true
+	record := func(name string, err error) {
+		if err == nil {
+			fmt.Println("ok  ", name)
+			return
+		}
+		passed = false
+		fmt.Printf("FAIL %s: %v\n", name, err)
+	}
+
+	discovery, err := found(known, registryAddr)
+	record("found", err)
+	if err != nil {
+		return false
+	}
+	record("metadata", told(discovery))
+	record("called", called(discovery))
+	if victim != 0 {
+		record("gone_after_kill", gone(discovery, victim))
+	}
+	return passed
+}
+
+// found waits until the service is known.
+func found(known registry, registryAddr string) (client.ServiceDiscovery, error) {
+	limit := time.Now().Add(patience)
+	for {
+		discovery, err := known.discover(registryAddr, "Arith")
+		if err == nil && len(discovery.GetServices()) > 0 {
+			return discovery, nil
+		}
+		if time.Now().After(limit) {
+			return nil, errors.Join(errors.New("nobody is there"), err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// told says what is wrong with what is known of the one server.
+func told(discovery client.ServiceDiscovery) error {
+	servers := discovery.GetServices()
+	if len(servers) != 1 || !strings.HasPrefix(servers[0].Key, "tcp@127.0.0.1:") {
+		return fmt.Errorf("want one server at tcp@127.0.0.1, got %s", texts(servers))
+	}
+	values, err := url.ParseQuery(servers[0].Value)
+	if err != nil || values.Get("weight") != "5" || !slices.Contains(values["group"], "test") {
+		return fmt.Errorf("want %s, got %s", metadata, texts(servers))
+	}
+	return nil
+}
+
+func called(discovery client.ServiceDiscovery) error {
+	option := client.DefaultOption
+	option.SerializeType = protocol.MsgPack
+	option.Group = "test"
+	arith := client.NewXClient("Arith", client.Failover, client.WeightedRoundRobin, discovery, option)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var reply Reply
+	if err := arith.Call(ctx, "Mul", &Args{A: 7, B: 8}, &reply); err != nil {
+		return err
+	}
+	if reply.C != 56 {
+		return fmt.Errorf("want 56, got %d", reply.C)
+	}
+	return nil
+}
+
+// gone kills the server and waits until nobody is known.
+func gone(discovery client.ServiceDiscovery, victim int) error {
+	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
+		return err
+	}
+	limit := time.Now().Add(patience)
+	for time.Now().Before(limit) {
+		if len(discovery.GetServices()) == 0 {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("after %v there is still %s", patience, texts(discovery.GetServices()))
+}
+
+func texts(servers []*client.KVPair) string {
+	all := make([]string, 0, len(servers))
+	for _, server := range servers {
+		all = append(all, server.Key+"?"+server.Value)
+	}
+	return fmt.Sprint(all)
+}
