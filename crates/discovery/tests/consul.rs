@@ -118,7 +118,10 @@ impl Agent {
     async fn wait(&self, asked: &Asked) {
         let Some(index) = asked.query.value("index") else { return };
         let known: u64 = index.parse().unwrap();
-        let _ = self.index.subscribe().wait_for(|index| *index > known).await;
+        let mut news = self.index.subscribe();
+        let news = news.wait_for(|index| *index > known);
+        // Less patient than is asked for, which an agent may be.
+        let _ = tokio::time::timeout(Duration::from_secs(1), news).await;
     }
 
     fn list(&self, prefix: &str) -> Reply {
@@ -328,6 +331,25 @@ async fn whoever_is_entered_again_and_again_needs_one_session() {
     }
     assert_eq!(agent.state.lock().unwrap().made, 1);
     assert_eq!(fake.connections(), 1);
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_not_written() {
+    let agent = Agent::new();
+    let fake = agent.serve().await;
+    let registry = register(&format!("consul://{}/b", fake.address)).unwrap();
+    let entry = entry("S", "tcp@h:1", "weight=2");
+    registry.publish(&entry).await.unwrap();
+    let index = *agent.index.borrow();
+    registry.publish(&entry).await.unwrap();
+    assert_eq!(*agent.index.borrow(), index);
+    // Somebody has taken the key out, or written into it.
+    agent.change(|state| state.keys.remove("b/S/tcp@h:1"));
+    registry.publish(&entry).await.unwrap();
+    assert!(agent.state.lock().unwrap().keys.contains_key("b/S/tcp@h:1"));
+    agent.change(|state| state.keys.values_mut().for_each(|held| held.value = b"weight=9".to_vec()));
+    registry.publish(&entry).await.unwrap();
+    assert_eq!(agent.state.lock().unwrap().keys["b/S/tcp@h:1"].value, b"weight=2");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use polyrpc::{Result, Status};
 use serde::{Deserialize, Serialize};
 
 use super::{Consul, Index};
+use crate::http::ANSWER;
 use crate::place::path;
 use crate::readable::Readable;
 use crate::watch::{self, Ask};
@@ -45,7 +46,7 @@ impl Keys {
         let key = format!("{directory}/{}", entry.instance);
         let value = entry.instance.attributes.to_string();
         if let Some(session) = self.session(&key) {
-            if self.renew(&session).await? && self.acquire(&key, &session, &value).await? {
+            if self.renew(&session).await? && self.keep(&key, &session, &value).await? {
                 return Ok(());
             }
             self.forget(&key);
@@ -57,6 +58,16 @@ impl Keys {
         self.enter_anew(key, &value, entry.ttl).await
     }
 
+    /// Writes a key that is held by this session, if it has changed or was lost: a write is something that all servers
+    /// of Consul must agree on, a look is not. `false` if the session does not hold it any more.
+    async fn keep(&self, key: &str, session: &str, value: &str) -> Result<bool, Status> {
+        let there = self.look(key).await?;
+        if there.is_some_and(|pair| pair.session.as_deref() == Some(session) && pair.says(value)) {
+            return Ok(true);
+        }
+        self.acquire(key, session, value).await
+    }
+
     /// Enters a key that is not entered by this process. Whoever holds it was here before us: an address has one
     /// server, so that is nobody any more.
     async fn enter_anew(&self, key: String, value: &str, ttl: Duration) -> Result<(), Status> {
@@ -66,7 +77,7 @@ impl Keys {
                 self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(key, session);
                 return Ok(());
             }
-            if let Some(other) = self.holder(&key).await? {
+            if let Some(other) = self.look(&key).await?.and_then(|pair| pair.session) {
                 self.end(&other).await?;
             }
             // The delay for which Consul keeps a key after its session has ended.
@@ -102,13 +113,13 @@ impl Keys {
         answer.json(&format!("to acquire Consul's key {key}"))
     }
 
-    async fn holder(&self, key: &str) -> Result<Option<String>, Status> {
-        let answer = self.consul.get(&format!("/kv/{}", path(key)), Attributes::new(), super::ANSWER).await?;
+    async fn look(&self, key: &str) -> Result<Option<Pair>, Status> {
+        let answer = self.consul.get(&format!("/kv/{}", path(key)), Attributes::new(), ANSWER).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
         let pairs: Readable<Pair> = answer.json(&format!("to read Consul's key {key}"))?;
-        Ok(pairs.items.into_iter().find_map(|pair| pair.session))
+        Ok(pairs.items.into_iter().next())
     }
 
     async fn open(&self, key: &str, ttl: Duration) -> Result<String, Status> {
@@ -217,8 +228,7 @@ impl KeysWatch {
 fn instances(pairs: Vec<Pair>, prefix: &str) -> Vec<Instance> {
     let instance = |pair: Pair| {
         let instance: Instance = pair.key.strip_prefix(prefix)?.parse().ok()?;
-        let value = STANDARD.decode(pair.value.unwrap_or_default()).ok()?;
-        let attributes = String::from_utf8(value).ok()?.parse().ok()?;
+        let attributes = String::from_utf8(pair.said()?).ok()?.parse().ok()?;
         Some(instance.with(attributes))
     };
     pairs.into_iter().filter_map(instance).collect()
@@ -234,6 +244,17 @@ struct Pair {
     key: String,
     value: Option<String>,
     session: Option<String>,
+}
+
+impl Pair {
+    /// Its value, which travels as base64.
+    fn said(&self) -> Option<Vec<u8>> {
+        STANDARD.decode(self.value.as_deref().unwrap_or_default()).ok()
+    }
+
+    fn says(&self, value: &str) -> bool {
+        self.said().is_some_and(|said| said == value.as_bytes())
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -253,6 +253,6 @@ struct Given {
 const PORT: u16 = 8848;
 /// RESOURCE_NOT_FOUND of Nacos 1 and 2 (`NamingResponseCode`), INSTANCE_NOT_FOUND of 3 (`ErrorCode`).
 const UNKNOWN: [i64; 2] = [20404, 21003];
-/// brpc's interval for services that say nothing of it (`ns_access_interval`), and the longest: Nacos says ten seconds
-/// since it has other ways to tell its own clients.
-const POLL: Duration = Duration::from_secs(5);
+/// As Nacos has it for those that are not told (`SwitchDomain`, `defaultCacheMillis`), and the longest: it says ten
+/// seconds to others, since it has other ways to tell its own clients.
+const POLL: Duration = Duration::from_secs(3);

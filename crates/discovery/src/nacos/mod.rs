@@ -181,7 +181,7 @@ impl fmt::Debug for Nacos {
 /// The instances of one service in a Nacos.
 ///
 /// Nacos tells a client over HTTP nothing by itself: it is asked as often as it says an answer may be kept, and at
-/// least every five seconds.
+/// least every three seconds.
 #[derive(Debug, Clone)]
 pub struct ServiceOf {
     api: Arc<Api>,

@@ -51,7 +51,7 @@ impl Place {
         Client {
             transport: Transport::Network(pool.into()),
             defaults: defaults.into(),
-            layers: crate::client::layer::Layers::default(),
+            layers: Default::default(),
         }
     }
 
