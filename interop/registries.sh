@@ -43,6 +43,8 @@ go_found_by_ours() {
 
     local lines
     lines=$(wc -l <"$work/$1.found")
+    # What is not bash's own any more it does not tell the end of.
+    disown "${pids[go-$1]}"
     kill -KILL "${pids[go-$1]}"
     seen gone_after_kill "$lines" "$work/$1.found" '^\[\]$'
 }
@@ -61,6 +63,7 @@ ours_found_by_go() {
     peer=$(registry_peer "$1")
     start "ours-$1" ready "$polyrpc" serve --vectors --listen 127.0.0.1:0 --register "$1://$registry_at/rpcx_test" \
         --attributes 'weight=5&group=test'
+    disown "${pids[ours-$1]}"
     collect "$1: Go rpcx client → ours" "$peer" find "$1" "$registry_at" --kill "${pids[ours-$1]}"
 }
 
