@@ -8,7 +8,6 @@ mod budget;
 mod course;
 mod doubts;
 mod endpoint;
-mod in_turn;
 mod keeper;
 mod latencies;
 mod mode;
