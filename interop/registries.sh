@@ -28,7 +28,7 @@ build_registry_peers() {
 }
 
 go_found_by_ours() {
-    local url=$1://$registry_at/rpcx_test/Arith go peer
+    local url=$1://$registry_at/rpcx_test/Arith args='{"A":7,"B":8}' go peer
     peer=$(registry_peer "$1")
     group "$1: our client → Go rpcx server"
     start "go-$1" listening "$peer" serve "$1" "$registry_at"
@@ -37,10 +37,14 @@ go_found_by_ours() {
     children+=($!)
     seen found 0 "$work/$1.found" "\"tcp@$go\""
     seen metadata 0 "$work/$1.found" '"group":\["test"\].*"weight":5'
-    answers called '{"C":56}' "rpcx+$url" Arith/Mul '{"A":7,"B":8}' --format msgpack
+    answers called '{"C":56}' "rpcx+$url" Arith/Mul "$args" --format msgpack
+    answers called_by_group '{"C":56}' "rpcx+$url" Arith/Mul "$args" --format msgpack --group test
+    fails no_such_group 'no server' "rpcx+$url" Arith/Mul "$args" --format msgpack --group other --timeout 2s
 
     local lines
     lines=$(wc -l <"$work/$1.found")
+    # What is not bash's own any more it does not tell the end of.
+    disown "${pids[go-$1]}"
     kill -KILL "${pids[go-$1]}"
     seen gone_after_kill "$lines" "$work/$1.found" '^\[\]$'
 }
@@ -59,6 +63,7 @@ ours_found_by_go() {
     peer=$(registry_peer "$1")
     start "ours-$1" ready "$polyrpc" serve --vectors --listen 127.0.0.1:0 --register "$1://$registry_at/rpcx_test" \
         --attributes 'weight=5&group=test'
+    disown "${pids[ours-$1]}"
     collect "$1: Go rpcx client → ours" "$peer" find "$1" "$registry_at" --kill "${pids[ours-$1]}"
 }
 

@@ -97,6 +97,16 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "etcd")]
+    fn a_user_may_stand_before_the_servers() {
+        let place = Place::parse("root:p%40s%2Fs:x@a:1,b:2/base/S").unwrap();
+        let (user, hosts) = place.user().unwrap();
+        assert_eq!((user.unwrap(), hosts), (("root".into(), "p@s/s:x".into()), "a:1,b:2"));
+        assert_eq!(Place::parse("a:1").unwrap().user().unwrap(), (None, "a:1"));
+        assert!(Place::parse("%ff@a:1").unwrap().user().is_err());
+    }
+
+    #[test]
     fn what_is_part_of_a_path_cannot_be_taken_for_anything_else() {
         assert_eq!(path("base/a b/tcp@[::1]:1?x#y"), "base/a%20b/tcp%40%5B%3A%3A1%5D%3A1%3Fx%23y");
         assert_eq!(segment("a/b"), "a%2Fb");
