@@ -25,11 +25,11 @@ const ECHO: Signature = Signature::plain("Probe", "Echo");
 
 /// A registry that says what it is told to.
 #[derive(Clone)]
-struct Registry(Arc<watch::Sender<Option<Result<Vec<Instance>, Status>>>>);
+struct Registry(Arc<watch::Sender<Option<Result<Vec<Instance>, Status>>>>, Arc<AtomicUsize>);
 
 impl Registry {
     fn silent() -> Self {
-        Self(Arc::new(watch::Sender::new(None)))
+        Self(Arc::new(watch::Sender::new(None)), Arc::default())
     }
 
     fn of<'s>(servers: impl IntoIterator<Item = &'s Running>) -> Self {
@@ -49,18 +49,27 @@ impl Registry {
     fn watchers(&self) -> usize {
         self.0.receiver_count()
     }
+
+    /// Waits until what is said here has been heard by the one who watches.
+    async fn while_it_is_heard(&self, say: impl FnOnce(&Self)) {
+        let asked = self.1.load(Ordering::SeqCst);
+        say(self);
+        until(|| self.1.load(Ordering::SeqCst) > asked).await;
+    }
 }
 
 impl Discover for Registry {
     fn watch(&self) -> Sets {
         let mut told = self.0.subscribe();
         told.mark_changed();
-        stream::unfold(told, |mut told| async move {
+        let asked = self.1.clone();
+        stream::unfold((told, asked), |(mut told, asked)| async move {
+            asked.fetch_add(1, Ordering::SeqCst);
             loop {
                 told.changed().await.ok()?;
                 let said = told.borrow_and_update().clone();
                 if let Some(said) = said {
-                    return Some((said.map_err(Into::into), told));
+                    return Some((said.map_err(Into::into), (told, asked)));
                 }
             }
         })
@@ -495,6 +504,73 @@ async fn what_was_found_stays_true_when_the_registry_has_lost_it() {
 }
 
 #[tokio::test]
+async fn who_is_missing_after_an_outage_stays_for_the_time_it_takes_to_come_back() {
+    let servers = servers(3).await;
+    let all: Vec<_> = running(&servers).map(instance).collect();
+    let lose: [fn(&Registry); 2] = [|registry| registry.fail("gone"), |registry| registry.say([])];
+    for lose in lose {
+        let registry = Registry::of(running(&servers));
+        let client = client(registry.clone());
+        echo(&client).await.unwrap();
+        registry.while_it_is_heard(lose).await;
+
+        // They enter themselves again one by one, the first with a new weight to be seen by.
+        let heavier = all[0].clone().with(said("weight", 7));
+        registry.say([heavier.clone()]);
+        let is_heard = || client.endpoints().iter().any(|facts| facts.instance == heavier);
+        until(is_heard).await;
+        assert_eq!(client.endpoints().len(), 3);
+        registry.say([heavier.clone(), all[1].clone().with(said("state", 1))]);
+        until(|| client.endpoints().iter().any(|facts| facts.instance.attributes == said("state", 1))).await;
+        assert_eq!(client.endpoints().len(), 3);
+
+        // Whoever has not after ten seconds has left.
+        tokio::time::pause();
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        tokio::time::resume();
+        until(|| client.endpoints().len() == 2).await;
+        registry.say([heavier]);
+        until(|| client.endpoints().len() == 1).await;
+    }
+}
+
+#[tokio::test]
+async fn who_is_missing_after_an_outage_and_cannot_be_reached_is_gone() {
+    let mut servers = servers(2).await;
+    let registry = Registry::of(running(&servers));
+    let client = client(registry.clone());
+    for _ in 0..4 {
+        echo(&client).await.unwrap();
+    }
+    registry.while_it_is_heard(|registry| registry.fail("gone")).await;
+    registry.say([instance(&servers[0].1).with(said("weight", 7))]);
+    until(|| client.endpoints().iter().any(|facts| facts.instance.attributes.weight() == 7)).await;
+    assert_eq!(client.endpoints().len(), 2);
+    servers.remove(1).1.shutdown(Duration::ZERO).await;
+    soon(async {
+        while client.endpoints().len() == 2 {
+            echo_again(&client).await.unwrap();
+        }
+    })
+    .await;
+    echo(&client).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_outage_after_which_nobody_is_missing_is_over() {
+    let servers = servers(2).await;
+    let registry = Registry::of(running(&servers));
+    let client = client(registry.clone());
+    echo(&client).await.unwrap();
+    registry.while_it_is_heard(|registry| registry.fail("gone")).await;
+    let heavier = running(&servers).map(|server| instance(server).with(said("weight", 7)));
+    registry.say(heavier);
+    until(|| client.endpoints().iter().all(|facts| facts.instance.attributes.weight() == 7)).await;
+    registry.say([instance(&servers[0].1)]);
+    until(|| client.endpoints().len() == 1).await;
+}
+
+#[tokio::test]
 async fn an_empty_set_is_true_to_who_wants_to_believe_it() {
     let servers = servers(1).await;
     let registry = Registry::of(running(&servers));
@@ -593,39 +669,113 @@ async fn a_server_that_comes_back_is_called_again() {
 async fn a_registry_that_flaps_and_talks_nonsense_loses_no_call() {
     let servers = servers(3).await;
     let all: Vec<_> = running(&servers).map(instance).collect();
-    let registry = Registry::of(running(&servers));
-    let first = First::default();
-    let client = builder(Protocol::Rpcx, registry.clone()).balance(first.clone()).build().unwrap();
-    echo(&client).await.unwrap();
-
-    let began = Instant::now();
-    let flapping = async {
-        for round in 0_u32.. {
-            match round % 6 {
+    for every in [100, 10, 1].map(Duration::from_millis) {
+        let registry = Registry::of(running(&servers));
+        let first = First::default();
+        let client =
+            builder(Protocol::Rpcx, registry.clone()).balance(Counted(first.clone())).build().unwrap();
+        echo(&client).await.unwrap();
+        let callers = Callers::start(&client);
+        let began = Instant::now();
+        for round in 0.. {
+            match round % 7 {
                 0 => registry.say(all.iter().rev().cloned()),
                 1 => registry.say(all.iter().chain(&all).chain(&all[..1]).cloned()),
                 2 => registry.say(all.iter().cloned().chain(malformed())),
                 3 => registry.fail("flapping"),
-                4 => registry.say(all[(round as usize / 6) % 3..][..1].iter().cloned()),
+                4 => registry.say(all[round / 7 % 3..][..1].iter().cloned()),
+                5 => registry.say([]),
                 _ => registry.say(all.iter().cloned().chain(many())),
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(every).await;
+            if round >= 14 && first.sets.load(Ordering::SeqCst) > 8 {
+                break;
+            }
         }
-    };
-    let calling = async {
-        for _ in 0..2000 {
-            assert_eq!(echo(&client).await.unwrap(), "hello");
-            tokio::task::yield_now().await;
-        }
-        until(|| first.sets.load(Ordering::SeqCst) > 10).await;
-    };
-    tokio::select! {
-        () = flapping => {}
-        () = calling => {}
+        let (took, sets) = (began.elapsed(), first.sets.load(Ordering::SeqCst));
+        callers.stop().await;
+        // One was made before the first of these, and one may be due at either end.
+        assert!(sets as f64 <= took.as_secs_f64() * 20.0 + 2.0, "every {every:?}: {sets} sets in {took:?}");
     }
-    let sets = first.sets.load(Ordering::SeqCst);
-    let most = began.elapsed().as_secs_f64() * 20.0 + 2.0;
-    assert!(sets as f64 <= most, "{sets} sets in {:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_registry_that_never_stops_talking_loses_no_call() {
+    let servers = servers(2).await;
+    let first = First::default();
+    let talker = Talker(running(&servers).map(instance).collect());
+    let client = builder(Protocol::Rpcx, talker).balance(Counted(first.clone())).build().unwrap();
+    let began = Instant::now();
+    let callers = Callers::start(&client);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (took, sets) = (began.elapsed(), first.sets.load(Ordering::SeqCst));
+    callers.stop().await;
+    assert!((1.0..=took.as_secs_f64() * 20.0 + 2.0).contains(&(sets as f64)), "{sets} sets in {took:?}");
+}
+
+/// A registry that has something to say each time it is asked, and each time something else.
+struct Talker(Vec<Instance>);
+
+impl Discover for Talker {
+    fn watch(&self) -> Sets {
+        let all = self.0.clone();
+        stream::iter(0_u64..)
+            .map(move |turn| match turn % 3 {
+                0 => Err(Status::unavailable(format!("failure {turn}")).into()),
+                1 => Ok(Vec::new()),
+                _ => Ok(all.iter().cloned().map(|one| one.with(said("turn", turn))).collect()),
+            })
+            .boxed()
+    }
+}
+
+fn said(name: &str, value: u64) -> Attributes {
+    Attributes::new().with(name, value.to_string())
+}
+
+/// Each server in its turn, with the snapshots counted.
+#[derive(Debug)]
+struct Counted(First);
+
+impl Balance for Counted {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        self.0.sets.fetch_add(1, Ordering::SeqCst);
+        RoundRobin::new().over(candidates)
+    }
+}
+
+/// Who call without a pause, and take no failure.
+struct Callers {
+    stop: watch::Sender<bool>,
+    callers: Vec<tokio::task::JoinHandle<Result<usize>>>,
+}
+
+impl Callers {
+    fn start(client: &Client) -> Self {
+        let stop = watch::Sender::new(false);
+        let callers = (0..64).map(|_| {
+            let (client, stop) = (client.clone(), stop.subscribe());
+            tokio::spawn(async move {
+                let mut made = 0;
+                while !*stop.borrow() {
+                    client.call::<String>("Probe/Echo", &"x").await?;
+                    made += 1;
+                }
+                Ok(made)
+            })
+        });
+        Self { callers: callers.collect(), stop }
+    }
+
+    /// Has them end, and gives how many calls were made.
+    async fn stop(self) -> usize {
+        self.stop.send_replace(true);
+        let mut made = 0;
+        for caller in self.callers {
+            made += soon(caller).await.unwrap().unwrap();
+        }
+        made
+    }
 }
 
 /// Instances that nobody could call.
@@ -646,9 +796,9 @@ async fn ten_thousand_servers_of_which_few_are_there_lose_no_call() {
     let dead = (1..=10_000_u32).map(|n| Instance::tcp(format!("127.{}.{}.1:1", 1 + n / 250, n % 250)));
     registry.say(dead.chain(running(&servers).map(instance)));
     let client = client(registry);
-    for _ in 0..100 {
-        assert_eq!(echo(&client).await.unwrap(), "hello");
-    }
+    let callers = Callers::start(&client);
+    until(|| servers.iter().all(|(prober, _)| prober.ran() > 100)).await;
+    callers.stop().await;
 }
 
 #[tokio::test]

@@ -185,10 +185,13 @@ impl<'c> Course<'c> {
             };
             let chosen = match self.fails_on_the_same() {
                 Some(endpoint) => self.revisit(snapshot, &endpoint, request).await?,
-                None => match self.choose(snapshot.clone(), request, now()) {
-                    Some(chosen) => Some(chosen),
-                    None => self.choose_again(snapshot, request).await?,
-                },
+                None => {
+                    match self.connected(&snapshot).or_else(|| self.choose(snapshot.clone(), request, now()))
+                    {
+                        Some(chosen) => Some(chosen),
+                        None => self.choose_again(snapshot, request).await?,
+                    }
+                }
             };
             if let Some(chosen) = chosen {
                 return Ok(chosen);
@@ -222,6 +225,24 @@ impl<'c> Course<'c> {
         // A balancer of the user's own may not care.
         let hopeful = !tried.contains(&place);
         self.visit(snapshot, place, now, hopeful)
+    }
+
+    /// A server to which there is a connection, for a call that was to several in vain: where a registry lists many that
+    /// are not there, the balancer would send it to one after another until its time is over.
+    fn connected(&self, snapshot: &Arc<Snapshot>) -> Option<Chosen> {
+        if self.missed < IN_VAIN {
+            return None;
+        }
+        let now = now();
+        let is_connected = |place: &usize| {
+            let endpoint = snapshot.endpoint(*place)?;
+            let is_new = !self.tried.iter().any(|tried| tried.key() == endpoint.key());
+            let is_well = snapshot.candidates().get(*place)?.load().is_available(now);
+            (is_new && is_well).then(|| endpoint.pool().ready()).flatten()
+        };
+        let places: Vec<_> = (0..snapshot.len()).filter(|place| is_connected(place).is_some()).collect();
+        let place = *places.get(self.channel.any_of(snapshot) % places.len().max(1))?;
+        self.visit(snapshot.clone(), place, now, true)
     }
 
     /// A server although all were tried, or none is thought to be well: after a pause, since whatever failed may need
@@ -367,6 +388,10 @@ impl<'c> Course<'c> {
         self.deadline.is_some_and(|deadline| deadline <= now())
     }
 }
+
+/// After how many servers that could not be reached a call goes where there is a connection. Before, it is the
+/// balancer's to say who is next.
+const IN_VAIN: usize = 2;
 
 /// How many servers are remembered as tried.
 const REMEMBERED: usize = 8;

@@ -1,4 +1,3 @@
-use std::collections::HashSet;
 use std::future::pending;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,6 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use super::endpoint::Endpoint;
 use super::sift::{Sifted, sift};
 use super::snapshot::Snapshot;
+use super::trust::Trust;
+use super::warnings::Warnings;
 use super::{News, Shared};
 use crate::Result;
 use crate::client::balance::Candidate;
@@ -29,11 +30,11 @@ pub(super) struct Keeper {
     heard: Option<Vec<Instance>>,
     /// When the next snapshot may be made.
     next: Instant,
+    trust: Trust,
+    warnings: Warnings,
     trials: FuturesUnordered<BoxFuture<'static, ()>>,
     /// How many servers may be tried at once.
     permits: Arc<Semaphore>,
-    /// Who was complained about and is still listed.
-    unusable: HashSet<String>,
 }
 
 /// At most twenty snapshots a second, however often a registry changes its mind.
@@ -48,9 +49,10 @@ impl Keeper {
             sets: None,
             heard: None,
             next: Instant::now(),
+            trust: Trust::default(),
+            warnings: Warnings::default(),
             trials: FuturesUnordered::new(),
             permits: Arc::new(Semaphore::new(TRIALS)),
-            unusable: HashSet::new(),
             shared,
         }
     }
@@ -64,7 +66,11 @@ impl Keeper {
             tokio::select! {
                 set = next(&mut self.sets) => self.hear(set).await,
                 () = sleep_until(self.next), if self.heard.is_some() => self.renew(),
-                () = doubts.any() => doubts.take().into_iter().for_each(|endpoint| self.try_out(endpoint)),
+                () = reached(self.trust.until()), if self.heard.is_none() => self.recall(),
+                () = doubts.any() => {
+                    doubts.take().into_iter().for_each(|endpoint| self.try_out(endpoint));
+                    self.recall();
+                }
                 Some(()) = self.trials.next() => {}
             }
         }
@@ -80,8 +86,13 @@ impl Keeper {
 
     async fn hear(&mut self, set: Option<Result<Vec<Instance>>>) {
         match set {
-            Some(Ok(set)) => self.heard = Some(set),
-            Some(Err(error)) => self.tell(News::Trouble(error.into_status())),
+            Some(Ok(set)) => {
+                if set.is_empty() {
+                    self.shake();
+                }
+                self.heard = Some(set);
+            }
+            Some(Err(error)) => self.worry(error.into_status()),
             None => {
                 self.sets = None;
                 if self.heard.is_none() && self.shared.current.load().is_none() {
@@ -93,6 +104,29 @@ impl Keeper {
         tokio::task::yield_now().await;
     }
 
+    /// The registry has told what is wrong. Who has no server hears of it by his calls.
+    fn worry(&mut self, status: Status) {
+        if self.heard.is_some() || self.shared.current.load().is_some() {
+            self.warnings.of_registry(&self.shared.name, &status);
+        }
+        self.shake();
+        self.tell(News::Trouble(status));
+    }
+
+    /// What the registry says next is not all that there is.
+    fn shake(&mut self) {
+        if !self.shared.settings.believes_empty_sets {
+            self.trust.shake(self.shared.current.load_full());
+        }
+    }
+
+    /// Has the last set heard again, if it was not quite believed: by now it may be, or more of it.
+    fn recall(&mut self) {
+        if self.heard.is_none() {
+            self.heard = self.trust.told();
+        }
+    }
+
     fn tell(&self, news: News) {
         self.shared.news.send_replace(news);
     }
@@ -101,8 +135,10 @@ impl Keeper {
     fn renew(&mut self) {
         let Some(heard) = self.heard.take() else { return };
         self.next = Instant::now() + PAUSE;
-        let sifted = sift(heard, self.shared.settings.group.as_deref());
         let current = self.shared.current.load_full();
+        let missing = current.as_ref().map(|current| self.trust.hear(&heard, current));
+        let mut sifted = sift(heard, self.shared.settings.group.as_deref());
+        sifted.keep(missing.unwrap_or_default());
         if !current.as_ref().is_some_and(|current| is_same(current, &sifted.instances)) {
             self.replace(current.as_deref(), sifted);
         }
@@ -114,6 +150,7 @@ impl Keeper {
         let is_believed = sifted.excluded || self.shared.settings.believes_empty_sets;
         if servers.is_empty() && !is_believed && current.is_some() {
             // More likely the registry has lost its data than all servers went at once.
+            self.shake();
             return;
         }
         let snapshot = Snapshot::new(servers, |candidates| self.shared.settings.balance.over(candidates));
@@ -134,7 +171,7 @@ impl Keeper {
         instances: Vec<Instance>,
     ) -> Vec<(Arc<Endpoint>, Candidate)> {
         let mut known = current.into_iter().flat_map(Snapshot::servers).peekable();
-        let mut unusable = HashSet::new();
+        let mut unusable = Vec::new();
         let mut servers = Vec::with_capacity(instances.len());
         for instance in instances {
             // Both are in the order of their keys.
@@ -149,17 +186,11 @@ impl Keeper {
                 }
                 None => match self.enlist(&instance) {
                     Ok(server) => servers.push(server),
-                    Err(status) => {
-                        let name = instance.to_string();
-                        if !self.unusable.contains(&name) {
-                            warn(&self.shared.name, &name, &status);
-                        }
-                        unusable.insert(name);
-                    }
+                    Err(status) => unusable.push((instance, status)),
                 },
             }
         }
-        self.unusable = unusable;
+        self.warnings.of_unusable(&self.shared.name, &unusable);
         servers
     }
 
@@ -192,6 +223,14 @@ async fn next(sets: &mut Option<Sets>) -> Option<Result<Vec<Instance>>> {
     }
 }
 
+/// Waits until a time, if there is one.
+async fn reached(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}
+
 /// Whether a set says what is known already.
 fn is_same(current: &Snapshot, instances: &[Instance]) -> bool {
     current.len() == instances.len()
@@ -210,10 +249,4 @@ async fn try_until_well(endpoint: Weak<Endpoint>, permits: Arc<Semaphore>) {
             return;
         }
     }
-}
-
-/// Nobody else hears of an entry that is of no use.
-#[cold]
-fn warn(name: &str, instance: &str, status: &Status) {
-    eprintln!("{name}: {instance} is left out: {}", status.message());
 }

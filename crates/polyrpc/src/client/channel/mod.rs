@@ -1,4 +1,4 @@
-//! A client of several servers: who they are is told by a registry ([`keeper`], [`sift`]) and read from a
+//! A client of several servers: who they are is told by a registry ([`keeper`], [`sift`], [`trust`]) and read from a
 //! [`snapshot`]; a [`course`] is the way of one call through them, with [`backup`] where a second server is asked
 //! before the first has failed; an [`endpoint`] is one of them.
 
@@ -14,6 +14,8 @@ mod mode;
 mod plan;
 mod sift;
 mod snapshot;
+mod trust;
+mod warnings;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -24,6 +24,16 @@ pub(super) fn sift(mut instances: Vec<Instance>, group: Option<&str>) -> Sifted 
     Sifted { instances, excluded }
 }
 
+impl Sifted {
+    /// Keeps those too, who are not among them.
+    pub(super) fn keep(&mut self, others: Vec<Instance>) {
+        if !others.is_empty() {
+            self.instances.extend(others);
+            self.instances.sort_by(|one, other| key(one).cmp(&key(other)));
+        }
+    }
+}
+
 fn key(instance: &Instance) -> (crate::discovery::Network, &str) {
     (instance.network, &instance.address)
 }

@@ -84,7 +84,9 @@ impl Driver {
         let every = self.registration.every;
         jittered(match self.failures {
             0 => every,
-            failures => FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(8)).min(every / 2),
+            failures => {
+                FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(8)).min(LONGEST_PAUSE).min(every / 2)
+            }
         })
     }
 
@@ -148,6 +150,9 @@ impl Driver {
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// With an attempt that came to nothing before it, the server is back within 5 s of its registry, also where it is
+/// entered anew less often.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1500);
 /// How many entries are under way at a time.
 const AT_ONCE: usize = 8;
 /// How long a registry may take for one entry.
