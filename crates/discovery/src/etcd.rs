@@ -179,7 +179,7 @@ impl EtcdService {
             revision = revision.or_else(|| answer.header().map(|header| header.revision()));
             for pair in answer.kvs() {
                 let name = pair.key().get(prefix.len()..).unwrap_or_default();
-                found.note(&String::from_utf8_lossy(name), pair.value());
+                found.note(name, pair.value());
             }
         }
         Ok((found, revision.unwrap_or_default()))

@@ -1,5 +1,8 @@
 //! Lists of which one bad element must not hide the others.
 
+use std::fmt;
+
+use polyrpc::Status;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 
 /// What can be read of a list; `null` is an empty one.
@@ -16,6 +19,12 @@ impl<T> Readable<T> {
     pub(crate) fn is_garbage(&self) -> bool {
         self.all > 0 && self.items.is_empty()
     }
+}
+
+/// What to say of a list of which some cannot be used; the others are.
+pub(crate) fn complaint(all: usize, used: usize, what: impl fmt::Display) -> Option<Status> {
+    let wrong = all.checked_sub(used).filter(|wrong| *wrong > 0)?;
+    Some(Status::invalid_argument(format!("{wrong} of the {all} {what} cannot be read")))
 }
 
 impl<T> Default for Readable<T> {
@@ -44,5 +53,11 @@ mod tests {
         assert!(serde_json::from_str::<Readable<u8>>(r#"["x"]"#).unwrap().is_garbage());
         assert!(!serde_json::from_str::<Readable<u8>>("null").unwrap().is_garbage());
         assert!(serde_json::from_str::<Readable<u8>>("{}").is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_complained_about() {
+        assert_eq!(complaint(5, 3, "keys").unwrap().message(), "2 of the 5 keys cannot be read");
+        assert!(complaint(5, 5, "keys").is_none() && complaint(0, 0, "keys").is_none());
     }
 }

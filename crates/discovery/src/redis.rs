@@ -190,7 +190,7 @@ impl RedisService {
                 let name = key.get(prefix.len()..).unwrap_or_default();
                 // It may have expired since it was listed.
                 let Some(value) = value else { continue };
-                found.note(&String::from_utf8_lossy(name), &Kept::read(&value).unwrap_or_else(unreadable));
+                found.note(name, &Kept::read(&value).unwrap_or_else(unreadable));
             }
         }
         Ok(found)

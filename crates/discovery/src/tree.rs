@@ -60,10 +60,12 @@ pub(crate) struct Found {
 
 impl Found {
     /// Notes what lies under a name. What is not an instance's must not hide those that are.
-    pub(crate) fn note(&mut self, name: &str, value: &[u8]) {
-        let read = match std::str::from_utf8(value) {
-            Ok(value) => instance(name, value),
-            Err(_) => Err(Status::invalid_argument(format!("what is said about `{name}` is no text"))),
+    pub(crate) fn note(&mut self, name: &[u8], value: &[u8]) {
+        let no_text = |what| Status::invalid_argument(format!("{what} `{}` is no text", name.escape_ascii()));
+        let read = match (str::from_utf8(name), str::from_utf8(value)) {
+            (Ok(name), Ok(value)) => instance(name, value),
+            (Ok(_), Err(_)) => Err(no_text("what is said about")),
+            (Err(_), _) => Err(no_text("the name")),
         };
         match read {
             Ok(instance) => self.instances.push(instance),
@@ -117,16 +119,17 @@ mod tests {
     #[test]
     fn what_is_no_instance_hides_none() {
         let mut found = Found::default();
-        found.note("tcp@h:1", b"weight=3");
-        found.note("nonsense", b"");
-        found.note("tcp@h:2", b"\xff");
+        found.note(b"tcp@h:1", b"weight=3");
+        found.note(b"nonsense", b"");
+        found.note(b"tcp@h:2", b"\xff");
+        found.note(b"tcp@h\xff:2", b"");
         let mut complaint = None;
         let instances = found.end(&mut complaint).unwrap();
         assert_eq!((instances.len(), instances[0].attributes.weight()), (1, 3));
         assert!(complaint.take().unwrap().message().contains("nonsense"));
 
         let mut found = Found::default();
-        found.note("nonsense", b"");
+        found.note(b"nonsense", b"");
         assert!(found.end(&mut complaint).unwrap_err().message().contains("nonsense"));
         assert!(Found::default().end(&mut complaint).unwrap().is_empty() && complaint.is_none());
     }

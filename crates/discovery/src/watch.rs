@@ -124,7 +124,8 @@ fn spread(pause: Duration) -> Duration {
 const APART: Duration = Duration::from_millis(50);
 /// After the first failure, as in brpc (`consul_naming_service.cpp`); twice as long after each further one.
 const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Who asks is to be back, with one failure more, within 5 s of the registry: its servers are there again by then.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1500);
 
 #[cfg(test)]
 mod tests {
@@ -207,7 +208,7 @@ mod tests {
             waited.push(start.elapsed());
         }
         let longest = LONGEST_PAUSE.mul_f64(1.3);
-        assert!(waited.windows(2).take(3).all(|pair| pair[0] < pair[1]), "{waited:?}");
+        assert!(waited.windows(2).take(2).all(|pair| pair[0] < pair[1]), "{waited:?}");
         assert!(waited.iter().all(|waited| *waited < longest), "{waited:?}");
         assert!(sets.next().await.unwrap().is_ok());
         assert!(sets.next().await.unwrap().is_err());

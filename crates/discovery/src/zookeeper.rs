@@ -121,7 +121,7 @@ impl Ask for Asking {
         };
         let watching = self.watching.insert(watching);
         let mut found = Found::default();
-        watching.nodes.iter().for_each(|(name, data)| found.note(name, data));
+        watching.nodes.iter().for_each(|(name, data)| found.note(name.as_bytes(), data));
         found.end(&mut self.complaint)
     }
 

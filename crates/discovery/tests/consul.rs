@@ -477,6 +477,45 @@ async fn whatever_is_answered_it_is_an_error_and_the_watch_goes_on() {
 }
 
 #[tokio::test]
+async fn what_is_no_instance_hides_none_and_is_told() {
+    let fake = Fake::start(|asked| async move {
+        let body = match asked.path.starts_with("/v1/kv/") {
+            true => json!([
+                {"Key": "b/S/tcp@h:1", "Value": base64(b"weight=3&colour=red&latitude=north")},
+                {"Key": "b/S/tcp@h:2", "Value": "%%"},
+                {"Key": "b/S/tcp@h:3", "Value": base64(b"\xff")},
+                {"Key": "b/S/tcp@h:99999", "Value": null},
+                {"Key": "b/S/tcp@h:1", "Value": base64(b"weight=9")},
+                {"Key": 7},
+                null,
+            ]),
+            false => json!([
+                {"Service": {"Address": "h", "Port": 1, "Tags": ["x"], "Meta": {"weight": "3", "colour": "red"}}},
+                {"Service": {"Address": "h", "Port": 99999}},
+                {"Service": {"Address": "", "Port": 1}},
+                {"Service": {"Address": "h", "Port": 2, "Meta": {"network": "pigeon"}}},
+                {"Service": null},
+                "S",
+            ]),
+        };
+        match asked.query.value("index") {
+            None => Reply::Whole(200, vec![("X-Consul-Index", "7".to_owned())], body.to_string()),
+            Some(_) => std::future::pending().await,
+        }
+    })
+    .await;
+    for (place, instance, complaint) in [
+        ("/b/S", "tcp@h:1 colour=red&latitude=north&weight=3", "5 of the 7 keys under b/S/ in Consul"),
+        ("/S", "tcp@h:1 colour=red&tag=x&weight=3", "5 of the 6 instances of S in Consul"),
+    ] {
+        let mut sets = discover(&format!("consul://{}{place}", fake.address)).unwrap().watch();
+        assert_eq!(next_set(&mut sets).await, [instance]);
+        let told = next(&mut sets).await.unwrap_err();
+        assert_eq!(told.message(), format!("{complaint} cannot be read"));
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_is_told_with_its_reason_but_without_the_token() {
     let fake = Fake::start(|asked| async move {
         assert_eq!(asked.header("x-consul-token"), Some("secret"));

@@ -350,6 +350,8 @@ async fn one_bad_instance_does_not_hide_the_others() {
     .await;
     let mut sets = discover(&format!("nacos://{}/Arith", fake.address)).unwrap().watch();
     assert_eq!(next_set(&mut sets).await, ["tcp@h:1"]);
+    let complaint = next(&mut sets).await.unwrap_err();
+    assert_eq!(complaint.message(), "1 of the 4 instances of Arith in Nacos cannot be read");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{Consul, Index};
 use crate::http::ANSWER;
 use crate::place::path;
-use crate::readable::Readable;
+use crate::readable::{self, Readable};
 use crate::watch::{self, Ask};
 
 /// rpcx's keys under one path: `base/Service/network@host:port`, each with the instance's attributes as its value
@@ -186,13 +186,14 @@ pub struct KeysOf {
 
 impl Discover for KeysOf {
     fn watch(&self) -> Sets {
-        watch::sets(KeysWatch { of: self.clone(), index: Index::default() })
+        watch::sets(KeysWatch { of: self.clone(), index: Index::default(), complaint: None })
     }
 }
 
 struct KeysWatch {
     of: KeysOf,
     index: Index,
+    complaint: Option<Status>,
 }
 
 impl Ask for KeysWatch {
@@ -202,6 +203,10 @@ impl Ask for KeysWatch {
             self.index = Index::default();
         }
         found
+    }
+
+    fn complaint(&mut self) -> Option<Status> {
+        self.complaint.take()
     }
 }
 
@@ -220,6 +225,7 @@ impl KeysWatch {
         if all > 0 && found.is_empty() {
             return Err(Status::data_loss(format!("no key under {prefix} in Consul names an instance")));
         }
+        self.complaint = readable::complaint(all, found.len(), format_args!("keys under {prefix} in Consul"));
         Ok(found)
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Consul, Index};
 use crate::metadata::{from_map, to_map};
 use crate::place::segment;
-use crate::readable::Readable;
+use crate::readable::{self, Readable};
 use crate::watch::{self, Ask};
 
 /// Consul's catalogue of services. A server is entered with the agent that is asked, with a check that it must pass
@@ -181,13 +181,14 @@ impl ServicesOf {
 
 impl Discover for ServicesOf {
     fn watch(&self) -> Sets {
-        watch::sets(ServicesWatch { of: self.clone(), index: Index::default() })
+        watch::sets(ServicesWatch { of: self.clone(), index: Index::default(), complaint: None })
     }
 }
 
 struct ServicesWatch {
     of: ServicesOf,
     index: Index,
+    complaint: Option<Status>,
 }
 
 impl Ask for ServicesWatch {
@@ -197,6 +198,10 @@ impl Ask for ServicesWatch {
             self.index = Index::default();
         }
         found
+    }
+
+    fn complaint(&mut self) -> Option<Status> {
+        self.complaint.take()
     }
 }
 
@@ -218,6 +223,7 @@ impl ServicesWatch {
         if all > 0 && found.is_empty() {
             return Err(Status::data_loss(format!("no instance of {name} in Consul has an address")));
         }
+        self.complaint = readable::complaint(all, found.len(), format_args!("instances of {name} in Consul"));
         Ok(found)
     }
 }

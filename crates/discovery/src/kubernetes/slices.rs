@@ -83,6 +83,11 @@ fn found(
 }
 
 impl Slice {
+    /// How many of its endpoints there are, and how many of them can be read.
+    pub(super) fn endpoints(&self) -> (usize, usize) {
+        (self.endpoints.all, self.endpoints.items.len())
+    }
+
     fn has_pods(&self) -> bool {
         !self.endpoints.items.is_empty()
     }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::slices::{Metadata, Slice, instances};
 use super::{PodsOf, WATCH};
 use crate::http::{Lines, Opened};
-use crate::readable::Readable;
+use crate::readable::{self, Readable};
 use crate::watch::Ask;
 
 /// The slices of a service: listed once, then followed change by change.
@@ -202,6 +202,12 @@ impl Ask for Watched {
         }
         self.list().await?;
         instances(&self.slices, &self.of)
+    }
+
+    fn complaint(&mut self) -> Option<Status> {
+        let counts = self.slices.values().map(Slice::endpoints);
+        let (all, read) = counts.fold((0, 0), |(all, read), (more, also)| (all + more, read + also));
+        readable::complaint(all, read, format_args!("endpoints of {} in Kubernetes", self.of))
     }
 }
 

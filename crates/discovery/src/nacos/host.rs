@@ -23,13 +23,13 @@ pub(super) struct Host {
     metadata: Option<BTreeMap<String, Option<String>>>,
 }
 
-/// Those that may be called: with rpcx's metadata if they have them, and Nacos' weight.
-pub(super) fn instances(hosts: Vec<Host>) -> Vec<Instance> {
+/// Those that may be called: with rpcx's metadata if they have them, and Nacos' weight. `None` where one is nowhere.
+pub(super) fn instances(hosts: Vec<Host>) -> Vec<Option<Instance>> {
     let callable = |host: &Host| host.enabled && host.healthy && host.weight() > 0.0;
     let hosts: Vec<_> = hosts.into_iter().filter(callable).collect();
     // Weights may be fractions, of which ours know nothing: then all are told in hundredths.
     let scale = if hosts.iter().all(|host| host.weight().fract() == 0.0) { 1.0 } else { 100.0 };
-    hosts.into_iter().filter_map(|host| host.instance(scale)).collect()
+    hosts.into_iter().map(|host| host.instance(scale)).collect()
 }
 
 impl Host {
@@ -147,7 +147,7 @@ mod tests {
 
     fn read(text: &str) -> Vec<String> {
         let hosts: Vec<Host> = serde_json::from_str(text).unwrap();
-        instances(hosts).iter().map(|one| format!("{one} {}", one.attributes)).collect()
+        instances(hosts).iter().flatten().map(|one| format!("{one} {}", one.attributes)).collect()
     }
 
     #[test]
@@ -203,6 +203,6 @@ mod tests {
             weight: Some(weight),
             metadata: Some(metadata),
         };
-        assert_eq!(instances(vec![host]), [entry.instance]);
+        assert_eq!(instances(vec![host]), [Some(entry.instance)]);
     }
 }

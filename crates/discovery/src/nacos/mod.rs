@@ -22,6 +22,7 @@ use polyrpc::{Result, Status};
 use self::api::{Api, Verb};
 use self::host::{enterable, instances};
 use crate::place::Place;
+use crate::readable;
 use crate::watch::{self, Ask};
 
 /// A namespace of a Nacos, with the group and the cluster that instances are entered into.
@@ -191,7 +192,7 @@ pub struct ServiceOf {
 
 impl Discover for ServiceOf {
     fn watch(&self) -> Sets {
-        watch::sets(Polled { of: self.clone(), pause: None })
+        watch::sets(Polled { of: self.clone(), pause: None, complaint: None })
     }
 }
 
@@ -199,6 +200,7 @@ struct Polled {
     of: ServiceOf,
     /// How long the last answer may be believed.
     pause: Option<Duration>,
+    complaint: Option<Status>,
 }
 
 impl Ask for Polled {
@@ -221,7 +223,17 @@ impl Ask for Polled {
             return Err(Status::data_loss(format!("no instance of {name} in Nacos can be read")));
         }
         self.pause = Some(list.pause());
-        Ok(instances(list.hosts.items))
+        let all = list.hosts.all;
+        let unreadable = all - list.hosts.items.len();
+        let found = instances(list.hosts.items);
+        let nowhere = found.iter().filter(|found| found.is_none()).count();
+        let what = format_args!("instances of {name} in Nacos");
+        self.complaint = readable::complaint(all, all - unreadable - nowhere, what);
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    fn complaint(&mut self) -> Option<Status> {
+        self.complaint.take()
     }
 }
 

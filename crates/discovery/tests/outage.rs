@@ -1,0 +1,152 @@
+//! A registry that is killed under servers and their callers, and comes back after half a minute with nothing in it.
+
+mod fake;
+mod real;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use fake::{next_set, until};
+use futures_util::future::join_all;
+use polyrpc::client::balance::RoundRobin;
+use polyrpc::discovery::{Attributes, Sets};
+use polyrpc::server::{Registration, Running};
+use polyrpc::{Client, Error, Server};
+use real::{Registry, kinds};
+use tokio::task::JoinHandle;
+
+const OUTAGE: Duration = Duration::from_secs(30);
+const BACK: Duration = Duration::from_secs(5);
+const SERVERS: usize = 3;
+const CALLERS: usize = 64;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registry_that_is_killed_and_comes_back_empty_costs_no_call_and_no_server() {
+    // Side by side, since each takes as long as the outage.
+    join_all(kinds().into_iter().map(async |kind| {
+        if let Some(registry) = Registry::start(kind).await {
+            outage(registry).await;
+        }
+    }))
+    .await;
+}
+
+async fn outage(mut registry: Registry) {
+    let kind = registry.kind;
+    let servers = join_all((0..SERVERS).map(|number| serve(&registry, number))).await;
+    let mut entries: Vec<_> = servers.iter().map(|server| format!("tcp@{}", server.address())).collect();
+    entries.sort();
+    let mut watch = registry.discover("Arith").watch();
+    listed(&mut watch, &entries).await;
+    let callers = Callers::start(&registry).await;
+
+    registry.kill();
+    callers.make(OUTAGE).await;
+    assert!(registry.begin().await, "{kind:?} does not begin again");
+
+    // Who has watched all the time finds them all, and so does who comes new.
+    let back = Instant::now();
+    tokio::join!(listed(&mut watch, &entries), async {
+        while names(&mut registry.discover("Arith").watch()).await != entries {}
+    });
+    let took = back.elapsed();
+    println!("{kind:?}: all are registered again after {took:?}");
+    assert!(took < BACK, "{kind:?}: {took:?}");
+
+    // By now whatever was not quite believed is.
+    callers.make(Duration::from_secs(12)).await;
+    callers.stop(kind).await;
+    join_all(servers.into_iter().map(|server| server.shutdown(BACK))).await;
+    until(&mut watch, &[]).await;
+}
+
+async fn serve(registry: &Registry, number: usize) -> Running {
+    let registration =
+        Registration::new().attributes(Attributes::new().with("weight", (number + 1).to_string()));
+    Server::new()
+        .register("Arith/Add", |a: i64, b: i64| async move { a + b })
+        .register_in(registry.register(), registration)
+        .bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .start()
+}
+
+/// Waits for a set of exactly these.
+async fn listed(sets: &mut Sets, entries: &[String]) {
+    while names(sets).await != entries {}
+}
+
+/// The addresses in the next set.
+async fn names(sets: &mut Sets) -> Vec<String> {
+    let set = next_set(sets).await;
+    let mut names: Vec<_> = set.iter().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+/// Who call without a pause through a client that finds its servers in the registry.
+struct Callers {
+    client: Client,
+    stop: Arc<AtomicBool>,
+    made: Arc<AtomicUsize>,
+    callers: Vec<JoinHandle<Vec<Error>>>,
+    /// The least servers that the client has known.
+    counting: JoinHandle<usize>,
+}
+
+impl Callers {
+    async fn start(registry: &Registry) -> Self {
+        let url = format!("rpcx+{}", registry.url("/Arith"));
+        let client = polyrpc_discovery::builder(&url).unwrap().balance(RoundRobin::new()).build().unwrap();
+        while client.endpoints().len() < SERVERS {
+            assert_eq!(client.call::<i64>("Arith/Add", &(1, 2)).await.unwrap(), 3);
+        }
+        let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let callers = (0..CALLERS).map(|_| tokio::spawn(call(client.clone(), stop.clone(), made.clone())));
+        let counting = tokio::spawn(least(client.clone(), stop.clone()));
+        Self { callers: callers.collect(), client, stop, made, counting }
+    }
+
+    /// Has them call for a while, in which they must get on.
+    async fn make(&self, time: Duration) {
+        let before = self.made.load(Ordering::Relaxed);
+        tokio::time::sleep(time).await;
+        assert!(self.made.load(Ordering::Relaxed) > before + CALLERS);
+    }
+
+    async fn stop(self, kind: real::Kind) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut failed = Vec::new();
+        for caller in self.callers {
+            failed.extend(caller.await.unwrap());
+        }
+        let made = self.made.load(Ordering::Relaxed);
+        assert!(failed.is_empty(), "{kind:?}: {} of {made} calls failed: {:?}", failed.len(), failed.first());
+        assert_eq!(self.counting.await.unwrap(), SERVERS, "{kind:?}: somebody was removed");
+        assert!(self.client.endpoints().iter().all(|facts| facts.available && facts.failures == 0));
+    }
+}
+
+async fn call(client: Client, stop: Arc<AtomicBool>, made: Arc<AtomicUsize>) -> Vec<Error> {
+    let mut failed = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        match client.call::<i64>("Arith/Add", &(1, 2)).await {
+            Ok(sum) => assert_eq!(sum, 3),
+            Err(error) if failed.len() < CALLERS => failed.push(error),
+            Err(_) => break,
+        }
+        made.fetch_add(1, Ordering::Relaxed);
+    }
+    failed
+}
+
+async fn least(client: Client, stop: Arc<AtomicBool>) -> usize {
+    let mut least = SERVERS;
+    while !stop.load(Ordering::Relaxed) {
+        least = least.min(client.endpoints().len());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    least
+}

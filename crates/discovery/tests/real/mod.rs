@@ -1,0 +1,186 @@
+//! Real etcd, Redis and ZooKeeper, where they are installed.
+
+// Each test has a use for some of it only.
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use polyrpc::discovery::{Discover, Register};
+use polyrpc_discovery::{discover, register};
+
+use crate::fake::{Program, free_port, next};
+
+/// A registry that a test has for itself.
+pub struct Registry {
+    pub kind: Kind,
+    pub port: u16,
+    started: u32,
+    program: Option<Program>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Etcd,
+    Redis,
+    ZooKeeper,
+}
+
+/// What of it is built in.
+pub fn kinds() -> Vec<Kind> {
+    [
+        (cfg!(feature = "etcd"), Kind::Etcd),
+        (cfg!(feature = "redis"), Kind::Redis),
+        (cfg!(feature = "zookeeper"), Kind::ZooKeeper),
+    ]
+    .into_iter()
+    .filter_map(|(built_in, kind)| built_in.then_some(kind))
+    .collect()
+}
+
+impl Registry {
+    /// `None`, said aloud, where it is not installed.
+    pub async fn start(kind: Kind) -> Option<Self> {
+        let mut registry = Self { kind, port: free_port(), started: 0, program: None };
+        registry.begin().await.then_some(registry)
+    }
+
+    /// Begins, or begins again, with nothing in it.
+    pub async fn begin(&mut self) -> bool {
+        self.started += 1;
+        let directory = self.directory();
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        self.program = match self.kind {
+            Kind::Etcd => self.etcd(),
+            Kind::Redis => self.redis(),
+            Kind::ZooKeeper => self.zookeeper(),
+        };
+        if self.program.is_none() {
+            return false;
+        }
+        let start = Instant::now();
+        while !self.answers().await {
+            assert!(start.elapsed() < Duration::from_secs(60), "{:?} does not begin", self.kind);
+        }
+        true
+    }
+
+    fn directory(&self) -> PathBuf {
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("{:?}-{}-{}", self.kind, self.port, self.started))
+    }
+
+    fn etcd(&self) -> Option<Program> {
+        let (client, peer) =
+            (format!("http://127.0.0.1:{}", self.port), format!("http://127.0.0.1:{}", free_port()));
+        Program::start("etcd", |command| {
+            command.args(["--name", "one", "--log-level", "error", "--data-dir"]).arg(self.directory());
+            command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+            command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+            command.args(["--initial-cluster", &format!("one={peer}")]);
+        })
+    }
+
+    fn redis(&self) -> Option<Program> {
+        Program::start("redis-server", |command| {
+            command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+            command.args(["--port", &self.port.to_string()]).arg("--dir").arg(self.directory());
+        })
+    }
+
+    fn zookeeper(&self) -> Option<Program> {
+        let settings = self.directory().join("zoo.cfg");
+        let lines = format!(
+            "tickTime=500\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n",
+            self.directory().display(),
+            self.port
+        );
+        fs::write(&settings, lines).unwrap();
+        let jar = "/usr/share/java/zookeeper.jar";
+        if !PathBuf::from(jar).exists() {
+            return Program::start("zookeeper", |_| {});
+        }
+        Program::start("java", |command| {
+            command.args(["-Xmx128m", "-cp", &format!("/etc/zookeeper/conf:{jar}")]);
+            command.arg("org.apache.zookeeper.server.quorum.QuorumPeerMain").arg(settings);
+        })
+    }
+
+    /// Whether it serves, not merely listens.
+    async fn answers(&self) -> bool {
+        if TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            return false;
+        }
+        let probe = self.discover("Probe");
+        next(&mut probe.watch()).await.is_ok()
+    }
+
+    pub fn kill(&mut self) {
+        self.program = None;
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        let word = match self.kind {
+            Kind::Etcd => "etcd",
+            Kind::Redis => "redis",
+            Kind::ZooKeeper => "zookeeper",
+        };
+        format!("{word}://127.0.0.1:{}/rpcx_test{path}", self.port)
+    }
+
+    pub fn discover(&self, service: &str) -> Box<dyn Discover> {
+        discover(&self.url(&format!("/{service}"))).unwrap()
+    }
+
+    pub fn register(&self) -> Box<dyn Register> {
+        register(&self.url("")).unwrap()
+    }
+}
+
+/// What others than ours may have written.
+impl Registry {
+    /// Writes below the service, as it is; what cannot be a name in this registry is not written.
+    pub async fn write(&self, name: &[u8], value: &[u8]) {
+        match self.kind {
+            #[cfg(feature = "etcd")]
+            Kind::Etcd => {
+                let mut client =
+                    etcd_client::Client::connect([format!("127.0.0.1:{}", self.port)], None).await.unwrap();
+                client.put([b"/rpcx_test/Arith/", name].concat(), value, None).await.unwrap();
+            }
+            #[cfg(feature = "redis")]
+            Kind::Redis => {
+                let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+                let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+                let mut set = redis::cmd("SET");
+                set.arg([b"//rpcx_test/Arith/", name].concat()).arg(value);
+                set.query_async::<()>(&mut connection).await.unwrap();
+            }
+            #[cfg(feature = "zookeeper")]
+            Kind::ZooKeeper => {
+                let Ok(name) = std::str::from_utf8(name) else { return };
+                let client =
+                    zookeeper_client::Client::connect(&format!("127.0.0.1:{}", self.port)).await.unwrap();
+                let persistent =
+                    zookeeper_client::CreateMode::Persistent.with_acls(zookeeper_client::Acls::anyone_all());
+                client.create(&format!("/rpcx_test/Arith/{name}"), value, &persistent).await.unwrap();
+            }
+            #[allow(unreachable_patterns)]
+            _ => unreachable!("it is not built in"),
+        }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.kill();
+        for started in 1..=self.started {
+            self.started = started;
+            let _ = fs::remove_dir_all(self.directory());
+        }
+    }
+}
