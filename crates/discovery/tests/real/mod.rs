@@ -1,4 +1,5 @@
-//! Real etcd, Redis and ZooKeeper, where they are installed.
+//! Real registries, where they are installed: etcd, Redis and ZooKeeper as Debian has them, Consul by the name `consul`,
+//! and for Nacos `rnacos`, which is Nacos written anew.
 
 // Each test has a use for some of it only.
 #![allow(dead_code, missing_docs, unreachable_pub)]
@@ -26,10 +27,44 @@ pub enum Kind {
     Etcd,
     Redis,
     ZooKeeper,
+    Consul,
+    Nacos,
 }
 
-/// What of it is built in.
+impl Kind {
+    /// How URLs name it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::Redis => "redis",
+            Self::ZooKeeper => "zookeeper",
+            Self::Consul => "consul",
+            Self::Nacos => "nacos",
+        }
+    }
+
+    /// How long who has died may be known of whose time to live was two seconds.
+    pub fn memory(self) -> Duration {
+        match self {
+            // Redis tells of it late; etcd takes as much again to notice.
+            Self::Etcd | Self::Redis | Self::ZooKeeper => Duration::from_secs(8),
+            // No session of Consul's is shorter than ten seconds, and it takes as much again to notice.
+            Self::Consul => Duration::from_secs(25),
+            // It looks for who is silent every few seconds, and tells nobody who asks over HTTP.
+            Self::Nacos => Duration::from_secs(25),
+        }
+    }
+}
+
+/// All that are built in.
 pub fn kinds() -> Vec<Kind> {
+    let others = [(cfg!(feature = "consul"), Kind::Consul), (cfg!(feature = "nacos"), Kind::Nacos)];
+    let others = others.into_iter().filter_map(|(built_in, kind)| built_in.then_some(kind));
+    trees().into_iter().chain(others).collect()
+}
+
+/// Those in which anybody may write anything below a service.
+pub fn trees() -> Vec<Kind> {
     [
         (cfg!(feature = "etcd"), Kind::Etcd),
         (cfg!(feature = "redis"), Kind::Redis),
@@ -57,6 +92,8 @@ impl Registry {
             Kind::Etcd => self.etcd(),
             Kind::Redis => self.redis(),
             Kind::ZooKeeper => self.zookeeper(),
+            Kind::Consul => self.consul(),
+            Kind::Nacos => self.nacos(),
         };
         if self.program.is_none() {
             return false;
@@ -109,6 +146,33 @@ impl Registry {
         })
     }
 
+    fn consul(&self) -> Option<Program> {
+        let [server, lan, wan] = [free_port(), free_port(), free_port()].map(|port| port.to_string());
+        Program::start("consul", |command| {
+            // It keeps everything in memory.
+            command.args(["agent", "-dev", "-disable-host-node-id"]);
+            command.args([
+                "-bind",
+                "127.0.0.1",
+                "-client",
+                "127.0.0.1",
+                "-http-port",
+                &self.port.to_string(),
+            ]);
+            command.args(["-grpc-port", "-1", "-grpc-tls-port", "-1", "-dns-port", "-1"]);
+            command.args(["-server-port", &server, "-serf-lan-port", &lan, "-serf-wan-port", &wan]);
+        })
+    }
+
+    fn nacos(&self) -> Option<Program> {
+        let [grpc, console] = [free_port(), free_port()].map(|port| port.to_string());
+        Program::start("rnacos", |command| {
+            command.env("RNACOS_SDK_HOST", "127.0.0.1").env("RNACOS_CONSOLE_HOST", "127.0.0.1");
+            command.env("RNACOS_HTTP_PORT", self.port.to_string()).env("RNACOS_GRPC_PORT", grpc);
+            command.env("RNACOS_HTTP_CONSOLE_PORT", console).env("RNACOS_DATA_DIR", self.directory());
+        })
+    }
+
     /// Whether it serves, not merely listens.
     async fn answers(&self) -> bool {
         if TcpStream::connect(("127.0.0.1", self.port)).is_err() {
@@ -124,12 +188,9 @@ impl Registry {
     }
 
     pub fn url(&self, path: &str) -> String {
-        let word = match self.kind {
-            Kind::Etcd => "etcd",
-            Kind::Redis => "redis",
-            Kind::ZooKeeper => "zookeeper",
-        };
-        format!("{word}://127.0.0.1:{}/rpcx_test{path}", self.port)
+        // Nacos has no paths.
+        let base = if self.kind == Kind::Nacos { "" } else { "/rpcx_test" };
+        format!("{}://127.0.0.1:{}{base}{path}", self.kind.word(), self.port)
     }
 
     pub fn discover(&self, service: &str) -> Box<dyn Discover> {

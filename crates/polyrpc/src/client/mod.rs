@@ -596,8 +596,9 @@ impl Builder {
     }
 
     /// Takes it for true when the registry, which had servers before, has none: calls fail then. Default: no, since that
-    /// is how a registry answers which has lost its data. When all servers there are were made inactive, or put into
-    /// other groups, calls fail in any case.
+    /// is how a registry answers which has lost its data; and after it had none, or failed, whoever is missing in its sets
+    /// stays for ten seconds more, unless it cannot be reached. When all servers there are were made inactive, or put
+    /// into other groups, calls fail in any case.
     pub fn believe_empty_sets(mut self) -> Self {
         self.plan().believes_empty_sets = true;
         self

@@ -16,11 +16,12 @@ use crate::discovery::Instance;
 /// a while, unless he cannot be reached.
 ///
 /// ```text
-///          trouble               a set in which somebody is missing
-///   Full ──────────▶ Shaken ◀──────────────────────────────────────▶ Recovering
-///     ▲                │                     trouble                     │
-///     └────────────────┴─────────────────────────────────────────────────┘
-///            a set in which nobody is missing; the end of the while
+///         trouble            somebody is missing
+///  Full ──────────▶ Shaken ───────────────────────▶ Recovering
+///   ▲                 │  ▲                               │  │
+///   │                 │  └──────────── trouble ──────────┘  │
+///   └─────────────────┴─────────────────────────────────────┘
+///     nobody is missing, or the while is over
 /// ```
 #[derive(Default)]
 pub(super) enum Trust {
