@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fake::{next_set, until};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use polyrpc::client::balance::RoundRobin;
-use polyrpc::discovery::{Attributes, Sets};
+use polyrpc::discovery::Attributes;
 use polyrpc::server::{Registration, Running};
 use polyrpc::{Client, Error, Server};
 use real::{Registry, kinds};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 const OUTAGE: Duration = Duration::from_secs(30);
 const BACK: Duration = Duration::from_secs(5);
@@ -34,22 +36,20 @@ async fn a_registry_that_is_killed_and_comes_back_empty_costs_no_call_and_no_ser
 
 async fn outage(mut registry: Registry) {
     let kind = registry.kind;
-    let servers = join_all((0..SERVERS).map(|number| serve(&registry, number))).await;
-    let mut entries: Vec<_> = servers.iter().map(|server| format!("tcp@{}", server.address())).collect();
-    entries.sort();
-    let mut watch = registry.discover("Arith").watch();
-    listed(&mut watch, &entries).await;
+    let servers = join_all((0..SERVERS).map(|_| serve(&registry))).await;
+    let mut watcher = Watcher::start(&registry);
+    watcher.wait_for(&lines(&servers, 1)).await;
     let callers = Callers::start(&registry).await;
 
     registry.kill();
     callers.make(OUTAGE).await;
     assert!(registry.begin().await, "{kind:?} does not begin again");
 
-    // Who has watched all the time finds them all, and so does who comes new.
+    // Whoever comes finds them all, and who has watched all the time hears of what is new.
     let back = Instant::now();
-    tokio::join!(listed(&mut watch, &entries), async {
-        while names(&mut registry.discover("Arith").watch()).await != entries {}
-    });
+    Watcher::start(&registry).wait_for(&lines(&servers, 1)).await;
+    servers.iter().for_each(|server| server.registration().set("weight", "2"));
+    watcher.wait_for(&lines(&servers, 2)).await;
     let took = back.elapsed();
     println!("{kind:?}: all are registered again after {took:?}");
     assert!(took < BACK, "{kind:?}: {took:?}");
@@ -58,12 +58,13 @@ async fn outage(mut registry: Registry) {
     callers.make(Duration::from_secs(12)).await;
     callers.stop(kind).await;
     join_all(servers.into_iter().map(|server| server.shutdown(BACK))).await;
-    until(&mut watch, &[]).await;
+    watcher.wait_for(&[]).await;
 }
 
-async fn serve(registry: &Registry, number: usize) -> Running {
-    let registration =
-        Registration::new().attributes(Attributes::new().with("weight", (number + 1).to_string()));
+async fn serve(registry: &Registry) -> Running {
+    let registration = Registration::new()
+        .attributes(Attributes::new().with("weight", "1"))
+        .on_event(|event| println!("{event:?}"));
     Server::new()
         .register("Arith/Add", |a: i64, b: i64| async move { a + b })
         .register_in(registry.register(), registration)
@@ -73,17 +74,46 @@ async fn serve(registry: &Registry, number: usize) -> Running {
         .start()
 }
 
-/// Waits for a set of exactly these.
-async fn listed(sets: &mut Sets, entries: &[String]) {
-    while names(sets).await != entries {}
+/// What is to be listed of these servers.
+fn lines(servers: &[Running], weight: u32) -> Vec<String> {
+    let mut lines: Vec<_> =
+        servers.iter().map(|server| format!("tcp@{} weight={weight}", server.address())).collect();
+    lines.sort();
+    lines
 }
 
-/// The addresses in the next set.
-async fn names(sets: &mut Sets) -> Vec<String> {
-    let set = next_set(sets).await;
-    let mut names: Vec<_> = set.iter().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
-    names.sort();
-    names
+/// Who watches a service all the time.
+struct Watcher {
+    latest: watch::Receiver<Vec<String>>,
+    watching: JoinHandle<()>,
+}
+
+impl Watcher {
+    fn start(registry: &Registry) -> Self {
+        let mut sets = registry.discover("Arith").watch();
+        let (sender, latest) = watch::channel(vec!["nothing heard".to_owned()]);
+        let watching = tokio::spawn(async move {
+            while let Some(item) = sets.next().await {
+                let Ok(set) = item else { continue };
+                let mut lines: Vec<_> = set.iter().map(|one| format!("{one} {}", one.attributes)).collect();
+                lines.sort();
+                sender.send_replace(lines);
+            }
+        });
+        Self { latest, watching }
+    }
+
+    /// Waits until exactly these are listed.
+    async fn wait_for(&mut self, lines: &[String]) {
+        let heard = timeout(OUTAGE, self.latest.wait_for(|latest| latest == lines)).await.is_ok();
+        assert!(heard, "want {lines:?}, not {:?}", self.latest.borrow());
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
 }
 
 /// Who call without a pause through a client that finds its servers in the registry.

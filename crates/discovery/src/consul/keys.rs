@@ -213,8 +213,8 @@ impl Ask for KeysWatch {
 impl KeysWatch {
     async fn ask(&mut self) -> Result<Vec<Instance>, Status> {
         let KeysOf { consul, prefix } = &self.of;
-        let query = self.index.query(WAIT).with("recurse", "");
-        let answer = consul.get(&format!("/kv/{}", path(prefix)), query, self.index.within(WAIT)).await?;
+        let query = Attributes::new().with("recurse", "");
+        let answer = consul.watch(&format!("/kv/{}", path(prefix)), query, &mut self.index, WAIT).await?;
         let pairs: Readable<Pair> = match answer.status {
             // There is no such key, which is no failure: nobody is there yet.
             StatusCode::NOT_FOUND => Readable::default(),

@@ -124,6 +124,30 @@ impl Consul {
         self.call(Method::GET, path, query, Bytes::new(), within).await
     }
 
+    /// Asks from the index on; where nobody knows of it any more, for all there is.
+    ///
+    /// An index is worth nothing on another connection, behind which may be an agent that has lost its data and waits for
+    /// that index to come.
+    async fn watch(
+        &self,
+        path: &str,
+        query: Attributes,
+        index: &mut Index,
+        wait: Duration,
+    ) -> Result<Answer, Status> {
+        if index.0 != 0 {
+            let query =
+                query.clone().with("index", index.0.to_string()).with("wait", format!("{}s", wait.as_secs()));
+            let request = self.request(Method::GET, path, query, Bytes::new())?;
+            // Consul adds up to a sixteenth to the time it waits.
+            if let Some(answer) = self.http.call_on(&request, wait + wait / 16 + ANSWER).await {
+                return Ok(answer);
+            }
+            *index = Index::default();
+        }
+        self.get(path, query, ANSWER).await
+    }
+
     async fn put(&self, path: &str, query: Attributes, body: impl Into<Bytes>) -> Result<Answer, Status> {
         self.call(Method::PUT, path, query, body.into(), ANSWER).await
     }
@@ -136,10 +160,20 @@ impl Consul {
         &self,
         method: Method,
         path: &str,
-        mut query: Attributes,
+        query: Attributes,
         body: Bytes,
         within: Duration,
     ) -> Result<Answer, Status> {
+        self.http.call(self.request(method, path, query, body)?, within).await
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        mut query: Attributes,
+        body: Bytes,
+    ) -> Result<Request<Bytes>, Status> {
         if let Some(datacenter) = &self.datacenter {
             query.set("dc", datacenter);
         }
@@ -147,10 +181,9 @@ impl Consul {
         if let Some(token) = &self.token {
             request = request.header(TOKEN, token);
         }
-        let request = request.body(body).map_err(|error| {
-            Status::invalid_argument(format!("Consul cannot be asked for {path}: {error}"))
-        })?;
-        self.http.call(request, within).await
+        request
+            .body(body)
+            .map_err(|error| Status::invalid_argument(format!("Consul cannot be asked for {path}: {error}")))
     }
 }
 
@@ -236,21 +269,6 @@ const TOKEN: HeaderName = HeaderName::from_static("x-consul-token");
 struct Index(u64);
 
 impl Index {
-    /// What makes the next query wait until there is news, or for this long.
-    fn query(&self, wait: Duration) -> Attributes {
-        match self.0 {
-            0 => Attributes::new(),
-            index => Attributes::new()
-                .with("index", index.to_string())
-                .with("wait", format!("{}s", wait.as_secs())),
-        }
-    }
-
-    /// For how long an answer may be on its way: Consul adds up to a sixteenth to the time it waits.
-    fn within(&self, wait: Duration) -> Duration {
-        if self.0 == 0 { ANSWER } else { wait + wait / 16 + ANSWER }
-    }
-
     /// Notes where the answer stands. One that has gone back began anew, as the rules for clients have it
     /// (developer.hashicorp.com/consul/api-docs/features/blocking).
     fn advance(&mut self, answer: &Answer) -> Result<(), Status> {

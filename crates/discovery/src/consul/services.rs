@@ -209,12 +209,12 @@ impl ServicesWatch {
     async fn ask(&mut self) -> Result<Vec<Instance>, Status> {
         let ServicesOf { consul, name, tag } = &self.of;
         // As brpc asks (`consul_naming_service.cpp`).
-        let mut query = self.index.query(WAIT).with("passing", "").with("stale", "");
+        let mut query = Attributes::new().with("passing", "").with("stale", "");
         if let Some(tag) = tag {
             query.set("tag", tag);
         }
         let path = format!("/health/service/{}", segment(name));
-        let answer = consul.get(&path, query, self.index.within(WAIT)).await?;
+        let answer = consul.watch(&path, query, &mut self.index, WAIT).await?;
         let healthy: Readable<Healthy> =
             answer.json(&format!("to list the healthy instances of {name} in Consul"))?;
         self.index.advance(&answer)?;

@@ -81,6 +81,18 @@ impl Http {
         result
     }
 
+    /// The same on the connection of the last answer; `None` if that is no more, or does not last until this one.
+    pub(crate) async fn call_on(&self, request: &Request<Bytes>, within: Duration) -> Option<Answer> {
+        let place = self.first.load(Ordering::Relaxed) % self.origins.len().max(1);
+        let request = addressed(request, self.origins.get(place)?).ok()?;
+        let mut line = self.kept(place)?;
+        let asking = async {
+            let response = line.send(request).await.ok()?;
+            self.read(response, line).await.ok()
+        };
+        tokio::time::timeout(within, asking).await.ok().flatten()
+    }
+
     /// Asks, and gives the answer's lines as they come. `within` is for its head.
     pub(crate) async fn open(&self, request: Request<Bytes>, within: Duration) -> Result<Opened, Status> {
         let (response, line) = match tokio::time::timeout(within, self.send(&request)).await {

@@ -19,7 +19,8 @@ use crate::watch::Ask;
 /// ```text
 /// Unknown ──list──▶ Known ──watch──▶ Followed ──the watch ends or breaks──▶ Known
 ///    ▲                 │                 │
-///    └─── 410 Gone ────┴─────────────────┘
+///    └─ 410 Gone, or ──┴─────────────────┘
+///       refused
 /// ```
 pub(super) struct Watched {
     of: PodsOf,
@@ -95,8 +96,8 @@ impl Watched {
                         self.state = State::Followed { version, fresh, lines, since: Instant::now() };
                     }
                     Ok(Opened::Refused(answer)) if answer.status == StatusCode::GONE => return gone(fresh),
+                    // What was known may be of another time, to which this one never comes: it is listed anew.
                     Ok(Opened::Refused(answer)) => {
-                        self.state = State::Known { version, fresh };
                         return Err(answer.refusal(&format!("to watch the endpoint slices of {}", self.of)));
                     }
                     Err(status) => {
