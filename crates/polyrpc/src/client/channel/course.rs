@@ -7,9 +7,11 @@ use tokio::time::{sleep, timeout_at};
 use super::backoff::pause;
 use super::endpoint::{Endpoint, Visit};
 use super::mode::FailMode;
+use super::recovery::Crisis;
 use super::snapshot::Snapshot;
 use super::{Channel, now};
 use crate::client::balance::Asked;
+use crate::client::dial::chance;
 use crate::client::pool::Lease;
 
 /// What a call says that matters to where it goes.
@@ -86,6 +88,9 @@ impl<'c> Course<'c> {
         }
         if self.left > 0 || self.channel.shared.settings.spares {
             self.kept = Some(call.clone());
+        }
+        if self.crisis().is_some() {
+            return None;
         }
         let chosen = self.choose(self.channel.snapshot()?, &call.body, self.began)?;
         match chosen.visit.endpoint().pool().ready() {
@@ -183,6 +188,7 @@ impl<'c> Course<'c> {
                     Err(status) => return Err(self.failure.take().unwrap_or(status)),
                 },
             };
+            self.admit(&snapshot)?;
             let chosen = match self.fails_on_the_same() {
                 Some(endpoint) => self.revisit(snapshot, &endpoint, request).await?,
                 None => match self.choose(snapshot.clone(), request, now()) {
@@ -198,7 +204,7 @@ impl<'c> Course<'c> {
 
     /// A server for a second attempt beside the first, if there is one that was not tried, and it is paid for.
     pub(super) fn beside(&mut self, request: &[u8]) -> Option<Chosen> {
-        if self.left == 0 {
+        if self.left == 0 || self.crisis().is_some() {
             return None;
         }
         let chosen = self.choose(self.channel.snapshot()?, request, now())?;
@@ -213,6 +219,18 @@ impl<'c> Course<'c> {
     pub(super) fn depart(&mut self, visit: &Visit) {
         self.had = self.had.saturating_add(1);
         self.note(visit);
+    }
+
+    /// Whether the servers are recovering.
+    fn crisis(&self) -> Option<&'c Crisis> {
+        self.channel.shared.crisis.as_ref().filter(|crisis| crisis.is_on())
+    }
+
+    /// Whether the call may go to these servers.
+    fn admit(&self, snapshot: &Snapshot) -> Result<(), Status> {
+        let Some(crisis) = self.crisis() else { return Ok(()) };
+        let now = now();
+        crisis.admit(now, chance(), || snapshot.well(now))
     }
 
     /// A server that is thought to be well and was not tried.
@@ -233,7 +251,11 @@ impl<'c> Course<'c> {
     ) -> Result<Option<Chosen>, Status> {
         self.tried.clear();
         let asked = self.asked(&snapshot, &[], request, now());
-        let place = snapshot.pick(&asked).unwrap_or_else(|| self.channel.any_of(&snapshot));
+        let place = snapshot.pick(&asked);
+        if let (None, Some(crisis)) = (place, &self.channel.shared.crisis) {
+            crisis.begin();
+        }
+        let place = place.unwrap_or_else(|| self.channel.any_of(&snapshot));
         let Some(endpoint) = snapshot.endpoint(place) else { return Ok(None) };
         self.rest(endpoint).await?;
         Ok(self.visit(snapshot, place, now(), false))
