@@ -45,6 +45,8 @@ fn open(url: Option<String>) -> Result<Open> {
             let registry = InProcess::new();
             Ok((Box::new(registry.clone()), Box::new(registry.of("Arith"))))
         }
-        Some(url) => Ok((polyrpc_discovery::register(&url)?, polyrpc_discovery::discover(&format!("{url}/Arith"))?)),
+        Some(url) => {
+            Ok((polyrpc_discovery::register(&url)?, polyrpc_discovery::discover(&format!("{url}/Arith"))?))
+        }
     }
 }

@@ -18,7 +18,7 @@ async fn main() -> Result<()> {
     let addresses: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
     let url = format!("rpcx+list://{}", addresses.join(","));
 
-    let random = Client::builder(&url).balance(Random::new()).build()?;
+    let random = Client::builder(&url).balance(Random).build()?;
     println!("random: {} of 3 servers have answered", ask(&random).await?.len());
 
     let in_turn = Client::builder(&url).balance(RoundRobin::new()).build()?;

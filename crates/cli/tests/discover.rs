@@ -65,7 +65,8 @@ fn a_server_that_cannot_be_registered_is_refused() {
 fn a_call_finds_the_server_that_answers_among_several() {
     let server = Server::serve([]);
     let url = format!("rpcx+list://127.0.0.1:1,{}", server.address());
-    for several in [&["--balance", "rr"][..], &["--balance", "p2c:choices=2"], &["--fail-mode", "failbackup"]] {
+    for several in [&["--balance", "rr"][..], &["--balance", "p2c:choices=2"], &["--fail-mode", "failbackup"]]
+    {
         let ran = polyrpc([&["call", &url, "add", "[1,2]"][..], several].concat());
         assert_eq!(ran.json(), json!(3));
     }

@@ -25,6 +25,7 @@ mod metadata;
 #[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod place;
 #[cfg(feature = "http")]
+#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod readable;
 #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod tree;

@@ -53,7 +53,7 @@ impl Hop for Hopper {
         let mut left = vec![millis(cx)];
         std::thread::sleep(WORK);
         if let Some(next) = &self.blocking {
-            left.extend(next.call::<Vec<u64>>("Hop/left", &())?);
+            left.extend(next.call::<Vec<u64>>("Hop/Left", &())?);
         }
         Ok(left)
     }

@@ -11,7 +11,7 @@ use polyrpc_wire::{Protocol, Retry, Scope, Status};
 use super::channel::Visit;
 use super::dial::Dialer;
 use super::link::{Link, Standing};
-use crate::net::Stream;
+use crate::net::{Address, Stream};
 
 /// How calls share connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -134,6 +134,11 @@ impl Pool {
     /// The server's name, as HTTP asks for it.
     pub(super) fn authority(&self) -> String {
         self.dialer.as_ref().map(|dialer| dialer.url.authority()).unwrap_or_default()
+    }
+
+    /// Where connections lead, if they can be made.
+    pub(super) fn address(&self) -> Option<&Address> {
+        self.dialer.as_ref().map(|dialer| &dialer.url.address)
     }
 
     /// When a connection that cannot be made now may be tried again; `None` if it never can.

@@ -325,9 +325,7 @@ impl Visit {
         }
         self.snapshot.pick.ended(self.place, &outcome);
     }
-}
 
-impl Visit {
     #[cold]
     fn isolate(&self, now: Instant) {
         let others_are_well = self.snapshot.is_well_without(self.place, now);

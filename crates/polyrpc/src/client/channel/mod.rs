@@ -11,7 +11,6 @@ mod course;
 mod doubts;
 mod endpoint;
 mod health;
-mod in_turn;
 mod keeper;
 mod latencies;
 mod mode;

@@ -3,10 +3,9 @@ use std::time::Duration;
 use super::breaker::Breaker;
 use super::budget::Budget;
 use super::health::Health;
-use super::in_turn::InTurn;
 use super::mode::{Backup, FailMode};
 use super::recovery::Recovery;
-use crate::client::balance::Balance;
+use crate::client::balance::{Balance, P2c};
 use crate::client::dial::Backoff;
 use crate::discovery::Discover;
 
@@ -49,7 +48,7 @@ impl Plan {
     pub(super) fn settings(self, spares: bool) -> Settings {
         Settings {
             spares,
-            balance: self.balance.unwrap_or_else(|| Box::new(InTurn::default())),
+            balance: self.balance.unwrap_or_else(|| Box::new(P2c::new())),
             fail_mode: self.fail_mode,
             retries: self.retries.unwrap_or(RETRIES),
             budget: self.budget,
