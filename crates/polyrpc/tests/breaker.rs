@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Prober, serve, soon, until};
+use polyrpc::client::balance::RoundRobin;
 use polyrpc::client::{Breaker, Builder, EndpointFacts, FailMode, Health, Recovery};
 use polyrpc::codec::Serde;
 use polyrpc::discovery::{Instance, List};
@@ -58,6 +59,8 @@ fn of<'s>(protocol: Protocol, servers: impl IntoIterator<Item = &'s Running>) ->
     let instances = servers.into_iter().map(|server| Instance::tcp(server.address().to_string()));
     Client::builder(&format!("{}://some", protocol.as_str()))
         .discover(List::new(instances))
+        // The usual one would avoid a server that fails.
+        .balance(RoundRobin::default())
         .fail_mode(FailMode::Failfast)
 }
 
@@ -294,7 +297,8 @@ async fn a_path_tells_who_is_well() {
     until(|| available(&client) == 2).await;
 }
 
-#[tokio::test]
+// Calls that are rejected never wait: on a single thread nobody else would have a turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_all_servers_were_gone_calls_come_back_with_them() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     let client = Client::builder("rpcx://some")

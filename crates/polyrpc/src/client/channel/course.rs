@@ -153,7 +153,7 @@ impl<'c> Course<'c> {
             Retry::IfIdempotent => self.terms.idempotent,
             Retry::Never => false,
         };
-        if !repeatable || self.left == 0 || self.is_over() || !self.channel.shared.purse.pay() {
+        if !repeatable || self.left == 0 || self.is_over() || !self.pay() {
             return false;
         }
         self.left -= 1;
@@ -208,11 +208,17 @@ impl<'c> Course<'c> {
             return None;
         }
         let chosen = self.choose(self.channel.snapshot()?, request, now())?;
-        if !self.channel.shared.purse.pay() {
+        if !self.pay() {
             return None;
         }
         self.left -= 1;
         Some(chosen)
+    }
+
+    /// Whether the budget bears one more attempt.
+    fn pay(&self) -> bool {
+        let snapshot = || self.channel.shared.current.load();
+        self.channel.shared.purse.pay(|| snapshot().as_ref().map_or(0, |snapshot| snapshot.in_flight()))
     }
 
     /// Sets out for a server: it counts as tried as long as the call is under way there.

@@ -54,6 +54,11 @@ impl Snapshot {
         self.pick.pick(asked).filter(|&place| place < self.endpoints.len())
     }
 
+    /// How many attempts are under way.
+    pub(super) fn in_flight(&self) -> usize {
+        self.candidates.iter().map(|candidate| candidate.load().in_flight()).sum()
+    }
+
     /// How many of them are thought to be well.
     pub(super) fn well(&self, now: Instant) -> usize {
         self.candidates.iter().filter(|candidate| candidate.load().is_available(now)).count()

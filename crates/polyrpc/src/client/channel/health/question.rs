@@ -104,7 +104,7 @@ async fn look_at(mut stream: Stream, host: &str, path: &str) -> io::Result<()> {
     match *head {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', b'2', _, _, ..] => Ok(()),
         _ => {
-            let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
+            let line = (*head).split(|&byte| byte == b'\n').next().unwrap_or_default();
             Err(io::Error::other(format!("GET {path}: {}", String::from_utf8_lossy(line.trim_ascii_end()))))
         }
     }
