@@ -50,8 +50,8 @@ impl Kind {
             Self::Etcd | Self::Redis | Self::ZooKeeper => Duration::from_secs(8),
             // No session of Consul's is shorter than ten seconds, and it takes as much again to notice.
             Self::Consul => Duration::from_secs(25),
-            // It looks for who is silent every few seconds, and tells nobody who asks over HTTP.
-            Self::Nacos => Duration::from_secs(25),
+            // `rnacos` goes by half a minute of its own, where Nacos goes by what the entry says.
+            Self::Nacos => Duration::from_secs(60),
         }
     }
 }
