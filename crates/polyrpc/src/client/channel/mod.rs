@@ -1,12 +1,13 @@
 //! A client of several servers: who they are is told by a registry ([`keeper`], [`sift`]) and read from a
 //! [`snapshot`]; a [`course`] is the way of one call through them, with [`backup`] where a second server is asked
-//! before the first has failed; an [`endpoint`] is one of them.
+//! before the first has failed; an [`endpoint`] is one of them, and [`each`] calls one without a choice.
 
 mod backoff;
 mod backup;
 mod budget;
 mod course;
 mod doubts;
+mod each;
 mod endpoint;
 mod in_turn;
 mod keeper;
@@ -31,6 +32,7 @@ pub use self::endpoint::EndpointFacts;
 pub use self::mode::{Backup, FailMode};
 
 pub(super) use self::course::{Course, Terms};
+pub(super) use self::each::Server;
 pub(super) use self::endpoint::Visit;
 pub(super) use self::plan::Plan;
 
