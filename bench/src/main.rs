@@ -7,7 +7,7 @@
 //!
 //! 1. [`core`] lists the workloads of `./dev bench core` and their bars; [`suite`] measures such a list. [`grpc`] is a
 //!    suite of its own, beside the servers of others, and so are [`floods`], beside attackers, [`fb`], FlatBuffers beside protobuf,
-//!    [`rest_rpc`] beside baidu_std, [`stream`], with a slow reader, and [`overload`], with more callers than can be
+//!    [`rest_rpc`] beside baidu_std, [`governance`], a client of several servers beside one of one, [`stream`], with a slow reader, and [`overload`], with more callers than can be
 //!    answered.
 //! 2. [`rounds`] repeats a workload, floor and PolyRPC in turn.
 //! 3. [`run`] is one of those runs, [`idle`] the one that counts memory instead of calls.
@@ -21,6 +21,7 @@
 mod core;
 mod fb;
 mod floods;
+mod governance;
 mod grpc;
 mod overload;
 mod rest_rpc;
@@ -78,6 +79,8 @@ enum Command {
     Grpc(grpc::Options),
     /// A good client beside an attacker, for every attack on HTTP/2 that is known, and what it costs.
     Floods(floods::Options),
+    /// What a client pays that finds and chooses its servers and may try again, beside a bare one.
+    Governance(governance::Options),
     /// A GiB through one stream, and what a slow reader costs in memory.
     Stream(stream::Options),
     /// A method of known cost, called more often than it can answer.
@@ -128,6 +131,7 @@ impl Command {
             Self::Floods(options) => floods::run(&options),
             Self::FloodsAttacker(options) => floods::attack(&options).map(|()| ExitCode::SUCCESS),
             Self::FloodsVictim(options) => floods::be_victim(&options).map(|()| ExitCode::SUCCESS),
+            Self::Governance(options) => governance::run(&options),
             Self::Stream(options) => stream::run(&options),
             Self::StreamServer => stream::serve().map(|()| ExitCode::SUCCESS),
             Self::StreamClient(options) => stream::call(&options).map(|()| ExitCode::SUCCESS),

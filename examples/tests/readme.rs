@@ -1,4 +1,4 @@
-//! The Rust code that the READMEs show is code of the examples.
+//! The Rust code that the READMEs and the guides show is code of the examples.
 //!
 //! Each block of it stands under a comment that names its file: `<!-- examples/hello_function.rs -->`.
 
@@ -7,7 +7,7 @@ use std::path::Path;
 
 #[test]
 fn what_the_readmes_show_is_in_the_examples() {
-    for readme in ["README.md", "README.zh.md"] {
+    for readme in ["README.md", "README.zh.md", "docs/guides/from-rpcx.md", "docs/guides/from-brpc.md"] {
         let blocks = blocks(&text(readme));
         assert!(!blocks.is_empty(), "{readme} shows no code");
         for Block { file, code } in blocks {

@@ -50,6 +50,30 @@ fn blocking_client() {
 }
 
 #[test]
+fn several_servers() {
+    let output = run(env!("CARGO_BIN_EXE_several_servers"), &[]);
+    // A server that gets none of thirty random calls: one time in 60,000.
+    assert!(output.starts_with("random: 3 of 3 servers"), "{output}");
+    assert!(output.contains("in turn: {\"first\": 10, \"second\": 10, \"third\": 10}\n"), "{output}");
+    assert!(output.ends_with("after the first has died: 30 calls were answered\n"), "{output}");
+}
+
+#[test]
+fn registry() {
+    let output = run(env!("CARGO_BIN_EXE_registry"), &[]);
+    assert_eq!(output, "7 * 8 = 56\nfound: weight 5\n");
+}
+
+#[test]
+fn authorization() {
+    let output = run(env!("CARGO_BIN_EXE_authorization"), &[]);
+    for protocol in ["rpcx", "baidu-std", "grpc", "http"] {
+        let want = format!("{protocol}: 56, by another name 56; a stranger is refused: true\n");
+        assert!(output.contains(&want), "{output}");
+    }
+}
+
+#[test]
 fn net_rpc() {
     let output = run(env!("CARGO_BIN_EXE_net_rpc"), &[]);
     for scheme in ["net-rpc", "net-rpc+http", "net-rpc+json"] {

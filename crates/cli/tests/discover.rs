@@ -42,8 +42,8 @@ fn changes_of_a_file_are_watched() {
 #[test]
 fn what_cannot_be_discovered_says_why() {
     for (url, why) in [
-        ("nothing://x", "no registry is known for `nothing`"),
-        ("10.0.0.1:80", "is no URL of a registry"),
+        ("nothing://x", "the registry `nothing` is unknown"),
+        ("10.0.0.1:80", "want the URL of a registry"),
         ("list://a", "want network@host:port"),
         ("file:///nowhere/at/all", "No such file"),
     ] {
@@ -55,8 +55,21 @@ fn what_cannot_be_discovered_says_why() {
 #[test]
 fn a_server_that_cannot_be_registered_is_refused() {
     let ran = polyrpc(["serve", "--listen", "127.0.0.1:0", "--register", "list://a:1"]);
-    assert!(ran.code == 1 && ran.stderr.contains("no registry is known"), "{ran:?}");
+    assert!(ran.code == 1 && ran.stderr.contains("the registry `list` is unknown"), "{ran:?}");
     let server =
         Server::serve(["--register", "mdns://", "--advertise", "example.org", "--attributes", "weight=5"]);
     assert!(server.stop().success());
+}
+
+#[test]
+fn a_call_finds_the_server_that_answers_among_several() {
+    let server = Server::serve([]);
+    let url = format!("rpcx+list://127.0.0.1:1,{}", server.address());
+    for several in [&["--balance", "rr"][..], &["--balance", "p2c:choices=2"], &["--fail-mode", "failbackup"]]
+    {
+        let ran = polyrpc([&["call", &url, "add", "[1,2]"][..], several].concat());
+        assert_eq!(ran.json(), json!(3));
+    }
+    let ran = polyrpc(["call", &url, "add", "[1,2]", "--balance", "alphabetical"]);
+    assert!(ran.code != 0 && ran.stderr.contains("alphabetical"), "{ran:?}");
 }

@@ -25,6 +25,7 @@ mod metadata;
 #[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod place;
 #[cfg(feature = "http")]
+#[cfg_attr(not(all(feature = "consul", feature = "kubernetes", feature = "nacos")), allow(dead_code))]
 mod readable;
 #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod tree;
@@ -76,11 +77,11 @@ pub fn register(url: &str) -> Result<Box<dyn Register>> {
 /// is built. Nothing is connected yet.
 pub fn builder(url: &str) -> Result<client::Builder> {
     let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
-    let mut words: Vec<_> = scheme.split('+').collect();
-    for place in 1..words.len() {
-        if let Some(discover) = known(words[place], rest)? {
-            words.remove(place);
-            let way = format!("{}://{}", words.join("+"), last_segment(rest));
+    let words: Vec<_> = scheme.split('+').collect();
+    for (place, word) in words.iter().enumerate().skip(1) {
+        if let Some(discover) = known(word, rest)? {
+            let others = [&words[..place], &words[place + 1..]].concat().join("+");
+            let way = format!("{others}://{}", last_segment(rest));
             return Ok(Client::builder(&way).discover(discover));
         }
     }
@@ -107,21 +108,21 @@ pub fn open(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
 
 /// The same of the registries that are only here.
 fn known(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
-    Ok(Some(match word {
+    match (word, rest) {
         #[cfg(feature = "consul")]
-        "consul" => consul::discover(rest)?,
+        ("consul", place) => Ok(Some(consul::discover(place)?)),
         #[cfg(feature = "etcd")]
-        "etcd" => etcd::discover(rest)?,
+        ("etcd", place) => Ok(Some(etcd::discover(place)?)),
         #[cfg(feature = "kubernetes")]
-        "kubernetes" => kubernetes::discover(rest)?,
+        ("kubernetes", place) => Ok(Some(kubernetes::discover(place)?)),
         #[cfg(feature = "nacos")]
-        "nacos" => nacos::discover(rest)?,
+        ("nacos", place) => Ok(Some(nacos::discover(place)?)),
         #[cfg(feature = "redis")]
-        "redis" => redis::discover(rest)?,
+        ("redis", place) => Ok(Some(redis::discover(place)?)),
         #[cfg(feature = "zookeeper")]
-        "zookeeper" => zookeeper::discover(rest)?,
-        _ => return Ok(None),
-    }))
+        ("zookeeper", place) => Ok(Some(zookeeper::discover(place)?)),
+        _ => Ok(None),
+    }
 }
 
 /// The registry that a word of a URL names, as [`polyrpc::discovery::open_registry`].
@@ -130,19 +131,19 @@ fn known(word: &str, rest: &str) -> Result<Option<Box<dyn Discover>>> {
 ///
 /// When the rest is not what the word wants.
 pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Register>>> {
-    Ok(Some(match word {
+    match (word, rest) {
         #[cfg(feature = "consul")]
-        "consul" => consul::register(rest)?,
+        ("consul", place) => Ok(Some(consul::register(place)?)),
         #[cfg(feature = "etcd")]
-        "etcd" => etcd::register(rest)?,
+        ("etcd", place) => Ok(Some(etcd::register(place)?)),
         #[cfg(feature = "nacos")]
-        "nacos" => nacos::register(rest)?,
+        ("nacos", place) => Ok(Some(nacos::register(place)?)),
         #[cfg(feature = "redis")]
-        "redis" => redis::register(rest)?,
+        ("redis", place) => Ok(Some(redis::register(place)?)),
         #[cfg(feature = "zookeeper")]
-        "zookeeper" => zookeeper::register(rest)?,
-        other => return discovery::open_registry(other, rest),
-    }))
+        ("zookeeper", place) => Ok(Some(zookeeper::register(place)?)),
+        (word, rest) => discovery::open_registry(word, rest),
+    }
 }
 
 /// Opens what the first word of the scheme means that is a registry's: one before it is a protocol's.

@@ -90,7 +90,7 @@ mod tests {
         let place = Place::parse("a:1,b:2/base/sub%20dir//S?token=x&tls").unwrap();
         assert_eq!(place.hosts, "a:1,b:2");
         assert_eq!(place.path, ["base", "sub dir", "S"]);
-            assert_eq!(place.origins(), "https://a:1,b:2");
+        assert_eq!(place.origins(), "https://a:1,b:2");
         assert!(place.only(&["token", "tls"]).is_ok());
         assert!(place.only(&["tls"]).unwrap_err().message().contains("`token`"));
         assert!(Place::parse("h/%ff").is_err());

@@ -48,9 +48,9 @@ impl Guarded {
 }
 
 #[tokio::test]
-async fn each_protocol_has_its_own_rule_of_how_often_to_judge() {
+async fn every_credential_is_judged_and_baidu_std_sends_one_for_a_connection() {
     let guarded = Guarded::start().await;
-    for (protocol, judged) in [(Protocol::BaiduStd, 1), (Protocol::Rpcx, 5), (Protocol::Http, 1)] {
+    for (protocol, judged) in [(Protocol::BaiduStd, 1), (Protocol::Rpcx, 5), (Protocol::Http, 5)] {
         let client = guarded.client(protocol, "secret");
         for _ in 0..5 {
             assert_eq!(soon(client.call::<String>("Probe/Echo", "a")).await.unwrap(), "a", "{protocol:?}");
@@ -217,18 +217,20 @@ async fn through_the_gateway_and_json_rpc_every_call_is_judged_and_the_connectio
 }
 
 #[tokio::test]
-async fn the_mapping_is_judged_once_and_answers_403_or_401_before_it_closes() {
+async fn the_mapping_trusts_who_was_judged_and_answers_403_or_401_before_it_closes() {
     let guarded = Guarded::start().await;
     let request =
         |credential: &str| format!("POST /Probe/Echo HTTP/1.1\r\n{credential}Content-Length: 3\r\n\r\n\"a\"");
     let mut socket = Socket::connect(&guarded.server).await;
     assert_eq!(socket.http(&request("Authorization: secret\r\n")).await.0, 200);
     assert_eq!(socket.http(&request("")).await.0, 200);
+    let (status, _) = socket.http(&request("Authorization: guess\r\n")).await;
+    assert!(matches!(status, 401 | 403), "{status}");
     let mut socket = Socket::connect(&guarded.server).await;
     let (status, _) = socket.http(&request("")).await;
     assert!(matches!(status, 401 | 403), "{status}");
     assert!(socket.rest().await.is_empty());
-    assert_eq!(guarded.counts(), (2, 2));
+    assert_eq!(guarded.counts(), (3, 2));
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ async fn they_are_told_of_a_connections_life_and_of_each_attempt_on_it() {
     let probe = ProbeClient::new(client.clone());
     probe.echo("hello".into()).await.unwrap();
     let told = notes.take();
-    assert_eq!(told[..2], ["connected", "attempting Probe/echo"]);
+    assert_eq!(told[..2], ["connected", "attempting Probe/Echo"]);
     assert!(told[2].starts_with("sending "));
     assert_eq!(told[3..], ["received: true", "attempted: None"]);
     let missing: polyrpc::Result<String> = client.call("Probe/nope", &()).await;
@@ -170,7 +170,7 @@ async fn they_may_edit_what_is_sent_and_what_has_come() {
     for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Http] {
         let tell = TellClient::new(hooked(protocol, &server, Editor));
         let reply = tell.tell_with(Request::new(())).await.unwrap();
-        assert_eq!((&*reply.message, reply.metadata.get("seen")), ("tell", Some("yes")), "{protocol:?}");
+        assert_eq!((&*reply.message, reply.metadata.get("seen")), ("Tell", Some("yes")), "{protocol:?}");
     }
 }
 

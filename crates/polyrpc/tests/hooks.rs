@@ -108,12 +108,12 @@ async fn every_call_is_told_of_when_it_comes_and_when_it_is_answered() {
 async fn a_call_that_nobody_waits_for_any_more_is_told_of_once_too() {
     let prober = Prober::default();
     let (log, server) = logged(&prober).await;
-    let client = client(Protocol::Rpcx, &server);
+    // It has a word for that.
+    let client = client(Protocol::Grpc, &server);
     let waiting = tokio::spawn(async move { client.call::<String>("Probe/Wait", "x").await });
     prober.gate.came(1).await;
     waiting.abort();
     drop(waiting.await);
-    until(|| log.lines().iter().any(|line| line.starts_with("closed"))).await;
     let answered = || log.lines().iter().filter(|line| line.starts_with("answered")).count();
     until(|| answered() == 1).await;
     assert!(log.lines().contains(&"answered Probe Wait known cancelled".to_owned()), "{:?}", log.lines());

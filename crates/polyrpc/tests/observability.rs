@@ -40,8 +40,8 @@ async fn a_server_shows_what_it_has_counted_on_its_own_port() {
     let (head, text) = page(&server, "/metrics").await;
     assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("text/plain; version=0.0.4"), "{head}");
     for side in ["client", "server"] {
-        for protocol in ["rpcx", "baidu-std", "grpc"] {
-            let labels = format!("side=\"{side}\",protocol=\"{protocol}\",service=\"Probe\",method=\"echo\"");
+        for protocol in ["rpcx", "baidu_std", "grpc"] {
+            let labels = format!("side=\"{side}\",protocol=\"{protocol}\",service=\"Probe\",method=\"Echo\"");
             let line = format!("polyrpc_calls_total{{{labels},code=\"ok\"}} 1");
             assert!(text.lines().any(|known| known == line), "{line}\n in\n{text}");
         }
@@ -110,10 +110,10 @@ async fn every_span_is_a_child_of_the_one_within_which_it_began() {
     assert_eq!(
         names,
         [
-            "client grpc Relay/relay",
-            "server grpc Relay/relay",
-            "client baidu-std Relay/relay",
-            "server baidu-std Relay/relay"
+            "client grpc Relay/Relay",
+            "server grpc Relay/Relay",
+            "client baidu_std Relay/Relay",
+            "server baidu_std Relay/Relay"
         ]
     );
     assert_eq!(told[0].2, None, "the trace begins");
@@ -141,8 +141,8 @@ async fn a_line_is_logged_of_each_call_that_is_wanted() {
     let told = std::mem::take(&mut *lines.lock().unwrap());
     let [server_line, client_line] = &told[..] else { panic!("{told:?}") };
     assert!(server_line.1.starts_with("server rpcx 127.0.0.1:"), "{}", server_line.1);
-    assert!(server_line.1.contains(" Probe/echo ok "), "{}", server_line.1);
-    assert!(client_line.1.starts_with("client rpcx - Probe/echo ok "), "{}", client_line.1);
+    assert!(server_line.1.contains(" Probe/Echo ok "), "{}", server_line.1);
+    assert!(client_line.1.starts_with("client rpcx - Probe/Echo ok "), "{}", client_line.1);
     let rarely = ProbeClient::new(layered(Protocol::Rpcx, &server, log.clone().share(0.0)));
     rarely.echo("hello".into()).await.unwrap();
     let slow = log.share(0.0).slow(Duration::ZERO);
@@ -163,7 +163,7 @@ async fn a_line_is_logged_of_each_call_that_is_wanted() {
 async fn a_mirror_sends_copies_elsewhere_and_no_call_waits_for_them() {
     let (here, there) = (Prober::default(), Prober::default());
     let elsewhere = serve(there.server()).await;
-    let mirror = Mirror::to(client(Protocol::BaiduStd, &elsewhere)).at_most(2);
+    let mirror = Mirror::to(client(Protocol::Rpcx, &elsewhere)).at_most(2);
     let server = serve(here.server().layer(mirror.clone())).await;
     let probe = ProbeClient::new(client(Protocol::Rpcx, &server));
     here.gate.open();

@@ -1,6 +1,7 @@
 //! `polyrpc call`: one call of any method, JSON in, JSON out.
 
 mod input;
+mod several;
 mod stream;
 
 use std::fs;
@@ -15,6 +16,7 @@ use polyrpc::codec::Body;
 use polyrpc::{Client, Code, Compression, Error, Format, Metadata, Protocol, Push};
 
 use self::input::Input;
+use self::several::Several;
 use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::message::{self, Described, Translator, readable};
@@ -67,6 +69,8 @@ pub(crate) struct Beside {
     #[arg(long, value_name = "TIME", value_parser = terminal::duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
+    several: Several,
+    #[command(flatten)]
     trust: Trust,
     #[command(flatten)]
     kcp: Kcp,
@@ -97,7 +101,7 @@ impl Beside {
     }
 
     pub(crate) fn client(&self, url: &str) -> Result<client::Builder, Failure> {
-        let builder = polyrpc_discovery::builder(url)?;
+        let builder = self.several.apply(polyrpc_discovery::builder(url)?);
         let mut builder = builder.timeout(self.timeout.unwrap_or(TIMEOUT)).kcp(self.kcp.config()?);
         if let Some(tls) = self.trust.client() {
             builder = builder.tls(tls);
@@ -256,4 +260,5 @@ const EXAMPLES: &str = r#"Examples:
   polyrpc call net-rpc+http://127.0.0.1:1234 Arith/Multiply '{"A":7,"B":8}'
   polyrpc call grpc://127.0.0.1:50051 pkg.Service/Sum '{"n":1} {"n":2}'
   polyrpc call grpcs://echo.example:443 pkg.Service/Sum '{"n":1}' --cacert ca.pem
+  polyrpc call rpcx+etcd://127.0.0.1:2379/rpcx_test/Arith Arith/Mul '{"A":7,"B":8}'
   polyrpc call rpcx://127.0.0.1:8972 pkg.Service/Method @request.json --proto service.proto -v"#;

@@ -54,7 +54,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::Generation;
-use polyrpc_wire::{Compression, Format, Protocol, Push, Status};
+use polyrpc_wire::{Call, Compression, Format, Protocol, Push, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -71,7 +71,7 @@ pub use self::raw::{RawCall, RawReceiver, RawSender};
 pub use self::request::{Options, Request, Response, Signature};
 
 use self::balance::Balance;
-use self::channel::{Channel, Plan, Server};
+use self::channel::{Channel, Plan, Server, Terms};
 use self::combo::Combo;
 use self::connection::{Ears, PushHandler};
 use self::dial::Sessions;
@@ -183,6 +183,24 @@ impl Client {
     #[must_use]
     pub fn layered(&self, layer: impl Layer) -> Self {
         Self { layers: self.layers.with(layer), ..self.clone() }
+    }
+
+    /// The same client for one of its servers, to which there is a connection.
+    pub(crate) async fn of_one(&self) -> Result<Self, Status> {
+        let Transport::Channel(channel) = &self.transport else { return Ok(self.clone()) };
+        let call = Call { timeout: self.defaults.timeout, ..Call::new("", "", Format::Raw, Bytes::new()) };
+        let lease = attempt::Attempt::through(channel, call, Terms::default()).lease().await?;
+        let Some(visit) = lease.visit() else { return Ok(self.clone()) };
+        let pool = visit.endpoint().pool().clone();
+        let mut defaults = (*self.defaults).clone();
+        if let Some(address) = pool.address() {
+            defaults.near = Near::new(address, defaults.near.connect_timeout);
+        }
+        Ok(Self {
+            transport: Transport::Network(pool),
+            defaults: Arc::new(defaults),
+            layers: self.layers.clone(),
+        })
     }
 
     /// How it makes data connections.
@@ -558,7 +576,7 @@ impl Builder {
         self
     }
 
-    /// How a server is chosen for a call.
+    /// How a server is chosen for a call. Default: [`P2c`](balance::P2c).
     pub fn balance(mut self, balance: impl Balance) -> Self {
         self.plan().balance = Some(Box::new(balance));
         self

@@ -9,6 +9,7 @@ use polyrpc_wire::{Protocol, Retry, Scope, Status};
 use super::channel::Visit;
 use super::dial::Dialer;
 use super::link::{Link, Standing};
+use crate::net::Address;
 
 /// How calls share connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,6 +96,11 @@ impl Pool {
             Kind::Pooled => Ok(Lease::new(self.dial().await?, Back::Pool(self.clone()))),
             Kind::Short => Ok(Lease::new(self.dial().await?, Back::Close)),
         }
+    }
+
+    /// Where connections lead, if they can be made.
+    pub(super) fn address(&self) -> Option<&Address> {
+        self.dialer.as_ref().map(|dialer| &dialer.url.address)
     }
 
     /// When a connection that cannot be made now may be tried again; `None` if it never can.

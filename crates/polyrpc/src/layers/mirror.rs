@@ -65,8 +65,8 @@ pub struct Mirrored {
 }
 
 impl Mirror {
-    /// Copies every request, by this client, which may speak another protocol than the one that the request came by; how
-    /// long it waits is up to it. Up to 100 copies are under way at a time.
+    /// Copies every request, by this client, which may speak another protocol than the one that the request came by if it
+    /// carries the same format; how long it waits is up to it. Up to 100 copies are under way at a time.
     pub fn to(client: Client) -> Self {
         Self(Arc::new(Glass {
             client,

@@ -86,9 +86,10 @@ impl Listen {
 
     /// Takes calls only from those whose credential `judge` accepts.
     ///
-    /// Where a protocol sends it with every call (rpcx, its HTTP gateway, JSON-RPC), every call is judged;
-    /// where it is sent once (baidu_std, brpc's HTTP), the first call of a connection is judged and the rest
-    /// trusted. `judge` runs on the connection's task and must not wait.
+    /// Every credential that comes is judged. Where a protocol sends it with every call (rpcx, its HTTP gateway, JSON-RPC,
+    /// gRPC), a call without one is too; where it is sent once (baidu_std, brpc's HTTP), it is trusted behind one that was
+    /// accepted on its connection. `judge` runs on the connection's task and must not wait.
+    /// [`layers::auth`](crate::layers::auth) has some that are ready-made.
     #[must_use]
     pub fn authenticate(
         mut self,

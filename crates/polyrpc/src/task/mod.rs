@@ -162,6 +162,8 @@ fn exchange(inherited: &mut Inherited) {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::*;
 
     fn until(deadline: Instant) -> Inherited {
@@ -197,7 +199,8 @@ mod tests {
             tokio::task::yield_now().await;
             assert_eq!(current().deadline(), Some(deadline));
         }));
-        assert!(futures_util::poll!(&mut scoped).is_pending());
+        let first = poll_fn(|cx| Poll::Ready(scoped.as_mut().poll(cx))).await;
+        assert!(first.is_pending());
         assert_eq!(current().deadline(), None);
         scoped.await;
     }

@@ -80,8 +80,10 @@ impl Client {
 
     /// Asks for a data connection and makes it.
     async fn granted(&self, service: &str, method: &str, asked: &Asked) -> Result<ByteStream> {
-        let grant: Grant = self.call(&format!("{service}/{method}"), asked).await?;
-        Ok(self.near().connect(&grant).await?)
+        // What it grants is to be had from the server that was asked.
+        let server = self.of_one().await?;
+        let grant: Grant = server.call(&format!("{service}/{method}"), asked).await?;
+        Ok(server.near().connect(&grant).await?)
     }
 }
 

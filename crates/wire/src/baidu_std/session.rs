@@ -48,7 +48,6 @@ pub struct Server {
     /// pull, so that an idle connection holds on to no buffer.
     meta: Bytes,
     wanted: usize,
-    expects_credential: bool,
     draining: bool,
     /// Made when the first is offered: most connections never need it.
     streams: Option<Box<Served>>,
@@ -72,14 +71,7 @@ enum Owed {
 impl Server {
     /// A connection that has just been accepted.
     pub fn new(config: Arc<ServerConfig>) -> Self {
-        Self {
-            config,
-            meta: Bytes::new(),
-            wanted: 0,
-            expects_credential: true,
-            draining: false,
-            streams: None,
-        }
+        Self { config, meta: Bytes::new(), wanted: 0, draining: false, streams: None }
     }
 }
 
@@ -243,9 +235,8 @@ impl Server {
             Err(reason) => (<_>::default(), Some(unusable_request(&reason))),
         };
         let head = Head { metadata: metadata::read(&meta, &self.meta), ..body::head(&meta) };
-        let credential = meta.authentication_data.filter(|data| self.expects_credential && !data.is_empty());
+        let credential = meta.authentication_data.filter(|data| !data.is_empty());
         let credential = Credential::Connection(credential.map(|data| self.meta.slice_ref(data)));
-        self.expects_credential = false;
         let (timeout, correlation_id) = (timeout(&meta), meta.correlation_id);
         let offering = meta.stream_settings.map(|settings| {
             let streams = self.streams.get_or_insert_with(|| streams(&self.config));

@@ -24,7 +24,7 @@ impl Closest {
         let east = (longitude - self.longitude).to_radians();
         let h = haversine(to - from) + from.cos() * to.cos() * haversine(east);
         // Rounding may carry the far side of the earth beyond one.
-        2.0 * RADIUS * h.min(1.0).sqrt().asin()
+        2.0 * RADIUS * h.clamp(0.0, 1.0).sqrt().asin()
     }
 }
 

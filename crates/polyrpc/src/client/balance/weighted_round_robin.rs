@@ -5,8 +5,8 @@ use super::{Asked, Balance, Candidate, Pick, chance, spare};
 
 /// Turns by weight, spread evenly: brpc's `wrr`.
 ///
-/// The servers' weights are laid around a ring, and each pick goes a stride further, a little more than the average weight
-/// and coprime to the sum: so each server gets exactly its weight of the picks of a lap, seldom two in a row
+/// The servers' weights are laid around a ring, and each pick goes a stride further, which is coprime to the sum: so each
+/// server gets exactly its weight of the picks of a lap, seldom two in a row
 /// (brpc `policy/weighted_round_robin_load_balancer.cpp`). A weight of zero gets nothing. Callers share one position
 /// without a lock; [`SmoothWeightedRoundRobin`](super::SmoothWeightedRoundRobin) spreads more evenly still.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,26 +16,27 @@ impl Balance for WeightedRoundRobin {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
         let weights = Weights::of(candidates);
         let total = weights.total();
-        Box::new(Lap {
-            stride: stride(total, candidates.len()),
-            position: AtomicU64::new(chance::below(total)),
-            weights,
-        })
+        Box::new(Lap { stride: stride(total), position: AtomicU64::new(chance::below(total)), weights })
     }
 }
 
-/// What takes every unit of the ring once a lap, about a server further each time. brpc takes it from a table of primes.
-fn stride(total: u64, servers: usize) -> u64 {
+/// What takes every unit of the ring once a lap: about the golden section of it, so that whatever part of a lap has been
+/// gone, its picks lie evenly on the ring. brpc's stride, a prime a little above the average weight, comes back to almost
+/// the same units for a long time where weights are heavy.
+fn stride(total: u64) -> u64 {
     if total <= 1 {
         return 0;
     }
-    let mut stride = (total / servers as u64).max(2);
+    let mut stride = ((u128::from(total) * GOLDEN) >> 64) as u64;
     // None is far: of a few numbers in a row one has no divisor in common with the sum.
     while greatest_common_divisor(stride, total) != 1 {
         stride += 1;
     }
-    stride % total
+    stride
 }
+
+/// The golden section of 2^64.
+const GOLDEN: u128 = 0x9e37_79b9_7f4a_7c15;
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
@@ -70,15 +71,14 @@ mod tests {
 
     #[test]
     fn a_stride_takes_every_unit_once() {
-        for (total, servers) in [(1, 1), (2, 1), (2, 2), (7, 3), (30, 1), (30, 4), (210, 7), (1000, 1000)] {
-            let stride = stride(total, servers);
+        for total in [1, 2, 3, 7, 30, 210, 1000] {
+            let stride = stride(total);
             let mut units: Vec<_> = (0..total).map(|turn| turn * stride % total).collect();
             units.sort_unstable();
-            assert!(units.into_iter().eq(0..total), "{total} units of {servers} servers by {stride}");
+            assert!(units.into_iter().eq(0..total), "{total} units by {stride}");
         }
-        // Nothing to stride over, as many as there may be, and no more than one step away.
-        assert_eq!(stride(0, 3), 0);
+        assert_eq!(stride(0), 0);
         let most = u64::from(u32::MAX) * 10_000;
-        assert_eq!(greatest_common_divisor(stride(most, 10_000), most), 1);
+        assert_eq!(greatest_common_divisor(stride(most), most), 1);
     }
 }

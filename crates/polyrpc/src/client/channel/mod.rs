@@ -9,7 +9,6 @@ mod course;
 mod doubts;
 mod each;
 mod endpoint;
-mod in_turn;
 mod keeper;
 mod latencies;
 mod mode;

@@ -1,9 +1,8 @@
 use std::time::Duration;
 
 use super::budget::Budget;
-use super::in_turn::InTurn;
 use super::mode::{Backup, FailMode};
-use crate::client::balance::Balance;
+use crate::client::balance::{Balance, P2c};
 use crate::client::dial::Backoff;
 use crate::discovery::Discover;
 
@@ -42,7 +41,7 @@ impl Plan {
     pub(super) fn settings(self, spares: bool) -> Settings {
         Settings {
             spares,
-            balance: self.balance.unwrap_or_else(|| Box::new(InTurn::default())),
+            balance: self.balance.unwrap_or_else(|| Box::new(P2c::new())),
             fail_mode: self.fail_mode,
             retries: self.retries.unwrap_or(RETRIES),
             budget: self.budget,

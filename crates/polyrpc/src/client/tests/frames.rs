@@ -48,7 +48,11 @@ impl Place {
             failing: Default::default(),
         };
         let pool = Pool::new(dialer, Kind::Single, builder.bounds);
-        Client { transport: Transport::Network(pool.into()), defaults: defaults.into(), layers: crate::client::layer::Layers::default() }
+        Client {
+            transport: Transport::Network(pool.into()),
+            defaults: defaults.into(),
+            layers: Default::default(),
+        }
     }
 
     pub(super) fn url(&self) -> Url {

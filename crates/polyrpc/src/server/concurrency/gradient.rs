@@ -237,19 +237,16 @@ mod tests {
         let began = steady.now;
         // It was quick once and is not any more.
         steady.window(Outcome::Succeeded, 1_000, 1_000);
-        let mut limit = 0;
-        for _ in 0..130 {
-            limit = steady.window(Outcome::Succeeded, 10_000, 1_000);
-            if limit == 1 || matches!(steady.limiter.learned.lock().unwrap().phase, Phase::Draining { .. }) {
-                break;
-            }
+        let drains =
+            |steady: &Steady| matches!(steady.limiter.learned.lock().unwrap().phase, Phase::Draining { .. });
+        while !drains(&steady) {
+            // A call at a time, as far as it knows, but never less than the least.
+            assert_eq!(steady.window(Outcome::Succeeded, 10_000, 1_000), 2);
         }
         let draining = steady.now - began;
         assert!((Duration::from_secs(25)..Duration::from_secs(51)).contains(&draining), "{draining:?}");
-        // 0.9 of a call at a time, and never less than the least.
-        assert_eq!(limit, 2);
         // Samples of calls that had waited are not looked at, and then the latency is what it is now.
-        assert_eq!(steady.window(Outcome::Succeeded, 10_000, 1_000), 2);
-        assert_eq!(steady.window(Outcome::Succeeded, 10_000, 1_000), 13);
+        let limits: Vec<_> = (0..40).map(|_| steady.window(Outcome::Succeeded, 10_000, 1_000)).collect();
+        assert!(limits[1] >= 10 && limits.is_sorted() && limits[39] == 13, "{limits:?}");
     }
 }

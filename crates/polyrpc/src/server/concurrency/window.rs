@@ -12,7 +12,7 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub(super) struct Gate {
     began: Instant,
-    /// When the last sample passed, in nanoseconds since the beginning; 0: none has.
+    /// When the last sample passed, in nanoseconds since one before the beginning; 0: none has.
     last: AtomicU64,
 }
 
@@ -22,7 +22,7 @@ impl Gate {
     }
 
     pub(super) fn lets_through(&self, now: Instant) -> bool {
-        let now = nanoseconds(now.saturating_duration_since(self.began)).max(1);
+        let now = nanoseconds(now.saturating_duration_since(self.began)).saturating_add(1);
         let last = self.last.load(Ordering::Relaxed);
         let due = last == 0 || now.saturating_sub(last) >= nanoseconds(INTERVAL);
         due && self.last.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()

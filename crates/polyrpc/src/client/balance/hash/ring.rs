@@ -60,7 +60,7 @@ impl Ring {
     /// When it is zero or more than 10,000; for ketama, when it is no multiple of four.
     pub fn replicas(mut self, replicas: usize) -> Result<Self> {
         let step = if matches!(self.hash, Hash::Ketama) { 4 } else { 1 };
-        if !(1..=MOST_REPLICAS).contains(&replicas) || replicas % step != 0 {
+        if !(1..=MOST_REPLICAS).contains(&replicas) || !replicas.is_multiple_of(step) {
             return Err(Status::invalid_argument(format!(
                 "a ring has {step} to {MOST_REPLICAS} replicas of a server in steps of {step}, not {replicas}"
             ))

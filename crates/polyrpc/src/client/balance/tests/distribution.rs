@@ -55,6 +55,7 @@ fn turns_by_weight_are_exact() {
 
 #[test]
 fn heavy_weights_take_no_more_memory() {
+    chance::begin_with(1);
     let candidates = weighing(&[u32::MAX, u32::MAX, u32::MAX - 1, 2]);
     for name in ["swrr", "wrr", "wr"] {
         let shares = shares(&*named(name).unwrap().over(&candidates), &candidates, 3000);
@@ -64,11 +65,11 @@ fn heavy_weights_take_no_more_memory() {
 
 #[test]
 fn turns_by_weight_are_spread() {
-    // A lap of 70 picks: the heavy server, with five sevenths of it, never waits for more than two others.
+    // The heavy server, with five sevenths of the picks, never waits for more than one other.
     let candidates = weighing(&[50, 10, 10]);
     let pick = WeightedRoundRobin.over(&candidates);
     let order: Vec<_> = (0..140).map(|_| pick.pick(&asked(&candidates)).unwrap()).collect();
-    assert!(order.windows(3).all(|three| three.contains(&0)), "{order:?}");
+    assert!(order.windows(2).all(|two| two.contains(&0)), "{order:?}");
 }
 
 #[test]

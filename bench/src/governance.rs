@@ -1,0 +1,228 @@
+//! `governance`: what it costs to find a server, choose it, be ready to try again and learn from how it went.
+//!
+//! The same calls are made by a bare client and by one with all of that over one endpoint, in turn, from this process;
+//! the difference in its CPU time is what governance costs. And each balancer chooses among a thousand servers.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use clap::Args;
+use polyrpc::client::balance::{self, Asked, Balance, Candidate, Outcome};
+use polyrpc::client::{self, FailMode};
+use polyrpc::codec::Body;
+use polyrpc::discovery::{Attributes, Instance, List};
+use polyrpc::{Client, Format};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::bar::{Bar, Limit};
+use crate::exchange::Protocol;
+use crate::load::{SharedLaps, Tally};
+use crate::measure;
+use crate::report::{self, Machine};
+use crate::rounds::{Series, Spread, interleave};
+use crate::run::{cast, start_server};
+use crate::subject::{Shape, Subject};
+
+/// How it is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How often each client is measured.
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    /// How long each window is, in seconds.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+}
+
+/// Microseconds of CPU that governance may cost a call.
+const CALL_LIMIT: f64 = 0.5;
+
+/// Microseconds that a choice among [`SERVERS`] may take.
+const PICK_LIMIT: f64 = 0.2;
+
+const SERVERS: u32 = 1000;
+
+/// Measures, prints and judges.
+pub(crate) fn run(options: &Options) -> io::Result<ExitCode> {
+    let machine = Machine::here();
+    let command: Vec<_> = std::env::args().collect();
+    let method = format!(
+        "{CALLERS} callers of an rpcx echo of {PAYLOAD} bytes on one connection, bare and governed in turn, {} windows \
+         of {} s each; {PICKS} choices among {SERVERS} servers",
+        options.rounds, options.seconds
+    );
+    report::print_conditions(&machine, &command, &method);
+    let mut bars = vec![call_bar(options)?];
+    for name in BALANCERS {
+        bars.push(pick_bar(name, &*balance::named(name).map_err(failed)?));
+    }
+    println!();
+    bars.iter().for_each(|bar| println!("{bar}"));
+    Ok(if bars.iter().all(Bar::is_ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Which client makes the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Bare,
+    Governed,
+}
+
+fn call_bar(options: &Options) -> io::Result<Bar> {
+    let (_server, listening) =
+        start_server(cast(Subject::Polyrpc, Shape::Shared(CALLERS))?, Protocol::Rpcx, PAYLOAD, None)?;
+    let address = listening.address.to_string();
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let bare = Client::new(&format!("rpcx://{address}")).map_err(failed)?;
+    let governed = governed(&address)?;
+    let window = Duration::from_secs_f64(options.seconds.clamp(0.01, 3600.0));
+    let measured = interleave(options.rounds.max(1), &[Kind::Bare, Kind::Governed], |kind| {
+        let client = match kind {
+            Kind::Bare => &bare,
+            Kind::Governed => &governed,
+        };
+        window_of(&runtime, client, window)
+    });
+    Ok(judge(&measured))
+}
+
+/// With everything that governance has, over one endpoint.
+fn governed(address: &str) -> io::Result<Client> {
+    Client::builder("rpcx://one")
+        .discover(List::new([Instance::tcp(address)]))
+        .balance(balance::P2c::new())
+        .fail_mode(FailMode::Failover)
+        .retries(3)
+        .timeout(Duration::from_secs(10))
+        .build()
+        .map_err(failed)
+}
+
+fn judge(measured: &[Series<Kind, Window>]) -> Bar {
+    for series in measured {
+        if let Some(Spread { median, min, max }) = series.spread(|window| window.cpu_us) {
+            println!("{:<9?} {median:.3} µs of CPU a call ({min:.3} to {max:.3})", series.subject);
+        }
+    }
+    let of = |kind| measured.iter().find(|series| series.subject == kind);
+    let more = of(Kind::Bare).zip(of(Kind::Governed)).and_then(|(bare, governed)| {
+        // Within each round, since the machine is not always the same.
+        let pairs = governed.rounds.iter().flatten().zip(bare.rounds.iter().flatten());
+        Spread::of(pairs.map(|(governed, bare)| governed.cpu_us - bare.cpu_us))
+    });
+    Bar {
+        name: "governance_more_cpu".to_owned(),
+        value: more.map(|more| more.median),
+        limit: Limit::CpuAtMost(CALL_LIMIT),
+        clean: measured
+            .iter()
+            .flat_map(|series| &series.rounds)
+            .all(|round| round.as_ref().is_ok_and(|window| window.tally.errors == 0)),
+    }
+}
+
+/// What a window came to.
+#[derive(Debug)]
+struct Window {
+    cpu_us: f64,
+    tally: Tally,
+}
+
+const CALLERS: usize = 64;
+const PAYLOAD: usize = 32;
+
+fn window_of(runtime: &Runtime, client: &Client, window: Duration) -> io::Result<Window> {
+    // What is made once is not what a call costs.
+    runtime.block_on(call(client.clone(), SharedLaps::start(Duration::from_millis(50)))).map_err(failed)?;
+    let laps = SharedLaps::start(window);
+    let before = measure::cpu_time();
+    runtime.block_on(async {
+        let callers: Vec<_> =
+            (0..CALLERS).map(|_| tokio::spawn(call(client.clone(), laps.clone()))).collect();
+        for caller in callers {
+            caller.await.map_err(io::Error::other)?.map_err(failed)?;
+        }
+        Ok::<_, io::Error>(())
+    })?;
+    let spent = measure::cpu_time() - before;
+    let tally = laps.finish();
+    Ok(Window { cpu_us: spent.as_secs_f64() * 1e6 / tally.calls as f64, tally })
+}
+
+/// Calls until the window closes.
+async fn call(client: Client, laps: SharedLaps) -> polyrpc::Result<()> {
+    let body = Body::new(Format::Raw, Bytes::from_static(&[b'A'; PAYLOAD]));
+    let mut began = laps.started();
+    while laps.open_at(began) {
+        let reply = client.call_raw("Echo/Raw", body.clone(), client::Options::default()).await?;
+        began = laps.note(began, reply.message.bytes.len() == PAYLOAD);
+    }
+    Ok(())
+}
+
+/// How many choices are timed.
+const PICKS: u32 = 200_000;
+
+fn pick_bar(name: &str, balance: &dyn Balance) -> Bar {
+    let candidates: Vec<_> = (0..SERVERS).map(server).map(Candidate::new).collect();
+    let pick = balance.over(&candidates);
+    let now = Instant::now();
+    // Every server has had a call, so that there is something to go by.
+    for place in 0..candidates.len() {
+        let latency = Duration::from_micros(100 + place as u64 % 50);
+        pick.began(place, now);
+        pick.ended(place, &Outcome { latency, now, failure: None, timeout: None, attempts: (3, 1) });
+    }
+    let asked = |key: u32| Asked {
+        service: "Echo",
+        method: "Raw",
+        key: Some(u64::from(key.wrapping_mul(2_654_435_761))),
+        request: b"request",
+        now,
+        candidates: &candidates,
+        tried: &[],
+    };
+    let began = Instant::now();
+    let chosen = (0..PICKS).filter(|&key| std::hint::black_box(pick.pick(&asked(key))).is_some()).count();
+    let a_pick = began.elapsed() / PICKS;
+    Bar {
+        name: format!("governance_pick_{}", name.split(':').next().unwrap_or(name)),
+        value: Some(a_pick.as_secs_f64() * 1e6),
+        limit: Limit::CpuAtMost(PICK_LIMIT),
+        clean: chosen == PICKS as usize,
+    }
+}
+
+/// Every balancer that chooses by itself, by its name. That of latencies is the smooth one once it has measured them.
+const BALANCERS: [&str; 14] = [
+    "random",
+    "rr",
+    "swrr",
+    "wrr",
+    "wr",
+    "least",
+    "least_reported",
+    "p2c",
+    "la",
+    "doublejump",
+    "jump",
+    "c_murmurhash",
+    "c_ketama",
+    "closest:latitude=52.5 longitude=13.4",
+];
+
+/// One of many, as a registry describes it.
+fn server(n: u32) -> Instance {
+    let place = |n: u32| f64::from(n % 90).to_string();
+    let attributes = Attributes::new()
+        .with("weight", (1 + n % 10).to_string())
+        .with("latitude", place(n))
+        .with("longitude", place(n / 90));
+    Instance::tcp(format!("10.0.{}.{}:8972", n / 256, n % 256)).with(attributes)
+}
+
+fn failed(error: polyrpc::Error) -> io::Error {
+    io::Error::other(error.into_status())
+}

@@ -1,0 +1,66 @@
+use clap::{Args, ValueEnum};
+use polyrpc::client::balance::Policy;
+use polyrpc::client::{self, FailMode};
+
+/// Which of several servers is called, and what is done when it fails.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Several {
+    /// How to choose among servers: random, rr, wrr, wr, least, p2c, la, c_murmurhash, ConsistentHash and so on, with
+    /// parameters as in p2c:choices=3
+    #[arg(long, value_name = "NAME")]
+    balance: Option<Policy>,
+    /// What to do when a call fails [default: failover]
+    #[arg(long, value_enum, value_name = "MODE")]
+    fail_mode: Option<Mode>,
+    /// How many more attempts a call may have [default: 3]
+    #[arg(long, value_name = "N")]
+    retries: Option<u32>,
+    /// Calls may be executed twice: try them again, whatever became of the server that had them
+    #[arg(long)]
+    idempotent: bool,
+    /// Only servers of this group
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+}
+
+/// rpcx's fail modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Tell the failure at once
+    Failfast,
+    /// Try the same server again
+    Failtry,
+    /// Try another server
+    Failover,
+    /// Ask a second server where the first is slow
+    Failbackup,
+}
+
+impl Several {
+    pub(super) fn apply(&self, mut builder: client::Builder) -> client::Builder {
+        if let Some(policy) = &self.balance {
+            builder = builder.balance(policy.0.clone());
+        }
+        if let Some(mode) = self.fail_mode {
+            builder = builder.fail_mode(mode.into());
+        }
+        if let Some(retries) = self.retries {
+            builder = builder.retries(retries);
+        }
+        if let Some(group) = &self.group {
+            builder = builder.group(group);
+        }
+        if self.idempotent { builder.idempotent() } else { builder }
+    }
+}
+
+impl From<Mode> for FailMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Failfast => Self::Failfast,
+            Mode::Failtry => Self::Failtry,
+            Mode::Failover => Self::Failover,
+            Mode::Failbackup => Self::Failbackup,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! A server that makes itself known and a client that finds it. In rpcx's examples these are `registry/etcd`,
+//! `registry/zookeeper`, `registry/consul` and the others.
+//!
+//! Without an argument the registry is in this process. With one it is a real one, where Go's servers and clients of rpcx
+//! find each other too: `etcd://127.0.0.1:2379/rpcx_test` (the other registries are features of `polyrpc-discovery`).
+
+use std::time::Duration;
+
+use polyrpc::discovery::{Attributes, Discover, InProcess, Register};
+use polyrpc::server::Registration;
+use polyrpc::{Client, Result, Server};
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let (registry, found) = open(std::env::args().nth(1))?;
+    let registration = Registration::new().attributes(Attributes::new().with("weight", "5")).rates();
+    let server = Server::new()
+        .register("Arith/Mul", |a: i64, b: i64| async move { a * b })
+        .register_in(registry, registration)
+        .bind("127.0.0.1:0")
+        .await?
+        .start();
+
+    // It is found as soon as it runs; the first call waits for that.
+    let client = Client::builder("rpcx://Arith").discover(found).build()?;
+    let product: i64 = client.call("Arith/Mul", &(7, 8)).await?;
+    println!("7 * 8 = {product}");
+    for endpoint in client.endpoints() {
+        println!("found: weight {}", endpoint.instance.attributes.weight());
+    }
+
+    // What is said about it may change while it runs.
+    server.registration().set("weight", "9");
+
+    // It is withdrawn before it stops.
+    server.shutdown(Duration::from_secs(10)).await;
+    Ok(())
+}
+
+type Open = (Box<dyn Register>, Box<dyn Discover>);
+
+fn open(url: Option<String>) -> Result<Open> {
+    match url {
+        None => {
+            let registry = InProcess::new();
+            Ok((Box::new(registry.clone()), Box::new(registry.of("Arith"))))
+        }
+        Some(url) => {
+            Ok((polyrpc_discovery::register(&url)?, polyrpc_discovery::discover(&format!("{url}/Arith"))?))
+        }
+    }
+}
