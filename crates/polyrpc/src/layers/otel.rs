@@ -245,7 +245,8 @@ mod tests {
         let server = server.bind("127.0.0.1:0").await.unwrap().start();
         let client = Client::builder(&format!("rpcx://{}", server.address())).layer(telemetry);
         let client = client.build().unwrap();
-        let trace = Trace { baggage: "a=1".into(), ..Trace::new(PARENT.parse().unwrap()) };
+        let mut trace = Trace::new(PARENT.parse().unwrap());
+        trace.baggage = "a=1".into();
         let call = client.call::<()>("work", &());
         task::scope(Inherited::default().with_trace(trace), call).await.unwrap();
         let spans = exporter.get_finished_spans().unwrap();

@@ -21,8 +21,8 @@ use crate::transfer::{Seen, Start};
 /// The first bytes pick the protocol, unless TLS's handshake has; from there on everything is generic over it. The
 /// peers allow a connection to go on in another protocol between two messages, hence the loop.
 pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registration: Registration) {
-    // Only who is sent elsewhere for data needs to know where he is.
-    let local = port.server.data.as_ref().and_then(|_| stream.local());
+    // Who is sent elsewhere for data needs to know where he is, and so does the page of metrics, whose names bear the port.
+    let local = stream.local();
     let mut inbox = Inbox::default();
     let opening = match &port.tls {
         Some(acceptor) if peer.secured().is_none() => {

@@ -24,7 +24,7 @@ use crate::client::balance::Asked;
 ///
 /// let key = key("Arith", "Mul", Passed::ByPointer, &Args { a: 7, b: 8 })?;
 /// assert_eq!(key, 15772451828796049065); // of "/Arith/Mul/&{7 8}"
-/// # polyrpc::Result::Ok(())
+/// # Ok::<(), polyrpc::Error>(())
 /// ```
 ///
 /// # Errors
