@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{PROTOCOLS, ProbeClient, Prober, serve, soon, until};
 use polyrpc::client::balance::{Asked, Balance, Candidate, Pick};
 use polyrpc::client::combo::{DynamicPartition, Merge, Parallel, Part, Partition, Portion, Selective, Sub};
-use polyrpc::client::{Builder, MockCall, Options, Response};
+use polyrpc::client::{Budget, Builder, MockCall, Options, Response};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::discovery::{Instance, List};
 use polyrpc::server::Running;
@@ -120,7 +120,7 @@ async fn each_client_is_asked_what_its_mapper_makes_of_the_call() {
                 return Part::Bad(Status::invalid_argument(""));
             };
             let word = text.split(' ').nth(place.index).unwrap_or_default().to_owned();
-            match call.with_message::<Serde, String>(&word) {
+            match call.with_message::<Serde, String>(word) {
                 Ok(call) => Part::Ask(call),
                 Err(status) => Part::Bad(status),
             }
@@ -133,6 +133,22 @@ async fn each_client_is_asked_what_its_mapper_makes_of_the_call() {
     let builder = Parallel::builder().sub(part(echo())).sub(part(echo())).sub(renamed);
     let answer: String = builder.build().unwrap().call("S/Get", &"one two").await.unwrap();
     assert_eq!(answer, "Get=oneGet=twoLast=one two");
+}
+
+#[tokio::test]
+async fn a_mapped_request_is_one_in_every_protocol() {
+    let servers = servers(1).await;
+    for protocol in PROTOCOLS {
+        let sub = Sub::new(common::client(protocol, &servers[0].1)).map(|call, _| {
+            let louder = call.decode::<Serde, String>().map(|text| text + "!");
+            match louder.and_then(|text| call.with_message::<Serde, String>(text)) {
+                Ok(call) => Part::Ask(call),
+                Err(status) => Part::Bad(status),
+            }
+        });
+        let client = ProbeClient::new(Parallel::builder().sub(sub).build().unwrap());
+        assert_eq!(soon(client.echo("hello".to_owned())).await.unwrap(), "hello!", "{protocol:?}");
+    }
 }
 
 #[tokio::test]
@@ -297,6 +313,20 @@ async fn a_selective_call_is_sent_again_only_if_its_failure_allows() {
     assert_eq!(calls.load(Ordering::SeqCst), 0);
 }
 
+#[tokio::test]
+async fn selective_calls_that_fail_everywhere_are_sent_on_within_a_budget() {
+    let busy = || says(Err(Status::unavailable("busy").with_retry(Retry::Elsewhere)));
+    let ((one, tries), (other, more)) = (busy(), busy());
+    let budget = Budget { ratio: 0.2, floor: 10, most: 100 };
+    let selective = Selective::builder().sub("one", one).sub("other", other).retry_budget(budget);
+    let client = selective.build().unwrap().client();
+    for _ in 0..1000 {
+        assert_eq!(call(&client).await.unwrap_err().message(), "busy");
+    }
+    let attempts = tries.load(Ordering::SeqCst) + more.load(Ordering::SeqCst);
+    assert!((1150..=1200).contains(&attempts), "{attempts}");
+}
+
 /// Chooses the first that may take a call.
 #[derive(Debug)]
 struct First;
@@ -448,7 +478,7 @@ async fn what_parts_are_asked_and_answer_is_mapped_and_merged() {
     let servers = servers(2).await;
     let list = List::new([tagged(&servers[0].1, &["0/2"]), tagged(&servers[1].1, &["1/2"])]);
     let client = Partition::builder(2, template(&list))
-        .map(|call, place| match call.with_message::<Serde, String>(&place.index.to_string()) {
+        .map(|call, place| match call.with_message::<Serde, String>(place.index.to_string()) {
             Ok(call) => Part::Ask(call),
             Err(status) => Part::Bad(status),
         })

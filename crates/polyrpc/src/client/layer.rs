@@ -87,8 +87,8 @@ impl Outgoing<'_> {
     /// # Errors
     ///
     /// When the codec cannot write it.
-    pub fn with_message<C: Codec<T>, T>(mut self, message: &T) -> Result<Self, Status> {
-        self.body = Body::new(self.body.format, C::encode(message, self.body.format, None)?);
+    pub fn with_message<C: Codec<T>, T>(mut self, message: T) -> Result<Self, Status> {
+        self.body = C::encode_request(message, self.body.format, None)?;
         Ok(self)
     }
 }

@@ -31,7 +31,7 @@ impl Budget {
 ///
 /// Not ordered against anything else: at worst an attempt more or less is made in a race.
 #[derive(Debug)]
-pub(super) struct Purse {
+pub(in crate::client) struct Purse {
     left: AtomicI64,
     /// What the first attempts were lent.
     owed: AtomicI64,
@@ -40,7 +40,7 @@ pub(super) struct Purse {
 }
 
 impl Purse {
-    pub(super) fn new(budget: &Budget) -> Self {
+    pub(in crate::client) fn new(budget: &Budget) -> Self {
         let floor = ATTEMPT * i64::from(budget.floor);
         Self {
             left: AtomicI64::new(floor),
@@ -52,7 +52,7 @@ impl Purse {
     }
 
     /// A call is made.
-    pub(super) fn earn(&self) {
+    pub(in crate::client) fn earn(&self) {
         if self.owed.load(Ordering::Relaxed) > 0 {
             self.owed.fetch_sub(self.per_call, Ordering::Relaxed);
         } else if self.left.load(Ordering::Relaxed) < self.most {
@@ -62,7 +62,7 @@ impl Purse {
     }
 
     /// Pays for one more attempt, if there is enough.
-    pub(super) fn pay(&self) -> bool {
+    pub(in crate::client) fn pay(&self) -> bool {
         let paid = |left: i64| (left >= ATTEMPT).then(|| left - ATTEMPT);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid).is_ok()
     }

@@ -30,12 +30,12 @@ pub use self::budget::Budget;
 pub use self::endpoint::EndpointFacts;
 pub use self::mode::{Backup, FailMode};
 
+pub(super) use self::budget::Purse;
 pub(super) use self::course::{Course, Terms};
 pub(super) use self::each::Server;
 pub(super) use self::endpoint::Visit;
 pub(super) use self::plan::Plan;
 
-use self::budget::Purse;
 use self::doubts::Doubts;
 use self::keeper::Keeper;
 use self::latencies::Latencies;

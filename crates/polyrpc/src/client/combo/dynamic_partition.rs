@@ -8,9 +8,10 @@ use polyrpc_wire::Status;
 use tokio::time::Instant;
 
 use super::Combo;
+use super::holdings::{Holdings, Portion};
 use super::partition::{Common, Plan};
-use super::partitions::{Partitions, Portion};
-use super::selective::{Choosable, RETRIES, Selective};
+use super::partitions::Partitions;
+use super::selective::{Choosable, Selective};
 use super::sub::{Merge, Part, Place};
 use crate::client::balance::WeightedRandom;
 use crate::client::exchange::Defaults;
@@ -18,7 +19,7 @@ use crate::client::layer::Outgoing;
 use crate::client::request::Response;
 use crate::client::{Builder, EndpointFacts};
 use crate::codec::Body;
-use crate::discovery::{Attributes, Instance};
+use crate::discovery::Attributes;
 use crate::{Client, Result, task};
 
 /// Asks the servers that each hold a part, while the number of parts changes: brpc's `DynamicPartitionChannel`.
@@ -26,7 +27,8 @@ use crate::{Client, Result, task};
 /// As a [`Partition`](super::Partition), but tags may say several numbers of parts at the same time (`0/3`, `0/4`), as
 /// they do while servers move from one partitioning to another. Each call goes to one partitioning of which every part
 /// is held, and to another if the failure says that it may be sent again. Each gets calls in proportion to its capacity:
-/// what its weakest part can take, counted by the weights of the servers. As long as none is complete, calls wait.
+/// what its weakest part can take, counted by the weights of the servers. As long as none is complete, calls wait. Those of
+/// more than 1000 parts are left out.
 ///
 /// ```
 /// use polyrpc::Client;
@@ -45,7 +47,7 @@ pub struct DynamicPartition {
     /// A client for each complete partitioning, under the number of its parts.
     selective: Selective,
     /// The set that they were made for.
-    known: ArcSwapOption<Vec<Instance>>,
+    known: ArcSwapOption<Holdings>,
     /// Those clients, held while they are changed.
     clients: Mutex<BTreeMap<usize, Choosable>>,
 }
@@ -84,7 +86,7 @@ impl DynamicPartition {
     }
 
     /// Has a client for each partitioning that is complete in this set; `None` if there is none.
-    fn renew(&self, set: &Arc<Vec<Instance>>) -> Option<Result<(), Status>> {
+    fn renew(&self, set: &Arc<Holdings>) -> Option<Result<(), Status>> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         // Another call may have been faster.
         if !self.known.load().as_ref().is_some_and(|known| Arc::ptr_eq(known, set)) {
@@ -101,7 +103,7 @@ impl DynamicPartition {
     /// The clients for a set. Those that are known stay what they are.
     fn clients_for(
         &self,
-        set: &[Instance],
+        set: &Holdings,
         known: &BTreeMap<usize, Choosable>,
     ) -> Result<BTreeMap<usize, Choosable>> {
         let capacities = self.partitions.capacities(set).into_iter();
@@ -194,7 +196,7 @@ impl DynamicPartitionBuilder {
         let dynamic = DynamicPartition {
             partitions,
             common,
-            selective: Selective::new(Vec::new(), Box::new(WeightedRandom), RETRIES, defaults.clone().into()),
+            selective: Selective::empty(WeightedRandom, defaults.clone().into()),
             defaults: defaults.clone().into(),
             known: ArcSwapOption::empty(),
             clients: Mutex::default(),

@@ -3,8 +3,8 @@
 //!
 //! [`Parallel`] asks all its clients at once and puts their answers together; `sub` says what each is asked, `gather`
 //! when the call has ended and how. [`Selective`] asks one of its clients, and another if that fails. [`Partition`] asks
-//! the servers that each hold a part, which a registry tells apart by tags (`partitions`), and [`DynamicPartition`] does
-//! so while the number of parts changes.
+//! the servers that each hold a part: `holdings` tells them apart by their tags, `partitions` has them from a registry.
+//! [`DynamicPartition`] does so while the number of parts changes.
 //!
 //! A call is encoded once, as the first of the clients has it: they should speak the same protocol. How long the call
 //! waits replaces what the clients within would wait by themselves. Calls with several messages in a direction have one
@@ -18,6 +18,8 @@ mod parallel;
 
 mod selective;
 
+mod holdings;
+
 mod partitions;
 
 mod partition;
@@ -30,9 +32,9 @@ use futures_util::future::BoxFuture;
 use polyrpc_wire::Status;
 
 pub use self::dynamic_partition::{DynamicPartition, DynamicPartitionBuilder};
+pub use self::holdings::Portion;
 pub use self::parallel::{Parallel, ParallelBuilder};
 pub use self::partition::{Partition, PartitionBuilder};
-pub use self::partitions::Portion;
 pub use self::selective::{Selective, SelectiveBuilder};
 pub use self::sub::{Merge, Part, Place, Sub};
 

@@ -85,6 +85,7 @@ pub struct ParallelBuilder {
 
 impl ParallelBuilder {
     /// Adds a client. One that is there twice is asked twice.
+    #[expect(clippy::should_implement_trait, reason = "a builder is no number that could be subtracted from")]
     pub fn sub(mut self, sub: impl Into<Sub>) -> Self {
         self.subs.push(sub.into());
         self

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use polyrpc_wire::Status;
 
 use super::gather::Bounds;
+use super::holdings::{Parser, Portion};
 use super::parallel::Parallel;
-use super::partitions::{Parser, Partitions, Portion, Template};
+use super::partitions::{Partitions, Template};
 use super::sub::{Map, Merge, Merger, Part, Place, Sub};
 use crate::client::Builder;
 use crate::client::layer::Outgoing;

@@ -1,9 +1,8 @@
-//! Who holds which part, as a registry tells by tags.
+//! What a registry tells of the servers of all parts.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::pending;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,50 +12,14 @@ use polyrpc_wire::{Retry, Scope, Status};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
 
+use super::holdings::{Holdings, Parser, Portion};
 use crate::client::Builder;
 use crate::client::exchange::Defaults;
 use crate::discovery::{Discover, Instance, Sets};
 use crate::{Client, Result};
 
-/// Which part of the whole a server holds: brpc's `Partition`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Portion {
-    /// The part's number, from zero on.
-    pub index: usize,
-    /// How many parts there are.
-    pub of: usize,
-}
-
-impl FromStr for Portion {
-    type Err = Status;
-
-    /// Reads `N/M`, the usual tag.
-    fn from_str(tag: &str) -> Result<Self, Status> {
-        let number = |text: &str| text.trim().parse().ok();
-        tag.split_once('/')
-            .and_then(|(index, of)| Some(Self { index: number(index)?, of: number(of)? }))
-            .filter(Self::is_valid)
-            .ok_or_else(|| Status::invalid_argument(format!("`{tag}` is no part: want N/M, N below M")))
-    }
-}
-
-impl Portion {
-    fn is_valid(&self) -> bool {
-        self.index < self.of
-    }
-}
-
-impl fmt::Display for Portion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.index, self.of)
-    }
-}
-
 /// What makes the clients of the parts, all alike.
 pub(super) type Template = dyn Fn() -> Result<Builder> + Send + Sync;
-
-/// brpc's `PartitionParser`: what a tag says.
-pub(super) type Parser = dyn Fn(&str) -> Option<Portion> + Send + Sync;
 
 /// The servers of all parts. The registry is watched once, by whoever waits for news: there is no task.
 pub(super) struct Partitions {
@@ -68,7 +31,7 @@ pub(super) struct Partitions {
     /// What is told; `None` before it was asked for.
     sets: Mutex<Option<Sets>>,
     /// The newest set.
-    latest: ArcSwapOption<Vec<Instance>>,
+    latest: ArcSwapOption<Holdings>,
     news: watch::Sender<News>,
 }
 
@@ -120,23 +83,13 @@ impl Partitions {
     }
 
     /// The newest set, if one is known.
-    pub(super) fn latest(&self) -> Option<Arc<Vec<Instance>>> {
+    pub(super) fn latest(&self) -> Option<Arc<Holdings>> {
         self.latest.load_full()
     }
 
-    /// How much each partitioning can take of which every part is held: as much as its weakest part, which can take what
-    /// its servers weigh (brpc `partition_channel.cpp`, `Weight`).
-    pub(super) fn capacities(&self, set: &[Instance]) -> BTreeMap<usize, u32> {
-        let mut weights: BTreeMap<usize, BTreeMap<usize, u32>> = BTreeMap::new();
-        for instance in set.iter().filter(|instance| self.counts(instance)) {
-            for Portion { index, of } in self.portions(instance) {
-                let weight = weights.entry(of).or_default().entry(index).or_default();
-                *weight = weight.saturating_add(instance.attributes.weight());
-            }
-        }
-        let complete = weights.into_iter().filter(|(of, parts)| parts.len() == *of);
-        let capacities = complete.map(|(of, parts)| (of, parts.into_values().min().unwrap_or(0)));
-        capacities.filter(|(_, capacity)| *capacity > 0).collect()
+    /// How much each partitioning of which every part is held can take, by what may be called of it.
+    pub(super) fn capacities(&self, holdings: &Holdings) -> BTreeMap<usize, u32> {
+        holdings.capacities(|instance| self.counts(instance))
     }
 
     /// Waits until there is something new that was not `told`, and watches the registry meanwhile.
@@ -164,15 +117,16 @@ impl Partitions {
     pub(super) async fn find<T>(
         &self,
         deadline: Option<Instant>,
-        find: impl Fn(&Arc<Vec<Instance>>) -> Option<T>,
+        find: impl Fn(&Arc<Holdings>) -> Option<T>,
     ) -> Result<T, Status> {
         let latest = deadline.unwrap_or_else(|| Instant::now() + FIRST_SET);
         let mut told = self.told();
         loop {
+            // Before the set is looked at: there may be a last one.
+            let is_over = matches!(*told.0.borrow(), News::Over);
             if let Some(found) = self.latest().and_then(|set| find(&set)) {
                 return Ok(found);
             }
-            let is_over = matches!(*told.0.borrow(), News::Over);
             if is_over || timeout_at(latest, self.next(&mut told)).await.is_err() {
                 return Err(self.incomplete());
             }
@@ -187,7 +141,7 @@ impl Partitions {
                 // More likely the registry has lost its data than all servers went at once.
                 Some(Ok(set)) if set.is_empty() && !self.believes_empty_sets && self.latest().is_some() => {}
                 Some(Ok(set)) => {
-                    self.latest.store(Some(Arc::new(set)));
+                    self.latest.store(Some(Arc::new(Holdings::new(set, &*self.parse))));
                     break News::Set;
                 }
                 Some(Err(error)) => break News::Trouble(error.into_status()),
@@ -198,11 +152,6 @@ impl Partitions {
             }
         };
         self.news.send_replace(news);
-    }
-
-    fn portions(&self, instance: &Instance) -> impl Iterator<Item = Portion> {
-        let tags = instance.attributes.values("tag");
-        tags.filter_map(|tag| (self.parse)(tag)).filter(Portion::is_valid)
     }
 
     /// Whether clients of the template would call it.
@@ -244,12 +193,10 @@ struct Holders {
 
 impl Discover for Holders {
     fn watch(&self) -> Sets {
-        let watch = Watch {
-            told: self.partitions.told(),
-            partitions: self.partitions.clone(),
-            portion: self.portion,
-            began: false,
-        };
+        let told = self.partitions.told();
+        let heard = told.0.borrow().clone();
+        let watch =
+            Watch { partitions: self.partitions.clone(), portion: self.portion, told, heard, known: None };
         stream::unfold(watch, |mut watch| async move { Some((watch.next().await?, watch)) }).boxed()
     }
 }
@@ -258,37 +205,37 @@ struct Watch {
     partitions: Arc<Partitions>,
     portion: Portion,
     told: Told,
-    /// What was known at the beginning is told.
-    began: bool,
+    /// What was heard and not said yet.
+    heard: News,
+    /// The set whose holders were told last.
+    known: Option<Arc<Holdings>>,
 }
 
 impl Watch {
     async fn next(&mut self) -> Option<Result<Vec<Instance>>> {
-        if !self.began {
-            self.began = true;
-            self.told.0.borrow_and_update();
-            if let Some(holders) = self.holders() {
+        loop {
+            // First of all, since news may have come behind it that hide it.
+            if let Some(holders) = self.news_of_holders() {
                 return Some(Ok(holders));
             }
-        }
-        loop {
-            if matches!(*self.told.0.borrow(), News::Over) {
-                return None;
+            match std::mem::take(&mut self.heard) {
+                News::Trouble(status) => return Some(Err(status.into())),
+                News::Over => return None,
+                News::Silence | News::Set => {}
             }
             self.partitions.next(&mut self.told).await;
-            let news = self.told.0.borrow().clone();
-            match news {
-                News::Trouble(status) => return Some(Err(status.into())),
-                News::Set => return self.holders().map(Ok),
-                News::Silence | News::Over => {}
-            }
+            self.heard = self.told.0.borrow().clone();
         }
     }
 
-    fn holders(&self) -> Option<Vec<Instance>> {
-        let holds =
-            |instance: &&Instance| self.partitions.portions(instance).any(|held| held == self.portion);
-        Some(self.partitions.latest()?.iter().filter(holds).cloned().collect())
+    fn news_of_holders(&mut self) -> Option<Vec<Instance>> {
+        let latest = self.partitions.latest()?;
+        if self.known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &latest)) {
+            return None;
+        }
+        let holders = latest.holders(self.portion);
+        self.known = Some(latest);
+        Some(holders)
     }
 }
 
@@ -302,37 +249,6 @@ mod tests {
         let list = list.clone();
         let template = move || Ok(Client::builder("rpcx://parts").discover(list.clone()));
         Partitions::new(Box::new(template), Box::new(|tag| tag.parse().ok())).unwrap().0
-    }
-
-    #[test]
-    fn a_tag_names_a_part_of_so_many() {
-        assert_eq!("1/3".parse::<Portion>().unwrap(), Portion { index: 1, of: 3 });
-        for wrong in ["", "3", "3/3", "-1/3", "0/0", "a/b", "0/99999999999999999999"] {
-            assert!(wrong.parse::<Portion>().is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_partitioning_takes_as_much_as_its_weakest_part() {
-        let list: List =
-            "a:1 tag=0/2&weight=3,b:1 1/2,c:1 1/2,d:1 0/3,e:1 1/3,f:1 0/1,g:1 x".parse().unwrap();
-        let set: Vec<Instance> = [
-            "a:1 tag=0/2&weight=3",
-            "b:1 tag=1/2",
-            "c:1 tag=1/2&tag=0/1",
-            "d:1 tag=0/3",
-            "e:1 tag=1/3",
-            "f:1 tag=0/1&weight=0",
-            "g:1 tag=1/2&state=inactive",
-            "h:1 tag=7/4000000000",
-        ]
-        .iter()
-        .map(|line| {
-            let (address, said) = line.split_once(' ').unwrap();
-            Instance::tcp(address).with(said.parse().unwrap())
-        })
-        .collect();
-        assert_eq!(partitions(&list).capacities(&set), BTreeMap::from([(1, 1), (2, 2)]));
     }
 
     #[tokio::test]
@@ -358,5 +274,37 @@ mod tests {
         assert!(futures_util::FutureExt::now_or_never(sets.next()).is_none());
         list.update(["b:1".parse::<Instance>().unwrap().with("tag=0/1".parse().unwrap())]);
         assert_eq!(told(&mut sets).await, "tcp@b:1?tag=0%2F1");
+    }
+
+    #[tokio::test]
+    async fn a_set_is_told_even_if_the_registry_fails_or_ends_right_behind_it() {
+        let discover = || {
+            let sets = [
+                Ok(vec!["a:1".parse::<Instance>().unwrap().with("tag=0/1".parse().unwrap())]),
+                Err(Status::unavailable("gone").into()),
+            ];
+            stream::iter(sets).boxed()
+        };
+        let template = move || Ok(Client::builder("rpcx://parts").discover(Once(discover)));
+        let parse = |tag: &str| tag.parse().ok();
+        let (partitions, _) = Partitions::new(Box::new(template), Box::new(parse)).unwrap();
+        let holders = || Holders { partitions: partitions.clone(), portion: Portion { index: 0, of: 1 } };
+        let (mut listener, mut other) = (holders().watch(), holders().watch());
+        assert_eq!(told(&mut listener).await, "tcp@a:1?tag=0%2F1");
+        assert_eq!(told(&mut listener).await, "gone");
+        assert_eq!(told(&mut other).await, "tcp@a:1?tag=0%2F1");
+        assert_eq!(told(&mut other).await, "gone");
+        assert_eq!(told(&mut listener).await, "the end");
+        assert_eq!(told(&mut holders().watch()).await, "tcp@a:1?tag=0%2F1");
+        assert_eq!(told(&mut other).await, "the end");
+    }
+
+    /// A registry that says this.
+    struct Once<F>(F);
+
+    impl<F: Fn() -> Sets + Send + Sync + 'static> Discover for Once<F> {
+        fn watch(&self) -> Sets {
+            (self.0)()
+        }
     }
 }

@@ -7,11 +7,12 @@ use futures_util::future::BoxFuture;
 use polyrpc_wire::{Retry, Scope, Status};
 
 use super::Combo;
-use crate::client::EndpointFacts;
 use crate::client::balance::{Asked, Balance, Candidate, Outcome, Pick, RoundRobin};
+use crate::client::channel::Purse;
 use crate::client::exchange::Defaults;
 use crate::client::layer::Outgoing;
 use crate::client::request::Response;
+use crate::client::{Budget, EndpointFacts};
 use crate::codec::Body;
 use crate::discovery::{Attributes, Instance};
 use crate::{Client, Result, task};
@@ -78,14 +79,16 @@ impl Selective {
         self.inner.current.load().subs.iter().map(|sub| sub.name().to_owned()).collect()
     }
 
-    pub(super) fn new(
-        subs: Vec<Choosable>,
-        balance: Box<dyn Balance>,
-        retries: usize,
-        defaults: Arc<Defaults>,
-    ) -> Self {
+    /// One of no clients yet.
+    pub(super) fn empty(balance: impl Balance, defaults: Arc<Defaults>) -> Self {
+        Self::new(SelectiveBuilder::new().balance(balance), defaults)
+    }
+
+    fn new(builder: SelectiveBuilder, defaults: Arc<Defaults>) -> Self {
+        let SelectiveBuilder { subs, balance, retries, budget, .. } = builder;
         let current = ArcSwap::from_pointee(Choices::new(subs, &*balance));
-        let inner = Inner { current, changing: Mutex::default(), balance, retries };
+        let inner =
+            Inner { current, changing: Mutex::default(), balance, retries, purse: Purse::new(&budget) };
         Self { inner: Arc::new(inner), defaults }
     }
 
@@ -122,12 +125,19 @@ pub struct SelectiveBuilder {
     subs: Vec<Choosable>,
     balance: Box<dyn Balance>,
     retries: usize,
+    budget: Budget,
     timeout: Option<Option<Duration>>,
 }
 
 impl SelectiveBuilder {
     fn new() -> Self {
-        Self { subs: Vec::new(), balance: Box::new(RoundRobin::new()), retries: RETRIES, timeout: None }
+        Self {
+            subs: Vec::new(),
+            balance: Box::new(RoundRobin::new()),
+            retries: RETRIES,
+            budget: Budget::default(),
+            timeout: None,
+        }
     }
 
     /// Adds a client under a name, in place of the one that had it.
@@ -155,6 +165,13 @@ impl SelectiveBuilder {
         self
     }
 
+    /// How many calls may be sent on to another client, of all calls together; those that reached no server cost
+    /// nothing. What the clients try again by themselves is paid for by them.
+    pub fn retry_budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
     /// How long a call waits that does not say itself, on all clients together. Default: as long as the first client's.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = Some(timeout.into());
@@ -172,12 +189,12 @@ impl SelectiveBuilder {
         };
         let mut defaults = (*first.client.defaults).clone();
         defaults.timeout = self.timeout.unwrap_or(defaults.timeout);
-        Ok(Selective::new(self.subs, self.balance, self.retries, defaults.into()))
+        Ok(Selective::new(self, defaults.into()))
     }
 }
 
 /// brpc `channel.cpp`, `max_retry`.
-pub(super) const RETRIES: usize = 3;
+const RETRIES: usize = 3;
 
 /// A client that may be chosen.
 #[derive(Debug, Clone)]
@@ -209,6 +226,7 @@ struct Inner {
     changing: Mutex<()>,
     balance: Box<dyn Balance>,
     retries: usize,
+    purse: Purse,
 }
 
 impl Inner {
@@ -223,6 +241,7 @@ impl Inner {
         let timeout = task::current().bound(call.options.timeout)?;
         let deadline = timeout.and_then(|timeout| now().checked_add(timeout));
         let (mut tried, mut failure) = (Vec::new(), None);
+        self.purse.earn();
         loop {
             let choices = self.current.load_full();
             let began = now();
@@ -243,11 +262,22 @@ impl Inner {
             visit.end(Some(&status));
             tried.push(visit.sub.candidate.clone());
             let is_over = deadline.is_some_and(|deadline| deadline <= now());
-            if is_over || tried.len() > self.retries || !may_try_again(&status, call.options.idempotent) {
+            if is_over || tried.len() > self.retries || !self.may_try_again(&status, call.options.idempotent)
+            {
                 return Err(status);
             }
             failure = Some(status);
         }
+    }
+
+    /// Whether another client may be asked after this failure. It is paid for then.
+    fn may_try_again(&self, status: &Status, idempotent: bool) -> bool {
+        let is_repeatable = match status.retry() {
+            Retry::Elsewhere => true,
+            Retry::IfIdempotent => idempotent,
+            Retry::Never => false,
+        };
+        is_repeatable && (reached_nobody(status) || self.purse.pay())
     }
 
     fn endpoints(&self) -> Vec<EndpointFacts> {
@@ -255,12 +285,9 @@ impl Inner {
     }
 }
 
-fn may_try_again(status: &Status, idempotent: bool) -> bool {
-    match status.retry() {
-        Retry::Elsewhere => true,
-        Retry::IfIdempotent => idempotent,
-        Retry::Never => false,
-    }
+/// Whether it is known that no server had the call.
+fn reached_nobody(status: &Status) -> bool {
+    status.scope() == Scope::Connection && status.retry() == Retry::Elsewhere
 }
 
 #[cold]
@@ -349,9 +376,7 @@ impl<'a> Visit<'a> {
             attempts: (attempts(self.attempts.0), attempts(self.attempts.1)),
         };
         self.choices.pick.ended(self.place, &outcome);
-        if failure
-            .is_some_and(|status| status.scope() == Scope::Connection && status.retry() == Retry::Elsewhere)
-        {
+        if failure.is_some_and(reached_nobody) {
             self.sub.candidate.load().shun(now + PAUSE);
         }
     }
