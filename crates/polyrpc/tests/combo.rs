@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use common::{PROTOCOLS, ProbeClient, Prober, serve, soon, until};
 use polyrpc::client::balance::{Asked, Balance, Candidate, Pick};
-use polyrpc::client::combo::{DynamicPartition, Merge, Parallel, Part, Partition, Portion, Selective, Sub};
+use polyrpc::client::combo::{
+    DynamicPartition, Merge, Parallel, Part, Partition, Portion, Selective, Sub, fold,
+};
 use polyrpc::client::{Budget, Builder, MockCall, Options, Response};
 use polyrpc::codec::{Body, Codec, Serde};
 use polyrpc::discovery::{Instance, List};
@@ -172,7 +174,10 @@ async fn a_skipped_client_is_not_asked_and_a_bad_request_asks_nobody() {
 async fn a_parallel_call_fails_at_its_limit_only() {
     let of = |limit: Option<usize>| {
         let builder = Parallel::builder().sub(ok("a")).sub(fails(gone())).sub(fails(gone()));
-        limit.map_or(Parallel::builder().sub(ok("a")).sub(fails(gone())), |limit| builder.fail_limit(limit))
+        match limit {
+            Some(limit) => builder.fail_limit(limit),
+            None => builder,
+        }
     };
     assert_eq!(call(&of(None).build().unwrap()).await.unwrap(), "a");
     assert_eq!(call(&of(Some(3)).build().unwrap()).await.unwrap(), "a");
@@ -243,6 +248,18 @@ async fn mergers_run_in_the_order_of_answers_and_may_refuse_them() {
 
 async fn call_of(one: Sub, other: Sub) -> Result<String> {
     call(&Parallel::builder().sub(one).sub(other).build()?).await
+}
+
+#[tokio::test]
+async fn values_are_folded_and_what_is_none_is_a_failure() {
+    let says = |number: i64| Client::mock(move |call| call.answer::<Serde, _>(&number));
+    let adding = |client: Client| Sub::new(client).merge(fold::<Serde, i64>(|all, part| all + part));
+    let builder = || Parallel::builder().sub(adding(says(1))).sub(adding(ok("?"))).sub(adding(says(41)));
+    let sum: i64 = builder().build().unwrap().call("S/M", &()).await.unwrap();
+    assert_eq!(sum, 42);
+    let strict = builder().fail_limit(1).build().unwrap();
+    let error = strict.call::<i64>("S/M", &()).await.unwrap_err();
+    assert!(error.message().contains("client 1: internal: unreadable reply"), "{error}");
 }
 
 #[tokio::test]

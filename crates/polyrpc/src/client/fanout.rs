@@ -26,8 +26,8 @@ impl Client {
     /// calls under way are cancelled. Nothing is tried again. Servers that are thought to be down are called too; one
     /// that the registry takes away before it could be called is left out.
     ///
-    /// Layers stand around the whole. A client of one server stays what it is. Calls with several messages in a
-    /// direction are refused.
+    /// Layers stand around the whole. A client of one server, or of other clients, stays what it is. Calls with several
+    /// messages in a direction are refused.
     ///
     /// ```no_run
     /// # async fn example() -> polyrpc::Result<()> {

@@ -63,7 +63,7 @@ impl Holdings {
                 holders.entry(of).or_default().entry(index).or_default().push(instance.clone());
             }
         }
-        holders.values_mut().flat_map(BTreeMap::values_mut).for_each(|holders| once_each(holders));
+        holders.values_mut().flat_map(BTreeMap::values_mut).for_each(once_each);
         Self { holders }
     }
 

@@ -36,7 +36,7 @@ pub use self::holdings::Portion;
 pub use self::parallel::{Parallel, ParallelBuilder};
 pub use self::partition::{Partition, PartitionBuilder};
 pub use self::selective::{Selective, SelectiveBuilder};
-pub use self::sub::{Merge, Part, Place, Sub};
+pub use self::sub::{Merge, Part, Place, Sub, fold};
 
 pub(super) use self::gather::{Bounds, Ended, gather};
 pub(super) use self::sub::keep_first;

@@ -5,9 +5,10 @@ use bytes::BytesMut;
 use polyrpc_wire::{Format, Status};
 
 use crate::Client;
+use crate::client::exchange::unreadable;
 use crate::client::layer::Outgoing;
 use crate::client::request::Response;
-use crate::codec::Body;
+use crate::codec::{Body, Codec};
 
 /// One of the clients of a [`Parallel`](super::Parallel), with what it is asked and what becomes of its answer.
 ///
@@ -111,6 +112,48 @@ pub enum Merge {
     Fail(Status),
     /// The whole call fails with this, and ends.
     FailAll(Status),
+}
+
+/// A [merger](Sub::merge) of values: the first answer is the whole, and `fold` takes in each that comes later. An answer
+/// that is no `T` counts as a failure of the client that gave it. What is beside the messages stays the first's.
+///
+/// ```
+/// use polyrpc::Client;
+/// use polyrpc::client::combo::{Parallel, Sub, fold};
+/// use polyrpc::codec::Serde;
+///
+/// # fn main() -> polyrpc::Result<()> {
+/// let shop = |url| Ok::<_, polyrpc::Error>(Sub::new(Client::new(url)?).merge(fold::<Serde, u64>(u64::min)));
+/// let cheapest = Parallel::builder().sub(shop("rpcx://10.0.0.1:8972")?).sub(shop("rpcx://10.0.0.2:8972")?).build()?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn fold<C, T>(
+    fold: impl Fn(T, T) -> T + Send + Sync + 'static,
+) -> impl Fn(&mut Option<Response<Body>>, Response<Body>, Place) -> Merge + Send + Sync + 'static
+where
+    C: Codec<T>,
+{
+    move |whole, part, _| match take_in::<C, T>(whole, part, &fold) {
+        Ok(()) => Merge::Merged,
+        Err(status) => Merge::Fail(unreadable(&status)),
+    }
+}
+
+fn take_in<C: Codec<T>, T>(
+    whole: &mut Option<Response<Body>>,
+    part: Response<Body>,
+    fold: impl Fn(T, T) -> T,
+) -> Result<(), Status> {
+    let value = C::decode(part.message.clone(), None)?;
+    let Some(whole) = whole else {
+        *whole = Some(part);
+        return Ok(());
+    };
+    let format = whole.message.format;
+    let all = fold(C::decode(whole.message.clone(), None)?, value);
+    whole.message = Body::new(format, C::encode_owned(all, format, None)?);
+    Ok(())
 }
 
 fn ask_the_same(call: Outgoing<'_>, _: Place) -> Part<'_> {
