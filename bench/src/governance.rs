@@ -1,4 +1,4 @@
-//! `governance`: what it costs to find a server, choose it, be ready to try again and learn from how it went.
+//! `governance`: what it costs to find a server, choose it, be ready to try again, count, and learn from how it went.
 //!
 //! The same calls are made by a bare client and by one with all of that over one endpoint, in turn, from this process;
 //! the difference in its CPU time is what governance costs. And each balancer chooses among a thousand servers.
@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use clap::Args;
 use polyrpc::client::balance::{self, Asked, Balance, Candidate, Outcome};
-use polyrpc::client::{self, FailMode};
+use polyrpc::client::{self, Breaker, FailMode};
 use polyrpc::codec::Body;
 use polyrpc::discovery::{Attributes, Instance, List};
+use polyrpc::layers::Metrics;
 use polyrpc::{Client, Format};
 use tokio::runtime::{Builder, Runtime};
 
@@ -95,6 +96,8 @@ fn governed(address: &str) -> io::Result<Client> {
         .balance(balance::P2c::new())
         .fail_mode(FailMode::Failover)
         .retries(3)
+        .breaker(Breaker::consecutive(5, Duration::from_secs(10)))
+        .layer(Metrics::new())
         .timeout(Duration::from_secs(10))
         .build()
         .map_err(failed)

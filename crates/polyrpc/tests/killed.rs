@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Prober, serve, soon};
-use polyrpc::client::{Backup, FailMode, Request, Signature};
+use polyrpc::client::{Backup, Breaker, FailMode, Request, Signature};
 use polyrpc::codec::Serde;
 use polyrpc::discovery::{Instance, List};
 use polyrpc::{Client, Error};
@@ -172,4 +172,36 @@ async fn hardly_a_call_is_late_while_one_of_three_servers_stands_still() {
     callers.made(1000).await;
     let (made, odd) = callers.stop().await;
     assert!(odd.len() * 1000 <= made, "{} of {made} calls were late: {:?}", odd.len(), odd.first());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stands_still_is_isolated_within_a_second() {
+    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+    let client = Client::builder("rpcx://three")
+        .discover(list(&servers))
+        .breaker(Breaker::consecutive(5, Duration::from_secs(10)))
+        .build()
+        .unwrap();
+    let callers = Callers::start(&client, Duration::from_millis(200));
+    callers.made(1000).await;
+    servers[0].send(Signal::STOP);
+    let began = Instant::now();
+    let isolated = || client.endpoints().iter().any(|facts| facts.isolated);
+    soon(async {
+        while !isolated() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    let took = began.elapsed();
+    servers[0].send(Signal::CONT);
+    let all_are_well = || client.endpoints().iter().all(|facts| facts.available);
+    soon(async {
+        while !all_are_well() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    callers.stop().await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
 }

@@ -109,6 +109,14 @@ impl Dialer {
         Owned::from(connecting).await.map_err(io::Error::other)?
     }
 
+    /// A connection that no call takes, and what would speak on it if that may speak first: a session over a WebSocket
+    /// has to be let in before. That it cannot be made is not held against the server.
+    pub(super) async fn apart(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
+        let stream = connect(&self.url, &self.dialing, self.tls.as_ref()).await?;
+        let session = self.url.websocket.is_none().then(|| self.sessions.clone().session());
+        Ok((stream, session))
+    }
+
     fn too_early(&self) -> Option<Status> {
         let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         failing

@@ -60,7 +60,7 @@ use serde::de::DeserializeOwned;
 
 pub use polyrpc_wire::Limits;
 
-pub use self::channel::{Backup, Budget, EndpointFacts, FailMode};
+pub use self::channel::{Backup, Breaker, Budget, EndpointFacts, FailMode, Health, Recovery};
 pub use self::dial::Backoff;
 pub use self::fanout::Receipt;
 pub use self::hook::{Attempt, Hook, Received, Sending};
@@ -615,6 +615,24 @@ impl Builder {
         self
     }
 
+    /// When a server that fails gets no more calls for a while. Default: never.
+    pub fn breaker(mut self, breaker: Breaker) -> Self {
+        self.plan().breaker = Some(breaker);
+        self
+    }
+
+    /// How a server that gets no calls is asked whether it is well again. Default: [`Health::connect`].
+    pub fn health(mut self, health: Health) -> Self {
+        self.plan().health = Some(health);
+        self
+    }
+
+    /// What keeps the calls of all servers from the few that come back first. Default: nothing.
+    pub fn recovery(mut self, recovery: Recovery) -> Self {
+        self.plan().recovery = Some(recovery);
+        self
+    }
+
     /// Calls only servers of this group, as the registry says who is in it.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.plan().group = Some(group.into());
@@ -656,8 +674,11 @@ impl Builder {
             }
             (plan, discover) => {
                 let discover = discover.unwrap_or_else(|| Box::new(List::new([url.instance()])));
-                let (name, factory) = (self.url.clone(), Factory::new(self, url));
                 let plan = plan.map_or_else(Plan::default, |plan| *plan);
+                if let Some(health) = &plan.health {
+                    self.backoff.max = self.backoff.max.min(health.every);
+                }
+                let (name, factory) = (self.url.clone(), Factory::new(self, url));
                 Transport::Channel(Arc::new(Channel::new(name, plan, discover, factory, defaults.keep)))
             }
         };

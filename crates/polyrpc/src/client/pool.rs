@@ -1,15 +1,17 @@
 use std::future::poll_fn;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Instant;
 
+use polyrpc_wire::session::Client as Session;
 use polyrpc_wire::{Protocol, Retry, Scope, Status};
 
 use super::channel::Visit;
 use super::dial::Dialer;
 use super::link::{Link, Standing};
-use crate::net::Address;
+use crate::net::{Address, Stream};
 
 /// How calls share connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,6 +98,42 @@ impl Pool {
             Kind::Pooled => Ok(Lease::new(self.dial().await?, Back::Pool(self.clone()))),
             Kind::Short => Ok(Lease::new(self.dial().await?, Back::Close)),
         }
+    }
+
+    /// A connection that is made now, whatever others there are, and closed afterwards unless the pool is
+    /// [renewed](Self::renew) by it.
+    pub(super) async fn anew(&self) -> Result<Lease, Status> {
+        Ok(Lease::new(self.dial().await?, Back::Close))
+    }
+
+    /// Has this connection take the place of all others; those close when their last call has ended.
+    pub(super) fn renew(&self, lease: Lease) {
+        if self.kind == Kind::Short {
+            return;
+        }
+        let mut links = self.lock();
+        if self.is_retired() {
+            return;
+        }
+        links.drain(..).for_each(|link| link.close());
+        links.push(lease.keep());
+    }
+
+    /// A connection that no call takes, and what would speak on it if that may speak first.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub(super) async fn apart(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
+        match &self.dialer {
+            Some(dialer) => dialer.apart().await,
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// The server's name, as HTTP asks for it.
+    pub(super) fn authority(&self) -> String {
+        self.dialer.as_ref().map(|dialer| dialer.url.authority()).unwrap_or_default()
     }
 
     /// Where connections lead, if they can be made.
@@ -254,6 +292,12 @@ impl Lease {
         let mut lease = self;
         lease.visit = Some(visit);
         lease
+    }
+
+    /// The connection, which is not given back.
+    fn keep(mut self) -> Arc<dyn Link> {
+        self.back = Back::Nowhere;
+        self.link.clone()
     }
 
     pub(super) fn visit(&self) -> Option<&Visit> {

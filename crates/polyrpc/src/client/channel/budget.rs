@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub struct Budget {
     /// Further attempts for each call, in the long run. 0.2.
     pub ratio: f64,
-    /// Further attempts there are before there were any calls; the first calls bring none until it is paid for. 10.
+    /// Further attempts there are before there were any calls, or as many as there are other calls under way if that is more,
+    /// so that a server may die under the first of many callers. Calls bring none until what was lent is paid for. 10.
     pub floor: u32,
     /// Further attempts that may be saved for worse times: as many calls as are under way when a server dies can be
     /// saved at once. 1000.
@@ -33,7 +34,7 @@ impl Budget {
 #[derive(Debug)]
 pub(in crate::client) struct Purse {
     left: AtomicI64,
-    /// What the first attempts were lent.
+    /// What was lent.
     owed: AtomicI64,
     per_call: i64,
     most: i64,
@@ -61,10 +62,22 @@ impl Purse {
         }
     }
 
-    /// Pays for one more attempt, if there is enough.
-    pub(in crate::client) fn pay(&self) -> bool {
+    /// Pays for one more attempt, if there is enough, or as much as may be lent where so many calls are under way.
+    pub(in crate::client) fn pay(&self, under_way: impl FnOnce() -> usize) -> bool {
         let paid = |left: i64| (left >= ATTEMPT).then(|| left - ATTEMPT);
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid).is_ok()
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid).is_ok() || self.borrow(under_way)
+    }
+
+    #[cold]
+    fn borrow(&self, under_way: impl FnOnce() -> usize) -> bool {
+        // What no call pays back is not lent.
+        if self.per_call == 0 {
+            return false;
+        }
+        let others = i64::try_from(under_way().saturating_sub(1)).unwrap_or(i64::MAX);
+        let most = others.saturating_mul(ATTEMPT).min(self.most);
+        let lent = |owed: i64| (owed + ATTEMPT <= most).then(|| owed + ATTEMPT);
+        self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lent).is_ok()
     }
 }
 
@@ -83,7 +96,7 @@ mod tests {
         let mut attempts = 0;
         for _ in 0..calls {
             purse.earn();
-            attempts += 1 + (0..3).take_while(|_| purse.pay()).count() as u32;
+            attempts += 1 + (0..3).take_while(|_| purse.pay(|| 1)).count() as u32;
         }
         attempts
     }
@@ -108,7 +121,26 @@ mod tests {
     fn what_is_saved_has_an_end() {
         let purse = Purse::new(&Budget { most: 20, ..Budget::default() });
         (0..10_000).for_each(|_| purse.earn());
-        assert_eq!((0..100).filter(|_| purse.pay()).count(), 20);
+        assert_eq!((0..100).filter(|_| purse.pay(|| 0)).count(), 20);
+    }
+
+    #[test]
+    fn calls_that_are_under_way_together_can_be_saved_together() {
+        let purse = Purse::new(&Budget::default());
+        assert_eq!((0..100).filter(|_| purse.pay(|| 65)).count(), 64);
+        // It is paid back before anything is saved.
+        (0..64 * 5 + 4).for_each(|_| purse.earn());
+        assert!(!purse.pay(|| 0));
+        purse.earn();
+        assert!(purse.pay(|| 0));
+    }
+
+    #[test]
+    fn who_wants_no_further_attempts_is_lent_none() {
+        let none = Budget { ratio: 0.0, floor: 0, most: 0 };
+        for budget in [none, Budget { ratio: 0.2, ..none }, Budget { most: 1000, ..none }] {
+            assert!(!Purse::new(&budget).pay(|| 1000), "{budget:?}");
+        }
     }
 
     #[test]

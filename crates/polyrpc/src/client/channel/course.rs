@@ -7,9 +7,11 @@ use tokio::time::{sleep, timeout_at};
 use super::backoff::pause;
 use super::endpoint::{Endpoint, Visit};
 use super::mode::FailMode;
+use super::recovery::Crisis;
 use super::snapshot::Snapshot;
 use super::{Channel, now};
 use crate::client::balance::Asked;
+use crate::client::dial::chance;
 use crate::client::pool::Lease;
 
 /// What a call says that matters to where it goes.
@@ -87,6 +89,9 @@ impl<'c> Course<'c> {
         if self.left > 0 || self.channel.shared.settings.spares {
             self.kept = Some(call.clone());
         }
+        if self.crisis().is_some() {
+            return None;
+        }
         let chosen = self.choose(self.channel.snapshot()?, &call.body, self.began)?;
         match chosen.visit.endpoint().pool().ready() {
             Some(lease) => {
@@ -148,7 +153,7 @@ impl<'c> Course<'c> {
             Retry::IfIdempotent => self.terms.idempotent,
             Retry::Never => false,
         };
-        if !repeatable || self.left == 0 || self.is_over() || !self.channel.shared.purse.pay() {
+        if !repeatable || self.left == 0 || self.is_over() || !self.pay() {
             return false;
         }
         self.left -= 1;
@@ -183,6 +188,7 @@ impl<'c> Course<'c> {
                     Err(status) => return Err(self.failure.take().unwrap_or(status)),
                 },
             };
+            self.admit(&snapshot)?;
             let chosen = match self.fails_on_the_same() {
                 Some(endpoint) => self.revisit(snapshot, &endpoint, request).await?,
                 None => match self.choose(snapshot.clone(), request, now()) {
@@ -198,21 +204,39 @@ impl<'c> Course<'c> {
 
     /// A server for a second attempt beside the first, if there is one that was not tried, and it is paid for.
     pub(super) fn beside(&mut self, request: &[u8]) -> Option<Chosen> {
-        if self.left == 0 {
+        if self.left == 0 || self.crisis().is_some() {
             return None;
         }
         let chosen = self.choose(self.channel.snapshot()?, request, now())?;
-        if !self.channel.shared.purse.pay() {
+        if !self.pay() {
             return None;
         }
         self.left -= 1;
         Some(chosen)
     }
 
+    /// Whether the budget bears one more attempt.
+    fn pay(&self) -> bool {
+        let snapshot = || self.channel.shared.current.load();
+        self.channel.shared.purse.pay(|| snapshot().as_ref().map_or(0, |snapshot| snapshot.in_flight()))
+    }
+
     /// Sets out for a server: it counts as tried as long as the call is under way there.
     pub(super) fn depart(&mut self, visit: &Visit) {
         self.had = self.had.saturating_add(1);
         self.note(visit);
+    }
+
+    /// Whether the servers are recovering.
+    fn crisis(&self) -> Option<&'c Crisis> {
+        self.channel.shared.crisis.as_ref().filter(|crisis| crisis.is_on())
+    }
+
+    /// Whether the call may go to these servers.
+    fn admit(&self, snapshot: &Snapshot) -> Result<(), Status> {
+        let Some(crisis) = self.crisis() else { return Ok(()) };
+        let now = now();
+        crisis.admit(now, chance(), || snapshot.well(now))
     }
 
     /// A server that is thought to be well and was not tried.
@@ -233,7 +257,11 @@ impl<'c> Course<'c> {
     ) -> Result<Option<Chosen>, Status> {
         self.tried.clear();
         let asked = self.asked(&snapshot, &[], request, now());
-        let place = snapshot.pick(&asked).unwrap_or_else(|| self.channel.any_of(&snapshot));
+        let place = snapshot.pick(&asked);
+        if let (None, Some(crisis)) = (place, &self.channel.shared.crisis) {
+            crisis.begin();
+        }
+        let place = place.unwrap_or_else(|| self.channel.any_of(&snapshot));
         let Some(endpoint) = snapshot.endpoint(place) else { return Ok(None) };
         self.rest(endpoint).await?;
         Ok(self.visit(snapshot, place, now(), false))

@@ -5,13 +5,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{self, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
 use polyrpc_wire::Status;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Trial};
+use super::health::Health;
 use super::sift::{Sifted, sift};
 use super::snapshot::Snapshot;
 use super::{News, Shared};
@@ -59,7 +60,10 @@ impl Keeper {
     pub(super) async fn run(mut self) {
         self.sets = Some(self.shared.discover.watch());
         self.take_over();
-        let doubts = self.shared.doubts.clone();
+        let doubts = self.shared.common.doubts.clone();
+        if self.shared.settings.health.always {
+            self.trials.push(look_after(self.shared.clone()).boxed());
+        }
         loop {
             tokio::select! {
                 set = next(&mut self.sets) => self.hear(set).await,
@@ -167,13 +171,14 @@ impl Keeper {
     fn enlist(&self, instance: &Instance) -> Result<(Arc<Endpoint>, Candidate), Status> {
         let pool = self.shared.factory.pool(instance)?;
         let candidate = Candidate::new(instance.clone());
-        let endpoint = Endpoint::new(instance, pool, candidate.load().clone(), self.shared.doubts.clone());
+        let endpoint = Endpoint::new(instance, pool, candidate.load().clone(), &self.shared.common);
         Ok((endpoint, candidate))
     }
 
     /// Has a server tried until it can be reached or is not listed any more.
     fn try_out(&self, endpoint: Weak<Endpoint>) {
-        self.trials.push(try_until_well(endpoint, self.permits.clone()).boxed());
+        let health = self.shared.settings.health.clone();
+        self.trials.push(try_until_well(endpoint, health, self.permits.clone()).boxed());
     }
 }
 
@@ -198,17 +203,38 @@ fn is_same(current: &Snapshot, instances: &[Instance]) -> bool {
         && current.candidates().iter().zip(instances).all(|(known, new)| known.instance() == new)
 }
 
-async fn try_until_well(endpoint: Weak<Endpoint>, permits: Arc<Semaphore>) {
+async fn try_until_well(endpoint: Weak<Endpoint>, health: Health, permits: Arc<Semaphore>) {
     loop {
         // Not held while nothing is done: a server that is not listed any more is let go of.
         let Some(next) = endpoint.upgrade().map(|endpoint| endpoint.next_attempt()) else { return };
         sleep_until(next.into()).await;
         // The semaphore is never closed.
-        let Ok(_permit) = permits.acquire().await else { return };
+        let Ok(permit) = permits.acquire().await else { return };
         let Some(endpoint) = endpoint.upgrade() else { return };
-        if endpoint.revive().await {
-            return;
+        let trial = endpoint.revive(&health).await;
+        drop((endpoint, permit));
+        match trial {
+            Trial::Over => return,
+            Trial::Again(pause) => sleep(pause).await,
         }
+    }
+}
+
+/// Asks all servers that are thought to be well, again and again.
+async fn look_after(shared: Arc<Shared>) {
+    let health = &shared.settings.health;
+    loop {
+        sleep(health.every).await;
+        let Some(snapshot) = shared.current.load_full() else { continue };
+        let endpoints: Vec<_> = snapshot.servers().map(|(endpoint, _)| Arc::downgrade(endpoint)).collect();
+        drop(snapshot);
+        let checks =
+            stream::iter(endpoints).for_each_concurrent(TRIALS, move |endpoint: Weak<Endpoint>| async move {
+                if let Some(endpoint) = endpoint.upgrade() {
+                    endpoint.check(health).await;
+                }
+            });
+        checks.await;
     }
 }
 

@@ -1,18 +1,22 @@
 //! A client of several servers: who they are is told by a registry ([`keeper`], [`sift`]) and read from a
 //! [`snapshot`]; a [`course`] is the way of one call through them, with [`backup`] where a second server is asked
-//! before the first has failed; an [`endpoint`] is one of them, and [`each`] calls one without a choice.
+//! before the first has failed; an [`endpoint`] is one of them, and [`each`] calls one without a choice. A [`breaker`]
+//! takes out those that fail, by [`health`] they come back, and [`recovery`] spares the first that do.
 
 mod backoff;
 mod backup;
+mod breaker;
 mod budget;
 mod course;
 mod doubts;
 mod each;
 mod endpoint;
+mod health;
 mod keeper;
 mod latencies;
 mod mode;
 mod plan;
+mod recovery;
 mod sift;
 mod snapshot;
 
@@ -26,9 +30,12 @@ use polyrpc_wire::{Call, Reply, Retry, Scope, Status};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+pub use self::breaker::Breaker;
 pub use self::budget::Budget;
 pub use self::endpoint::EndpointFacts;
+pub use self::health::Health;
 pub use self::mode::{Backup, FailMode};
+pub use self::recovery::Recovery;
 
 pub(super) use self::budget::Purse;
 pub(super) use self::course::{Course, Terms};
@@ -36,10 +43,11 @@ pub(super) use self::each::Server;
 pub(super) use self::endpoint::Visit;
 pub(super) use self::plan::Plan;
 
-use self::doubts::Doubts;
+use self::endpoint::Common;
 use self::keeper::Keeper;
 use self::latencies::Latencies;
 use self::plan::Settings;
+use self::recovery::Crisis;
 use self::snapshot::Snapshot;
 use super::factory::Factory;
 use crate::discovery::Discover;
@@ -64,7 +72,9 @@ struct Shared {
     news: watch::Sender<News>,
     /// The task runs, or has nothing left to do.
     kept: AtomicBool,
-    doubts: Arc<Doubts>,
+    common: Common,
+    /// Whether the servers are recovering, where that matters.
+    crisis: Option<Crisis>,
     purse: Purse,
     latencies: Latencies,
     /// Whose turn it is where no server is thought to be well.
@@ -90,12 +100,14 @@ impl Channel {
     /// never looked at it.
     pub(super) fn new(
         name: String,
-        plan: Plan,
+        mut plan: Plan,
         discover: Box<dyn Discover>,
         factory: Factory,
         spares: bool,
     ) -> Self {
         let cores = factory.cores();
+        let common = Common { breaker: plan.breaker.take(), ..Common::default() };
+        let crisis = plan.recovery.map(Crisis::new);
         let settings = plan.settings(spares);
         let shared = Shared {
             name,
@@ -106,7 +118,8 @@ impl Channel {
             current: ArcSwapOption::empty(),
             news: watch::Sender::default(),
             kept: AtomicBool::new(false),
-            doubts: Arc::default(),
+            common,
+            crisis,
             latencies: Latencies::default(),
             turn: AtomicUsize::new(0),
         };

@@ -1,7 +1,10 @@
 use std::time::Duration;
 
+use super::breaker::Breaker;
 use super::budget::Budget;
+use super::health::Health;
 use super::mode::{Backup, FailMode};
+use super::recovery::Recovery;
 use crate::client::balance::{Balance, P2c};
 use crate::client::dial::Backoff;
 use crate::discovery::Discover;
@@ -18,6 +21,9 @@ pub(in crate::client) struct Plan {
     pub(in crate::client) backup: Backup,
     pub(in crate::client) group: Option<String>,
     pub(in crate::client) believes_empty_sets: bool,
+    pub(in crate::client) breaker: Option<Breaker>,
+    pub(in crate::client) health: Option<Health>,
+    pub(in crate::client) recovery: Option<Recovery>,
 }
 
 /// What a channel goes by.
@@ -33,6 +39,7 @@ pub(super) struct Settings {
     pub(super) backup: Backup,
     pub(super) group: Option<String>,
     pub(super) believes_empty_sets: bool,
+    pub(super) health: Health,
     /// A server may say of a call that it never looked at it.
     pub(super) spares: bool,
 }
@@ -49,6 +56,7 @@ impl Plan {
             backup: self.backup,
             group: self.group,
             believes_empty_sets: self.believes_empty_sets,
+            health: self.health.unwrap_or_default(),
         }
     }
 }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::endpoint::{Endpoint, EndpointFacts};
 use super::now;
@@ -51,6 +52,22 @@ impl Snapshot {
     /// The place of the server that is to answer. A choice that is no place is none.
     pub(super) fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         self.pick.pick(asked).filter(|&place| place < self.endpoints.len())
+    }
+
+    /// How many attempts are under way.
+    pub(super) fn in_flight(&self) -> usize {
+        self.candidates.iter().map(|candidate| candidate.load().in_flight()).sum()
+    }
+
+    /// How many of them are thought to be well.
+    pub(super) fn well(&self, now: Instant) -> usize {
+        self.candidates.iter().filter(|candidate| candidate.load().is_available(now)).count()
+    }
+
+    /// Whether any other than the one at this place is thought to be well.
+    pub(super) fn is_well_without(&self, place: usize, now: Instant) -> bool {
+        let mut others = self.candidates.iter().enumerate().filter(|(other, _)| *other != place);
+        others.any(|(_, candidate)| candidate.load().is_available(now))
     }
 
     pub(super) fn facts(&self) -> Vec<EndpointFacts> {

@@ -277,7 +277,12 @@ impl Inner {
             Retry::IfIdempotent => idempotent,
             Retry::Never => false,
         };
-        is_repeatable && (reached_nobody(status) || self.purse.pay())
+        is_repeatable && (reached_nobody(status) || self.purse.pay(|| self.in_flight()))
+    }
+
+    /// How many attempts are under way.
+    fn in_flight(&self) -> usize {
+        self.current.load().candidates.iter().map(|candidate| candidate.load().in_flight()).sum()
     }
 
     fn endpoints(&self) -> Vec<EndpointFacts> {

@@ -69,17 +69,14 @@ impl Builder {
 
     /// Writes a string.
     pub fn string(&mut self, text: &str) -> Offset<super::Text> {
-        self.make_room(text.len() + 1, OFFSET);
-        // The zero that C wants behind it is there already.
-        self.take(1);
-        self.take(text.len()).copy_from_slice(text.as_bytes());
+        // The zero behind it is what C wants.
+        self.write(text.as_bytes(), 1, OFFSET);
         Offset::new(self.push_len(text.len()))
     }
 
     /// Writes a vector of bytes.
     pub fn bytes(&mut self, bytes: &[u8]) -> Offset<[u8]> {
-        self.make_room(bytes.len(), OFFSET);
-        self.take(bytes.len()).copy_from_slice(bytes);
+        self.write(bytes, 0, OFFSET);
         Offset::new(self.push_len(bytes.len()))
     }
 
@@ -136,8 +133,7 @@ impl Builder {
 
     /// Writes a vector of so many scalars or structs, given as their bytes, for who learns the schema at run time.
     pub fn vector_bytes(&mut self, count: usize, bytes: &[u8], align: usize) -> Offset<()> {
-        self.make_room(bytes.len(), align.max(OFFSET));
-        self.take(bytes.len()).copy_from_slice(bytes);
+        self.write(bytes, 0, align.max(OFFSET));
         Offset::new(self.push_len(count))
     }
 
@@ -195,9 +191,21 @@ impl Builder {
     }
 
     fn push_bytes(&mut self, bytes: &[u8], align: usize) -> u32 {
-        self.make_room(bytes.len(), align);
-        self.take(bytes.len()).copy_from_slice(bytes);
+        self.write(bytes, 0, align);
         self.written()
+    }
+
+    /// Writes bytes that may be many, and so many zeros behind them, so that both together begin where they are
+    /// aligned.
+    fn write(&mut self, bytes: &[u8], zeros: usize, align: usize) {
+        self.align = self.align.max(align);
+        let zeros = zeros + padding(self.written() as usize + bytes.len() + zeros, align);
+        let len = bytes.len() + zeros;
+        if self.head < len {
+            return self.grow(0, bytes, zeros);
+        }
+        self.head -= len;
+        self.bytes[self.head..self.head + bytes.len()].copy_from_slice(bytes);
     }
 
     fn push_offset(&mut self, target: u32) -> u32 {
@@ -223,11 +231,10 @@ impl Builder {
     #[inline]
     fn make_room(&mut self, len: usize, align: usize) {
         self.align = self.align.max(align);
-        let written = self.bytes.len() - self.head;
-        let padding = (written + len).wrapping_neg() & (align - 1);
+        let padding = padding(self.written() as usize + len, align);
         let wanted = padding + len;
         if self.head < wanted {
-            self.grow(wanted);
+            self.grow(wanted, &[], 0);
         }
         self.head -= padding;
     }
@@ -236,24 +243,35 @@ impl Builder {
     #[inline]
     fn take(&mut self, len: usize) -> &mut [u8] {
         if self.head < len {
-            self.grow(len);
+            self.grow(len, &[], 0);
         }
         self.head -= len;
         &mut self.bytes[self.head..self.head + len]
     }
 
-    /// Room for `wanted` bytes and, as a rule, for all that is still to come: the long parts of a message are
-    /// written before the tables that hold them.
+    /// Writes `bytes` and so many zeros behind them where there is no room for them, and makes room for `wanted` bytes
+    /// before them and, as a rule, for all that is still to come: the long parts of a message are written before the
+    /// tables that hold them. What is written here is not made zero first, as other room is.
     #[cold]
-    fn grow(&mut self, wanted: usize) {
-        let written = self.bytes.len() - self.head;
-        let len = (self.bytes.len() * 2).max(written + wanted + SLACK);
+    fn grow(&mut self, wanted: usize, bytes: &[u8], zeros: usize) {
+        let before = &self.bytes[self.head..];
+        let written = bytes.len() + zeros + before.len();
         assert!(written + wanted <= LONGEST, "a FlatBuffer is shorter than 2 GiB");
-        let mut bytes = vec![0; len];
-        bytes[len - written..].copy_from_slice(&self.bytes[self.head..]);
+        let len = (self.bytes.len() * 2).max(written + wanted + SLACK);
+        let mut grown = Vec::with_capacity(len);
+        grown.resize(len - written, 0);
+        grown.extend_from_slice(bytes);
+        grown.resize(grown.len() + zeros, 0);
+        grown.extend_from_slice(before);
         self.head = len - written;
-        self.bytes = bytes;
+        self.bytes = grown;
     }
+}
+
+/// How many bytes lie behind what makes so many, so that it begins where it is aligned.
+#[inline]
+fn padding(written: usize, align: usize) -> usize {
+    written.wrapping_neg() & (align - 1)
 }
 
 impl Default for Builder {

@@ -1,0 +1,70 @@
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How many failures one after another are too many.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Limit {
+    pub(super) failures: u32,
+    pub(super) within: Duration,
+}
+
+/// Failures one after another.
+///
+/// Nothing is ordered against anything else: a race costs a failure more or less. While calls succeed nobody writes.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    failures: AtomicU32,
+    /// When the last of them was, in nanoseconds.
+    last: AtomicU64,
+}
+
+impl Run {
+    /// A call has ended; whether there were too many failures.
+    pub(super) fn note(&self, limit: &Limit, failed: bool, now: Duration) -> bool {
+        if !failed {
+            if self.failures.load(Ordering::Relaxed) > 0 {
+                self.forget();
+            }
+            return false;
+        }
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let last = self.last.swap(now, Ordering::Relaxed);
+        if Duration::from_nanos(now.saturating_sub(last)) >= limit.within {
+            self.forget();
+        }
+        self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1) >= limit.failures
+    }
+
+    pub(super) fn forget(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Limit = Limit { failures: 3, within: Duration::from_secs(10) };
+
+    fn failures_until_too_many(run: &Run, at: impl Fn(u64) -> Duration) -> Option<u64> {
+        (1..100).find(|&n| run.note(&LIMIT, true, at(n)))
+    }
+
+    #[test]
+    fn failures_count_as_long_as_none_succeeds() {
+        let run = Run::default();
+        assert_eq!(failures_until_too_many(&run, Duration::from_secs), Some(3));
+        let run = Run::default();
+        for second in 1..20 {
+            assert!(!run.note(&LIMIT, second % 3 != 0, Duration::from_secs(second)));
+        }
+    }
+
+    #[test]
+    fn failures_that_are_far_apart_are_not_one_after_another() {
+        let seldom = |n| Duration::from_secs(10 * n);
+        assert_eq!(failures_until_too_many(&Run::default(), seldom), None);
+        let less_so = |n| Duration::from_secs(9 * n);
+        assert_eq!(failures_until_too_many(&Run::default(), less_so), Some(3));
+    }
+}

@@ -1,0 +1,103 @@
+use std::time::Duration;
+
+/// Which share of calls is too large.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Limit {
+    pub(super) share: f64,
+    pub(super) least: u32,
+    pub(super) window: Duration,
+}
+
+/// The calls of a window of time, by tenths of it: the oldest tenth goes as the newest begins.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    tenths: [Tenth; TENTHS],
+    /// The newest, counted from the beginning of time.
+    newest: u64,
+    calls: u32,
+    failures: u32,
+}
+
+const TENTHS: usize = 10;
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Tenth {
+    calls: u32,
+    failures: u32,
+}
+
+impl Window {
+    /// A call has ended; whether too many have failed.
+    pub(super) fn note(&mut self, limit: &Limit, failed: bool, now: Duration) -> bool {
+        self.advance(limit, now);
+        let place = (self.newest % TENTHS as u64) as usize;
+        if let Some(tenth) = self.tenths.get_mut(place) {
+            tenth.calls = tenth.calls.saturating_add(1);
+            tenth.failures = tenth.failures.saturating_add(u32::from(failed));
+        }
+        self.calls = self.calls.saturating_add(1);
+        self.failures = self.failures.saturating_add(u32::from(failed));
+        failed && self.calls >= limit.least && f64::from(self.failures) >= limit.share * f64::from(self.calls)
+    }
+
+    /// Forgets what is older than the window. Time that goes back stands still.
+    fn advance(&mut self, limit: &Limit, now: Duration) {
+        let tenth = (limit.window.as_nanos() / TENTHS as u128).max(1);
+        let newest = u64::try_from(now.as_nanos() / tenth).unwrap_or(u64::MAX);
+        let passed = newest.saturating_sub(self.newest);
+        if passed == 0 {
+            return;
+        }
+        for gone in 1..=passed.min(TENTHS as u64) {
+            let place = (self.newest.wrapping_add(gone) % TENTHS as u64) as usize;
+            if let Some(tenth) = self.tenths.get_mut(place) {
+                let Tenth { calls, failures } = std::mem::take(tenth);
+                self.calls = self.calls.saturating_sub(calls);
+                self.failures = self.failures.saturating_sub(failures);
+            }
+        }
+        self.newest = newest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Limit = Limit { share: 0.5, least: 10, window: Duration::from_secs(10) };
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_share_counts_once_there_are_enough_calls() {
+        let mut window = Window::default();
+        assert_eq!((1..100).find(|_| window.note(&LIMIT, true, at(5))), Some(10));
+        let mut window = Window::default();
+        (0..50).for_each(|_| assert!(!window.note(&LIMIT, false, at(5))));
+        assert_eq!((1..100).find(|_| window.note(&LIMIT, true, at(5))), Some(50));
+    }
+
+    #[test]
+    fn what_is_older_than_the_window_is_forgotten() {
+        let mut window = Window::default();
+        (0..9).for_each(|_| assert!(!window.note(&LIMIT, true, at(0))));
+        assert!(!window.note(&LIMIT, true, at(10_000)), "the nine are gone");
+        (0..8).for_each(|_| assert!(!window.note(&LIMIT, true, at(19_000))));
+        assert!(window.note(&LIMIT, true, at(19_999)), "the one of 10 s still counts");
+        assert!(!window.note(&LIMIT, true, at(1_000_000)));
+        assert_eq!((window.calls, window.failures), (1, 1));
+    }
+
+    #[test]
+    fn odd_windows_do_no_harm() {
+        for window in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+            let limit = Limit { window, ..LIMIT };
+            let mut window = Window::default();
+            for now in [Duration::MAX, Duration::ZERO, at(7), Duration::MAX] {
+                window.note(&limit, true, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use polyrpc_wire::{Fault, Retry, Status};
+
+/// What keeps the calls of a whole cluster from the first servers that come back, as brpc does it
+/// (`cluster_recover_policy.h`), whatever the balancer.
+///
+/// It begins when a call finds that no server is well. From then on calls are rejected at random, each with the share
+/// of servers that are missing from `min_working`: when three of six are back, every second. It ends when the number of
+/// servers that are well has not changed for `hold`.
+///
+/// A rejected call fails with [`Unavailable`](crate::Code::Unavailable) and brpc's number for it, 1018 (`EREJECT`). It
+/// reached no server, and is not tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recovery {
+    /// How many servers can do the work of all.
+    pub min_working: usize,
+    /// How long the number of servers that are well must stay the same.
+    pub hold: Duration,
+}
+
+impl Recovery {
+    /// Until `min_working` servers are well, or as many as there are have been for so long.
+    pub fn new(min_working: usize, hold: Duration) -> Self {
+        Self { min_working, hold }
+    }
+}
+
+/// Whether the servers of a channel are recovering.
+#[derive(Debug)]
+pub(super) struct Crisis {
+    recovery: Recovery,
+    is_on: AtomicBool,
+    count: Mutex<Count>,
+}
+
+/// How many servers were well.
+#[derive(Debug, Default)]
+struct Count {
+    well: usize,
+    /// Since when it is that many.
+    since: Option<Instant>,
+    counted: Option<Instant>,
+}
+
+impl Crisis {
+    pub(super) fn new(recovery: Recovery) -> Self {
+        Self { recovery, is_on: AtomicBool::new(false), count: Mutex::default() }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// No server is well.
+    #[cold]
+    pub(super) fn begin(&self) {
+        if !self.is_on.swap(true, Ordering::Relaxed) {
+            *self.count.lock().unwrap_or_else(PoisonError::into_inner) = Count::default();
+        }
+    }
+
+    /// Whether a call may go on, which a crisis leaves to `chance`, from zero to one. `well` counts servers.
+    ///
+    /// # Errors
+    ///
+    /// That it is rejected.
+    #[cold]
+    pub(super) fn admit(
+        &self,
+        now: Instant,
+        chance: f64,
+        well: impl FnOnce() -> usize,
+    ) -> Result<(), Status> {
+        if !self.is_on() {
+            return Ok(());
+        }
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        count.renew(now, well);
+        if count.is_steady_for(self.recovery.hold, now) {
+            self.is_on.store(false, Ordering::Relaxed);
+            return Ok(());
+        }
+        match chance * (self.recovery.min_working as f64) < count.well as f64 {
+            true => Ok(()),
+            false => Err(rejected()),
+        }
+    }
+}
+
+impl Count {
+    fn renew(&mut self, now: Instant, well: impl FnOnce() -> usize) {
+        if self.counted.is_some_and(|counted| now.saturating_duration_since(counted) < FRESH) {
+            return;
+        }
+        self.counted = Some(now);
+        let well = well();
+        if well != self.well || self.since.is_none() {
+            self.well = well;
+            self.since = Some(now);
+        }
+    }
+
+    fn is_steady_for(&self, hold: Duration, now: Instant) -> bool {
+        self.well > 0 && self.since.is_some_and(|since| now.saturating_duration_since(since) > hold)
+    }
+}
+
+/// For how long a count holds (brpc `cluster_recover_policy.cpp`, `detect_available_server_interval_ms`).
+const FRESH: Duration = Duration::from_millis(10);
+
+#[cold]
+fn rejected() -> Status {
+    Status::unavailable("rejected: too few servers are well")
+        .with_number(EREJECT)
+        .with_fault(Fault::Us)
+        .with_retry(Retry::Never)
+}
+
+/// brpc `errno.proto`.
+const EREJECT: i32 = 1018;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    fn crisis() -> Crisis {
+        Crisis::new(Recovery::new(4, 100 * MILLI))
+    }
+
+    /// How many of a hundred calls go on while so many servers are well.
+    fn admitted(crisis: &Crisis, now: Instant, well: usize) -> usize {
+        (0..100).filter(|&n| crisis.admit(now, f64::from(n) / 100.0, || well).is_ok()).count()
+    }
+
+    #[test]
+    fn calls_go_on_as_servers_come_back() {
+        let (crisis, start) = (crisis(), Instant::now());
+        assert_eq!(admitted(&crisis, start, 0), 100, "there is no crisis");
+        crisis.begin();
+        for (n, (well, want)) in [(0, 0), (1, 25), (2, 50), (4, 100), (9, 100)].into_iter().enumerate() {
+            assert_eq!(admitted(&crisis, start + 10 * MILLI * n as u32, well), want, "{well}");
+        }
+    }
+
+    #[test]
+    fn it_is_over_when_as_many_have_been_well_for_a_while() {
+        let (crisis, start) = (crisis(), Instant::now());
+        crisis.begin();
+        assert_eq!(admitted(&crisis, start, 0), 0);
+        assert_eq!(admitted(&crisis, start + 500 * MILLI, 0), 0, "none is not enough");
+        assert_eq!(admitted(&crisis, start + 600 * MILLI, 1), 25);
+        crisis.begin();
+        assert_eq!(admitted(&crisis, start + 690 * MILLI, 1), 25);
+        assert_eq!(admitted(&crisis, start + 701 * MILLI, 1), 100);
+        assert!(!crisis.is_on());
+    }
+
+    #[test]
+    fn servers_are_not_counted_for_every_call() {
+        let (crisis, start) = (crisis(), Instant::now());
+        crisis.begin();
+        let counted = std::cell::Cell::new(0);
+        for millis in 0..20 {
+            let _ = crisis.admit(start + millis * MILLI, 1.0, || {
+                counted.set(counted.get() + 1);
+                0
+            });
+        }
+        assert_eq!(counted.get(), 2);
+    }
+
+    #[test]
+    fn who_is_rejected_is_not_tried_again_and_blames_nobody() {
+        let crisis = crisis();
+        crisis.begin();
+        let status = crisis.admit(Instant::now(), 0.0, || 0).unwrap_err();
+        assert_eq!(status.retry(), Retry::Never);
+        assert_eq!(status.number(), Some(1018));
+    }
+}

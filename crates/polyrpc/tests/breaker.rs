@@ -1,0 +1,360 @@
+//! Servers that fail get no calls for a while, and come back.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::{Prober, serve, soon, until};
+use polyrpc::client::balance::RoundRobin;
+use polyrpc::client::{Breaker, Builder, EndpointFacts, FailMode, Health, Recovery};
+use polyrpc::codec::Serde;
+use polyrpc::discovery::{Instance, List};
+use polyrpc::introspection::Serving;
+use polyrpc::server::Running;
+use polyrpc::service::ServiceBuilder;
+use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status, introspection};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A server that fails when it is told to.
+#[derive(Clone, Default)]
+struct Moody {
+    fails: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Moody {
+    fn failing() -> Self {
+        let moody = Self::default();
+        moody.fails.store(true, Ordering::SeqCst);
+        moody
+    }
+
+    fn server(&self, failure: Status) -> Server {
+        let moody = self.clone();
+        let answer = move |cx: Context, text: String| {
+            moody.calls.fetch_add(1, Ordering::SeqCst);
+            let fails = moody.fails.load(Ordering::SeqCst);
+            let failure = failure.clone();
+            async move { (cx, if fails { Err(failure.into()) } else { Ok(text) }) }
+        };
+        let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>("Echo", answer);
+        Server::new().service(service)
+    }
+
+    async fn serve(&self) -> Running {
+        serve(self.server(Status::internal("moody"))).await
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+fn of<'s>(protocol: Protocol, servers: impl IntoIterator<Item = &'s Running>) -> Builder {
+    let instances = servers.into_iter().map(|server| Instance::tcp(server.address().to_string()));
+    Client::builder(&format!("{}://some", protocol.as_str()))
+        .discover(List::new(instances))
+        // The usual one would avoid a server that fails.
+        .balance(RoundRobin::default())
+        .fail_mode(FailMode::Failfast)
+}
+
+/// Three failures, and out.
+fn three() -> Breaker {
+    Breaker::consecutive(3, LONG)
+}
+
+async fn echo(client: &Client) -> Result<String> {
+    soon(client.call("Probe/Echo", &"hello")).await
+}
+
+fn count(client: &Client, which: impl Fn(&EndpointFacts) -> bool) -> usize {
+    client.endpoints().iter().filter(|facts| which(facts)).count()
+}
+
+fn isolated(client: &Client) -> usize {
+    count(client, |facts| facts.isolated)
+}
+
+fn available(client: &Client) -> usize {
+    count(client, |facts| facts.available)
+}
+
+/// Calls until so many servers are out.
+async fn until_isolated(client: &Client, servers: usize) {
+    soon(async {
+        while isolated(client) != servers {
+            let _ = echo(client).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_out_and_comes_back_by_every_protocol() {
+    for protocol in common::PROTOCOLS {
+        let (bad, good) = (Moody::failing(), Moody::default());
+        let servers = [bad.serve().await, good.serve().await];
+        let breaker = three().isolation(Duration::from_secs(1), LONG);
+        let client = of(protocol, &servers).breaker(breaker).build().unwrap();
+        until_isolated(&client, 1).await;
+        let before = bad.calls();
+        while isolated(&client) == 1 && good.calls() < 20 {
+            echo(&client).await.unwrap();
+        }
+        assert_eq!(bad.calls(), before, "{protocol:?}");
+        bad.fails.store(false, Ordering::SeqCst);
+        until(|| available(&client) == 2).await;
+        let before = bad.calls();
+        for _ in 0..4 {
+            echo(&client).await.unwrap();
+        }
+        assert!(bad.calls() > before, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn when_everything_fails_half_of_the_servers_stay() {
+    let moody: Vec<_> = (0..5).map(|_| Moody::failing()).collect();
+    let mut servers = Vec::new();
+    for moody in &moody {
+        servers.push(moody.serve().await);
+    }
+    for (most, want) in [(0.5, 2), (1.0, 4), (0.0, 0), (0.01, 1)] {
+        let breaker = three().isolation(LONG, LONG).most_out(most);
+        let client = of(Protocol::Rpcx, &servers).breaker(breaker).build().unwrap();
+        for _ in 0..200 {
+            echo(&client).await.unwrap_err();
+            assert!(isolated(&client) <= want, "{most}");
+        }
+        assert_eq!((isolated(&client), available(&client)), (want, 5 - want), "{most}");
+    }
+}
+
+#[tokio::test]
+async fn the_only_server_stays() {
+    let bad = Moody::failing();
+    let server = bad.serve().await;
+    let client = of(Protocol::BaiduStd, [&server]).breaker(three().most_out(1.0)).build().unwrap();
+    for _ in 0..50 {
+        echo(&client).await.unwrap_err();
+    }
+    assert_eq!((bad.calls(), isolated(&client)), (50, 0));
+}
+
+#[tokio::test]
+async fn neither_full_servers_nor_mistakes_of_the_caller_are_failures() {
+    for status in [Status::resource_exhausted("request reached rate limit"), Status::invalid_argument("no")] {
+        for protocol in [Protocol::BaiduStd, Protocol::Grpc] {
+            let servers = [
+                serve(Moody::failing().server(status.clone())).await,
+                serve(Moody::failing().server(status.clone())).await,
+            ];
+            let client = of(protocol, &servers).breaker(three()).build().unwrap();
+            for _ in 0..50 {
+                assert_eq!(echo(&client).await.unwrap_err().status().code(), status.code());
+            }
+            assert_eq!(available(&client), 2, "{protocol:?} {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_that_time_out_are_failures() {
+    let prober = Prober::default();
+    let servers = [serve(prober.server()).await, serve(prober.server()).await];
+    let client = of(Protocol::Rpcx, &servers)
+        .timeout(Duration::from_millis(50))
+        .breaker(three().isolation(LONG, LONG))
+        .build()
+        .unwrap();
+    soon(async {
+        while isolated(&client) == 0 {
+            let ended: Result<String> = client.call("Probe/Wait", &"x").await;
+            assert_eq!(ended.unwrap_err().status().code(), Code::DeadlineExceeded);
+        }
+    })
+    .await;
+    prober.gate.open();
+}
+
+#[tokio::test]
+async fn a_server_that_fails_on_trial_is_out_at_once() {
+    let (bad, good) = (Moody::failing(), Moody::default());
+    let servers = [bad.serve().await, good.serve().await];
+    let breaker = three().isolation(Duration::from_millis(50), LONG).half_open(10);
+    let client = of(Protocol::Rpcx, &servers).breaker(breaker).build().unwrap();
+    until_isolated(&client, 1).await;
+    let before = bad.calls();
+    until(|| isolated(&client) == 0).await;
+    until_isolated(&client, 1).await;
+    assert_eq!(bad.calls(), before + 1);
+}
+
+#[tokio::test]
+async fn a_server_comes_back_when_it_says_that_it_is_well() {
+    let (bad, good) = (Moody::failing(), Moody::default());
+    let health = introspection::Health::new();
+    health.set("Probe", Serving::No);
+    let server = serve(bad.server(Status::internal("moody")).health(&health)).await;
+    let servers = [server, good.serve().await];
+    for protocol in [Protocol::Grpc, Protocol::Rpcx, Protocol::BaiduStd] {
+        health.set("Probe", Serving::No);
+        bad.fails.store(true, Ordering::SeqCst);
+        let client = of(protocol, &servers)
+            .breaker(three().isolation(Duration::from_millis(1), LONG))
+            .health(Health::grpc("Probe").every(Duration::from_millis(20)))
+            .build()
+            .unwrap();
+        until_isolated(&client, 1).await;
+        let before = bad.calls();
+        for _ in 0..5 {
+            echo(&client).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!((bad.calls(), isolated(&client)), (before, 1), "{protocol:?}");
+        bad.fails.store(false, Ordering::SeqCst);
+        health.set("Probe", Serving::Yes);
+        until(|| available(&client) == 2).await;
+    }
+}
+
+#[tokio::test]
+async fn servers_that_say_that_they_are_not_well_get_no_calls() {
+    let (one, two) = (introspection::Health::new(), introspection::Health::new());
+    let servers = [
+        serve(Prober::default().server().health(&one)).await,
+        serve(Prober::default().server().health(&two)).await,
+    ];
+    let client = of(Protocol::Grpc, &servers)
+        .health(Health::grpc("Probe").every(Duration::from_millis(10)).always())
+        .build()
+        .unwrap();
+    echo(&client).await.unwrap();
+    one.set("Probe", Serving::No);
+    until(|| available(&client) == 1).await;
+    one.set("Probe", Serving::Yes);
+    until(|| available(&client) == 2).await;
+}
+
+#[tokio::test]
+async fn a_heartbeat_tells_who_is_there() {
+    let server = serve(Prober::default().server()).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let instances = [server.address().to_string(), silent.local_addr().unwrap().to_string()];
+    let list = List::new(instances.map(Instance::tcp));
+    let health =
+        Health::heartbeat().every(Duration::from_millis(20)).timeout(Duration::from_millis(200)).always();
+    let timeout = Duration::from_secs(1);
+    let client =
+        Client::builder("rpcx://some").discover(list).timeout(timeout).health(health).build().unwrap();
+    let _ = echo(&client).await;
+    until(|| available(&client) == 1).await;
+    for _ in 0..10 {
+        echo(&client).await.unwrap();
+    }
+}
+
+/// Answers every request of HTTP with the status that it is told.
+async fn answering(status: Arc<AtomicUsize>) -> Instance {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let status = status.clone();
+            tokio::spawn(async move {
+                let mut request = [0; 512];
+                let n = socket.read(&mut request).await.unwrap_or(0);
+                if request[..n].starts_with(b"GET /health HTTP/1.1\r\n") {
+                    let status = status.load(Ordering::SeqCst);
+                    let answer = format!("HTTP/1.1 {status} So\r\nContent-Length: 0\r\n\r\n");
+                    let _ = socket.write_all(answer.as_bytes()).await;
+                }
+            });
+        }
+    });
+    Instance::tcp(address)
+}
+
+#[tokio::test]
+async fn a_path_tells_who_is_well() {
+    let status = Arc::new(AtomicUsize::new(503));
+    let list = List::new([answering(status.clone()).await, answering(Arc::new(204.into())).await]);
+    let client = Client::builder("rpcx://some")
+        .discover(list)
+        .timeout(Duration::from_millis(50))
+        .health(Health::http("/health").every(Duration::from_millis(10)).always())
+        .build()
+        .unwrap();
+    let _ = echo(&client).await;
+    until(|| available(&client) == 1).await;
+    status.store(200, Ordering::SeqCst);
+    until(|| available(&client) == 2).await;
+}
+
+// Calls that are rejected never wait: on a single thread nobody else would have a turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_all_servers_were_gone_calls_come_back_with_them() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    let client = Client::builder("rpcx://some")
+        .discover(List::new([Instance::tcp(&*gone)]))
+        .recovery(Recovery::new(2, Duration::from_millis(200)))
+        .build()
+        .unwrap();
+    soon(async {
+        loop {
+            let error = echo(&client).await.unwrap_err();
+            let status = error.status();
+            if status.number() == Some(1018) {
+                assert_eq!(status.code(), Code::Unavailable);
+                break;
+            }
+        }
+    })
+    .await;
+    let prober = Prober::default();
+    let server = prober.server().bind(&*gone).await.unwrap().start();
+    // Half of the calls at first, and in the end all.
+    let mut in_a_row = 0;
+    soon(async {
+        while in_a_row < 100 {
+            match echo(&client).await {
+                Ok(_) => in_a_row += 1,
+                Err(error) => {
+                    assert_eq!(error.status().number(), Some(1018), "{error}");
+                    in_a_row = 0;
+                }
+            }
+        }
+    })
+    .await;
+    drop(server);
+}
+
+#[tokio::test]
+async fn probes_end_with_the_client() {
+    let status = Arc::new(AtomicUsize::new(503));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let health = Health::http("/health").every(Duration::from_millis(5)).timeout(Duration::from_millis(20));
+    let client = Client::builder("rpcx://some")
+        .discover(List::new([Instance::tcp(address), answering(status).await]))
+        .timeout(Duration::from_millis(20))
+        .health(health.always())
+        .build()
+        .unwrap();
+    let _ = echo(&client).await;
+    for _ in 0..3 {
+        drop(soon(listener.accept()).await.unwrap());
+    }
+    drop(client);
+    // What had been sent already is answered; then nobody comes.
+    let quiet =
+        async { while tokio::time::timeout(Duration::from_millis(200), listener.accept()).await.is_ok() {} };
+    soon(quiet).await;
+}
