@@ -158,7 +158,8 @@ async fn a_call_whose_time_is_over_when_it_is_taken_up_is_not_begun() {
         for id in [3, 5, 7, 9] {
             bytes.extend(wire.encode(id, &call));
         }
-        (ran.store(0, Ordering::SeqCst), wire.socket.send(&bytes).await);
+        ran.store(0, Ordering::SeqCst);
+        wire.socket.send(&bytes).await;
         let mut late = 0;
         for _ in 0..5 {
             if let Err(status) = wire.reply().await.expect("an answer").1.result {
