@@ -37,8 +37,10 @@ async fn main() -> Result<()> {
     let count: usize = words.call("Words/Count", &()).await?;
     println!("words of all: {count}");
 
-    // One of several clients, each with its own servers, or combined itself.
-    let selective = Selective::builder().sub("near", client).sub("parts", words).build()?;
+    // One of several clients, each with its own servers.
+    let (near, far) = (format!("rpcx://{first}"), format!("rpcx+list://{second},{third}"));
+    let selective =
+        Selective::builder().sub("near", Client::new(&near)?).sub("far", Client::new(&far)?).build()?;
     let () = selective.client().call("Words/Reload", &()).await?;
     println!("one of {:?} has reloaded", selective.names());
     Ok(())

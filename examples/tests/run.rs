@@ -64,7 +64,7 @@ fn many_at_once() {
     assert_eq!(
         output,
         "all have reloaded\na word with c: cat\nwords of each: [1, 1, 2]\nwords of all: 4\n\
-         one of [\"near\", \"parts\"] has reloaded\n"
+         one of [\"near\", \"far\"] has reloaded\n"
     );
 }
 

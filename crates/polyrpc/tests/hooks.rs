@@ -294,7 +294,8 @@ async fn who_is_on_the_wrong_list_is_not_served() {
     let (outer, inner) = (Log::default(), Log::default());
     let server = prober.server().hook(outer.clone()).hook(IpList::deny(["127.0.0.0/8"]).unwrap());
     let server = serve(server.hook(inner.clone())).await;
-    (outer.take(), inner.take());
+    outer.take();
+    inner.take();
     for protocol in PROTOCOLS {
         let error = soon(client(protocol, &server).call::<String>("Probe/Echo", "x")).await.unwrap_err();
         assert_ne!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
