@@ -21,9 +21,10 @@ fn instance(server: &Running) -> Instance {
     Instance::tcp(server.address().to_string())
 }
 
+/// No time-out ends its calls, so that something else has to.
 fn client(protocol: Protocol, servers: impl IntoIterator<Item = Instance>) -> Client {
     let url = format!("{}://somewhere", protocol.as_str());
-    Client::builder(&url).discover(List::new(servers)).build().unwrap()
+    Client::builder(&url).timeout(None).discover(List::new(servers)).build().unwrap()
 }
 
 fn rpcx(servers: impl IntoIterator<Item = Instance>) -> Client {
