@@ -59,6 +59,16 @@ fn several_servers() {
 }
 
 #[test]
+fn many_at_once() {
+    let output = run(env!("CARGO_BIN_EXE_many_at_once"), &[]);
+    assert_eq!(
+        output,
+        "all have reloaded\na word with c: cat\nwords of each: [1, 1, 2]\nwords of all: 4\n\
+         one of [\"near\", \"far\"] has reloaded\n"
+    );
+}
+
+#[test]
 fn registry() {
     let output = run(env!("CARGO_BIN_EXE_registry"), &[]);
     assert_eq!(output, "7 * 8 = 56\nfound: weight 5\n");

@@ -6,7 +6,7 @@ use polyrpc_wire::{Protocol, Status};
 
 use super::Client;
 use super::request::{Options, Response};
-use crate::codec::Body;
+use crate::codec::{Body, Codec};
 
 /// What stands around every call of a client that is one message each way: it may change the call and its end, answer
 /// in place of the server, or make the call again.
@@ -70,6 +70,27 @@ pub struct Outgoing<'a> {
     pub options: Options,
     /// The protocol that will carry it.
     pub protocol: Protocol,
+}
+
+impl Outgoing<'_> {
+    /// The request as a value.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are no `T`.
+    pub fn decode<C: Codec<T>, T>(&self) -> Result<T, Status> {
+        C::decode(self.body.clone(), None)
+    }
+
+    /// The same call with this request, in the format of the one it had.
+    ///
+    /// # Errors
+    ///
+    /// When the codec cannot write it.
+    pub fn with_message<C: Codec<T>, T>(mut self, message: T) -> Result<Self, Status> {
+        self.body = C::encode_request(message, self.body.format, None)?;
+        Ok(self)
+    }
 }
 
 /// What is inside of a layer: other layers, and the way to the server. To make the call more than once, copy it.

@@ -4,6 +4,8 @@
 //! same way: `opened` holds such a call's two halves, `talk` drives
 //! both at once.
 //!
+//! A call to many at once is made by [`combo`], which `fanout` makes of a channel's servers.
+//!
 //! [`blocking`] is the same without a runtime: the caller's own thread writes and reads.
 
 mod request;
@@ -37,6 +39,10 @@ mod streamed;
 mod subscribed;
 mod talk;
 
+mod fanout;
+
+pub mod combo;
+
 mod mock;
 
 pub mod blocking;
@@ -56,6 +62,7 @@ pub use polyrpc_wire::Limits;
 
 pub use self::channel::{Backup, Breaker, Budget, EndpointFacts, FailMode, Health, Recovery};
 pub use self::dial::Backoff;
+pub use self::fanout::Receipt;
 pub use self::hook::{Attempt, Hook, Received, Sending};
 pub use self::layer::{Layer, Next, Outgoing};
 pub use self::mock::MockCall;
@@ -64,7 +71,8 @@ pub use self::raw::{RawCall, RawReceiver, RawSender};
 pub use self::request::{Options, Request, Response, Signature};
 
 use self::balance::Balance;
-use self::channel::{Channel, Plan, Terms};
+use self::channel::{Channel, Plan, Server, Terms};
+use self::combo::Combo;
 use self::connection::{Ears, PushHandler};
 use self::dial::Sessions;
 use self::exchange::Defaults;
@@ -107,6 +115,10 @@ pub struct Client {
 enum Transport {
     Network(Arc<Pool>),
     Channel(Arc<Channel>),
+    /// One of a channel's.
+    Server(Arc<Server>),
+    /// Other clients.
+    Combo(Arc<dyn Combo>),
     Mock(Mock),
 }
 
@@ -211,7 +223,8 @@ impl Client {
     pub fn endpoints(&self) -> Vec<EndpointFacts> {
         match &self.transport {
             Transport::Channel(channel) => channel.facts(),
-            Transport::Network(_) | Transport::Mock(_) => Vec::new(),
+            Transport::Combo(combo) => combo.endpoints(),
+            Transport::Network(_) | Transport::Server(_) | Transport::Mock(_) => Vec::new(),
         }
     }
 
@@ -297,7 +310,12 @@ impl Client {
     }
 
     /// Makes a call that has passed the layers.
-    async fn send(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    async fn send(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+        if let Transport::Combo(combo) = &self.transport {
+            call.options.timeout = call.options.timeout.or(self.defaults.timeout);
+            call.options.idempotent |= self.defaults.idempotent;
+            return combo.call(call).await;
+        }
         let Outgoing { service, method, body, options, .. } = call;
         let terms = self.defaults.terms(&options);
         let (format, ended) = match &self.transport {
@@ -317,6 +335,12 @@ impl Client {
                 };
                 (format, ended)
             }
+            Transport::Server(server) => {
+                let call = self.defaults.call(service, method, body, options)?;
+                // Boxed for the same reason.
+                (call.head.format, Box::pin(server.exchange(call, terms)).await)
+            }
+            Transport::Combo(_) => return Err(Status::internal("a combination makes its calls itself")),
             Transport::Mock(mock) => return mock.call(service, method, body),
         };
         self.defaults.open(ended?, format)
@@ -344,6 +368,8 @@ impl fmt::Debug for Transport {
         match self {
             Self::Network(_) => f.write_str("Network"),
             Self::Channel(channel) => channel.fmt(f),
+            Self::Server(server) => server.fmt(f),
+            Self::Combo(combo) => combo.fmt(f),
             Self::Mock(mock) => mock.fmt(f),
         }
     }
@@ -635,6 +661,11 @@ impl Builder {
     /// When the URL is none, or what TLS needs cannot be read.
     pub fn build(mut self) -> Result<Client> {
         let (url, discover) = self.way()?;
+        self.build_by(url, discover)
+    }
+
+    /// Makes the client of the servers that are called so and found there.
+    fn build_by(mut self, url: Url, discover: Option<Box<dyn Discover>>) -> Result<Client> {
         let defaults = self.defaults(&url);
         let layers = std::mem::take(&mut self.layers);
         let transport = match (self.plan.take(), discover) {

@@ -180,6 +180,10 @@ impl Client {
         match &self.transport {
             Transport::Network(pool) => Ok(Attempt::new(pool, call, terms.wait_for_ready, keep)),
             Transport::Channel(channel) => Ok(Attempt::through(channel, call, terms)),
+            Transport::Server(server) => Ok(Attempt::new(server.pool(), call, terms.wait_for_ready, keep)),
+            Transport::Combo(_) => {
+                Err(Status::unimplemented("a call with several messages has one server only"))
+            }
             Transport::Mock(_) => Err(Status::unimplemented("a mocked client has no streams")),
         }
     }

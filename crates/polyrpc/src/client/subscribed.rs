@@ -13,7 +13,7 @@ use super::attempt::Attempt;
 use super::channel::Terms;
 use super::exchange::unreadable;
 use super::opened::{Opened, Receiving};
-use super::pool::Lease;
+use super::pool::{Lease, Pool};
 use super::{Client, Transport};
 use crate::codec::{Body, decode_plain, published};
 use crate::{Result, Streaming};
@@ -37,8 +37,12 @@ impl Client {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        if let Transport::Mock(_) = &self.transport {
-            return Err(Status::unimplemented("a mocked client has no topics").into());
+        match &self.transport {
+            Transport::Mock(_) => return Err(Status::unimplemented("a mocked client has no topics").into()),
+            Transport::Combo(_) => {
+                return Err(Status::unimplemented("a subscription has one server only").into());
+            }
+            Transport::Network(_) | Transport::Channel(_) | Transport::Server(_) => {}
         }
         let mut subscription = Subscription {
             client: self.clone(),
@@ -60,15 +64,15 @@ impl Client {
     /// A connection to a server that publishes.
     async fn lease_for(&self, topic: &str) -> Result<Lease, Status> {
         match &self.transport {
-            Transport::Network(pool) => match pool.ready() {
-                Some(lease) => Ok(lease),
-                None => pool.lease().await,
-            },
+            Transport::Network(pool) => lease_of(pool).await,
+            Transport::Server(server) => lease_of(server.pool()).await,
             Transport::Channel(channel) => {
                 let call = Call::new("", topic, Format::Raw, Bytes::new());
                 Attempt::through(channel, call, Terms::default()).lease().await
             }
-            Transport::Mock(_) => Err(Status::unimplemented("a mocked client has no topics")),
+            Transport::Combo(_) | Transport::Mock(_) => {
+                Err(Status::unimplemented("there is no server to subscribe with"))
+            }
         }
     }
 
@@ -76,10 +80,18 @@ impl Client {
     fn next_attempt(&self) -> Option<Instant> {
         match &self.transport {
             Transport::Network(pool) => pool.next_attempt(),
+            Transport::Server(server) => server.pool().next_attempt(),
             // Its servers are looked after by themselves.
             Transport::Channel(_) => Some(Instant::now() + PAUSE),
-            Transport::Mock(_) => None,
+            Transport::Combo(_) | Transport::Mock(_) => None,
         }
+    }
+}
+
+async fn lease_of(pool: &Arc<Pool>) -> Result<Lease, Status> {
+    match pool.ready() {
+        Some(lease) => Ok(lease),
+        None => pool.lease().await,
     }
 }
 

@@ -32,7 +32,7 @@ impl Budget {
 ///
 /// Not ordered against anything else: at worst an attempt more or less is made in a race.
 #[derive(Debug)]
-pub(super) struct Purse {
+pub(in crate::client) struct Purse {
     left: AtomicI64,
     /// What was lent.
     owed: AtomicI64,
@@ -41,7 +41,7 @@ pub(super) struct Purse {
 }
 
 impl Purse {
-    pub(super) fn new(budget: &Budget) -> Self {
+    pub(in crate::client) fn new(budget: &Budget) -> Self {
         let floor = ATTEMPT * i64::from(budget.floor);
         Self {
             left: AtomicI64::new(floor),
@@ -53,7 +53,7 @@ impl Purse {
     }
 
     /// A call is made.
-    pub(super) fn earn(&self) {
+    pub(in crate::client) fn earn(&self) {
         if self.owed.load(Ordering::Relaxed) > 0 {
             self.owed.fetch_sub(self.per_call, Ordering::Relaxed);
         } else if self.left.load(Ordering::Relaxed) < self.most {
@@ -63,7 +63,7 @@ impl Purse {
     }
 
     /// Pays for one more attempt, if there is enough, or as much as may be lent where so many calls are under way.
-    pub(super) fn pay(&self, under_way: impl FnOnce() -> usize) -> bool {
+    pub(in crate::client) fn pay(&self, under_way: impl FnOnce() -> usize) -> bool {
         let paid = |left: i64| (left >= ATTEMPT).then(|| left - ATTEMPT);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid).is_ok() || self.borrow(under_way)
     }

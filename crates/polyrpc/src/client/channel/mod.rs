@@ -1,7 +1,7 @@
 //! A client of several servers: who they are is told by a registry ([`keeper`], [`sift`], [`trust`]) and read from a
 //! [`snapshot`]; a [`course`] is the way of one call through them, with [`backup`] where a second server is asked
-//! before the first has failed; an [`endpoint`] is one of them. A [`breaker`] takes out those that fail, by [`health`]
-//! they come back, and [`recovery`] spares the first that do.
+//! before the first has failed; an [`endpoint`] is one of them, and [`each`] calls one without a choice. A [`breaker`]
+//! takes out those that fail, by [`health`] they come back, and [`recovery`] spares the first that do.
 
 mod backoff;
 mod backup;
@@ -9,6 +9,7 @@ mod breaker;
 mod budget;
 mod course;
 mod doubts;
+mod each;
 mod endpoint;
 mod health;
 mod keeper;
@@ -38,11 +39,12 @@ pub use self::health::Health;
 pub use self::mode::{Backup, FailMode};
 pub use self::recovery::Recovery;
 
+pub(super) use self::budget::Purse;
 pub(super) use self::course::{Course, Terms};
+pub(super) use self::each::Server;
 pub(super) use self::endpoint::Visit;
 pub(super) use self::plan::Plan;
 
-use self::budget::Purse;
 use self::endpoint::Common;
 use self::keeper::Keeper;
 use self::latencies::Latencies;

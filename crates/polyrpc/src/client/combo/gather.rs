@@ -1,0 +1,235 @@
+//! When a call to several has ended, and how.
+
+use std::fmt;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use polyrpc_wire::{Code, Fault, Format, Retry, Scope, Status};
+
+use super::sub::Merge;
+use crate::client::request::Response;
+use crate::codec::Body;
+
+/// How many parts have to end so that the whole has ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::client) struct Bounds {
+    /// So many failures are the whole's failure: brpc's `fail_limit`.
+    pub(in crate::client) fail: Option<usize>,
+    /// So many successes are enough: brpc's `success_limit`.
+    pub(in crate::client) success: Option<usize>,
+}
+
+impl Bounds {
+    /// What they are for so many parts, failures first (brpc `parallel_channel.cpp`: `success_limit` counts only where
+    /// `fail_limit` is not set).
+    fn of(self, parts: usize) -> (usize, usize) {
+        match (self.fail, self.success) {
+            (Some(fail), _) => (fail.clamp(1, parts), parts),
+            (None, Some(success)) => (parts, success.clamp(1, parts)),
+            (None, None) => (parts, parts),
+        }
+    }
+}
+
+/// How a part ended.
+pub(in crate::client) struct Ended<O> {
+    /// Whose it was.
+    pub(in crate::client) of: O,
+    /// Its answer; `None` if it turned out that it need not give one.
+    pub(in crate::client) result: Option<Result<Response<Body>, Status>>,
+}
+
+/// Makes all parts of a call at once, and merges their answers in the order in which they come. When it is decided how
+/// the whole ends, the others are cancelled. `named` tells whose part it was.
+///
+/// # Cancel safety
+///
+/// Dropping the future cancels whatever is under way.
+pub(in crate::client) async fn gather<O, N: fmt::Display>(
+    parts: impl IntoIterator<Item = impl Future<Output = Ended<O>>>,
+    bounds: Bounds,
+    merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, &O) -> Merge,
+    named: impl Fn(&O) -> N,
+) -> Result<Response<Body>, Status> {
+    let mut parts: FuturesUnordered<_> = parts.into_iter().collect();
+    let count = parts.len();
+    let (fail, success) = bounds.of(count.max(1));
+    let mut failures = Failures { named, of: count, failed: Vec::new(), answered: false };
+    let (mut whole, mut successes, mut format) = (None, 0, Format::default());
+    while let Some(Ended { of, result }) = parts.next().await {
+        let merged = match result {
+            Some(Ok(part)) => {
+                format = part.message.format;
+                failures.answered = true;
+                merge(&mut whole, part, &of)
+            }
+            Some(Err(status)) => Merge::Fail(status),
+            None => {
+                failures.of -= 1;
+                continue;
+            }
+        };
+        match merged {
+            Merge::Merged => successes += 1,
+            Merge::Fail(status) => failures.failed.push((of, status)),
+            Merge::FailAll(status) => return Err(status.with_retry(Retry::Never)),
+        }
+        if failures.failed.len() >= fail {
+            return Err(failures.into_status());
+        }
+        if successes >= success {
+            break;
+        }
+    }
+    match whole {
+        Some(whole) => Ok(whole),
+        None if successes > 0 => Ok(Response::new(Body::new(format, Bytes::new()))),
+        None => Err(failures.into_status()),
+    }
+}
+
+/// The parts that failed.
+struct Failures<O, F> {
+    named: F,
+    /// Of how many parts.
+    of: usize,
+    failed: Vec<(O, Status)>,
+    /// A part was answered, whatever became of the answer.
+    answered: bool,
+}
+
+impl<O, N: fmt::Display, F: Fn(&O) -> N> Failures<O, F> {
+    /// The whole's failure: what the parts' have in common, or brpc's `ETOOMANYFAILS`.
+    #[cold]
+    fn into_status(mut self) -> Status {
+        if self.of == 1
+            && self.failed.len() == 1
+            && let Some((_, only)) = self.failed.pop()
+        {
+            return only;
+        }
+        let text = self.text();
+        let (retry, scope) = (self.retry(), self.scope());
+        let mut failed = self.failed.iter().map(|(_, status)| status);
+        let Some(first) = failed.next() else {
+            return Status::unavailable("nobody is left who could answer").with_retry(Retry::Elsewhere);
+        };
+        let is_common =
+            failed.all(|status| status.code() == first.code() && status.number() == first.number());
+        let status = match (is_common, first.number()) {
+            (true, Some(number)) => {
+                Status::new(first.code(), text).with_number(number).with_fault(first.fault())
+            }
+            (true, None) => Status::new(first.code(), text).with_fault(first.fault()),
+            (false, _) => Status::new(Code::Unknown, text).with_number(ETOOMANYFAILS).with_fault(Fault::Peer),
+        };
+        status.with_retry(retry).with_scope(scope)
+    }
+
+    /// Who failed, and how; not all of very many.
+    fn text(&self) -> String {
+        let mut text = format!("{} of {} failed", self.failed.len(), self.of);
+        for (number, (whose, status)) in self.failed.iter().take(TOLD).enumerate() {
+            let separator = if number == 0 { ": " } else { "; " };
+            text.push_str(separator);
+            text.push_str(&format!("{}: {status}", (self.named)(whose)));
+        }
+        if self.failed.len() > TOLD {
+            text.push_str("; …");
+        }
+        text
+    }
+
+    /// Whether the whole may be tried again: what was begun anywhere was begun.
+    fn retry(&self) -> Retry {
+        let mut retries = self.failed.iter().map(|(_, status)| status.retry());
+        if retries.clone().any(|retry| retry == Retry::Never) {
+            Retry::Never
+        } else if self.all_failed() && retries.all(|retry| retry == Retry::Elsewhere) {
+            Retry::Elsewhere
+        } else {
+            Retry::IfIdempotent
+        }
+    }
+
+    /// Nobody could be reached only if that is true of each.
+    fn scope(&self) -> Scope {
+        let all_connections = self.failed.iter().all(|(_, status)| status.scope() == Scope::Connection);
+        if self.all_failed() && all_connections { Scope::Connection } else { Scope::Call }
+    }
+
+    fn all_failed(&self) -> bool {
+        self.failed.len() == self.of && !self.answered
+    }
+}
+
+/// brpc `errno.proto`.
+const ETOOMANYFAILS: i32 = 1005;
+
+/// How many failures are told of in words.
+const TOLD: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Ready, ready};
+
+    use super::*;
+    use crate::client::combo::sub::keep_first;
+
+    fn parts(ends: &[Result<&'static str, Status>]) -> Vec<Ready<Ended<usize>>> {
+        let parts = ends.iter().cloned().enumerate().map(|(of, end)| {
+            let result = Some(end.map(|text| Response::new(Body::new(Default::default(), text))));
+            ready(Ended { of, result })
+        });
+        parts.collect()
+    }
+
+    async fn whole(ends: &[Result<&'static str, Status>], bounds: Bounds) -> Result<String, Status> {
+        let response = gather(parts(ends), bounds, keep_first, |of| *of).await?;
+        Ok(String::from_utf8(response.message.bytes.to_vec()).unwrap())
+    }
+
+    fn gone() -> Status {
+        Status::unavailable("gone").with_retry(Retry::Elsewhere).with_scope(Scope::Connection)
+    }
+
+    #[test]
+    fn limits_are_those_of_brpc() {
+        let bounds = |fail, success| Bounds { fail, success }.of(3);
+        assert_eq!(bounds(None, None), (3, 3));
+        assert_eq!(bounds(Some(0), None), (1, 3));
+        assert_eq!(bounds(Some(9), Some(1)), (3, 3));
+        assert_eq!(bounds(None, Some(2)), (3, 2));
+        assert_eq!(bounds(None, Some(0)), (3, 1));
+    }
+
+    #[tokio::test]
+    async fn failures_below_the_limit_do_not_matter() {
+        let ends = [Err(gone()), Ok("a"), Err(gone())];
+        assert_eq!(whole(&ends, Bounds::default()).await.unwrap(), "a");
+        let bounds = Bounds { fail: Some(2), success: None };
+        assert_eq!(whole(&ends, bounds).await.unwrap_err().code(), Code::Unavailable);
+    }
+
+    #[tokio::test]
+    async fn failures_that_differ_are_too_many_failures() {
+        let status = whole(&[Err(gone()), Err(Status::not_found("x"))], Bounds::default()).await.unwrap_err();
+        assert_eq!((status.number(), status.retry()), (Some(1005), Retry::Never));
+        assert_eq!(status.message(), "2 of 2 failed: 0: unavailable: gone; 1: not found: x");
+    }
+
+    #[tokio::test]
+    async fn what_somebody_has_begun_is_tried_again_only_if_it_is_idempotent() {
+        let fail_fast = Bounds { fail: Some(1), success: None };
+        let status = whole(&[Err(gone()), Ok("a")], fail_fast).await.unwrap_err();
+        assert_eq!((status.retry(), status.scope()), (Retry::IfIdempotent, Scope::Call));
+        let status = whole(&[Err(gone()), Err(gone())], Bounds::default()).await.unwrap_err();
+        assert_eq!((status.retry(), status.scope()), (Retry::Elsewhere, Scope::Connection));
+    }
+
+    #[tokio::test]
+    async fn the_failure_of_the_only_part_is_the_failure_of_the_whole() {
+        assert_eq!(whole(&[Err(gone())], Bounds::default()).await.unwrap_err(), gone());
+    }
+}

@@ -1,0 +1,78 @@
+//! Clients that are made of clients: brpc's combo channels, for every protocol. Each is a [`Client`] again, so that
+//! stubs call it and combinations may be combined.
+//!
+//! [`Parallel`] asks all its clients at once and puts their answers together; `sub` says what each is asked, `gather`
+//! when the call has ended and how. [`Selective`] asks one of its clients, and another if that fails. [`Partition`] asks
+//! the servers that each hold a part: `holdings` tells them apart by their tags, `partitions` has them from a registry.
+//! [`DynamicPartition`] does so while the number of parts changes.
+//!
+//! A call is encoded once, as the first of the clients has it: they should speak the same protocol. How long the call
+//! waits replaces what the clients within would wait by themselves. Calls with several messages in a direction have one
+//! server, and are refused.
+
+mod sub;
+
+mod gather;
+
+mod parallel;
+
+mod selective;
+
+mod holdings;
+
+mod partitions;
+
+mod partition;
+
+mod dynamic_partition;
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+use polyrpc_wire::Status;
+
+pub use self::dynamic_partition::{DynamicPartition, DynamicPartitionBuilder};
+pub use self::holdings::Portion;
+pub use self::parallel::{Parallel, ParallelBuilder};
+pub use self::partition::{Partition, PartitionBuilder};
+pub use self::selective::{Selective, SelectiveBuilder};
+pub use self::sub::{Merge, Part, Place, Sub, fold};
+
+pub(super) use self::gather::{Bounds, Ended, gather};
+pub(super) use self::sub::keep_first;
+
+use super::exchange::Defaults;
+use super::layer::{Layers, Outgoing};
+use super::request::Response;
+use super::{Client, EndpointFacts, Transport};
+use crate::codec::Body;
+
+/// Makes calls by other clients.
+pub(super) trait Combo: fmt::Debug + Send + Sync + 'static {
+    /// Makes a call, which says itself how long it waits.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels whatever is under way.
+    fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>>;
+
+    /// The servers there are, as far as is known.
+    fn endpoints(&self) -> Vec<EndpointFacts>;
+}
+
+impl Client {
+    /// A client whose calls a combination makes, encoded as these defaults say.
+    pub(super) fn of(combo: impl Combo, defaults: Defaults) -> Self {
+        Self {
+            transport: Transport::Combo(std::sync::Arc::new(combo)),
+            defaults: defaults.into(),
+            layers: Layers::default(),
+        }
+    }
+
+    /// Makes a call that was encoded already.
+    async fn pass(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+        let Outgoing { service, method, body, options, .. } = call;
+        self.exchange(service, method, body, options).await
+    }
+}

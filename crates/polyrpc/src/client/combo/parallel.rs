@@ -1,0 +1,127 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use polyrpc_wire::Status;
+
+use super::Combo;
+use super::gather::{Bounds, Ended, gather};
+use super::sub::{Part, Place, Sub};
+use crate::client::EndpointFacts;
+use crate::client::layer::Outgoing;
+use crate::client::request::Response;
+use crate::codec::Body;
+use crate::{Client, Result};
+
+/// Asks several clients at once and makes one answer of theirs: brpc's `ParallelChannel`.
+///
+/// Each client is asked the same, or what its [`map`](Sub::map) makes of it; answers are [merged](Sub::merge) as they
+/// come. The call succeeds unless all fail; [`fail_limit`](ParallelBuilder::fail_limit) and
+/// [`success_limit`](ParallelBuilder::success_limit) change that. When it is decided, the others are cancelled. Those
+/// that have not answered in time have failed. It tries nothing again; the clients do as they were told.
+///
+/// It fails as most of brpc's do: with what the failures have in common, otherwise with `ETOOMANYFAILS` (1005).
+#[derive(Debug)]
+pub struct Parallel {
+    subs: Arc<[Sub]>,
+    bounds: Bounds,
+}
+
+impl Parallel {
+    /// A combination to be, of no clients yet.
+    pub fn builder() -> ParallelBuilder {
+        ParallelBuilder::default()
+    }
+
+    pub(super) fn new(subs: impl Into<Arc<[Sub]>>, bounds: Bounds) -> Self {
+        Self { subs: subs.into(), bounds }
+    }
+
+    /// What each client is asked.
+    fn parts<'a>(&'a self, call: &Outgoing<'a>) -> Result<Vec<(Place, &'a Sub, Outgoing<'a>)>, Status> {
+        let mut parts = Vec::with_capacity(self.subs.len());
+        for (index, sub) in self.subs.iter().enumerate() {
+            let place = Place { index, count: self.subs.len() };
+            match (sub.map)(call.clone(), place) {
+                Part::Ask(part) => parts.push((place, sub, part)),
+                Part::Skip => {}
+                Part::Bad(status) => return Err(status),
+            }
+        }
+        match parts.is_empty() {
+            // brpc's ECANCELED.
+            true => Err(Status::cancelled("nobody was to be asked")),
+            false => Ok(parts),
+        }
+    }
+
+    async fn exchange(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+        let parts = self.parts(&call)?.into_iter().map(|(place, sub, part)| async move {
+            Ended { of: (place, sub), result: Some(sub.client.pass(part).await) }
+        });
+        let merge = |whole: &mut _, part, &(place, sub): &(Place, &Sub)| (sub.merge)(whole, part, place);
+        gather(parts, self.bounds, merge, |(place, _)| format!("client {}", place.index)).await
+    }
+}
+
+impl Combo for Parallel {
+    fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        Box::pin(self.exchange(call))
+    }
+
+    fn endpoints(&self) -> Vec<EndpointFacts> {
+        self.subs.iter().flat_map(|sub| sub.client.endpoints()).collect()
+    }
+}
+
+/// A [`Parallel`] to be.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct ParallelBuilder {
+    subs: Vec<Sub>,
+    bounds: Bounds,
+    timeout: Option<Option<Duration>>,
+}
+
+impl ParallelBuilder {
+    /// Adds a client. One that is there twice is asked twice.
+    #[expect(clippy::should_implement_trait, reason = "a builder is no number that could be subtracted from")]
+    pub fn sub(mut self, sub: impl Into<Sub>) -> Self {
+        self.subs.push(sub.into());
+        self
+    }
+
+    /// So many failures end the call. At least one; default: as many as are asked.
+    pub fn fail_limit(mut self, failures: usize) -> Self {
+        self.bounds.fail = Some(failures);
+        self
+    }
+
+    /// So many successes end the call, if no [`fail_limit`](Self::fail_limit) is set. At least one; default: as many as
+    /// are asked.
+    pub fn success_limit(mut self, successes: usize) -> Self {
+        self.bounds.success = Some(successes);
+        self
+    }
+
+    /// How long a call waits that does not say itself. Default: as long as the first client's. Where it is `None`, each
+    /// client waits as long as it does by itself.
+    pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.timeout = Some(timeout.into());
+        self
+    }
+
+    /// Makes the client.
+    ///
+    /// # Errors
+    ///
+    /// When it has no clients.
+    pub fn build(self) -> Result<Client> {
+        let Some(first) = self.subs.first() else {
+            return Err(Status::invalid_argument("a parallel client needs clients").into());
+        };
+        let mut defaults = (*first.client.defaults).clone();
+        defaults.timeout = self.timeout.unwrap_or(defaults.timeout);
+        Ok(Client::of(Parallel::new(self.subs, self.bounds), defaults))
+    }
+}

@@ -1,0 +1,158 @@
+use std::fmt;
+use std::sync::Arc;
+
+use polyrpc_wire::Status;
+
+use super::gather::Bounds;
+use super::holdings::{Parser, Portion};
+use super::parallel::Parallel;
+use super::partitions::{Partitions, Template};
+use super::sub::{Map, Merge, Merger, Part, Place, Sub};
+use crate::client::Builder;
+use crate::client::layer::Outgoing;
+use crate::client::request::Response;
+use crate::codec::Body;
+use crate::{Client, Result};
+
+/// Asks the servers that each hold a part: brpc's `PartitionChannel`.
+///
+/// One registry tells the servers of all parts; a tag says which part a server holds and of how many, usually `N/M`.
+/// For each part there is a client of the servers that hold it, and each call goes to all of these as by a
+/// [`Parallel`]. Servers with tags of another number of parts, or none, get no calls; one with several tags holds
+/// several parts.
+///
+/// ```
+/// use polyrpc::Client;
+/// use polyrpc::client::combo::Partition;
+///
+/// # fn main() -> polyrpc::Result<()> {
+/// let url = "baidu-std+list://10.0.0.1:8000 0/2,10.0.0.2:8000 1/2";
+/// let client = Partition::builder(2, || Ok(Client::builder(url))).fail_limit(1).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Partition {}
+
+impl Partition {
+    /// A combination of so many parts to be; `template` makes the client of each, but for its servers, which are taken
+    /// from what one such client would find. That client must find its servers.
+    pub fn builder(
+        parts: usize,
+        template: impl Fn() -> Result<Builder> + Send + Sync + 'static,
+    ) -> PartitionBuilder {
+        PartitionBuilder { parts, plan: Plan::new(template) }
+    }
+}
+
+/// A [`Partition`] to be.
+#[derive(Debug)]
+#[must_use]
+pub struct PartitionBuilder {
+    parts: usize,
+    plan: Plan,
+}
+
+impl PartitionBuilder {
+    /// What a tag says: brpc's `PartitionParser`. `None`: nothing about parts. Default: `N/M`.
+    pub fn parse(mut self, parse: impl Fn(&str) -> Option<Portion> + Send + Sync + 'static) -> Self {
+        self.plan.parse = Box::new(parse);
+        self
+    }
+
+    /// What the servers of a part are asked, as [`Sub::map`].
+    pub fn map(
+        mut self,
+        map: impl for<'a> Fn(Outgoing<'a>, Place) -> Part<'a> + Send + Sync + 'static,
+    ) -> Self {
+        self.plan.common.map = Some(Arc::new(map));
+        self
+    }
+
+    /// What becomes of a part's answer, as [`Sub::merge`].
+    pub fn merge(
+        mut self,
+        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, Place) -> Merge + Send + Sync + 'static,
+    ) -> Self {
+        self.plan.common.merge = Some(Arc::new(merge));
+        self
+    }
+
+    /// So many failures end the call, as [`ParallelBuilder::fail_limit`](super::ParallelBuilder::fail_limit).
+    pub fn fail_limit(mut self, failures: usize) -> Self {
+        self.plan.common.bounds.fail = Some(failures);
+        self
+    }
+
+    /// So many successes end the call, as [`ParallelBuilder::success_limit`](super::ParallelBuilder::success_limit).
+    pub fn success_limit(mut self, successes: usize) -> Self {
+        self.plan.common.bounds.success = Some(successes);
+        self
+    }
+
+    /// Makes the client.
+    ///
+    /// # Errors
+    ///
+    /// When there are no parts, or the template makes no client that finds its servers.
+    pub fn build(self) -> Result<Client> {
+        if self.parts == 0 {
+            return Err(Status::invalid_argument("a partition needs parts").into());
+        }
+        let Plan { template, parse, common } = self.plan;
+        let (partitions, defaults) = Partitions::new(template, parse)?;
+        Ok(Client::of(common.parallel(&partitions, self.parts)?, defaults))
+    }
+}
+
+/// What a user said of a combination of parts.
+pub(super) struct Plan {
+    pub(super) template: Box<Template>,
+    pub(super) parse: Box<Parser>,
+    pub(super) common: Common,
+}
+
+impl Plan {
+    pub(super) fn new(template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> Self {
+        Self {
+            template: Box::new(template),
+            parse: Box::new(|tag| tag.parse().ok()),
+            common: Common::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.common.fmt(f)
+    }
+}
+
+/// What holds for all parts.
+#[derive(Default)]
+pub(super) struct Common {
+    pub(super) map: Option<Arc<Map>>,
+    pub(super) merge: Option<Arc<Merger>>,
+    pub(super) bounds: Bounds,
+}
+
+impl Common {
+    /// The servers of so many parts, asked at once.
+    pub(super) fn parallel(&self, partitions: &Arc<Partitions>, of: usize) -> Result<Parallel> {
+        let subs = (0..of).map(|index| {
+            let mut sub = Sub::new(partitions.client(Portion { index, of })?);
+            sub.map = self.map.clone().unwrap_or(sub.map);
+            sub.merge = self.merge.clone().unwrap_or(sub.merge);
+            Ok(sub)
+        });
+        let subs: Vec<_> = subs.collect::<Result<_>>()?;
+        Ok(Parallel::new(subs, self.bounds))
+    }
+}
+
+impl fmt::Debug for Common {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Common").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,310 @@
+//! What a registry tells of the servers of all parts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use futures_util::{StreamExt, stream};
+use polyrpc_wire::{Retry, Scope, Status};
+use tokio::sync::{Mutex, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::holdings::{Holdings, Parser, Portion};
+use crate::client::Builder;
+use crate::client::exchange::Defaults;
+use crate::discovery::{Discover, Instance, Sets};
+use crate::{Client, Result};
+
+/// What makes the clients of the parts, all alike.
+pub(super) type Template = dyn Fn() -> Result<Builder> + Send + Sync;
+
+/// The servers of all parts. The registry is watched once, by whoever waits for news: there is no task.
+pub(super) struct Partitions {
+    template: Box<Template>,
+    parse: Box<Parser>,
+    discover: Box<dyn Discover>,
+    group: Option<String>,
+    believes_empty_sets: bool,
+    /// What is told; `None` before it was asked for.
+    sets: Mutex<Option<Sets>>,
+    /// The newest set.
+    latest: ArcSwapOption<Holdings>,
+    news: watch::Sender<News>,
+}
+
+/// What was last heard.
+#[derive(Debug, Clone, Default)]
+enum News {
+    #[default]
+    Silence,
+    Set,
+    Trouble(Status),
+    /// There will be no other set.
+    Over,
+}
+
+impl Partitions {
+    /// The parts of what the template's clients would find; besides, what those clients do by default.
+    ///
+    /// # Errors
+    ///
+    /// When the template makes no client, or one of one server.
+    pub(super) fn new(template: Box<Template>, parse: Box<Parser>) -> Result<(Arc<Self>, Defaults)> {
+        let mut builder = template()?;
+        let (url, discover) = builder.way()?;
+        let discover = discover
+            .ok_or_else(|| Status::invalid_argument("parts are found, but this client is of one server"))?;
+        let defaults = builder.defaults(&url);
+        let plan = builder.plan();
+        let partitions = Self {
+            parse,
+            discover,
+            group: plan.group.take(),
+            believes_empty_sets: plan.believes_empty_sets,
+            template,
+            sets: Mutex::default(),
+            latest: ArcSwapOption::empty(),
+            news: watch::Sender::default(),
+        };
+        Ok((Arc::new(partitions), defaults))
+    }
+
+    /// A client of the servers that hold this part.
+    pub(super) fn client(self: &Arc<Self>, portion: Portion) -> Result<Client> {
+        let mut builder = (self.template)()?;
+        let (url, _) = builder.way()?;
+        // That nobody holds a part any more was said on purpose if others are there: whole sets that are empty are kept
+        // away from it.
+        builder.plan().believes_empty_sets = true;
+        builder.build_by(url, Some(Box::new(Holders { partitions: self.clone(), portion })))
+    }
+
+    /// The newest set, if one is known.
+    pub(super) fn latest(&self) -> Option<Arc<Holdings>> {
+        self.latest.load_full()
+    }
+
+    /// How much each partitioning of which every part is held can take, by what may be called of it.
+    pub(super) fn capacities(&self, holdings: &Holdings) -> BTreeMap<usize, u32> {
+        holdings.capacities(|instance| self.counts(instance))
+    }
+
+    /// Waits until there is something new that was not `told`, and watches the registry meanwhile.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub(super) async fn next(&self, told: &mut Told) {
+        tokio::select! {
+            biased;
+            // The sender is in `self`: it cannot be gone.
+            _ = told.0.changed() => {}
+            () = self.hear() => {
+                told.0.borrow_and_update();
+            }
+        }
+    }
+
+    /// Nothing was told yet.
+    pub(super) fn told(&self) -> Told {
+        Told(self.news.subscribe())
+    }
+
+    /// Waits until what was heard last is a set of use to `find`.
+    pub(super) async fn find<T>(
+        &self,
+        deadline: Option<Instant>,
+        find: impl Fn(&Arc<Holdings>) -> Option<T>,
+    ) -> Result<T, Status> {
+        let latest = deadline.unwrap_or_else(|| Instant::now() + FIRST_SET);
+        let mut told = self.told();
+        loop {
+            // Before the set is looked at: there may be a last one.
+            let is_over = matches!(*told.0.borrow(), News::Over);
+            if let Some(found) = self.latest().and_then(|set| find(&set)) {
+                return Ok(found);
+            }
+            if is_over || timeout_at(latest, self.next(&mut told)).await.is_err() {
+                return Err(self.incomplete());
+            }
+        }
+    }
+
+    /// Takes in what the registry tells next.
+    async fn hear(&self) {
+        let mut sets = self.sets.lock().await;
+        let news = loop {
+            match sets.get_or_insert_with(|| self.discover.watch()).next().await {
+                // More likely the registry has lost its data than all servers went at once.
+                Some(Ok(set)) if set.is_empty() && !self.believes_empty_sets && self.latest().is_some() => {}
+                Some(Ok(set)) => {
+                    self.latest.store(Some(Arc::new(Holdings::new(set, &*self.parse))));
+                    break News::Set;
+                }
+                Some(Err(error)) => break News::Trouble(error.into_status()),
+                None => {
+                    *sets = Some(stream::once(pending()).boxed());
+                    break News::Over;
+                }
+            }
+        };
+        self.news.send_replace(news);
+    }
+
+    /// Whether clients of the template would call it.
+    fn counts(&self, instance: &Instance) -> bool {
+        let is_of = |group: &String| instance.attributes.groups().any(|of| of == group);
+        instance.attributes.is_active() && self.group.as_ref().is_none_or(is_of)
+    }
+
+    #[cold]
+    fn incomplete(&self) -> Status {
+        let why = match &*self.news.borrow() {
+            News::Silence => "the registry has not answered in time".to_owned(),
+            News::Set | News::Over => "there are parts that nobody holds".to_owned(),
+            News::Trouble(status) => status.to_string(),
+        };
+        Status::unavailable(format!("no partitioning is complete: {why}"))
+            .with_scope(Scope::Connection)
+            .with_retry(Retry::Elsewhere)
+    }
+}
+
+/// How long a call waits for servers that does not say how long it waits.
+const FIRST_SET: Duration = Duration::from_secs(10);
+
+/// What somebody knows already.
+pub(super) struct Told(watch::Receiver<News>);
+
+impl fmt::Debug for Partitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partitions").field("news", &*self.news.borrow()).finish_non_exhaustive()
+    }
+}
+
+/// Finds the servers that hold one part.
+struct Holders {
+    partitions: Arc<Partitions>,
+    portion: Portion,
+}
+
+impl Discover for Holders {
+    fn watch(&self) -> Sets {
+        let told = self.partitions.told();
+        let heard = told.0.borrow().clone();
+        let watch =
+            Watch { partitions: self.partitions.clone(), portion: self.portion, told, heard, known: None };
+        stream::unfold(watch, |mut watch| async move { Some((watch.next().await?, watch)) }).boxed()
+    }
+}
+
+struct Watch {
+    partitions: Arc<Partitions>,
+    portion: Portion,
+    told: Told,
+    /// What was heard and not said yet.
+    heard: News,
+    /// The set whose holders were told last.
+    known: Option<Arc<Holdings>>,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Result<Vec<Instance>>> {
+        loop {
+            // First of all, since news may have come behind it that hide it.
+            if let Some(holders) = self.news_of_holders() {
+                return Some(Ok(holders));
+            }
+            match std::mem::take(&mut self.heard) {
+                News::Trouble(status) => return Some(Err(status.into())),
+                News::Over => return None,
+                News::Silence | News::Set => {}
+            }
+            self.partitions.next(&mut self.told).await;
+            self.heard = self.told.0.borrow().clone();
+        }
+    }
+
+    fn news_of_holders(&mut self) -> Option<Vec<Instance>> {
+        let latest = self.partitions.latest()?;
+        if self.known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &latest)) {
+            return None;
+        }
+        let holders = latest.holders(self.portion);
+        self.known = Some(latest);
+        Some(holders)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discovery::List;
+    use crate::discovery::testing::told;
+
+    fn partitions(list: &List) -> Arc<Partitions> {
+        let list = list.clone();
+        let template = move || Ok(Client::builder("rpcx://parts").discover(list.clone()));
+        Partitions::new(Box::new(template), Box::new(|tag| tag.parse().ok())).unwrap().0
+    }
+
+    #[tokio::test]
+    async fn one_watch_of_the_registry_serves_all_parts() {
+        let list: List = "a:1 0/2,b:1 1/2,c:1 tag=0/2&tag=1/2".parse().unwrap();
+        let partitions = partitions(&list);
+        let holders = |index| Holders { partitions: partitions.clone(), portion: Portion { index, of: 2 } };
+        let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
+        assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
+        assert_eq!(told(&mut second).await, "tcp@b:1?tag=1%2F2 tcp@c:1?tag=0%2F2&tag=1%2F2");
+        list.update(["d:1".parse::<Instance>().unwrap().with("tag=0/2".parse().unwrap())]);
+        assert_eq!(told(&mut second).await, "");
+        assert_eq!(told(&mut first).await, "tcp@d:1?tag=0%2F2");
+    }
+
+    #[tokio::test]
+    async fn a_registry_that_has_nothing_any_more_is_not_believed() {
+        let list: List = "a:1 0/1".parse().unwrap();
+        let partitions = partitions(&list);
+        let mut sets = Holders { partitions, portion: Portion { index: 0, of: 1 } }.watch();
+        assert_eq!(told(&mut sets).await, "tcp@a:1?tag=0%2F1");
+        list.update([]);
+        assert!(futures_util::FutureExt::now_or_never(sets.next()).is_none());
+        list.update(["b:1".parse::<Instance>().unwrap().with("tag=0/1".parse().unwrap())]);
+        assert_eq!(told(&mut sets).await, "tcp@b:1?tag=0%2F1");
+    }
+
+    #[tokio::test]
+    async fn a_set_is_told_even_if_the_registry_fails_or_ends_right_behind_it() {
+        let discover = || {
+            let sets = [
+                Ok(vec!["a:1".parse::<Instance>().unwrap().with("tag=0/1".parse().unwrap())]),
+                Err(Status::unavailable("gone").into()),
+            ];
+            stream::iter(sets).boxed()
+        };
+        let template = move || Ok(Client::builder("rpcx://parts").discover(Once(discover)));
+        let parse = |tag: &str| tag.parse().ok();
+        let (partitions, _) = Partitions::new(Box::new(template), Box::new(parse)).unwrap();
+        let holders = || Holders { partitions: partitions.clone(), portion: Portion { index: 0, of: 1 } };
+        let (mut listener, mut other) = (holders().watch(), holders().watch());
+        assert_eq!(told(&mut listener).await, "tcp@a:1?tag=0%2F1");
+        assert_eq!(told(&mut listener).await, "gone");
+        assert_eq!(told(&mut other).await, "tcp@a:1?tag=0%2F1");
+        assert_eq!(told(&mut other).await, "gone");
+        assert_eq!(told(&mut listener).await, "the end");
+        assert_eq!(told(&mut holders().watch()).await, "tcp@a:1?tag=0%2F1");
+        assert_eq!(told(&mut other).await, "the end");
+    }
+
+    /// A registry that says this.
+    struct Once<F>(F);
+
+    impl<F: Fn() -> Sets + Send + Sync + 'static> Discover for Once<F> {
+        fn watch(&self) -> Sets {
+            (self.0)()
+        }
+    }
+}

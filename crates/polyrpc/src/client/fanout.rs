@@ -1,0 +1,164 @@
+//! One call to all servers of a channel: rpcx's `Broadcast`, `Fork` and `Inform`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, join_all};
+use polyrpc_wire::Status;
+use tokio::time::Instant;
+
+use super::channel::{Channel, Server};
+use super::combo::{Bounds, Combo, Ended, gather, keep_first};
+use super::exchange::Defaults;
+use super::layer::{Layers, Outgoing};
+use super::request::Response;
+use super::{Client, EndpointFacts, Transport};
+use crate::Result;
+use crate::codec::Body;
+use crate::discovery::Instance;
+use crate::task;
+
+impl Client {
+    /// The same client, whose every call goes to all servers: rpcx's `Broadcast`. Stubs call it as any other.
+    ///
+    /// A call succeeds only if it does on all servers, and gives the answer that came first. The first failure ends it:
+    /// calls under way are cancelled. Nothing is tried again. Servers that are thought to be down are called too; one
+    /// that the registry takes away before it could be called is left out.
+    ///
+    /// Layers stand around the whole. A client of one server, or of other clients, stays what it is. Calls with several
+    /// messages in a direction are refused.
+    ///
+    /// ```no_run
+    /// # async fn example() -> polyrpc::Result<()> {
+    /// use polyrpc::Client;
+    ///
+    /// let client = Client::new("rpcx+list://10.0.0.1:8972,10.0.0.2:8972")?;
+    /// let () = client.broadcast().call("Cache/Forget", &"user:7").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn broadcast(&self) -> Self {
+        self.to_all(Bounds { fail: Some(1), success: None })
+    }
+
+    /// The same client, whose every call goes to all servers until one succeeds: rpcx's `Fork`. Stubs call it as any
+    /// other.
+    ///
+    /// The first success is the answer, and the other calls are cancelled. A call fails if it does on all servers.
+    /// Otherwise it is as [`broadcast`](Self::broadcast).
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        self.to_all(Bounds { fail: None, success: Some(1) })
+    }
+
+    /// Makes calls to each server and waits for all of them: rpcx's `Inform`. There is a receipt for each server, in the
+    /// order of their addresses, with its own answer or failure.
+    ///
+    /// What is called, `call` says, with a client of that one server; calls made by it are as any other, but not tried
+    /// again, and this client's layers stand around each.
+    ///
+    /// ```no_run
+    /// # async fn example() -> polyrpc::Result<()> {
+    /// use polyrpc::Client;
+    ///
+    /// let client = Client::new("rpcx+list://10.0.0.1:8972,10.0.0.2:8972")?;
+    /// let receipts = client.inform(|server| async move { server.call::<u64>("Cache/Size", &()).await }).await?;
+    /// for receipt in receipts {
+    ///     println!("{:?}: {:?}", receipt.instance, receipt.reply);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When no server is known within the client's time-out. What fails on a server is in its receipt.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels all calls under way.
+    pub async fn inform<T, F>(&self, call: impl Fn(Self) -> F) -> Result<Vec<Receipt<T>>>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let Transport::Channel(channel) = &self.transport else {
+            return Ok(vec![Receipt { instance: None, reply: call(self.clone()).await }]);
+        };
+        let deadline = deadline(task::current().bound(self.defaults.timeout)?);
+        let servers = channel.each(deadline, false).await?;
+        let receipts = servers.into_iter().map(|server| {
+            let instance = Some(server.instance().clone());
+            let reply = call(Self { transport: Transport::Server(server), ..self.clone() });
+            async move { Receipt { instance, reply: reply.await } }
+        });
+        Ok(join_all(receipts).await)
+    }
+
+    fn to_all(&self, bounds: Bounds) -> Self {
+        let Transport::Channel(channel) = &self.transport else { return self.clone() };
+        let all = All { channel: channel.clone(), defaults: self.defaults.clone(), bounds };
+        Self { transport: Transport::Combo(Arc::new(all)), ..self.clone() }
+    }
+
+    /// The same client of this server alone; layers are around it already.
+    fn at(server: Arc<Server>, defaults: Arc<Defaults>) -> Self {
+        Self { transport: Transport::Server(server), defaults, layers: Layers::default() }
+    }
+}
+
+/// What became of a call on one server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Receipt<T> {
+    /// The server; `None` from a client that was not built to find its servers.
+    pub instance: Option<Instance>,
+    /// Its answer, or why there is none.
+    pub reply: Result<T>,
+}
+
+/// All servers of a channel.
+struct All {
+    channel: Arc<Channel>,
+    defaults: Arc<Defaults>,
+    bounds: Bounds,
+}
+
+impl All {
+    async fn exchange(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+        let deadline = deadline(task::current().bound(call.options.timeout)?);
+        let servers = self.channel.each(deadline, call.options.wait_for_ready).await?;
+        // The servers may have been waited for.
+        call.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let parts = servers.into_iter().map(|server| {
+            let (client, call) = (Client::at(server.clone(), self.defaults.clone()), call.clone());
+            async move {
+                let result = client.send(call).await;
+                let left = result.as_ref().is_err_and(|status| server.has_left(status));
+                Ended { of: server, result: (!left).then_some(result) }
+            }
+        });
+        gather(parts, self.bounds, keep_first, |server| server.instance().to_string()).await
+    }
+}
+
+impl Combo for All {
+    fn call<'a>(&'a self, call: Outgoing<'a>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        Box::pin(self.exchange(call))
+    }
+
+    fn endpoints(&self) -> Vec<EndpointFacts> {
+        self.channel.facts()
+    }
+}
+
+impl fmt::Debug for All {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("All").field("channel", &self.channel).field("bounds", &self.bounds).finish()
+    }
+}
+
+fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+}

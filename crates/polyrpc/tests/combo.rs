@@ -1,0 +1,593 @@
+//! Clients that are made of clients: parallel, selective, partition.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{PROTOCOLS, ProbeClient, Prober, serve, soon, until};
+use polyrpc::client::balance::{Asked, Balance, Candidate, Pick};
+use polyrpc::client::combo::{
+    DynamicPartition, Merge, Parallel, Part, Partition, Portion, Selective, Sub, fold,
+};
+use polyrpc::client::{Budget, Builder, MockCall, Options, Response};
+use polyrpc::codec::{Body, Codec, Serde};
+use polyrpc::discovery::{Instance, List};
+use polyrpc::server::Running;
+use polyrpc::{Client, Code, Error, Format, Protocol, Result, Retry, Scope, Status};
+use tokio::net::TcpListener;
+
+/// A client that answers every call with this, and counts.
+fn says(answer: Result<&'static str, Status>) -> (Client, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let client = Client::mock(move |call| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        answer_with(&call, answer.clone()?)
+    });
+    (client, calls)
+}
+
+fn answer_with(call: &MockCall, text: &str) -> Result<Body> {
+    call.answer::<Serde, _>(&text.to_owned())
+}
+
+fn ok(answer: &'static str) -> Client {
+    says(Ok(answer)).0
+}
+
+fn fails(status: Status) -> Client {
+    says(Err(status)).0
+}
+
+fn text(response: &Response<Body>) -> String {
+    Serde::decode(response.message.clone(), None).unwrap()
+}
+
+/// Puts texts one behind the other.
+fn joined(whole: &mut Option<Response<Body>>, part: Response<Body>) -> Merge {
+    let all = whole.as_ref().map(text).unwrap_or_default() + &text(&part);
+    let bytes = Serde::encode(&all, Format::MessagePack, None).unwrap();
+    *whole = Some(Response::new(Body::new(Format::MessagePack, bytes)));
+    Merge::Merged
+}
+
+fn join(client: Client) -> Sub {
+    Sub::new(client).merge(|whole, part, _| joined(whole, part))
+}
+
+/// A server that cannot be reached.
+fn gone() -> Status {
+    Status::unavailable("gone").with_scope(Scope::Connection).with_retry(Retry::Elsewhere)
+}
+
+async fn call(client: &Client) -> Result<String> {
+    soon(client.call("Probe/Echo", &"hello")).await
+}
+
+async fn wait(client: &Client) -> Result<String> {
+    soon(client.call("Probe/Wait", &"hello")).await
+}
+
+fn instance(server: &Running) -> Instance {
+    Instance::tcp(server.address().to_string())
+}
+
+fn tagged(server: &Running, tags: &[&str]) -> Instance {
+    let mut instance = instance(server);
+    tags.iter().for_each(|tag| instance.attributes.append("tag", *tag));
+    instance
+}
+
+async fn servers(n: usize) -> Vec<(Prober, Running)> {
+    let mut servers = Vec::new();
+    for _ in 0..n {
+        let prober = Prober::default();
+        let server = serve(prober.server()).await;
+        servers.push((prober, server));
+    }
+    servers
+}
+
+/// An address at which nobody listens.
+async fn nobody() -> Instance {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    Instance::tcp(listener.local_addr().unwrap().to_string())
+}
+
+#[tokio::test]
+async fn a_parallel_call_asks_all_in_every_protocol() {
+    let servers = servers(2).await;
+    for (number, protocol) in PROTOCOLS.into_iter().enumerate() {
+        let subs = servers.iter().map(|(_, server)| common::client(protocol, server));
+        let parallel = subs.fold(Parallel::builder(), |builder, sub| builder.sub(sub)).build().unwrap();
+        let text = soon(ProbeClient::new(parallel).echo("hello".to_owned())).await.unwrap();
+        assert_eq!(text, "hello", "{protocol:?}");
+        assert!(servers.iter().all(|(prober, _)| prober.ran() == number + 1), "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_client_is_asked_what_its_mapper_makes_of_the_call() {
+    let echo = || {
+        Client::mock(|call| {
+            answer_with(&call, &format!("{}={}", call.method, call.decode::<Serde, String>()?))
+        })
+    };
+    let part = |client| {
+        join(client).map(|call, place| {
+            let Ok(text) = call.decode::<Serde, String>() else {
+                return Part::Bad(Status::invalid_argument(""));
+            };
+            let word = text.split(' ').nth(place.index).unwrap_or_default().to_owned();
+            match call.with_message::<Serde, String>(word) {
+                Ok(call) => Part::Ask(call),
+                Err(status) => Part::Bad(status),
+            }
+        })
+    };
+    let renamed = join(echo()).map(|mut call, place| {
+        call.method = if place.count == 3 { "Last" } else { "First" };
+        Part::Ask(call)
+    });
+    let builder = Parallel::builder().sub(part(echo())).sub(part(echo())).sub(renamed);
+    let answer: String = builder.build().unwrap().call("S/Get", &"one two").await.unwrap();
+    assert_eq!(answer, "Get=oneGet=twoLast=one two");
+}
+
+#[tokio::test]
+async fn a_mapped_request_is_one_in_every_protocol() {
+    let servers = servers(1).await;
+    for protocol in PROTOCOLS {
+        let sub = Sub::new(common::client(protocol, &servers[0].1)).map(|call, _| {
+            let louder = call.decode::<Serde, String>().map(|text| text + "!");
+            match louder.and_then(|text| call.with_message::<Serde, String>(text)) {
+                Ok(call) => Part::Ask(call),
+                Err(status) => Part::Bad(status),
+            }
+        });
+        let client = ProbeClient::new(Parallel::builder().sub(sub).build().unwrap());
+        assert_eq!(soon(client.echo("hello".to_owned())).await.unwrap(), "hello!", "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_skipped_client_is_not_asked_and_a_bad_request_asks_nobody() {
+    let (skipped, skips) = says(Ok("skipped"));
+    let (asked, asks) = says(Ok("asked"));
+    let skip = Sub::new(skipped).map(|_, _| Part::Skip);
+    let parallel = Parallel::builder().sub(skip.clone()).sub(asked.clone()).build().unwrap();
+    assert_eq!(call(&parallel).await.unwrap(), "asked");
+
+    let all_skipped = Parallel::builder().sub(skip).build().unwrap();
+    assert_eq!(call(&all_skipped).await.unwrap_err().code(), Code::Cancelled);
+
+    let bad = Sub::new(ok("")).map(|_, _| Part::Bad(Status::invalid_argument("no such part")));
+    let error = call(&Parallel::builder().sub(asked).sub(bad).build().unwrap()).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::InvalidArgument, "no such part"));
+    assert_eq!((skips.load(Ordering::SeqCst), asks.load(Ordering::SeqCst)), (0, 1));
+}
+
+#[tokio::test]
+async fn a_parallel_call_fails_at_its_limit_only() {
+    let of = |limit: Option<usize>| {
+        let builder = Parallel::builder().sub(ok("a")).sub(fails(gone())).sub(fails(gone()));
+        match limit {
+            Some(limit) => builder.fail_limit(limit),
+            None => builder,
+        }
+    };
+    assert_eq!(call(&of(None).build().unwrap()).await.unwrap(), "a");
+    assert_eq!(call(&of(Some(3)).build().unwrap()).await.unwrap(), "a");
+    assert_eq!(call(&of(Some(2)).build().unwrap()).await.unwrap_err().code(), Code::Unavailable);
+    let mixed = Parallel::builder().sub(fails(gone())).sub(fails(Status::not_found("x"))).build().unwrap();
+    let error = call(&mixed).await.unwrap_err();
+    assert_eq!(error.status().number(), Some(1005));
+    assert!(error.message().contains("client 1: not found: x"), "{error}");
+}
+
+#[tokio::test]
+async fn enough_successes_end_a_parallel_call_and_cancel_the_rest() {
+    let servers = servers(3).await;
+    // No time-out ends the third.
+    let client =
+        |server| Client::builder(&common::url(Protocol::Rpcx, server)).timeout(None).build().unwrap();
+    let subs = servers.iter().map(|(_, server)| client(server));
+    let parallel =
+        subs.fold(Parallel::builder(), |builder, sub| builder.sub(sub)).success_limit(2).build().unwrap();
+    let call = tokio::spawn(async move { wait(&parallel).await });
+    for (prober, _) in &servers {
+        prober.gate.came(1).await;
+    }
+    servers[0].0.gate.open();
+    servers[2].0.gate.open();
+    assert_eq!(call.await.unwrap().unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn who_has_not_answered_in_time_has_failed_and_the_rest_counts() {
+    let servers = servers(2).await;
+    servers[0].0.gate.open();
+    let subs = || servers.iter().map(|(_, server)| common::client(Protocol::Rpcx, server));
+    let builder = || {
+        subs().fold(Parallel::builder(), |builder, sub| builder.sub(sub)).timeout(Duration::from_millis(100))
+    };
+    assert_eq!(wait(&builder().build().unwrap()).await.unwrap(), "hello");
+    let strict = builder().fail_limit(1).build().unwrap();
+    assert_eq!(wait(&strict).await.unwrap_err().code(), Code::DeadlineExceeded);
+}
+
+#[tokio::test]
+async fn mergers_run_in_the_order_of_answers_and_may_refuse_them() {
+    let servers = servers(2).await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let subs = servers.iter().map(|(_, server)| {
+        let order = order.clone();
+        Sub::new(common::client(Protocol::Rpcx, server)).merge(move |whole, part, place| {
+            order.lock().unwrap().push(place.index);
+            joined(whole, part)
+        })
+    });
+    let parallel = subs.fold(Parallel::builder(), |builder, sub| builder.sub(sub)).build().unwrap();
+    let call = tokio::spawn(async move { wait(&parallel).await });
+    servers[0].0.gate.came(1).await;
+    servers[1].0.gate.open();
+    until(|| order.lock().unwrap().len() == 1).await;
+    servers[0].0.gate.open();
+    assert_eq!(call.await.unwrap().unwrap(), "hellohello");
+    assert_eq!(*order.lock().unwrap(), [1, 0]);
+
+    let refuse = |merge: fn() -> Merge| Sub::new(ok("b")).merge(move |_, _, _| merge());
+    let failed = refuse(|| Merge::Fail(Status::data_loss("b")));
+    assert_eq!(soon(call_of(join(ok("a")), failed)).await.unwrap(), "a");
+    let all_failed = refuse(|| Merge::FailAll(Status::data_loss("b")));
+    assert_eq!(soon(call_of(join(ok("a")), all_failed)).await.unwrap_err().code(), Code::DataLoss);
+    assert!(
+        soon(call_of(Sub::new(ok("a")), Sub::new(ok("b")))).await.unwrap_err().message().contains("merger")
+    );
+}
+
+async fn call_of(one: Sub, other: Sub) -> Result<String> {
+    call(&Parallel::builder().sub(one).sub(other).build()?).await
+}
+
+#[tokio::test]
+async fn values_are_folded_and_what_is_none_is_a_failure() {
+    let says = |number: i64| Client::mock(move |call| call.answer::<Serde, _>(&number));
+    let adding = |client: Client| Sub::new(client).merge(fold::<Serde, i64>(|all, part| all + part));
+    let builder = || Parallel::builder().sub(adding(says(1))).sub(adding(ok("?"))).sub(adding(says(41)));
+    let sum: i64 = builder().build().unwrap().call("S/M", &()).await.unwrap();
+    assert_eq!(sum, 42);
+    let strict = builder().fail_limit(1).build().unwrap();
+    let error = strict.call::<i64>("S/M", &()).await.unwrap_err();
+    assert!(error.message().contains("client 1: internal: unreadable reply"), "{error}");
+}
+
+#[tokio::test]
+async fn messages_of_protobuf_are_merged() {
+    let says = |bytes: &'static [u8]| Client::mock(move |call| Ok(Body::new(call.body.format, bytes)));
+    let parallel = Parallel::builder().sub(says(b"\x0a\x01a")).sub(says(b"\x0a\x01b")).build().unwrap();
+    let request = Body::new(Format::Protobuf, b"".as_slice());
+    let response = parallel.call_raw("S/M", request, Options::default()).await.unwrap();
+    assert_eq!(response.message.bytes.as_ref(), b"\x0a\x01a\x0a\x01b");
+}
+
+#[tokio::test]
+async fn combinations_may_be_combined() {
+    let inner = Parallel::builder().sub(join(ok("a"))).sub(join(ok("b"))).build().unwrap();
+    let selective = Selective::builder().sub("gone", fails(gone())).sub("inner", inner).build().unwrap();
+    let outer = Parallel::builder().sub(join(selective.client())).sub(join(ok("c"))).build().unwrap();
+    for _ in 0..4 {
+        assert_eq!(call(&outer).await.unwrap(), "abc");
+    }
+}
+
+#[test]
+fn a_combination_of_nobody_is_none() {
+    assert_eq!(Parallel::builder().build().unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(Selective::builder().build().unwrap_err().code(), Code::InvalidArgument);
+    let of_one = || Ok(Client::builder("rpcx://h:1"));
+    assert_eq!(Partition::builder(2, of_one).build().unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(DynamicPartition::builder(of_one).build().unwrap_err().code(), Code::InvalidArgument);
+    let found = || Ok(Client::builder("rpcx+list://h:1 0/1"));
+    assert_eq!(Partition::builder(0, found).build().unwrap_err().code(), Code::InvalidArgument);
+    let failing = || Err(Error::new(Code::DataLoss, "no"));
+    assert_eq!(Partition::builder(1, failing).build().unwrap_err().code(), Code::DataLoss);
+}
+
+#[tokio::test]
+async fn a_selective_call_goes_to_one_and_turns_to_another_that_may_have_it() {
+    let (well, calls) = says(Ok("well"));
+    let (down, tries) = says(Err(gone()));
+    let selective = Selective::builder().sub("down", down).sub("well", well).build().unwrap();
+    let client = selective.client();
+    for _ in 0..10 {
+        assert_eq!(call(&client).await.unwrap(), "well");
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 10);
+    // After the first time it had no calls for a while.
+    assert_eq!(tries.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_selective_call_is_sent_again_only_if_its_failure_allows() {
+    let broken = || fails(Status::unavailable("broken").with_retry(Retry::IfIdempotent));
+    let selective = |retries| {
+        let builder = Selective::builder().sub("a", broken()).sub("b", broken()).retries(retries);
+        let (last, calls) = says(Ok("last"));
+        (builder.sub("c", last).balance(First).build().unwrap().client(), calls)
+    };
+    let again = |client: Client| async move {
+        let options = Options { idempotent: true, ..Default::default() };
+        soon(client.call_raw("a", Body::new(Format::MessagePack, b"\xc0".as_slice()), options)).await
+    };
+    let (client, calls) = selective(3);
+    assert_eq!(call(&client).await.unwrap_err().message(), "broken");
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    assert!(again(client).await.is_ok());
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    let (client, calls) = selective(1);
+    assert!(again(client).await.is_err());
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn selective_calls_that_fail_everywhere_are_sent_on_within_a_budget() {
+    let busy = || says(Err(Status::unavailable("busy").with_retry(Retry::Elsewhere)));
+    let ((one, tries), (other, more)) = (busy(), busy());
+    let budget = Budget { ratio: 0.2, floor: 10, most: 100 };
+    let selective = Selective::builder().sub("one", one).sub("other", other).retry_budget(budget);
+    let client = selective.build().unwrap().client();
+    for _ in 0..1000 {
+        assert_eq!(call(&client).await.unwrap_err().message(), "busy");
+    }
+    let attempts = tries.load(Ordering::SeqCst) + more.load(Ordering::SeqCst);
+    assert!((1150..=1200).contains(&attempts), "{attempts}");
+}
+
+/// Chooses the first that may take a call.
+#[derive(Debug)]
+struct First;
+
+impl Balance for First {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        struct Turn(usize);
+        impl Pick for Turn {
+            fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+                (0..self.0).find(|&place| asked.may_take(place))
+            }
+        }
+        Box::new(Turn(candidates.len()))
+    }
+}
+
+#[tokio::test]
+async fn clients_come_and_go_while_selective_calls_are_under_way() {
+    let servers = servers(2).await;
+    let client_of = |place: usize| common::client(Protocol::Rpcx, &servers[place].1);
+    let selective = Selective::builder().sub("one", client_of(0)).build().unwrap();
+    let client = selective.client();
+    let under_way = tokio::spawn({
+        let client = client.clone();
+        async move { wait(&client).await }
+    });
+    servers[0].0.gate.came(1).await;
+
+    selective.add("two", client_of(1));
+    assert!(selective.remove("one") && !selective.remove("one"));
+    assert_eq!(selective.names(), ["two"]);
+    assert_eq!(call(&client).await.unwrap(), "hello");
+    assert_eq!((servers[0].0.ran(), servers[1].0.ran()), (1, 1));
+    servers[0].0.gate.open();
+    assert_eq!(under_way.await.unwrap().unwrap(), "hello");
+
+    selective.remove("two");
+    let error = call(&client).await.unwrap_err();
+    assert_eq!((error.code(), error.status().retry()), (Code::Unavailable, Retry::Elsewhere));
+    selective.add("three", ok("three"));
+    selective.add("three", ok("four"));
+    assert_eq!(call(&client).await.unwrap(), "four");
+}
+
+#[tokio::test]
+async fn a_selective_call_has_one_time_for_all_attempts() {
+    let servers = servers(2).await;
+    let builder = servers.iter().enumerate().fold(Selective::builder(), |builder, (place, (_, server))| {
+        builder.sub(place.to_string(), common::client(Protocol::Rpcx, server))
+    });
+    let client = builder.timeout(Duration::from_millis(50)).build().unwrap().client();
+    assert_eq!(wait(&client).await.unwrap_err().code(), Code::DeadlineExceeded);
+    let began: usize = servers.iter().map(|(prober, _)| prober.ran()).sum();
+    assert!(began <= 1, "{began}");
+}
+
+/// A client of what the list holds.
+fn template(list: &List) -> impl Fn() -> Result<Builder> + Send + Sync + 'static {
+    let list = list.clone();
+    move || Ok(Client::builder("rpcx://parts").discover(list.clone()))
+}
+
+#[tokio::test]
+async fn a_call_goes_to_one_holder_of_each_part() {
+    let servers = servers(5).await;
+    let tags: [&[&str]; 5] = [&["0/2"], &["1/2"], &["1/2"], &["0/3"], &[]];
+    let list = List::new(servers.iter().zip(tags).map(|((_, server), tags)| tagged(server, tags)));
+    let client = Partition::builder(2, template(&list)).fail_limit(1).build().unwrap();
+    for _ in 0..4 {
+        assert_eq!(call(&client).await.unwrap(), "hello");
+    }
+    let ran: Vec<_> = servers.iter().map(|(prober, _)| prober.ran()).collect();
+    assert_eq!((ran[0], ran[1] + ran[2], ran[3], ran[4]), (4, 4, 0, 0), "{ran:?}");
+    // Those that are there of both parts.
+    assert_eq!(client.endpoints().len(), 3);
+}
+
+#[tokio::test]
+async fn a_server_with_several_tags_holds_several_parts() {
+    let servers = servers(1).await;
+    let list = List::new([tagged(&servers[0].1, &["0/3", "1/3", "2/3"])]);
+    let client = Partition::builder(3, template(&list)).build().unwrap();
+    assert_eq!(call(&client).await.unwrap(), "hello");
+    assert_eq!(servers[0].0.ran(), 3);
+}
+
+#[tokio::test]
+async fn the_url_of_a_template_tells_where_the_parts_are_found() {
+    let servers = servers(2).await;
+    let url = format!("baidu-std+list://{} 0/2,{} 1/2", servers[0].1.address(), servers[1].1.address());
+    let client = Partition::builder(2, move || Ok(Client::builder(&url))).fail_limit(1).build().unwrap();
+    assert_eq!(call(&client).await.unwrap(), "hello");
+    assert!(servers.iter().all(|(prober, _)| prober.ran() == 1));
+}
+
+#[tokio::test]
+async fn a_part_that_nobody_holds_fails() {
+    let servers = servers(1).await;
+    let list = List::new([tagged(&servers[0].1, &["0/2"])]);
+    assert_eq!(call(&Partition::builder(2, template(&list)).build().unwrap()).await.unwrap(), "hello");
+    let strict = Partition::builder(2, template(&list)).fail_limit(1).build().unwrap();
+    assert_eq!(call(&strict).await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn parts_move_while_calls_are_under_way() {
+    let servers = servers(3).await;
+    let server = |place: usize| &servers[place].1;
+    let list = List::new([tagged(server(0), &["0/2"]), tagged(server(1), &["1/2"])]);
+    let client = Partition::builder(2, template(&list)).fail_limit(1).build().unwrap();
+    let under_way = tokio::spawn({
+        let client = client.clone();
+        async move { wait(&client).await }
+    });
+    servers[0].0.gate.came(1).await;
+    servers[1].0.gate.came(1).await;
+    list.update([tagged(server(0), &["0/2"]), tagged(server(2), &["1/2"])]);
+    let holds = |server: &Running| {
+        client.endpoints().iter().any(|facts| facts.instance.address == server.address().to_string())
+    };
+    until(|| holds(server(2)) && !holds(server(1))).await;
+    assert_eq!(call(&client).await.unwrap(), "hello");
+    assert_eq!((servers[1].0.ran(), servers[2].0.ran()), (1, 1));
+    servers[0].0.gate.open();
+    servers[1].0.gate.open();
+    assert_eq!(under_way.await.unwrap().unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn tags_may_say_it_otherwise() {
+    let servers = servers(2).await;
+    let list = List::new([tagged(&servers[0].1, &["shard-a"]), tagged(&servers[1].1, &["shard-b"])]);
+    let parse = |tag: &str| {
+        let index = match tag {
+            "shard-a" => 0,
+            // A part beyond the last is none.
+            "shard-b" => 2,
+            _ => return None,
+        };
+        Some(Portion { index, of: 1 })
+    };
+    let client = Partition::builder(1, template(&list)).parse(parse).build().unwrap();
+    assert_eq!(call(&client).await.unwrap(), "hello");
+    assert_eq!((servers[0].0.ran(), servers[1].0.ran()), (1, 0));
+}
+
+#[tokio::test]
+async fn what_parts_are_asked_and_answer_is_mapped_and_merged() {
+    let servers = servers(2).await;
+    let list = List::new([tagged(&servers[0].1, &["0/2"]), tagged(&servers[1].1, &["1/2"])]);
+    let client = Partition::builder(2, template(&list))
+        .map(|call, place| match call.with_message::<Serde, String>(place.index.to_string()) {
+            Ok(call) => Part::Ask(call),
+            Err(status) => Part::Bad(status),
+        })
+        .merge(|whole, part, _| joined(whole, part))
+        .build()
+        .unwrap();
+    let mut answer: Vec<_> = call(&client).await.unwrap().chars().collect();
+    answer.sort_unstable();
+    assert_eq!(answer, ['0', '1']);
+}
+
+#[tokio::test]
+async fn traffic_is_split_by_what_partitionings_can_take() {
+    let servers = servers(4).await;
+    let server = |place: usize| &servers[place].1;
+    // One of two parts, held once, and a whole on two servers: 1 to 2.
+    let list = List::new([
+        tagged(server(0), &["0/2"]),
+        tagged(server(1), &["1/2"]),
+        tagged(server(2), &["0/1"]),
+        tagged(server(3), &["0/1", "0/4"]),
+    ]);
+    let client = DynamicPartition::builder(template(&list)).fail_limit(1).build().unwrap();
+    let calls = 600;
+    for _ in 0..calls {
+        assert_eq!(call(&client).await.unwrap(), "hello");
+    }
+    let ran: BTreeMap<_, _> =
+        servers.iter().enumerate().map(|(place, (prober, _))| (place, prober.ran())).collect();
+    assert_eq!(ran[&0], ran[&1]);
+    assert_eq!(ran[&0] + ran[&2] + ran[&3], calls);
+    // Six standard deviations.
+    assert!(ran[&0].abs_diff(calls / 3) < 70, "{ran:?}");
+}
+
+#[tokio::test]
+async fn calls_follow_from_one_partitioning_to_the_next() {
+    let servers = servers(3).await;
+    let server = |place: usize| &servers[place].1;
+    let list = List::new([tagged(server(0), &["0/1"]), tagged(server(1), &["0/2"])]);
+    let client = DynamicPartition::builder(template(&list)).fail_limit(1).build().unwrap();
+    for _ in 0..10 {
+        assert_eq!(call(&client).await.unwrap(), "hello");
+    }
+    let ran = |place: usize| servers[place].0.ran();
+    // Half of a partitioning gets nothing.
+    assert_eq!((ran(0), ran(1)), (10, 0));
+
+    list.update([tagged(server(1), &["0/2"]), tagged(server(2), &["1/2"])]);
+    soon(async {
+        while ran(2) == 0 {
+            assert_eq!(call(&client).await.unwrap(), "hello");
+        }
+    })
+    .await;
+    let before = ran(0);
+    for _ in 0..10 {
+        assert_eq!(call(&client).await.unwrap(), "hello");
+    }
+    assert_eq!((ran(0), ran(1)), (before, ran(2)));
+}
+
+#[tokio::test]
+async fn calls_wait_until_a_partitioning_is_complete() {
+    let servers = servers(2).await;
+    let list = List::new([tagged(&servers[0].1, &["0/2"])]);
+    let client = DynamicPartition::builder(template(&list)).build().unwrap();
+    let options = Options { timeout: Some(Duration::from_millis(20)), ..Default::default() };
+    let nothing = Body::new(Format::MessagePack, b"\xa0".as_slice());
+    let error = soon(client.call_raw("Probe/Echo", nothing, options)).await.unwrap_err();
+    assert!(error.message().contains("there are parts that nobody holds"), "{error}");
+    let waiting = tokio::spawn(async move { call(&client).await });
+    list.update([tagged(&servers[0].1, &["0/2"]), tagged(&servers[1].1, &["1/2"])]);
+    assert_eq!(waiting.await.unwrap().unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn a_partitioning_that_fails_is_passed_over_for_another() {
+    let servers = servers(1).await;
+    let list = List::new([
+        tagged(&servers[0].1, &["0/1"]),
+        nobody().await.with("tag=0/2".parse().unwrap()),
+        nobody().await.with("tag=1/2".parse().unwrap()),
+    ]);
+    let client = DynamicPartition::builder(template(&list)).fail_limit(1).build().unwrap();
+    for _ in 0..10 {
+        let options = Options { idempotent: true, ..Default::default() };
+        let body = Body::new(Format::MessagePack, b"\xa1x".as_slice());
+        soon(client.call_raw("Probe/Echo", body, options)).await.unwrap();
+    }
+    assert_eq!(servers[0].0.ran(), 10);
+}
