@@ -707,7 +707,12 @@ async fn a_registry_that_never_stops_talking_loses_no_call() {
     let client = builder(Protocol::Rpcx, talker).balance(Counted(first.clone())).build().unwrap();
     let began = Instant::now();
     // What it says first may be that there is nobody.
-    soon(async { while echo(&client).await.is_err() {} }).await;
+    soon(async {
+        while echo(&client).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     let callers = Callers::start(&client);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (took, sets) = (began.elapsed(), first.sets.load(Ordering::SeqCst));
