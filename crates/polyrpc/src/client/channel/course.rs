@@ -258,11 +258,11 @@ impl<'c> Course<'c> {
             return None;
         }
         let now = now();
+        // What says no to most comes first: there may be thousands.
         let is_connected = |place: &usize| {
-            let endpoint = snapshot.endpoint(*place)?;
-            let is_new = !self.tried.iter().any(|tried| tried.key() == endpoint.key());
-            let is_well = snapshot.candidates().get(*place)?.load().is_available(now);
-            (is_new && is_well).then(|| endpoint.pool().ready()).flatten()
+            let (endpoint, candidate) = (snapshot.endpoint(*place)?, snapshot.candidates().get(*place)?);
+            let connection = candidate.load().is_available(now).then(|| endpoint.pool().ready()).flatten()?;
+            self.tried.iter().all(|tried| tried.key() != endpoint.key()).then_some(connection)
         };
         let places: Vec<_> = (0..snapshot.len()).filter(|place| is_connected(place).is_some()).collect();
         let place = *places.get(self.channel.any_of(snapshot) % places.len().max(1))?;
