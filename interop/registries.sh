@@ -1,16 +1,20 @@
-# Rows of `run` about registries: servers of Go rpcx that ours find in etcd, Redis and ZooKeeper, and ours that theirs find.
+# Rows of `run` about registries: servers of Go rpcx that ours find in etcd, Redis, ZooKeeper, Consul and Nacos, and ours
+# that theirs find.
 # shellcheck shell=bash disable=SC2154
 # (`run` sets what is used here.)
 
 # How long a server may be known that is no more: the longest of the times to live, and what the registry takes to notice.
-registry_patience=20
+# No session of Consul's is shorter than 10 s, and it takes as much again to notice. r-nacos goes by up to 40 s of its own.
+declare -A registry_patience=([etcd]=20 [redis]=20 [zookeeper]=20 [consul]=30 [nacos]=60)
 
 through_registries() {
     if ! build_registry_peers; then
         return 0
     fi
-    local registry
-    for registry in etcd redis zookeeper; do
+    # What Nacos' SDK leaves behind goes with the rest.
+    local registry registry_at registry_base
+    local -x TMPDIR=$work
+    for registry in etcd redis zookeeper consul nacos; do
         if start_registry "$registry"; then
             go_found_by_ours "$registry"
             ours_found_by_go "$registry"
@@ -24,19 +28,20 @@ build_registry_peers() {
     fi
     builds "peers with registries" interop/registries go build -o bin/ ./peer &&
         builds "peer with ZooKeeper" interop/registries go build -modfile=zookeeper.mod -tags zookeeper \
-            -o bin/peer-zookeeper ./peer
+            -o bin/peer-zookeeper ./peer &&
+        builds "peer with Nacos" interop/registries go build -modfile=nacos.mod -tags nacos -o bin/peer-nacos ./peer
 }
 
 go_found_by_ours() {
-    local url=$1://$registry_at/rpcx_test/Arith args='{"A":7,"B":8}' go peer
+    local url=$1://$registry_at$registry_base/Arith args='{"A":7,"B":8}' go peer
     peer=$(registry_peer "$1")
     group "$1: our client → Go rpcx server"
     start "go-$1" listening "$peer" serve "$1" "$registry_at"
     go=$(address "go-$1" listening)
     "$polyrpc" discover "$url" --watch --json >"$work/$1.found" 2>"$work/$1.warnings" {hold}>&- &
     children+=($!)
-    seen found 0 "$work/$1.found" "\"tcp@$go\""
-    seen metadata 0 "$work/$1.found" '"group":\["test"\].*"weight":5'
+    seen found "$1" 0 "\"tcp@$go\""
+    seen metadata "$1" 0 '"group":\["test"\].*"weight":5'
     answers called '{"C":56}' "rpcx+$url" Arith/Mul "$args" --format msgpack
     answers called_by_group '{"C":56}' "rpcx+$url" Arith/Mul "$args" --format msgpack --group test
     fails no_such_group 'no server' "rpcx+$url" Arith/Mul "$args" --format msgpack --group other --timeout 2s
@@ -46,47 +51,56 @@ go_found_by_ours() {
     # What is not bash's own any more it does not tell the end of.
     disown "${pids[go-$1]}"
     kill -KILL "${pids[go-$1]}"
-    seen gone_after_kill "$lines" "$work/$1.found" '^\[\]$'
+    seen gone_after_kill "$1" "$lines" '^\[\]$'
 }
 
-# seen NAME LINES FILE PATTERN: behind so many lines of a file there soon is one like this.
+# seen NAME REGISTRY LINES PATTERN: behind so many lines of what is found there soon is one like this.
 seen() {
-    if grep -q -m 1 -e "$4" < <(timeout "$registry_patience" tail -n "+$(($2 + 1))" -f "$3"); then
+    local found=$work/$2.found
+    if grep -q -m 1 -e "$4" < <(timeout "${registry_patience[$2]}" tail -n "+$(($3 + 1))" -f "$found"); then
         record ok "$1"
     else
-        record FAIL "$1" "nothing like $4 behind: $(tail -n 1 "$3")"
+        record FAIL "$1" "nothing like $4 behind: $(tail -n 1 "$found")"
     fi
 }
 
 ours_found_by_go() {
     local peer
     peer=$(registry_peer "$1")
-    start "ours-$1" ready "$polyrpc" serve --vectors --listen 127.0.0.1:0 --register "$1://$registry_at/rpcx_test" \
+    start "ours-$1" ready "$polyrpc" serve --vectors --listen 127.0.0.1:0 --register "$1://$registry_at$registry_base" \
         --attributes 'weight=5&group=test'
     disown "${pids[ours-$1]}"
     collect "$1: Go rpcx client → ours" "$peer" find "$1" "$registry_at" --kill "${pids[ours-$1]}"
 }
 
 registry_peer() {
-    if [[ $1 == zookeeper ]]; then
-        echo interop/registries/bin/peer-zookeeper
-    else
-        echo interop/registries/bin/peer
-    fi
+    case $1 in
+        zookeeper | nacos) echo "interop/registries/bin/peer-$1" ;;
+        *) echo interop/registries/bin/peer ;;
+    esac
 }
 
 # ---------------------------------------------------------------------------- the registries themselves
 
-# start_registry NAME: starts it with nothing in it, at the address `registry_at`; fails if it is not installed.
+# start_registry NAME: starts it with nothing in it, at the address `registry_at`, to hold services below `registry_base`;
+# fails if it is not installed.
 start_registry() {
     local port
     port=$(free_port)
+    registry_base=/rpcx_test
+    if [[ $1 == nacos ]]; then
+        port=$(free_port 1000)
+        # It has no paths.
+        registry_base=
+    fi
     registry_at=127.0.0.1:$port
     mkdir -p "$work/$1.data"
     case $1 in
         etcd) start_etcd "$port" ;;
         redis) start_redis "$port" ;;
         zookeeper) start_zookeeper "$port" ;;
+        consul) start_consul "$port" ;;
+        nacos) start_nacos "$port" ;;
     esac
 }
 
@@ -125,6 +139,29 @@ start_zookeeper() {
     serves ZooKeeper "$1" srvr Mode:
 }
 
+# It keeps everything in memory.
+start_consul() {
+    if missing consul "Consul"; then
+        return 1
+    fi
+    in_background consul agent -dev -disable-host-node-id -log-level error -bind 127.0.0.1 -client 127.0.0.1 \
+        -http-port "$1" -grpc-port -1 -grpc-tls-port -1 -dns-port -1 \
+        -server-port "$(free_port)" -serf-lan-port "$(free_port)" -serf-wan-port "$(free_port)"
+    # Sessions belong to a node that it knows of.
+    serves Consul "$1" 'GET /v1/catalog/nodes HTTP/1.0\r\n\r\n' '"Node":'
+}
+
+# By r-nacos, which is Nacos written anew. SDKs look for gRPC a thousand ports above HTTP.
+start_nacos() {
+    if missing rnacos "Nacos"; then
+        return 1
+    fi
+    in_background env RNACOS_SDK_HOST=127.0.0.1 RNACOS_CONSOLE_HOST=127.0.0.1 RNACOS_HTTP_PORT="$1" \
+        RNACOS_GRPC_PORT="$(($1 + 1000))" RNACOS_HTTP_CONSOLE_PORT="$(free_port)" \
+        RNACOS_DATA_DIR="$work/nacos.data" rnacos
+    serves Nacos "$1" 'GET /nacos/v1/ns/instance/list?serviceName=Probe HTTP/1.0\r\n\r\n' '"hosts"'
+}
+
 # in_background COMMAND…: runs a server until the script ends.
 in_background() {
     "$@" >"$work/$1.log" 2>&1 </dev/null {hold}>&- &
@@ -135,7 +172,7 @@ in_background() {
 serves() {
     local said until=$((SECONDS + 60))
     while ((SECONDS < until)); do
-        said=$({ exec {line}<>"/dev/tcp/127.0.0.1/$2" && printf "$3" >&"$line" && timeout 1 cat <&"$line"; } 2>/dev/null) ||
+        said=$({ exec {line}<>"/dev/tcp/127.0.0.1/$2" && printf '%b' "$3" >&"$line" && timeout 1 cat <&"$line"; } 2>/dev/null) ||
             true
         if [[ $said == *"$4"* ]]; then
             return 0
@@ -147,6 +184,19 @@ serves() {
     return 1
 }
 
+# free_port [APART]: one at which nobody listens, nor so many above.
 free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+    python3 -c '
+import socket, sys
+while True:
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+        try:
+            other.bind(("127.0.0.1", port + int(sys.argv[1]) if len(sys.argv) > 1 else 0))
+        except (OSError, OverflowError):
+            continue
+        print(port)
+        break
+' "$@"
 }

@@ -1,4 +1,4 @@
-//go:build !zookeeper
+//go:build !zookeeper && !nacos
 
 package main
 

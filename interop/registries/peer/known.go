@@ -1,5 +1,5 @@
-//go:build !zookeeper
+//go:build !zookeeper && !nacos
 
 package main
 
-var registries = map[string]registry{"etcd": etcd, "redis": redis}
+var registries = map[string]registry{"consul": consul, "etcd": etcd, "redis": redis}
