@@ -1,6 +1,6 @@
 //! `floods`: a good client of PolyRPC's server, and beside it somebody who means harm, over HTTP/2.
 //!
-//! 1. [`attack`] says what an attack is and lists them. They stand in [`resets`], [`control`], [`headers`], [`data`]
+//! 1. [`mod@attack`] says what an attack is and lists them. They stand in [`resets`], [`control`], [`headers`], [`data`]
 //!    and [`slow`], written in [`frames`].
 //! 2. [`round`] lets one of them stand beside the good client: [`attacker`] and [`victim`] are processes of their own.
 //! 3. Here the rounds are taken in turn, with rounds without an attack between them, and judged.

@@ -1,7 +1,7 @@
 //! FlatBuffers' schema language, and Rust for what it declares.
 //!
-//! A `.fbs` goes through here in this order: [`lex`] cuts it into tokens, [`parse`] reads declarations, [`load`] adds
-//! the files that it includes, [`resolve`] links names to types and lays everything out: a [`Schema`]. From that
+//! A `.fbs` goes through here in this order: `lex` cuts it into tokens, `parse` reads declarations, `load` adds
+//! the files that it includes, `resolve` links names to types and lays everything out: a [`Schema`]. From that
 //! `generate` writes the code. The language is that of flatbuffers' `docs/source/grammar.md` and of its
 //! `idl_parser.cpp`.
 

@@ -127,7 +127,7 @@ impl Client {
     /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port` by
     /// JSON-RPC 2.0; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest;
     /// `net-rpc://host:port` for Go's `net/rpc` in gob, `net-rpc+json://`, `net-rpc+msgpack://`, `net-rpc+protobuf://`
-    /// and so on in another [`Codec`](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` where a server of Go speaks it
+    /// and so on in another [codec](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` where a server of Go speaks it
     /// behind HTTP; with TLS `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
     ///
     /// A client of several servers names where they are found: `rpcx+list://host:port,host:port` and whatever else

@@ -155,7 +155,7 @@ impl DynamicPartitionBuilder {
         self
     }
 
-    /// What the servers of a part are asked, as [`Sub::map`].
+    /// What the servers of a part are asked, as [`Sub::map`](super::Sub::map).
     pub fn map(
         mut self,
         map: impl for<'a> Fn(Outgoing<'a>, Place) -> Part<'a> + Send + Sync + 'static,
@@ -164,7 +164,7 @@ impl DynamicPartitionBuilder {
         self
     }
 
-    /// What becomes of a part's answer, as [`Sub::merge`].
+    /// What becomes of a part's answer, as [`Sub::merge`](super::Sub::merge).
     pub fn merge(
         mut self,
         merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, Place) -> Merge + Send + Sync + 'static,

@@ -13,7 +13,7 @@ use super::{Asked, Balance, Candidate, Pick, spare};
 /// anew.
 ///
 /// rpcx makes a list of a whole round, which is as long as the weights are heavy; here the order is found turn by turn
-/// ([`Race`]), in memory for each server and a short lock.
+/// (`Race`), in memory for each server and a short lock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SmoothWeightedRoundRobin;
 
