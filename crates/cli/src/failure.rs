@@ -33,7 +33,8 @@ impl Failure {
         let failure = Self::new(status.to_string());
         let refused = status.code() == Code::Unavailable && status.message().contains("refused");
         match url.split_once("://") {
-            Some((_, address)) if refused => {
+            // What else may stand in a URL, a registry or several servers, is nowhere to listen.
+            Some((_, address)) if refused && status.message().contains(&format!(" {address}: ")) => {
                 failure.with_hint(format!("nothing listens there; `polyrpc serve --listen {address}` would"))
             }
             _ => failure,

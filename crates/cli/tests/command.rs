@@ -260,6 +260,9 @@ fn a_refused_connection_says_what_would_help() {
         );
         assert_eq!((ran.stderr, ran.code), (text, 1), "{scheme}");
     }
+    let several = format!("rpcx+list://{address},{}", running::free_address());
+    let ran = polyrpc(["call", &several, ECHO, "{}"]);
+    assert!(ran.stderr.contains("Connection refused") && !ran.stderr.contains("hint:"), "{}", ran.stderr);
 }
 
 #[test]

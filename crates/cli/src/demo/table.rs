@@ -4,7 +4,7 @@ use crate::terminal::{Paint, Short, cut};
 
 pub(super) fn head(paint: Paint) -> String {
     let names = line("protocol", "payload", "method", "reply", "latency");
-    let rule = line(&"─".repeat(18), &"─".repeat(8), &"─".repeat(27), &"─".repeat(25), &"─".repeat(8));
+    let rule = line(&"─".repeat(18), &"─".repeat(11), &"─".repeat(27), &"─".repeat(25), &"─".repeat(8));
     format!("{}\n{}", paint.dim(names), paint.dim(rule))
 }
 
