@@ -223,12 +223,11 @@ impl Ask for Polled {
             return Err(Status::data_loss(format!("no instance of {name} in Nacos can be read")));
         }
         self.pause = Some(list.pause());
-        let all = list.hosts.all;
-        let unreadable = all - list.hosts.items.len();
+        let (all, read) = (list.hosts.all, list.hosts.items.len());
         let found = instances(list.hosts.items);
         let nowhere = found.iter().filter(|found| found.is_none()).count();
         let what = format_args!("instances of {name} in Nacos");
-        self.complaint = readable::complaint(all, all - unreadable - nowhere, what);
+        self.complaint = readable::complaint(all, read - nowhere, what);
         Ok(found.into_iter().flatten().collect())
     }
 
