@@ -8,6 +8,7 @@ use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Call, Compression, Credential, Format, Head, Protocol, Reply, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::channel::Terms;
 use super::request::{Options, Response};
@@ -201,4 +202,9 @@ impl Response<Body> {
 #[cold]
 pub(super) fn unreadable(status: &Status) -> Status {
     Status::internal(format!("unreadable reply: {}", status.message()))
+}
+
+/// When a call must have ended that may take so long, and no longer than the one that is being served.
+pub(super) fn deadline(timeout: Option<Duration>) -> Result<Option<Instant>, Status> {
+    Ok(task::current().bound(timeout)?.and_then(|timeout| Instant::now().checked_add(timeout)))
 }

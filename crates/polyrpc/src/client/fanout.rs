@@ -2,22 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use polyrpc_wire::Status;
-use tokio::time::Instant;
 
 use super::channel::{Channel, Server};
 use super::combo::{Bounds, Combo, Ended, gather, keep_first};
-use super::exchange::Defaults;
+use super::exchange::{Defaults, deadline};
 use super::layer::{Layers, Outgoing};
 use super::request::Response;
 use super::{Client, EndpointFacts, Transport};
 use crate::Result;
 use crate::codec::Body;
 use crate::discovery::Instance;
-use crate::task;
 
 impl Client {
     /// The same client, whose every call goes to all servers: rpcx's `Broadcast`. Stubs call it as any other.
@@ -86,7 +83,7 @@ impl Client {
         let Transport::Channel(channel) = &self.transport else {
             return Ok(vec![Receipt { instance: None, reply: call(self.clone()).await }]);
         };
-        let deadline = deadline(task::current().bound(self.defaults.timeout)?);
+        let deadline = deadline(self.defaults.timeout)?;
         let servers = channel.each(deadline, false).await?;
         let receipts = servers.into_iter().map(|server| {
             let instance = Some(server.instance().clone());
@@ -127,10 +124,10 @@ struct All {
 
 impl All {
     async fn exchange(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
-        let deadline = deadline(task::current().bound(call.options.timeout)?);
+        let deadline = deadline(call.options.timeout)?;
         let servers = self.channel.each(deadline, call.options.wait_for_ready).await?;
         // The servers may have been waited for.
-        call.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        call.end_by(deadline);
         let parts = servers.into_iter().map(|server| {
             let (client, call) = (Client::at(server.clone(), self.defaults.clone()), call.clone());
             async move {
@@ -157,8 +154,4 @@ impl fmt::Debug for All {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("All").field("channel", &self.channel).field("bounds", &self.bounds).finish()
     }
-}
-
-fn deadline(timeout: Option<Duration>) -> Option<Instant> {
-    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }

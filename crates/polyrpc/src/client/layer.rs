@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use polyrpc_wire::{Protocol, Status};
+use tokio::time::Instant;
 
 use super::Client;
 use super::request::{Options, Response};
@@ -90,6 +91,11 @@ impl Outgoing<'_> {
     pub fn with_message<C: Codec<T>, T>(mut self, message: T) -> Result<Self, Status> {
         self.body = C::encode_request(message, self.body.format, None)?;
         Ok(self)
+    }
+
+    /// Leaves it the time until then.
+    pub(super) fn end_by(&mut self, deadline: Option<Instant>) {
+        self.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     }
 }
 

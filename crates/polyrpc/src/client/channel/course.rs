@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Call, Retry, Scope, Status};
+use polyrpc_wire::{Call, Retry, Status};
 use tokio::time::{sleep, timeout_at};
 
 use super::backoff::pause;
@@ -10,6 +10,7 @@ use super::mode::FailMode;
 use super::recovery::Crisis;
 use super::snapshot::Snapshot;
 use super::{Channel, now};
+use crate::client::attempt::{is_repeatable, reached_nobody};
 use crate::client::balance::Asked;
 use crate::client::dial::chance;
 use crate::client::pool::Lease;
@@ -148,12 +149,7 @@ impl<'c> Course<'c> {
 
     /// Whether there is to be another attempt after this server failed so. It is paid for then.
     pub(super) fn may_try_again(&mut self, status: &Status, visit: &Visit) -> bool {
-        let repeatable = match status.retry() {
-            Retry::Elsewhere => true,
-            Retry::IfIdempotent => self.terms.idempotent,
-            Retry::Never => false,
-        };
-        if !repeatable || self.left == 0 || self.is_over() || !self.pay() {
+        if !is_repeatable(status, self.terms.idempotent) || self.left == 0 || self.is_over() || !self.pay() {
             return false;
         }
         self.left -= 1;
@@ -165,11 +161,8 @@ impl<'c> Course<'c> {
     /// Whether the server never looked at the call, because it ends the connection: a client of one server finds
     /// another connection then, once, and so does one of several whatever its mode.
     fn is_spared(&mut self, status: &Status, visit: &Visit) -> bool {
-        let is_spared = self.channel.shared.settings.spares
-            && self.had == 1
-            && status.scope() == Scope::Connection
-            && status.retry() == Retry::Elsewhere
-            && !self.is_over();
+        let is_spared =
+            self.channel.shared.settings.spares && self.had == 1 && reached_nobody(status) && !self.is_over();
         if is_spared {
             self.note(visit);
         }

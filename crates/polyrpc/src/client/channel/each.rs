@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use polyrpc_wire::{Call, Reply, Retry, Scope, Status};
+use polyrpc_wire::{Call, Reply, Retry, Status};
 use tokio::time::Instant;
 
 use super::course::Terms;
 use super::endpoint::{Endpoint, Visit};
 use super::snapshot::Snapshot;
 use super::{Channel, now};
-use crate::client::attempt::{Attempt, failure};
+use crate::client::attempt::{Attempt, failure, reached_nobody};
 use crate::client::pool::Pool;
 use crate::discovery::Instance;
 
@@ -56,7 +56,7 @@ impl Server {
 
     /// Whether a call that failed so was not begun because the server is not listed any more.
     pub(in crate::client) fn has_left(&self, status: &Status) -> bool {
-        self.pool().is_retired() && status.scope() == Scope::Connection && status.retry() == Retry::Elsewhere
+        self.pool().is_retired() && reached_nobody(status)
     }
 
     /// Makes a call there and nowhere else, once. Whoever chooses among servers learns of it.

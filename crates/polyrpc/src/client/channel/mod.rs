@@ -44,6 +44,7 @@ pub(super) use self::course::{Course, Terms};
 pub(super) use self::each::Server;
 pub(super) use self::endpoint::Visit;
 pub(super) use self::plan::Plan;
+pub(super) use self::sift::may_call;
 
 use self::endpoint::Common;
 use self::keeper::Keeper;
@@ -85,7 +86,7 @@ struct Shared {
 
 /// What was last heard from the registry, for those who wait for servers.
 #[derive(Debug, Clone, Default)]
-enum News {
+pub(super) enum News {
     /// Nothing yet.
     #[default]
     Silence,
@@ -226,7 +227,7 @@ fn now() -> std::time::Instant {
 }
 
 /// How long a call waits for the first set of servers that does not say how long it waits.
-const FIRST_SET: Duration = Duration::from_secs(10);
+pub(super) const FIRST_SET: Duration = Duration::from_secs(10);
 
 /// How long a call waits for a server that wants to wait for ever: what clocks can say.
 const FOR_EVER: Duration = Duration::from_secs(30 * 24 * 60 * 60);

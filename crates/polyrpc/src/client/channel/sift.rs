@@ -13,15 +13,18 @@ pub(super) struct Sifted {
 /// `filterByStateAndGroup`), and whoever is listed twice: the first time counts.
 pub(super) fn sift(mut instances: Vec<Instance>, group: Option<&str>) -> Sifted {
     let listed = instances.len();
-    instances.retain(|instance| {
-        let attributes = &instance.attributes;
-        attributes.is_active() && group.is_none_or(|group| attributes.groups().any(|of| of == group))
-    });
+    instances.retain(|instance| may_call(instance, group));
     let excluded = instances.len() < listed;
     // Stable: of equal ones the first stays the first.
     instances.sort_by(|one, other| key(one).cmp(&key(other)));
     instances.dedup_by(|later, first| key(later) == key(first));
     Sifted { instances, excluded }
+}
+
+/// Whether a client, of this group or of none, may call it.
+pub(in crate::client) fn may_call(instance: &Instance, group: Option<&str>) -> bool {
+    let attributes = &instance.attributes;
+    attributes.is_active() && group.is_none_or(|group| attributes.groups().any(|of| of == group))
 }
 
 impl Sifted {

@@ -5,22 +5,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use futures_util::future::BoxFuture;
 use polyrpc_wire::Status;
-use tokio::time::Instant;
 
 use super::Combo;
-use super::holdings::{Holdings, Portion};
-use super::partition::{Common, Plan};
+use super::holdings::Holdings;
+use super::partition::{Common, PartitionBuilder};
 use super::partitions::Partitions;
 use super::selective::{Choosable, Selective};
-use super::sub::{Merge, Part, Place};
 use crate::client::balance::WeightedRandom;
-use crate::client::exchange::Defaults;
+use crate::client::exchange::{Defaults, deadline};
 use crate::client::layer::Outgoing;
 use crate::client::request::Response;
 use crate::client::{Builder, EndpointFacts};
 use crate::codec::Body;
 use crate::discovery::Attributes;
-use crate::{Client, Result, task};
+use crate::{Client, Result};
 
 /// Asks the servers that each hold a part, while the number of parts changes: brpc's `DynamicPartitionChannel`.
 ///
@@ -55,20 +53,28 @@ pub struct DynamicPartition {
 impl DynamicPartition {
     /// A combination to be; `template` makes the client of each part, but for its servers, which are taken from what one
     /// such client would find. That client must find its servers.
-    pub fn builder(
-        template: impl Fn() -> Result<Builder> + Send + Sync + 'static,
-    ) -> DynamicPartitionBuilder {
-        DynamicPartitionBuilder { plan: Plan::new(template) }
+    pub fn builder(template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> PartitionBuilder {
+        PartitionBuilder::new(None, template)
+    }
+
+    pub(super) fn client(partitions: Arc<Partitions>, common: Common, defaults: Defaults) -> Client {
+        let dynamic = Self {
+            partitions,
+            common,
+            selective: Selective::empty(WeightedRandom, defaults.clone().into()),
+            defaults: defaults.clone().into(),
+            known: ArcSwapOption::empty(),
+            clients: Mutex::default(),
+        };
+        Client::of(dynamic, defaults)
     }
 
     async fn exchange(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
         if !self.is_current() || self.is_incomplete() {
-            let timeout = task::current().bound(call.options.timeout)?;
-            let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+            let deadline = deadline(call.options.timeout)?;
             self.partitions.find(deadline, |set| self.renew(set)).await??;
             // They may have been waited for.
-            call.options.timeout =
-                deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            call.end_by(deadline);
         }
         self.selective.exchange(call).await
     }
@@ -111,13 +117,13 @@ impl DynamicPartition {
             let weight = Attributes::default().with("weight", capacity.to_string());
             match known.get(&of) {
                 Some(known) => Ok((of, known.renewed(weight))),
-                None => Ok((of, Choosable::new(of.to_string(), self.client(of)?, weight))),
+                None => Ok((of, Choosable::new(of.to_string(), self.client_of(of)?, weight))),
             }
         });
         clients.collect()
     }
 
-    fn client(&self, of: usize) -> Result<Client> {
+    fn client_of(&self, of: usize) -> Result<Client> {
         Ok(Client::of(self.common.parallel(&self.partitions, of)?, (*self.defaults).clone()))
     }
 }
@@ -138,69 +144,5 @@ impl fmt::Debug for DynamicPartition {
             .field("partitions", &self.partitions)
             .field("selective", &self.selective)
             .finish_non_exhaustive()
-    }
-}
-
-/// A [`DynamicPartition`] to be.
-#[derive(Debug)]
-#[must_use]
-pub struct DynamicPartitionBuilder {
-    plan: Plan,
-}
-
-impl DynamicPartitionBuilder {
-    /// What a tag says: brpc's `PartitionParser`. `None`: nothing about parts. Default: `N/M`.
-    pub fn parse(mut self, parse: impl Fn(&str) -> Option<Portion> + Send + Sync + 'static) -> Self {
-        self.plan.parse = Box::new(parse);
-        self
-    }
-
-    /// What the servers of a part are asked, as [`Sub::map`](super::Sub::map).
-    pub fn map(
-        mut self,
-        map: impl for<'a> Fn(Outgoing<'a>, Place) -> Part<'a> + Send + Sync + 'static,
-    ) -> Self {
-        self.plan.common.map = Some(Arc::new(map));
-        self
-    }
-
-    /// What becomes of a part's answer, as [`Sub::merge`](super::Sub::merge).
-    pub fn merge(
-        mut self,
-        merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, Place) -> Merge + Send + Sync + 'static,
-    ) -> Self {
-        self.plan.common.merge = Some(Arc::new(merge));
-        self
-    }
-
-    /// So many failures end the call, as [`ParallelBuilder::fail_limit`](super::ParallelBuilder::fail_limit).
-    pub fn fail_limit(mut self, failures: usize) -> Self {
-        self.plan.common.bounds.fail = Some(failures);
-        self
-    }
-
-    /// So many successes end the call, as [`ParallelBuilder::success_limit`](super::ParallelBuilder::success_limit).
-    pub fn success_limit(mut self, successes: usize) -> Self {
-        self.plan.common.bounds.success = Some(successes);
-        self
-    }
-
-    /// Makes the client.
-    ///
-    /// # Errors
-    ///
-    /// When the template makes no client that finds its servers.
-    pub fn build(self) -> Result<Client> {
-        let Plan { template, parse, common } = self.plan;
-        let (partitions, defaults) = Partitions::new(template, parse)?;
-        let dynamic = DynamicPartition {
-            partitions,
-            common,
-            selective: Selective::empty(WeightedRandom, defaults.clone().into()),
-            defaults: defaults.clone().into(),
-            known: ArcSwapOption::empty(),
-            clients: Mutex::default(),
-        };
-        Ok(Client::of(dynamic, defaults))
     }
 }

@@ -31,7 +31,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use polyrpc_wire::Status;
 
-pub use self::dynamic_partition::{DynamicPartition, DynamicPartitionBuilder};
+pub use self::dynamic_partition::DynamicPartition;
 pub use self::holdings::Portion;
 pub use self::parallel::{Parallel, ParallelBuilder};
 pub use self::partition::{Partition, PartitionBuilder};

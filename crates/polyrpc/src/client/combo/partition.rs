@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use polyrpc_wire::Status;
 
+use super::dynamic_partition::DynamicPartition;
 use super::gather::Bounds;
 use super::holdings::{Parser, Portion};
 use super::parallel::Parallel;
@@ -42,22 +43,36 @@ impl Partition {
         parts: usize,
         template: impl Fn() -> Result<Builder> + Send + Sync + 'static,
     ) -> PartitionBuilder {
-        PartitionBuilder { parts, plan: Plan::new(template) }
+        PartitionBuilder::new(Some(parts), template)
     }
 }
 
-/// A [`Partition`] to be.
-#[derive(Debug)]
+/// A [`Partition`] to be, or a [`DynamicPartition`].
 #[must_use]
 pub struct PartitionBuilder {
-    parts: usize,
-    plan: Plan,
+    /// How many there are, unless that changes.
+    parts: Option<usize>,
+    template: Box<Template>,
+    parse: Box<Parser>,
+    common: Common,
 }
 
 impl PartitionBuilder {
+    pub(super) fn new(
+        parts: Option<usize>,
+        template: impl Fn() -> Result<Builder> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            parts,
+            template: Box::new(template),
+            parse: Box::new(|tag| tag.parse().ok()),
+            common: Common::default(),
+        }
+    }
+
     /// What a tag says: brpc's `PartitionParser`. `None`: nothing about parts. Default: `N/M`.
     pub fn parse(mut self, parse: impl Fn(&str) -> Option<Portion> + Send + Sync + 'static) -> Self {
-        self.plan.parse = Box::new(parse);
+        self.parse = Box::new(parse);
         self
     }
 
@@ -66,7 +81,7 @@ impl PartitionBuilder {
         mut self,
         map: impl for<'a> Fn(Outgoing<'a>, Place) -> Part<'a> + Send + Sync + 'static,
     ) -> Self {
-        self.plan.common.map = Some(Arc::new(map));
+        self.common.map = Some(Arc::new(map));
         self
     }
 
@@ -75,19 +90,19 @@ impl PartitionBuilder {
         mut self,
         merge: impl Fn(&mut Option<Response<Body>>, Response<Body>, Place) -> Merge + Send + Sync + 'static,
     ) -> Self {
-        self.plan.common.merge = Some(Arc::new(merge));
+        self.common.merge = Some(Arc::new(merge));
         self
     }
 
     /// So many failures end the call, as [`ParallelBuilder::fail_limit`](super::ParallelBuilder::fail_limit).
     pub fn fail_limit(mut self, failures: usize) -> Self {
-        self.plan.common.bounds.fail = Some(failures);
+        self.common.bounds.fail = Some(failures);
         self
     }
 
     /// So many successes end the call, as [`ParallelBuilder::success_limit`](super::ParallelBuilder::success_limit).
     pub fn success_limit(mut self, successes: usize) -> Self {
-        self.plan.common.bounds.success = Some(successes);
+        self.common.bounds.success = Some(successes);
         self
     }
 
@@ -97,35 +112,24 @@ impl PartitionBuilder {
     ///
     /// When there are no parts, or the template makes no client that finds its servers.
     pub fn build(self) -> Result<Client> {
-        if self.parts == 0 {
+        let Self { parts, template, parse, common } = self;
+        if parts == Some(0) {
             return Err(Status::invalid_argument("a partition needs parts").into());
         }
-        let Plan { template, parse, common } = self.plan;
         let (partitions, defaults) = Partitions::new(template, parse)?;
-        Ok(Client::of(common.parallel(&partitions, self.parts)?, defaults))
+        Ok(match parts {
+            Some(parts) => Client::of(common.parallel(&partitions, parts)?, defaults),
+            None => DynamicPartition::client(partitions, common, defaults),
+        })
     }
 }
 
-/// What a user said of a combination of parts.
-pub(super) struct Plan {
-    pub(super) template: Box<Template>,
-    pub(super) parse: Box<Parser>,
-    pub(super) common: Common,
-}
-
-impl Plan {
-    pub(super) fn new(template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> Self {
-        Self {
-            template: Box::new(template),
-            parse: Box::new(|tag| tag.parse().ok()),
-            common: Common::default(),
-        }
-    }
-}
-
-impl fmt::Debug for Plan {
+impl fmt::Debug for PartitionBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.common.fmt(f)
+        f.debug_struct("PartitionBuilder")
+            .field("parts", &self.parts)
+            .field("common", &self.common)
+            .finish_non_exhaustive()
     }
 }
 

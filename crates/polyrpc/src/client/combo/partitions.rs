@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use futures_util::{StreamExt, stream};
@@ -14,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::holdings::{Holdings, Parser, Portion};
 use crate::client::Builder;
+use crate::client::channel::{FIRST_SET, News, may_call};
 use crate::client::exchange::Defaults;
 use crate::discovery::{Discover, Instance, Sets};
 use crate::{Client, Result};
@@ -33,17 +33,6 @@ pub(super) struct Partitions {
     /// The newest set.
     latest: ArcSwapOption<Holdings>,
     news: watch::Sender<News>,
-}
-
-/// What was last heard.
-#[derive(Debug, Clone, Default)]
-enum News {
-    #[default]
-    Silence,
-    Set,
-    Trouble(Status),
-    /// There will be no other set.
-    Over,
 }
 
 impl Partitions {
@@ -156,8 +145,7 @@ impl Partitions {
 
     /// Whether clients of the template would call it.
     fn counts(&self, instance: &Instance) -> bool {
-        let is_of = |group: &String| instance.attributes.groups().any(|of| of == group);
-        instance.attributes.is_active() && self.group.as_ref().is_none_or(is_of)
+        may_call(instance, self.group.as_deref())
     }
 
     #[cold]
@@ -172,9 +160,6 @@ impl Partitions {
             .with_retry(Retry::Elsewhere)
     }
 }
-
-/// How long a call waits for servers that does not say how long it waits.
-const FIRST_SET: Duration = Duration::from_secs(10);
 
 /// What somebody knows already.
 pub(super) struct Told(watch::Receiver<News>);

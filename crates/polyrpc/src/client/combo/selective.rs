@@ -7,15 +7,16 @@ use futures_util::future::BoxFuture;
 use polyrpc_wire::{Retry, Scope, Status};
 
 use super::Combo;
+use crate::client::attempt::{is_repeatable, reached_nobody};
 use crate::client::balance::{Asked, Balance, Candidate, Outcome, Pick, RoundRobin};
 use crate::client::channel::Purse;
-use crate::client::exchange::Defaults;
+use crate::client::exchange::{Defaults, deadline};
 use crate::client::layer::Outgoing;
 use crate::client::request::Response;
 use crate::client::{Budget, EndpointFacts};
 use crate::codec::Body;
 use crate::discovery::{Attributes, Instance};
-use crate::{Client, Result, task};
+use crate::{Client, Result};
 
 /// Asks one of several clients, and another if that fails: brpc's `SelectiveChannel`.
 ///
@@ -238,8 +239,7 @@ impl Inner {
     }
 
     async fn exchange(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
-        let timeout = task::current().bound(call.options.timeout)?;
-        let deadline = timeout.and_then(|timeout| now().checked_add(timeout));
+        let deadline = deadline(call.options.timeout)?.map(|deadline| deadline.into_std());
         let (mut tried, mut failure) = (Vec::new(), None);
         self.purse.earn();
         loop {
@@ -272,12 +272,7 @@ impl Inner {
 
     /// Whether another client may be asked after this failure. It is paid for then.
     fn may_try_again(&self, status: &Status, idempotent: bool) -> bool {
-        let is_repeatable = match status.retry() {
-            Retry::Elsewhere => true,
-            Retry::IfIdempotent => idempotent,
-            Retry::Never => false,
-        };
-        is_repeatable && (reached_nobody(status) || self.purse.pay(|| self.in_flight()))
+        is_repeatable(status, idempotent) && (reached_nobody(status) || self.purse.pay(|| self.in_flight()))
     }
 
     /// How many attempts are under way.
@@ -288,11 +283,6 @@ impl Inner {
     fn endpoints(&self) -> Vec<EndpointFacts> {
         self.current.load().subs.iter().flat_map(|sub| sub.client.endpoints()).collect()
     }
-}
-
-/// Whether it is known that no server had the call.
-fn reached_nobody(status: &Status) -> bool {
-    status.scope() == Scope::Connection && status.retry() == Retry::Elsewhere
 }
 
 #[cold]
