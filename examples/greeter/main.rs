@@ -3,7 +3,7 @@
 //!     cargo run --release -p polyrpc-examples --bin greeter [ADDRESS] [--heavy ADDITIONS]
 //!
 //! `SayHello` computes, so build.rs marks it as blocking: it gets a thread of its own, and those who call
-//! `SayHelloAgain` meanwhile do not wait for it.
+//! `SayHelloAgain` meanwhile do not wait for it. That thread gives way to whoever else wants its core, too.
 
 // build.rs wrote it from helloworld.proto.
 #[allow(warnings)]
@@ -14,7 +14,8 @@ mod helloworld {
 use std::hint::black_box;
 use std::time::Duration;
 
-use polyrpc::{Context, Result, Server};
+use polyrpc::cores::Priority;
+use polyrpc::{Context, Cores, Result, Server};
 
 use crate::helloworld::{Greeter, GreeterServer, HelloReply, HelloRequest};
 
@@ -41,7 +42,9 @@ fn add_up(count: u64) -> u64 {
 #[tokio::main]
 async fn main() -> Result<()> {
     let (address, heavy) = arguments();
-    let server = Server::new().service(GreeterServer::new(Doorman { heavy })).bind(address).await?;
+    let cores = Cores::builder().blocking(Priority::Idle).start()?;
+    let greeter = GreeterServer::new(Doorman { heavy });
+    let server = Server::new().on(cores).service(greeter).bind(address).await?;
     println!("listening on {}", server.address());
     server.run_until(interrupted(), Duration::from_secs(10)).await;
     Ok(())

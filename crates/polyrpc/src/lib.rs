@@ -37,6 +37,8 @@ pub mod transfer;
 
 pub mod codec;
 
+pub mod cores;
+
 mod runtime;
 
 pub mod streaming;
@@ -55,9 +57,9 @@ pub use polyrpc_wire::{
 };
 
 pub use client::Client;
+pub use cores::Cores;
 pub use error::{Error, Result};
 pub use net::Address;
-pub use runtime::Cores;
 pub use server::Server;
 pub use service::Context;
 pub use streaming::Streaming;

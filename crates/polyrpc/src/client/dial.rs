@@ -13,8 +13,9 @@ use super::hook::{Hooks, Watched};
 use super::keepalive::Keepalive;
 use super::link::Link;
 use super::url::Url;
+use crate::cores::Cores;
 use crate::net::{self, Dialing, Stream};
-use crate::runtime::{Cores, Owned};
+use crate::runtime::Owned;
 use crate::tls;
 
 /// Makes connections to one server.

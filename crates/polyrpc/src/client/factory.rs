@@ -7,8 +7,8 @@ use super::dial::Dialer;
 use super::keepalive::Keepalive;
 use super::pool::Pool;
 use super::url::Url;
+use crate::cores::Cores;
 use crate::discovery::Instance;
-use crate::runtime::Cores;
 
 /// Makes the connections of a channel: all alike but for where they lead.
 pub(super) struct Factory {

@@ -84,9 +84,9 @@ use self::pool::{Bounds, Pool};
 use self::url::Url;
 use crate::Result;
 use crate::codec::{self, Body};
+use crate::cores::Cores;
 use crate::discovery::{self, Discover, List};
 use crate::net::{Address, Dialing, Stream};
-use crate::runtime::Cores;
 use crate::tls;
 use crate::transfer::Near;
 

@@ -196,6 +196,7 @@ const AHEAD: usize = 64 << 10;
 const PACE: u64 = 1024;
 
 impl<'a, S: Session> Connection<'a, S> {
+    /// Boxed: a connection takes the room that its own protocol needs, not that of the largest.
     pub(super) fn new(
         stream: &'a mut Transport,
         inbox: &'a mut Inbox,
@@ -203,8 +204,8 @@ impl<'a, S: Session> Connection<'a, S> {
         port: &'a Port,
         facts: Arc<ConnectionFacts>,
         session: S,
-    ) -> Self {
-        Self {
+    ) -> Box<Self> {
+        Box::new(Self {
             stream,
             inbox,
             registration,
@@ -229,11 +230,11 @@ impl<'a, S: Session> Connection<'a, S> {
             pace: Pace::default(),
             arrival: Arrival::new(port.server.times_calls),
             heartbeats: 0,
-        }
+        })
     }
 
     /// Serves until the connection ends or changes its protocol. Dropping it drops the handlers that wait.
-    pub(super) async fn run(mut self) -> End {
+    pub(super) async fn run(mut self: Box<Self>) -> End {
         let end = poll_fn(|cx| self.poll_drive(cx)).await.unwrap_or(End::Closed);
         self.dispatch.close();
         end

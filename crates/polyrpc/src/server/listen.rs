@@ -12,8 +12,8 @@ use super::Shared;
 use super::detect;
 use super::open::Registration;
 use super::port::{Authenticator, Port, Spoken};
+use crate::cores::Cores;
 use crate::net::{Address, Listener, Listening, Stream};
-use crate::runtime::Cores;
 use crate::service::Peer;
 use crate::tls;
 

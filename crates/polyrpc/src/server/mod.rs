@@ -69,11 +69,11 @@ use self::port::Port;
 use self::registration::{Planned, Registrations};
 use self::topics::Packed;
 use crate::client::Client;
+use crate::cores::Cores;
 use crate::discovery::Register;
 use crate::introspection::{self, Facts, Health};
 use crate::layers::{self, Metrics};
 use crate::net::{Address, Listener, Stream};
-use crate::runtime::Cores;
 use crate::service::{Function, Peer, Router, Service};
 use crate::transfer::{self, Data, Files, Streams};
 

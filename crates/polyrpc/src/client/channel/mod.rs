@@ -53,8 +53,9 @@ use self::plan::Settings;
 use self::recovery::Crisis;
 use self::snapshot::Snapshot;
 use super::factory::Factory;
+use crate::cores::Cores;
 use crate::discovery::Discover;
-use crate::runtime::{Cores, Owned};
+use crate::runtime::Owned;
 
 /// The servers of a service and what is to be done when calls fail. The task behind it ends with it.
 pub(super) struct Channel {

@@ -1,0 +1,197 @@
+//! Threads for servers and clients, with a runtime each.
+
+mod priority;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tokio::runtime::{self, Handle};
+use tokio::sync::watch;
+
+pub use self::priority::Priority;
+
+/// Threads with a single-threaded runtime each.
+///
+/// What is spawned here is dealt out to the threads in turn and stays on its thread: a connection and its
+/// handlers never move between cores. Handlers that may hold their thread (`blocking`) run on further threads, which
+/// come after these where both want a core ([`Builder::blocking`]), so that light calls beside heavy ones need not wait
+/// for the end of a time slice. A server ([`Server::on`](crate::Server::on)) or a client
+/// ([`client::Builder::on`](crate::client::Builder::on)) runs on them instead of in the caller's runtime.
+///
+/// The threads end when the last clone is dropped; what still runs on them is dropped then.
+#[derive(Clone)]
+pub struct Cores(Arc<Inner>);
+
+struct Inner {
+    handles: Vec<Handle>,
+    next: AtomicUsize,
+    /// Dropping it ends the threads.
+    _stop: watch::Sender<()>,
+}
+
+impl Cores {
+    /// Starts `threads` threads, at least one.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses a thread or a reactor.
+    pub fn start(threads: usize) -> io::Result<Self> {
+        Self::builder().threads(threads).start()
+    }
+
+    /// Starts a thread for each core of the machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn all() -> io::Result<Self> {
+        Self::builder().start()
+    }
+
+    /// Threads that are set up otherwise.
+    pub fn builder() -> Builder {
+        Builder { threads: None, blocking: Blocking::default() }
+    }
+
+    /// The runtime of the thread whose turn it is.
+    pub(crate) fn next(&self) -> &Handle {
+        let turn = self.0.next.fetch_add(1, Ordering::Relaxed);
+        &self.0.handles[turn % self.0.handles.len()]
+    }
+
+    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        drop(self.next().spawn(future));
+    }
+}
+
+impl fmt::Debug for Cores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cores").field("threads", &self.0.handles.len()).finish()
+    }
+}
+
+/// How [`Cores`] are set up.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Builder {
+    threads: Option<usize>,
+    blocking: Blocking,
+}
+
+/// The threads for blocking work.
+#[derive(Debug, Clone, Copy, Default)]
+struct Blocking {
+    priority: Priority,
+    /// At most so many behind each thread.
+    threads: Option<usize>,
+}
+
+impl Builder {
+    /// So many threads, at least one. A thread for each core of the machine, if this is not called.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// When the threads of `blocking` handlers get a core. [`Priority::Low`].
+    pub fn blocking(mut self, priority: Priority) -> Self {
+        self.blocking.priority = priority;
+        self
+    }
+
+    /// How many threads for `blocking` handlers there may be behind each thread; further calls wait until one of them
+    /// is free. 512, and as many as the machine has cores with [`Priority::Idle`].
+    ///
+    /// Handlers that wait for other blocking ones, behind the same thread, need more threads than ever wait.
+    pub fn blocking_threads(mut self, threads: usize) -> Self {
+        self.blocking.threads = Some(threads.max(1));
+        self
+    }
+
+    /// Starts the threads.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses a thread or a reactor.
+    pub fn start(self) -> io::Result<Cores> {
+        let threads = self.threads.unwrap_or_else(cores);
+        let (stop, stopped) = watch::channel(());
+        let handles = (0..threads.max(1))
+            .map(|n| start(n, self.blocking, stopped.clone()))
+            .collect::<io::Result<_>>()?;
+        Ok(Cores(Arc::new(Inner { handles, next: AtomicUsize::new(0), _stop: stop })))
+    }
+}
+
+impl Blocking {
+    fn threads(self) -> usize {
+        self.threads.unwrap_or_else(|| match self.priority {
+            // Who computes has nothing of being one of more: they would only take turns.
+            Priority::Idle => cores(),
+            Priority::Low => MANY,
+        })
+    }
+}
+
+/// Threads that may all wait for something.
+const MANY: usize = 512;
+
+/// How many cores the machine has.
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn start(n: usize, blocking: Blocking, mut stopped: watch::Receiver<()>) -> io::Result<Handle> {
+    // Of the threads of such a runtime only those for blocking work are started by it.
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name(format!("polyrpc-{n}-blocking"))
+        .max_blocking_threads(blocking.threads())
+        .on_thread_start(move || blocking.priority.take())
+        .build()?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new().name(format!("polyrpc-{n}")).spawn(move || {
+        // An error means that the sender was dropped, which is the signal.
+        runtime.block_on(async move { while stopped.changed().await.is_ok() {} });
+    })?;
+    Ok(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// How many of three pieces of blocking work run at once.
+    fn at_once(cores: Builder) -> usize {
+        let cores = cores.threads(1).start().unwrap();
+        let (began, begun) = mpsc::channel();
+        let held: Vec<mpsc::Sender<()>> = (0..3)
+            .map(|_| {
+                let ((hold, held), began) = (mpsc::channel(), began.clone());
+                drop(cores.next().spawn_blocking(move || {
+                    began.send(()).unwrap();
+                    // Until the other end is dropped.
+                    let _ = held.recv();
+                }));
+                hold
+            })
+            .collect();
+        let at_once = (0..3).take_while(|_| begun.recv_timeout(Duration::from_millis(300)).is_ok()).count();
+        drop(held);
+        at_once
+    }
+
+    #[test]
+    fn blocking_threads_are_as_many_as_told() {
+        assert_eq!(at_once(Cores::builder().blocking_threads(2)), 2);
+        assert_eq!(at_once(Cores::builder()), 3);
+        assert_eq!(at_once(Cores::builder().blocking(Priority::Idle).blocking_threads(3)), 3);
+        assert_eq!(at_once(Cores::builder().blocking(Priority::Idle)), cores().min(3));
+    }
+}
