@@ -1,5 +1,6 @@
 //! Waiting without a runtime, and tasks that end when nobody waits for them.
 
+use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -28,6 +29,13 @@ impl Wake for Unpark {
     }
 }
 
+/// Passes on the panic of a task, if it did not end because its runtime did.
+pub(crate) fn pass_on(error: JoinError) {
+    if let Ok(panic) = error.try_into_panic() {
+        resume_unwind(panic);
+    }
+}
+
 /// A task that ends when nobody waits for it any more. One on a thread for blocking work that has begun cannot
 /// be ended; one that has not will not begin.
 #[derive(Debug)]
@@ -36,6 +44,13 @@ pub(crate) struct Owned<T>(JoinHandle<T>);
 impl<T> From<JoinHandle<T>> for Owned<T> {
     fn from(task: JoinHandle<T>) -> Self {
         Self(task)
+    }
+}
+
+impl<T> Owned<T> {
+    /// Whether it has come to its end.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.0.is_finished()
     }
 }
 

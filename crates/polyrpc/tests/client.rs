@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{
-    PATIENCE, PROTOCOLS, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, json_call, serve,
-    serve_apart, soon, until, url,
+    Gate, PATIENCE, PROTOCOLS, ProbeBlockingClient, ProbeClient, Prober, Wire, again, client, json_call,
+    serve, serve_apart, soon, until, url,
 };
 use futures_util::FutureExt;
-use polyrpc::client::{Backoff, Kind, Request, Signature};
+use polyrpc::client::{Backoff, Hook, Kind, Request, Signature};
 use polyrpc::codec::Serde;
 use polyrpc::server::Limits;
-use polyrpc::{Client, Code, Context, Cores, Protocol, Push, Result, Retry, Server, Status};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpListener;
+use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Push, Result, Retry, Server, Status};
+use tokio::io::{AsyncReadExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 /// Two of the three can have several calls on a connection.
@@ -222,6 +222,75 @@ async fn a_call_may_wait_until_the_server_can_be_reached() {
         let server = Prober::default().server().bind(address.as_str()).await.unwrap().start();
         assert_eq!(soon(waiting).await.unwrap().message, "b", "{kind:?}");
         drop(server);
+    }
+}
+
+/// A server of rpcx behind a gate: connections to it are made, and hear nothing until it opens. Then each ends at the
+/// other gate as soon as its client has closed it.
+async fn serve_behind(gate: &Gate, ended: &Gate) -> String {
+    let server = serve(Prober::default().server()).await;
+    let before = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = before.local_addr().unwrap();
+    let (gate, ended) = (gate.clone(), ended.clone());
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = before.accept().await.unwrap();
+            let (gate, ended, behind) = (gate.clone(), ended.clone(), server.address().to_string());
+            tokio::spawn(async move {
+                gate.pass().await;
+                let mut behind = TcpStream::connect(behind).await.unwrap();
+                let _ = copy_bidirectional(&mut client, &mut behind).await;
+                ended.pass().await;
+            });
+        }
+    });
+    format!("rpcx+http://{address}")
+}
+
+#[tokio::test]
+async fn connecting_may_take_longer_than_any_call() {
+    for kind in [Kind::Single, Kind::Pooled] {
+        let (gate, ended) = (Gate::default(), Gate::default());
+        let client = Client::builder(&serve_behind(&gate, &ended).await).kind(kind).build().unwrap();
+        for _ in 0..3 {
+            let brief = Request::new("a".to_owned()).with_timeout(Duration::from_millis(50));
+            let failed = soon(client.invoke::<Serde, String, String>(&ECHO, brief)).await.unwrap_err();
+            assert_eq!(failed.code(), Code::DeadlineExceeded, "{kind:?}");
+        }
+        gate.came(1).await;
+        gate.open();
+        assert_eq!(soon(ProbeClient::new(client).echo("b".into())).await.unwrap(), "b", "{kind:?}");
+        assert_eq!(gate.count(), 1, "{kind:?}: the connection is the one that the first call began");
+    }
+}
+
+/// Tells of each connection that is made.
+struct Connections(mpsc::UnboundedSender<()>);
+
+impl Hook for Connections {
+    fn connected(&self, _: &Address) -> Result<(), Status> {
+        let _ = self.0.send(());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_connection_for_which_no_call_has_come_ends_with_its_client() {
+    for is_made in [true, false] {
+        let (gate, ended) = (Gate::default(), Gate::default());
+        let (made, mut connections) = mpsc::unbounded_channel();
+        let url = serve_behind(&gate, &ended).await;
+        let client = Client::builder(&url).hook(Connections(made)).build().unwrap();
+        let brief = Request::new("a".to_owned()).with_timeout(Duration::from_millis(50));
+        soon(client.invoke::<Serde, String, String>(&ECHO, brief)).await.unwrap_err();
+        gate.came(1).await;
+        if is_made {
+            gate.open();
+            soon(connections.recv()).await.unwrap();
+        }
+        drop(client);
+        gate.open();
+        ended.came(1).await;
     }
 }
 

@@ -9,6 +9,7 @@ use polyrpc_wire::{
 };
 
 use super::connection::{Connection, Ears, PushHandler};
+use super::dials::{Dial, Fresh};
 use super::hook::{Hooks, Watched};
 use super::keepalive::Keepalive;
 use super::link::Link;
@@ -63,9 +64,22 @@ pub(super) struct Failing {
 impl Dialer {
     /// Connects, unless it is too early after a failure.
     pub(super) async fn dial(&self) -> Result<Arc<dyn Link>, Status> {
+        match self.too_early() {
+            Some(reason) => Err(reason),
+            None => self.attempt().await,
+        }
+    }
+
+    /// The same in a task, for more than one call to wait for.
+    pub(super) fn begin(self: &Arc<Self>) -> Result<Dial, Status> {
         if let Some(reason) = self.too_early() {
             return Err(reason);
         }
+        let dialer = self.clone();
+        Ok(tokio::spawn(async move { dialer.attempt().await.map(Fresh::new) }).into())
+    }
+
+    async fn attempt(&self) -> Result<Arc<dyn Link>, Status> {
         let connected = tokio::time::timeout(self.connect_timeout, self.connect()).await;
         let result = match connected {
             Ok(Ok(link)) => self.admit(link),

@@ -1,6 +1,6 @@
 //! The client, in the order in which a call meets it: a typed stub or [`Client`] encodes (`exchange`), layers stand around
 //! it ([`Layer`]), where there are several servers `channel` chooses one ([`balance`]), `pool` gives a connection or has
-//! one made (`dial`), `connection` sends and waits (`pending`), the reply is decoded. Calls with several messages take the
+//! one made (`dial`, `dials`), `connection` sends and waits (`pending`), the reply is decoded. Calls with several messages take the
 //! same way: `opened` holds such a call's two halves, `talk` drives
 //! both at once.
 //!
@@ -25,6 +25,7 @@ pub mod balance;
 mod pool;
 
 mod dial;
+mod dials;
 mod factory;
 
 mod connection;

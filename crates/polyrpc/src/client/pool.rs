@@ -10,6 +10,7 @@ use polyrpc_wire::{Protocol, Retry, Scope, Status};
 
 use super::channel::Visit;
 use super::dial::Dialer;
+use super::dials::Dials;
 use super::link::{Link, Standing};
 use crate::net::{Address, Stream};
 
@@ -29,9 +30,11 @@ pub enum Kind {
 
 /// The connections to one server.
 pub(super) struct Pool {
-    dialer: Option<Dialer>,
+    dialer: Option<Arc<Dialer>>,
     kind: Kind,
     links: Mutex<Vec<Arc<dyn Link>>>,
+    /// Connections that are being made.
+    dials: Dials,
     /// Held while a shared connection is made or waited for, so that it is made once and calls wait in order.
     turn: tokio::sync::Mutex<()>,
     /// How many calls wait for their turn. While there are any, nobody may overtake them.
@@ -58,9 +61,11 @@ impl Pool {
             (kind, _) => kind,
         };
         Self {
-            dialer: Some(dialer),
+            dialer: Some(dialer.into()),
             kind,
             links: Mutex::default(),
+            // Calls that share connections make one at a time.
+            dials: Dials::new(if kind == Kind::Single { 1 } else { bounds.idle }),
             turn: tokio::sync::Mutex::default(),
             queued: AtomicUsize::new(0),
             bounds,
@@ -74,6 +79,7 @@ impl Pool {
             dialer: None,
             kind: Kind::Single,
             links: Mutex::new(vec![link]),
+            dials: Dials::new(0),
             turn: tokio::sync::Mutex::default(),
             queued: AtomicUsize::new(0),
             bounds: Bounds { idle: 1, shared: 1 },
@@ -95,7 +101,7 @@ impl Pool {
     pub(super) async fn lease(self: &Arc<Self>) -> Result<Lease, Status> {
         match self.kind {
             Kind::Single => Ok(Lease::new(self.share().await?, Back::Nowhere)),
-            Kind::Pooled => Ok(Lease::new(self.dial().await?, Back::Pool(self.clone()))),
+            Kind::Pooled => Ok(Lease::new(self.connect().await?, Back::Pool(self.clone()))),
             Kind::Short => Ok(Lease::new(self.dial().await?, Back::Close)),
         }
     }
@@ -115,6 +121,7 @@ impl Pool {
         if self.is_retired() {
             return;
         }
+        self.dials.clear();
         links.drain(..).for_each(|link| link.close());
         links.push(lease.keep());
     }
@@ -143,13 +150,14 @@ impl Pool {
 
     /// When a connection that cannot be made now may be tried again; `None` if it never can.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
-        self.dialer.as_ref().map(Dialer::next_attempt)
+        self.dialer.as_ref().map(|dialer| dialer.next_attempt())
     }
 
     /// Makes no more connections; those there are close when their last call has ended.
     pub(super) fn retire(&self) {
         let mut links = self.lock();
         self.retired.store(true, Ordering::Relaxed);
+        self.dials.end();
         links.drain(..).for_each(|link| link.close());
     }
 
@@ -183,7 +191,7 @@ impl Pool {
             }
             let full = self.lock().clone();
             if full.len() < self.bounds.shared {
-                match self.dial().await {
+                match self.connect().await {
                     Ok(link) => {
                         let mut links = self.lock();
                         if self.is_retired() {
@@ -212,10 +220,19 @@ impl Pool {
         }
     }
 
+    /// A connection that no call has had yet. If nobody waits for it any more the next call gets it.
+    async fn connect(&self) -> Result<Arc<dyn Link>, Status> {
+        self.dials.connect(self.dialer()?).await
+    }
+
     async fn dial(&self) -> Result<Arc<dyn Link>, Status> {
+        self.dialer()?.dial().await
+    }
+
+    fn dialer(&self) -> Result<&Arc<Dialer>, Status> {
         match &self.dialer {
             Some(_) if self.is_retired() => Err(gone()),
-            Some(dialer) => dialer.dial().await,
+            Some(dialer) => Ok(dialer),
             None => Err(Status::unavailable("the connection is closed")),
         }
     }
