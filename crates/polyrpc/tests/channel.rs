@@ -370,20 +370,9 @@ async fn slow_and_quick() -> Vec<(Prober, Running)> {
 async fn a_failure_does_not_end_a_call_that_another_server_may_still_answer() {
     let (tries, failing) = failing(Status::invalid_argument("no")).await;
     let gate = Gate::default();
-    let waiting = gate.clone();
-    let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
-        "Echo",
-        move |cx: Context, text: String| {
-            let gate = waiting.clone();
-            async move {
-                gate.pass().await;
-                (cx, Ok(text))
-            }
-        },
-    );
-    let slow = serve(Server::new().service(service)).await;
+    let slow = slow(&gate, None).await;
     let client = builder(Protocol::Rpcx, Registry::of([&slow, &failing]))
-        .balance(Order(instance(&slow).address))
+        .balance(Order::of([&slow]))
         .fail_mode(FailMode::Failbackup)
         .build()
         .unwrap();
@@ -393,22 +382,84 @@ async fn a_failure_does_not_end_a_call_that_another_server_may_still_answer() {
     assert_eq!(soon(call).await.unwrap().unwrap(), "hello");
 }
 
-/// Prefers one server.
-#[derive(Debug)]
-struct Order(String);
+/// A server that answers, or fails so, behind a gate.
+async fn slow(gate: &Gate, failure: Option<Status>) -> Running {
+    let gate = gate.clone();
+    let service = ServiceBuilder::new("Probe").method::<Serde, String, String, _, _>(
+        "Echo",
+        move |cx: Context, text: String| {
+            let (gate, failure) = (gate.clone(), failure.clone());
+            async move {
+                gate.pass().await;
+                (cx, failure.map_or(Ok(text), |status| Err(status.into())))
+            }
+        },
+    );
+    serve(Server::new().service(service)).await
+}
 
-impl Balance for Order {
-    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        let preferred = candidates.iter().position(|candidate| candidate.instance().address == self.0);
-        Box::new(OrderOf(preferred, candidates.len()))
+#[tokio::test]
+async fn an_attempt_is_paid_for_only_where_one_begins() {
+    let gate = Gate::default();
+    let (first, second) = (slow(&gate, Some(busy())).await, slow(&gate, Some(busy())).await);
+    let third = serve(Prober::default().server()).await;
+    let client = builder(Protocol::Rpcx, Registry::of([&first, &second, &third]))
+        .balance(Order::of([&first, &second]))
+        .fail_mode(FailMode::Failbackup)
+        .retries(2)
+        .build()
+        .unwrap();
+    let call = tokio::spawn(async move { echo(&client).await });
+    gate.came(2).await;
+    gate.open();
+    assert_eq!(soon(call).await.unwrap().unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn a_no_is_not_forgotten_because_another_server_could_not_say() {
+    let (says_no, is_busy) = (Gate::default(), Gate::default());
+    let first = slow(&says_no, Some(Status::invalid_argument("no"))).await;
+    let second = slow(&is_busy, Some(busy())).await;
+    let third = Prober::default();
+    let running = serve(third.server()).await;
+    let client = builder(Protocol::Rpcx, Registry::of([&first, &second, &running]))
+        .balance(Order::of([&first, &second]))
+        .fail_mode(FailMode::Failbackup)
+        .retries(2)
+        .build()
+        .unwrap();
+    let calling = client.clone();
+    let call = tokio::spawn(async move { echo(&calling).await });
+    is_busy.came(1).await;
+    says_no.open();
+    until(|| client.endpoints().iter().map(|facts| facts.in_flight).sum::<usize>() == 1).await;
+    is_busy.open();
+    assert_eq!(soon(call).await.unwrap().unwrap_err().message(), "no");
+    assert_eq!(third.ran(), 0);
+}
+
+/// Prefers these servers, in this order.
+#[derive(Debug)]
+struct Order(Vec<String>);
+
+impl Order {
+    fn of<'s>(servers: impl IntoIterator<Item = &'s Running>) -> Self {
+        Self(servers.into_iter().map(|server| instance(server).address).collect())
     }
 }
 
-struct OrderOf(Option<usize>, usize);
+impl Balance for Order {
+    fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
+        let place = |of: &String| candidates.iter().position(|candidate| candidate.instance().address == *of);
+        Box::new(OrderOf(self.0.iter().filter_map(place).collect(), candidates.len()))
+    }
+}
+
+struct OrderOf(Vec<usize>, usize);
 
 impl Pick for OrderOf {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
-        self.0.into_iter().chain(0..self.1).find(|&place| asked.may_take(place))
+        self.0.iter().copied().chain(0..self.1).find(|&place| asked.may_take(place))
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::course::{Chosen, Course, Terms};
 use super::{Channel, now};
-use crate::client::attempt::{Attempt, failure};
+use crate::client::attempt::{Attempt, failure, is_repeatable};
 
 /// Makes a call; if it is not answered for a while, makes it on a second server too. The first success counts, and a
 /// failure only when nothing else is under way.
@@ -38,6 +38,8 @@ pub(super) async fn exchange(
     let patience = shared.settings.backup.delay(|share| shared.latencies.slowest(share));
     let mut patience = pin!(sleep(patience));
     let mut is_patient = true;
+    // How the call ends unless another attempt succeeds.
+    let mut settled = None;
     loop {
         let landed = tokio::select! {
             biased;
@@ -54,17 +56,28 @@ pub(super) async fn exchange(
             shared.latencies.note(landed.latency);
             return landed.ended;
         };
+        if !landed.has_left {
+            course.miss(&landed.chosen.visit, &status);
+        }
+        if !is_repeatable(&status, terms.idempotent) {
+            settled.get_or_insert_with(|| landed.ended.clone());
+        }
+        // While another is under way there is nothing to pay for.
+        if !flights.is_empty() {
+            continue;
+        }
+        if let Some(settled) = settled {
+            return settled;
+        }
         let goes_on = match landed.has_left {
             true => course.may_try_again(&status, &landed.chosen.visit),
-            false => course.pass_over(landed.chosen, status).is_ok(),
+            false => course.may_pass_over(&landed.chosen, status).is_ok(),
         };
-        if flights.is_empty() {
-            if !goes_on {
-                return landed.ended;
-            }
-            let next = course.next(&call.body).await?;
-            flights.push(fly(&mut course, next));
+        if !goes_on {
+            return landed.ended;
         }
+        let next = course.next(&call.body).await?;
+        flights.push(fly(&mut course, next));
     }
 }
 

@@ -370,17 +370,31 @@ impl<'c> Course<'c> {
     }
 
     /// Goes on behind a server that could not be reached, unless the call ends with that.
-    pub(super) fn pass_over(&mut self, chosen: Chosen, status: Status) -> Result<(), Status> {
-        let Chosen { visit, hopeful } = chosen;
-        visit.end(Some(&status));
+    fn pass_over(&mut self, chosen: Chosen, status: Status) -> Result<(), Status> {
+        self.miss(&chosen.visit, &status);
+        self.may_pass_over(&chosen, status)
+    }
+
+    /// A server could not be reached.
+    pub(super) fn miss(&mut self, visit: &Visit, status: &Status) {
+        visit.end(Some(status));
         if status.retry() != Retry::Elsewhere {
-            return Err(status);
+            return;
         }
         if !visit.endpoint().is_doubted() {
             visit.endpoint().shun();
         }
+        self.missed += 1;
+        self.note(visit);
+    }
+
+    /// Whether there is to be another attempt behind a server that was missed so.
+    pub(super) fn may_pass_over(&mut self, missed: &Chosen, status: Status) -> Result<(), Status> {
+        if status.retry() != Retry::Elsewhere {
+            return Err(status);
+        }
         // Each of them once.
-        let is_free = hopeful && self.missed < visit.servers();
+        let is_free = missed.hopeful && self.missed <= missed.visit.servers();
         let settings = &self.channel.shared.settings;
         if settings.fail_mode == FailMode::Failfast && !self.terms.wait_for_ready || self.is_over() {
             return Err(status);
@@ -391,8 +405,6 @@ impl<'c> Course<'c> {
                 None => return Err(status),
             }
         }
-        self.missed += 1;
-        self.note(&visit);
         self.failure = Some(status);
         Ok(())
     }
