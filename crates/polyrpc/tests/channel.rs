@@ -9,8 +9,12 @@ use std::time::{Duration, Instant};
 
 use common::{Gate, PROTOCOLS, Prober, serve, serve_apart, soon, until};
 use futures_util::{FutureExt, StreamExt, stream};
-use polyrpc::client::balance::{Asked, Balance, Candidate, Outcome, Pick, RoundRobin};
-use polyrpc::client::{Backoff, Backup, Budget, Builder, FailMode, Options, Request, Response, Signature};
+use polyrpc::client::balance::{
+    Asked, Balance, Candidate, Outcome, Pick, RoundRobin, SmoothWeightedRoundRobin,
+};
+use polyrpc::client::{
+    Backoff, Backup, Budget, Builder, FailMode, Options, Recovery, Request, Response, Signature,
+};
 use polyrpc::codec::{Raw, Serde};
 use polyrpc::discovery::{Attributes, Discover, Instance, List, Sets};
 use polyrpc::server::{Publisher, Running};
@@ -483,6 +487,57 @@ async fn a_call_that_is_dropped_is_over_everywhere() {
         until(|| first.under_way.load(Ordering::SeqCst) == 0).await;
         assert!(client.endpoints().iter().all(|facts| facts.in_flight == 0));
     }
+}
+
+#[tokio::test]
+async fn a_server_without_weight_gets_no_call_whatever_becomes_of_the_others() {
+    let idle = Prober::default();
+    let server = serve(idle.server()).await;
+    let weightless = || instance(&server).with("weight=0".parse().unwrap());
+    let registry = Registry::silent();
+    registry.say([weightless()]);
+    let client = builder(Protocol::Rpcx, registry.clone())
+        .balance(SmoothWeightedRoundRobin::new())
+        .recovery(Recovery::new(100, Duration::from_secs(3600)))
+        .build()
+        .unwrap();
+    let failed = echo(&client).await.unwrap_err();
+    assert_eq!((failed.code(), failed.message()), (Code::Unavailable, "the balancer has no server for it"));
+
+    // It is well, so that there is nothing to recover from.
+    registry.say([instance(&server)]);
+    until(|| client.endpoints().iter().all(|facts| facts.instance.attributes.weight() == 1)).await;
+    for _ in 0..20 {
+        echo(&client).await.unwrap();
+    }
+    let ran = idle.ran();
+
+    // There is a connection to it by now.
+    let gone = [nobody().await, nobody().await, nobody().await];
+    registry.say(gone.into_iter().chain([weightless()]));
+    until(|| client.endpoints().len() == 4).await;
+    for _ in 0..5 {
+        echo(&client).await.unwrap_err();
+    }
+    assert_eq!(idle.ran(), ran);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_gets_a_server_once_the_balancer_has_one() {
+    let server = serve(Prober::default().server()).await;
+    let registry = Registry::silent();
+    registry.say([instance(&server).with("weight=0".parse().unwrap())]);
+    let client =
+        builder(Protocol::Rpcx, registry.clone()).balance(SmoothWeightedRoundRobin::new()).build().unwrap();
+    let calling = client.clone();
+    let call = tokio::spawn(async move {
+        let request = Request::new("hello".to_owned()).with_wait_for_ready();
+        calling.invoke::<Serde, String, String>(&ECHO, request).await
+    });
+    until(|| client.endpoints().len() == 1).await;
+    tokio::task::yield_now().await;
+    registry.say([instance(&server)]);
+    assert_eq!(soon(call).await.unwrap().unwrap().message, "hello");
 }
 
 #[tokio::test]

@@ -24,6 +24,11 @@ impl Candidate {
         Self { instance: Arc::new(instance), load: self.load.clone() }
     }
 
+    /// The same server as if it did this: what a pick makes of it is to be learned, and nothing is to come of it.
+    pub(in crate::client) fn supposing(&self, load: &Arc<Load>) -> Self {
+        Self { instance: self.instance.clone(), load: load.clone() }
+    }
+
     /// Where it is, and what is said about it.
     pub fn instance(&self) -> &Instance {
         &self.instance

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Call, Retry, Status};
+use polyrpc_wire::{Call, Retry, Scope, Status};
 use tokio::time::{sleep, timeout_at};
 
 use super::backoff::pause;
@@ -185,8 +185,8 @@ impl<'c> Course<'c> {
             let chosen = match self.fails_on_the_same() {
                 Some(endpoint) => self.revisit(snapshot, &endpoint, request).await?,
                 None => {
-                    match self.connected(&snapshot).or_else(|| self.choose(snapshot.clone(), request, now()))
-                    {
+                    let connected = self.connected(&snapshot, request);
+                    match connected.or_else(|| self.choose(snapshot.clone(), request, now())) {
                         Some(chosen) => Some(chosen),
                         None => self.choose_again(snapshot, request).await?,
                     }
@@ -237,7 +237,7 @@ impl<'c> Course<'c> {
 
     /// A server that is thought to be well and was not tried.
     fn choose(&self, snapshot: Arc<Snapshot>, request: &[u8], now: Instant) -> Option<Chosen> {
-        let tried: Vec<usize> = self.tried.iter().filter_map(|endpoint| snapshot.place(endpoint)).collect();
+        let tried = self.tried_of(&snapshot);
         let place = snapshot.pick(&self.asked(&snapshot, &tried, request, now))?;
         // A balancer of the user's own may not care.
         let hopeful = !tried.contains(&place);
@@ -246,19 +246,19 @@ impl<'c> Course<'c> {
 
     /// A server to which there is a connection, for a call that was to several in vain: where a registry lists many that
     /// are not there, the balancer would send it to one after another until its time is over.
-    fn connected(&self, snapshot: &Arc<Snapshot>) -> Option<Chosen> {
+    fn connected(&self, snapshot: &Arc<Snapshot>, request: &[u8]) -> Option<Chosen> {
         if self.missed < IN_VAIN {
             return None;
         }
         let now = now();
         // What says no to most comes first: there may be thousands.
-        let is_connected = |place: &usize| {
-            let (endpoint, candidate) = (snapshot.endpoint(*place)?, snapshot.candidates().get(*place)?);
-            let connection = candidate.load().is_available(now).then(|| endpoint.pool().ready()).flatten()?;
-            self.tried.iter().all(|tried| tried.key() != endpoint.key()).then_some(connection)
+        let connection = |place: usize| {
+            let (endpoint, candidate) = (snapshot.endpoint(place)?, snapshot.candidates().get(place)?);
+            candidate.load().is_available(now).then(|| endpoint.pool().ready()).flatten()
         };
-        let places: Vec<_> = (0..snapshot.len()).filter(|place| is_connected(place).is_some()).collect();
-        let place = *places.get(self.channel.any_of(snapshot) % places.len().max(1))?;
+        let tried = self.tried_of(snapshot);
+        let asked = self.asked(snapshot, &tried, request, now);
+        let place = snapshot.pick_among(&asked, |place| connection(place).is_some())?;
         self.visit(snapshot.clone(), place, now, true)
     }
 
@@ -269,16 +269,40 @@ impl<'c> Course<'c> {
         snapshot: Arc<Snapshot>,
         request: &[u8],
     ) -> Result<Option<Chosen>, Status> {
+        let place = self.choose_anew(&snapshot, request);
         self.tried.clear();
-        let asked = self.asked(&snapshot, &[], request, now());
-        let place = snapshot.pick(&asked);
-        if let (None, Some(crisis)) = (place, &self.channel.shared.crisis) {
+        let Some(endpoint) = place.and_then(|place| snapshot.endpoint(place)) else {
+            self.find_none().await?;
+            return Ok(None);
+        };
+        self.rest(endpoint).await?;
+        Ok(place.and_then(|place| self.visit(snapshot, place, now(), false)))
+    }
+
+    /// The place of a server that is thought to be well whether it was tried or not; if none is, of one that is not, the
+    /// others before those that were tried. `None` if the balancer gives the call to none of them.
+    fn choose_anew(&self, snapshot: &Snapshot, request: &[u8]) -> Option<usize> {
+        let now = now();
+        let asked = self.asked(snapshot, &[], request, now);
+        if let Some(place) = snapshot.pick(&asked) {
+            return Some(place);
+        }
+        if let Some(crisis) = self.channel.shared.crisis.as_ref().filter(|_| snapshot.well(now) == 0) {
             crisis.begin();
         }
-        let place = place.unwrap_or_else(|| self.channel.any_of(&snapshot));
-        let Some(endpoint) = snapshot.endpoint(place) else { return Ok(None) };
-        self.rest(endpoint).await?;
-        Ok(self.visit(snapshot, place, now(), false))
+        let tried = self.tried_of(snapshot);
+        let untried = snapshot.pick_among(&Asked { tried: &tried, ..asked }, |_| true);
+        untried.or_else(|| snapshot.pick_among(&asked, |_| true))
+    }
+
+    /// The balancer has no server for the call. One that waits may see others come.
+    #[cold]
+    async fn find_none(&mut self) -> Result<(), Status> {
+        if !self.terms.wait_for_ready {
+            return Err(self.failure.take().unwrap_or_else(no_choice));
+        }
+        self.missed += 1;
+        self.pause(pause(&self.channel.shared.settings.backoff, self.attempts())).await
     }
 
     /// The server that was tried already, after a pause.
@@ -306,7 +330,7 @@ impl<'c> Course<'c> {
     /// Waits before a server is tried again: at least until connections to it are, unless that takes too long for a
     /// call that does not want to wait.
     async fn rest(&mut self, endpoint: &Endpoint) -> Result<(), Status> {
-        let attempts = self.had + u32::try_from(self.missed).unwrap_or(u32::MAX);
+        let attempts = self.attempts();
         if attempts == 0 {
             return Ok(());
         }
@@ -317,12 +341,26 @@ impl<'c> Course<'c> {
             true => usual.max(reachable),
             false => usual,
         };
-        let is_in_time = |deadline| now.checked_add(pause).is_some_and(|then| then < deadline);
+        self.pause(pause).await
+    }
+
+    async fn pause(&mut self, pause: Duration) -> Result<(), Status> {
+        let is_in_time = |deadline| now().checked_add(pause).is_some_and(|then| then < deadline);
         if !self.deadline.is_none_or(is_in_time) {
             return Err(self.failure.take().unwrap_or_else(too_late));
         }
         sleep(pause).await;
         Ok(())
+    }
+
+    /// How often it was tried, in vain or not.
+    fn attempts(&self) -> u32 {
+        self.had.saturating_add(u32::try_from(self.missed).unwrap_or(u32::MAX))
+    }
+
+    /// The places of those that were tried.
+    fn tried_of(&self, snapshot: &Snapshot) -> Vec<usize> {
+        self.tried.iter().filter_map(|endpoint| snapshot.place(endpoint)).collect()
     }
 
     fn visit(&self, snapshot: Arc<Snapshot>, place: usize, now: Instant, hopeful: bool) -> Option<Chosen> {
@@ -435,6 +473,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[cold]
 fn too_late() -> Status {
     Status::deadline_exceeded("no connection in time")
+}
+
+#[cold]
+fn no_choice() -> Status {
+    Status::unavailable("the balancer has no server for it")
+        .with_scope(Scope::Connection)
+        .with_retry(Retry::Elsewhere)
 }
 
 #[cold]

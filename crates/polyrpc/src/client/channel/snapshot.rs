@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use super::endpoint::{Endpoint, EndpointFacts};
 use super::now;
-use crate::client::balance::{Asked, Candidate, Pick};
+use crate::client::balance::{Asked, Candidate, Load, Pick};
 
 /// The servers of a channel at one time, in the order of their addresses, and who chooses among them. Calls keep the
 /// one that they began with until they end.
@@ -52,6 +52,19 @@ impl Snapshot {
     /// The place of the server that is to answer. A choice that is no place is none.
     pub(super) fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         self.pick.pick(asked).filter(|&place| place < self.endpoints.len())
+    }
+
+    /// The same among these servers only, be they thought to be well or not: those to which the balancer never gives a
+    /// call get none now either.
+    #[cold]
+    pub(super) fn pick_among(&self, asked: &Asked<'_>, among: impl Fn(usize) -> bool) -> Option<usize> {
+        let (well, unwell) = (Arc::<Load>::default(), Arc::<Load>::default());
+        unwell.set_well(false);
+        let servers = self.candidates.iter().enumerate();
+        let supposed =
+            servers.map(|(place, candidate)| candidate.supposing(if among(place) { &well } else { &unwell }));
+        let candidates: Vec<_> = supposed.collect();
+        self.pick(&Asked { candidates: &candidates, ..*asked })
     }
 
     /// How many attempts are under way.
