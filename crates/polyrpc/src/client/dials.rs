@@ -8,7 +8,7 @@ use polyrpc_wire::{Retry, Scope, Status};
 use tokio::task::JoinError;
 
 use super::dial::Dialer;
-use super::link::Link;
+use super::link::{Link, Standing};
 use crate::runtime::{Owned, pass_on};
 
 /// Attempts to connect, which outlive the calls that began them, as by brpc and gRPC: otherwise a client whose calls
@@ -49,7 +49,7 @@ impl Dials {
             // A failure that nobody waited for says nothing any more.
             let Ok(Ok(fresh)) = dial.await else { continue };
             let link = fresh.link();
-            if link.available() {
+            if link.standing() != Standing::Ending {
                 return Ok(link);
             }
             link.close();
