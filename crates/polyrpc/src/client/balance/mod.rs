@@ -74,6 +74,7 @@ mod closest;
 mod sticky;
 
 mod chance;
+mod last;
 mod memory;
 mod spare;
 mod tiers;
@@ -127,7 +128,8 @@ impl<B: Balance + ?Sized> Balance for Arc<B> {
 
 /// Chooses among the servers of one set.
 pub trait Pick: Send + Sync {
-    /// The place of the server that is to answer; `None` if there is none that may.
+    /// The place of the server that is to answer; `None` if there is none that may. Where none is thought to be well it is
+    /// asked once more as if all were; a call that gets none then fails.
     ///
     /// It offers only servers that [`Asked::may_take`] the call.
     fn pick(&self, asked: &Asked<'_>) -> Option<usize>;
@@ -138,6 +140,20 @@ pub trait Pick: Send + Sync {
     /// An attempt on the server at this place has ended. It is told of every attempt that [`began`](Self::began), of
     /// those too that were given up.
     fn ended(&self, _place: usize, _outcome: &Outcome<'_>) {}
+}
+
+impl<P: Pick + ?Sized> Pick for Arc<P> {
+    fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
+        (**self).pick(asked)
+    }
+
+    fn began(&self, place: usize, now: Instant) {
+        (**self).began(place, now);
+    }
+
+    fn ended(&self, place: usize, outcome: &Outcome<'_>) {
+        (**self).ended(place, outcome);
+    }
 }
 
 /// The call that a server is sought for.

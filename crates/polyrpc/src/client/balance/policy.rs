@@ -49,7 +49,7 @@ fn balance(name: &str, parameters: &mut Parameters<'_>) -> Result<Arc<dyn Balanc
     Ok(match name {
         "random" | "RandomSelect" => Arc::new(Random),
         "rr" | "RoundRobin" => Arc::new(RoundRobin::new()),
-        "swrr" | "WeightedRoundRobin" => Arc::new(SmoothWeightedRoundRobin),
+        "swrr" | "WeightedRoundRobin" => Arc::new(SmoothWeightedRoundRobin::new()),
         "wrr" => Arc::new(WeightedRoundRobin),
         "wr" => Arc::new(WeightedRandom),
         "least" => Arc::new(LeastInFlight),

@@ -1,6 +1,7 @@
 use super::Candidate;
 
 /// The servers' weights, laid end to end.
+#[derive(PartialEq, Eq)]
 pub(super) struct Weights {
     /// Where each server's weight ends.
     ends: Box<[u64]>,

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 pub use self::probe::{Connecting, Probe};
 
 use self::measuring::{Measured, Measuring};
+use super::last::Last;
 use super::memory::Memory;
 use super::smooth::Smooth;
 use super::weights::Weights;
@@ -29,6 +30,7 @@ use super::{Asked, Balance, Candidate, Pick};
 pub struct ByLatency {
     measuring: Arc<Measuring>,
     memory: Memory<Measured>,
+    last: Last<Turns>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -41,7 +43,12 @@ impl ByLatency {
     /// Measures by this probe, each server so often: once a second at most.
     pub fn by(probe: impl Probe, interval: Duration) -> Self {
         let measuring = Measuring::new(Box::new(probe), interval.max(Duration::from_secs(1)));
-        Self { measuring: Arc::new(measuring), memory: Memory::default(), task: Mutex::default() }
+        Self {
+            measuring: Arc::new(measuring),
+            memory: Memory::default(),
+            last: Last::default(),
+            task: Mutex::default(),
+        }
     }
 
     /// Begins to measure, unless it is done already or cannot be.
@@ -79,7 +86,8 @@ impl fmt::Debug for ByLatency {
 impl Balance for ByLatency {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
         let measured = self.memory.recall(candidates, |_| Measured::default());
-        let turns = Arc::new(Turns::new(&measured));
+        let turns = self.last.or_make(candidates, |_| true, || Turns::new(&measured));
+        turns.follow(&measured);
         self.measuring.go_on_with(candidates, measured, &turns);
         self.measure();
         Box::new(turns)
@@ -116,7 +124,7 @@ impl Made {
     }
 }
 
-impl Pick for Arc<Turns> {
+impl Pick for Turns {
     fn pick(&self, asked: &Asked<'_>) -> Option<usize> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).turns.pick(asked)
     }
@@ -221,6 +229,14 @@ mod tests {
         drop(balance);
         // The probe goes with the task, and with it what tells of probes.
         assert!(probed.wait_for(|_| false).await.is_err());
+    }
+
+    #[test]
+    fn turns_go_on_while_the_servers_are_the_same() {
+        let candidates = candidates(3);
+        let balance = ByLatency::new();
+        let turns = [(); 6].map(|()| balance.over(&candidates).pick(&asked(&candidates)).unwrap());
+        assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
     }
 
     #[test]

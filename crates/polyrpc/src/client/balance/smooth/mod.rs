@@ -3,23 +3,35 @@ mod race;
 use std::sync::{Mutex, PoisonError};
 
 use self::race::Race;
+use super::last::Last;
 use super::weights::Weights;
 use super::{Asked, Balance, Candidate, Pick, spare};
 
 /// Turns by weight, as evenly mixed as can be: rpcx's `WeightedRoundRobin`.
 ///
 /// At each turn every server gains its weight, the first of those that have gained most is chosen and pays the sum of
-/// all weights. Weights of 5, 1 and 1 make `a a b a c a a`, over and over. A weight of zero gets nothing. A new set begins
-/// anew.
+/// all weights. Weights of 5, 1 and 1 make `a a b a c a a`, over and over. A weight of zero gets nothing. A set of other
+/// servers or weights begins anew.
 ///
 /// rpcx makes a list of a whole round, which is as long as the weights are heavy; here the order is found turn by turn
 /// (`Race`), in memory for each server and a short lock.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SmoothWeightedRoundRobin;
+#[derive(Debug, Default)]
+pub struct SmoothWeightedRoundRobin {
+    last: Last<Smooth>,
+}
+
+impl SmoothWeightedRoundRobin {
+    /// Begins with the heaviest server.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
 
 impl Balance for SmoothWeightedRoundRobin {
     fn over(&self, candidates: &[Candidate]) -> Box<dyn Pick> {
-        Box::new(Smooth::new(Weights::of(candidates)))
+        let weights = Weights::of(candidates);
+        let is_same = |last: &Smooth| last.weights == weights;
+        Box::new(self.last.or_make(candidates, is_same, || Smooth::new(Weights::of(candidates))))
     }
 }
 

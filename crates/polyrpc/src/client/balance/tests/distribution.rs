@@ -38,16 +38,32 @@ fn turns_go_on_in_the_next_set() {
 #[test]
 fn smooth_turns_are_in_rpcxs_order() {
     let candidates = weighing(&[5, 1, 1]);
-    let pick = SmoothWeightedRoundRobin.over(&candidates);
+    let pick = SmoothWeightedRoundRobin::new().over(&candidates);
     let order: Vec<_> = (0..14).map(|_| pick.pick(&asked(&candidates)).unwrap()).collect();
     assert_eq!(order, [0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 2, 0, 0]);
+}
+
+#[test]
+fn smooth_turns_go_on_while_servers_and_weights_are_the_same() {
+    let balance = SmoothWeightedRoundRobin::new();
+    let alike = weighing(&[1, 1, 1]);
+    let next = |candidates: &[Candidate]| balance.over(candidates).pick(&asked(candidates)).unwrap();
+    // A registry tells every few seconds what each of them does.
+    let doing = |calls: usize| -> Vec<_> {
+        let said = |one: &Candidate| one.instance().attributes.clone().with("calls", calls.to_string());
+        alike.iter().map(|one| one.renewed(said(one))).collect()
+    };
+    assert_eq!([0, 1, 2, 3].map(|calls| next(&doing(calls))), [0, 1, 2, 0]);
+    let heavier: Vec<_> = alike.iter().map(|one| one.renewed("weight=2".parse().unwrap())).collect();
+    assert_eq!([next(&heavier), next(&heavier), next(&heavier[..2])], [0, 1, 0]);
+    assert_eq!(next(&weighing(&[1, 1])), 0, "they are others");
 }
 
 #[test]
 fn turns_by_weight_are_exact() {
     let weights = [5, 1, 0, 3, 100, 7];
     let candidates = weighing(&weights);
-    for balance in [&SmoothWeightedRoundRobin as &dyn Balance, &WeightedRoundRobin] {
+    for balance in [&SmoothWeightedRoundRobin::new() as &dyn Balance, &WeightedRoundRobin] {
         let shares = shares(&*balance.over(&candidates), &candidates, 1160);
         assert_eq!(shares, weights.map(|weight| 10 * weight as usize), "{balance:?}");
     }
