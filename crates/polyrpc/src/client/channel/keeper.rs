@@ -31,7 +31,7 @@ pub(super) struct Keeper {
     heard: Option<Vec<Instance>>,
     /// When the next snapshot may be made.
     next: Instant,
-    trust: Trust,
+    trust: Trust<Snapshot>,
     warnings: Warnings,
     trials: FuturesUnordered<BoxFuture<'static, ()>>,
     /// How many servers may be tried at once.
@@ -70,7 +70,7 @@ impl Keeper {
             tokio::select! {
                 set = next(&mut self.sets) => self.hear(set).await,
                 () = sleep_until(self.next), if self.heard.is_some() => self.renew(),
-                () = reached(self.trust.until()), if self.heard.is_none() => self.recall(),
+                () = self.trust.settled(), if self.heard.is_none() => self.recall(),
                 () = doubts.any() => {
                     doubts.take().into_iter().for_each(|endpoint| self.try_out(endpoint));
                     self.recall();
@@ -224,14 +224,6 @@ impl Drop for Keeper {
 async fn next(sets: &mut Option<Sets>) -> Option<Result<Vec<Instance>>> {
     match sets {
         Some(sets) => sets.next().await,
-        None => pending().await,
-    }
-}
-
-/// Waits until a time, if there is one.
-async fn reached(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
         None => pending().await,
     }
 }

@@ -23,7 +23,7 @@ mod trust;
 mod warnings;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +45,7 @@ pub(super) use self::each::Server;
 pub(super) use self::endpoint::Visit;
 pub(super) use self::plan::Plan;
 pub(super) use self::sift::may_call;
+pub(super) use self::trust::Trust;
 
 use self::endpoint::Common;
 use self::keeper::Keeper;
@@ -81,8 +82,6 @@ struct Shared {
     crisis: Option<Crisis>,
     purse: Purse,
     latencies: Latencies,
-    /// Whose turn it is where no server is thought to be well.
-    turn: AtomicUsize,
 }
 
 /// What was last heard from the registry, for those who wait for servers.
@@ -125,7 +124,6 @@ impl Channel {
             common,
             crisis,
             latencies: Latencies::default(),
-            turn: AtomicUsize::new(0),
         };
         Self { shared: Arc::new(shared), keeper: Mutex::default(), cores }
     }
@@ -178,11 +176,6 @@ impl Channel {
                 return Err(self.nobody(&last));
             }
         }
-    }
-
-    /// The place of a server, each in its turn.
-    fn any_of(&self, snapshot: &Snapshot) -> usize {
-        self.shared.turn.fetch_add(1, Ordering::Relaxed) % snapshot.len().max(1)
     }
 
     /// Starts the task behind the channel, unless it runs. It runs where the first call is made, and anew where the

@@ -1,13 +1,14 @@
 use std::collections::HashSet;
+use std::future::pending;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::now;
 use super::snapshot::Snapshot;
-use crate::discovery::Instance;
+use crate::discovery::{Instance, Network};
 
 /// How far the sets of a registry are believed.
 ///
@@ -23,20 +24,18 @@ use crate::discovery::Instance;
 ///   └─────────────────┴─────────────────────────────────────┘
 ///     nobody is missing, or the while is over
 /// ```
-#[derive(Default)]
-pub(super) enum Trust {
+pub(in crate::client) enum Trust<K> {
     /// Who is missing in a set has left.
-    #[default]
     Full,
     /// The registry is in trouble.
     Shaken {
         /// Who was there when that began.
-        before: Arc<Snapshot>,
+        before: Arc<K>,
     },
     /// It tells of servers again.
     Recovering {
         /// Who was there before the trouble.
-        before: Arc<Snapshot>,
+        before: Arc<K>,
         /// What it told last.
         told: Vec<Instance>,
         /// When it is to be believed.
@@ -48,12 +47,30 @@ pub(super) enum Trust {
 /// anew (`Registration::ttl`).
 const GRACE: Duration = Duration::from_secs(10);
 
-impl Trust {
+/// Who is known, of whom some may be missing in a set.
+pub(in crate::client) trait Known {
+    /// Who they are, in any order.
+    fn keys(&self) -> impl Iterator<Item = Key<'_>>;
+
+    /// Those that may be kept although they are not listed.
+    fn kept(&self, is_missing: impl Fn(Key<'_>) -> bool) -> Vec<Instance>;
+}
+
+/// What makes a server this one and no other.
+pub(in crate::client) type Key<'k> = (Network, &'k str);
+
+impl<K> Default for Trust<K> {
+    fn default() -> Self {
+        Self::Full
+    }
+}
+
+impl<K: Known> Trust<K> {
     /// The registry fails, or has lost what it knew.
-    pub(super) fn shake(&mut self, current: Option<Arc<Snapshot>>) {
+    pub(in crate::client) fn shake(&mut self, current: Option<Arc<K>>) {
         *self = match mem::take(self) {
             Self::Full => match current {
-                Some(before) if !before.is_empty() => Self::Shaken { before },
+                Some(before) if before.keys().next().is_some() => Self::Shaken { before },
                 _ => Self::Full,
             },
             Self::Shaken { before } | Self::Recovering { before, .. } => Self::Shaken { before },
@@ -61,14 +78,14 @@ impl Trust {
     }
 
     /// Hears a set, and tells who stays of the current servers although he is missing in it.
-    pub(super) fn hear(&mut self, set: &[Instance], current: &Snapshot) -> Vec<Instance> {
+    pub(in crate::client) fn hear(&mut self, set: &[Instance], current: &K) -> Vec<Instance> {
         let (before, until) = match mem::take(self) {
             Self::Full => return Vec::new(),
             Self::Shaken { before } => (before, Instant::now() + GRACE),
             Self::Recovering { until, .. } if until <= Instant::now() => return Vec::new(),
             Self::Recovering { before, until, .. } => (before, until),
         };
-        let missing = missing(set, &before, current);
+        let missing = missing(set, &*before, current);
         if set.is_empty() {
             // Nobody has had the time to enter himself yet.
             *self = Self::Shaken { before };
@@ -78,16 +95,16 @@ impl Trust {
         missing
     }
 
-    /// When the last set is to be believed, if that is in doubt.
-    pub(super) fn until(&self) -> Option<Instant> {
+    /// Waits until the last set is to be believed, if that is in doubt.
+    pub(in crate::client) async fn settled(&self) {
         match self {
-            Self::Recovering { until, .. } => Some(*until),
-            Self::Full | Self::Shaken { .. } => None,
+            Self::Recovering { until, .. } => sleep_until(*until).await,
+            Self::Full | Self::Shaken { .. } => pending().await,
         }
     }
 
     /// The set that is in doubt, to be heard again.
-    pub(super) fn told(&self) -> Option<Vec<Instance>> {
+    pub(in crate::client) fn told(&self) -> Option<Vec<Instance>> {
         match self {
             Self::Recovering { told, .. } => Some(told.clone()),
             Self::Full | Self::Shaken { .. } => None,
@@ -95,18 +112,40 @@ impl Trust {
     }
 }
 
-/// Who was there before, is not listed and can be reached as far as is known. Not who came in the meantime: a registry
-/// that tells of others each time would pile them up.
-fn missing(set: &[Instance], before: &Snapshot, current: &Snapshot) -> Vec<Instance> {
-    let listed: HashSet<_> = set.iter().map(|listed| (listed.network, &*listed.address)).collect();
-    let now = now();
-    current
-        .servers()
-        .filter(|(endpoint, candidate)| {
-            !listed.contains(&endpoint.key())
-                && before.place(endpoint).is_some()
-                && candidate.load().is_available(now)
-        })
-        .map(|(_, candidate)| candidate.instance().clone())
-        .collect()
+/// Who was there before and is not listed. Not who came in the meantime: a registry that tells of others each time would
+/// pile them up.
+fn missing<K: Known>(set: &[Instance], before: &K, current: &K) -> Vec<Instance> {
+    let listed: HashSet<_> = set.iter().map(key).collect();
+    let before: HashSet<_> = before.keys().collect();
+    current.kept(|key| !listed.contains(&key) && before.contains(&key))
+}
+
+fn key(instance: &Instance) -> Key<'_> {
+    (instance.network, &instance.address)
+}
+
+impl Known for Snapshot {
+    fn keys(&self) -> impl Iterator<Item = Key<'_>> {
+        self.servers().map(|(endpoint, _)| endpoint.key())
+    }
+
+    /// Those that can be reached, as far as is known.
+    fn kept(&self, is_missing: impl Fn(Key<'_>) -> bool) -> Vec<Instance> {
+        let now = now();
+        let missing = self
+            .servers()
+            .filter(|(endpoint, candidate)| is_missing(endpoint.key()) && candidate.load().is_available(now));
+        missing.map(|(_, candidate)| candidate.instance().clone()).collect()
+    }
+}
+
+/// Who was told of, where others find out whether they can be reached.
+impl Known for Vec<Instance> {
+    fn keys(&self) -> impl Iterator<Item = Key<'_>> {
+        self.iter().map(key)
+    }
+
+    fn kept(&self, is_missing: impl Fn(Key<'_>) -> bool) -> Vec<Instance> {
+        self.iter().filter(|instance| is_missing(key(instance))).cloned().collect()
+    }
 }

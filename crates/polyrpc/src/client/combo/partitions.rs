@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::holdings::{Holdings, Parser, Portion};
 use crate::client::Builder;
-use crate::client::channel::{FIRST_SET, News, may_call};
+use crate::client::channel::{FIRST_SET, News, Trust, may_call};
 use crate::client::exchange::Defaults;
 use crate::discovery::{Discover, Instance, Sets};
 use crate::{Client, Result};
@@ -28,11 +28,20 @@ pub(super) struct Partitions {
     discover: Box<dyn Discover>,
     group: Option<String>,
     believes_empty_sets: bool,
-    /// What is told; `None` before it was asked for.
-    sets: Mutex<Option<Sets>>,
+    hearing: Mutex<Hearing>,
     /// The newest set.
     latest: ArcSwapOption<Holdings>,
     news: watch::Sender<News>,
+}
+
+/// What whoever watches the registry goes by.
+#[derive(Default)]
+struct Hearing {
+    /// What is told; `None` before it was asked for.
+    sets: Option<Sets>,
+    /// Who the newest set was made of.
+    current: Option<Arc<Vec<Instance>>>,
+    trust: Trust<Vec<Instance>>,
 }
 
 impl Partitions {
@@ -54,7 +63,7 @@ impl Partitions {
             group: plan.group.take(),
             believes_empty_sets: plan.believes_empty_sets,
             template,
-            sets: Mutex::default(),
+            hearing: Mutex::default(),
             latest: ArcSwapOption::empty(),
             news: watch::Sender::default(),
         };
@@ -124,23 +133,54 @@ impl Partitions {
 
     /// Takes in what the registry tells next.
     async fn hear(&self) {
-        let mut sets = self.sets.lock().await;
+        let mut hearing = self.hearing.lock().await;
         let news = loop {
-            match sets.get_or_insert_with(|| self.discover.watch()).next().await {
-                // More likely the registry has lost its data than all servers went at once.
-                Some(Ok(set)) if set.is_empty() && !self.believes_empty_sets && self.latest().is_some() => {}
+            let Hearing { sets, trust, .. } = &mut *hearing;
+            let sets = sets.get_or_insert_with(|| self.discover.watch());
+            let told = tokio::select! {
+                told = sets.next() => told,
+                // By now the last set may be believed.
+                () = trust.settled() => trust.told().map(Ok),
+            };
+            match told {
                 Some(Ok(set)) => {
-                    self.latest.store(Some(Arc::new(Holdings::new(set, &*self.parse))));
-                    break News::Set;
+                    if let Some(holdings) = self.renew(&mut hearing, set) {
+                        self.latest.store(Some(Arc::new(holdings)));
+                        break News::Set;
+                    }
                 }
-                Some(Err(error)) => break News::Trouble(error.into_status()),
+                Some(Err(error)) => {
+                    self.shake(&mut hearing);
+                    break News::Trouble(error.into_status());
+                }
                 None => {
-                    *sets = Some(stream::once(pending()).boxed());
+                    hearing.sets = Some(stream::once(pending()).boxed());
                     break News::Over;
                 }
             }
         };
         self.news.send_replace(news);
+    }
+
+    /// Who holds what by this set, as far as it is believed: at once, in part, or not at all.
+    fn renew(&self, hearing: &mut Hearing, mut set: Vec<Instance>) -> Option<Holdings> {
+        if set.is_empty() && !self.believes_empty_sets && hearing.current.is_some() {
+            // More likely the registry has lost its data than all servers went at once.
+            self.shake(hearing);
+            return None;
+        }
+        if let Some(current) = &hearing.current {
+            set.extend(hearing.trust.hear(&set, current));
+        }
+        hearing.current = Some(Arc::new(set.clone()));
+        Some(Holdings::new(set, &*self.parse))
+    }
+
+    /// What the registry says next is not all that there is.
+    fn shake(&self, hearing: &mut Hearing) {
+        if !self.believes_empty_sets {
+            hearing.trust.shake(hearing.current.clone());
+        }
     }
 
     /// Whether clients of the template would call it.
@@ -249,7 +289,7 @@ mod tests {
         assert_eq!(told(&mut first).await, "tcp@d:1?tag=0%2F2");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_registry_that_has_nothing_any_more_is_not_believed() {
         let list: List = "a:1 0/1".parse().unwrap();
         let partitions = partitions(&list);
@@ -258,7 +298,27 @@ mod tests {
         list.update([]);
         assert!(futures_util::FutureExt::now_or_never(sets.next()).is_none());
         list.update(["b:1".parse::<Instance>().unwrap().with("tag=0/1".parse().unwrap())]);
+        assert_eq!(told(&mut sets).await, "tcp@a:1?tag=0%2F1 tcp@b:1?tag=0%2F1");
         assert_eq!(told(&mut sets).await, "tcp@b:1?tag=0%2F1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_missing_after_trouble_holds_its_part_for_a_while() {
+        let list: List = "a:1 0/2,b:1 1/2".parse().unwrap();
+        let partitions = partitions(&list);
+        let holders = |index| Holders { partitions: partitions.clone(), portion: Portion { index, of: 2 } };
+        let (mut first, mut second) = (holders(0).watch(), holders(1).watch());
+        assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2");
+        assert_eq!(told(&mut second).await, "tcp@b:1?tag=1%2F2");
+        list.update([]);
+        assert!(futures_util::FutureExt::now_or_never(first.next()).is_none());
+        // It has lost its data; one server has entered itself anew.
+        let start = Instant::now();
+        list.update(["b:1".parse::<Instance>().unwrap().with("tag=1/2".parse().unwrap())]);
+        assert_eq!(told(&mut first).await, "tcp@a:1?tag=0%2F2");
+        assert_eq!(partitions.capacities(&partitions.latest().unwrap()).len(), 1, "every part is held");
+        assert_eq!(told(&mut first).await, "");
+        assert_eq!(start.elapsed().as_secs(), 10);
     }
 
     #[tokio::test]
