@@ -9,6 +9,7 @@ use tokio::time::Instant as Time;
 
 use crate::client::{Layer, Next, Outgoing, Response};
 use crate::codec::Body;
+use crate::runtime::{Owned, pass_on};
 
 /// Calls with a token that a function of the program fetches, as from an OAuth server: once, and again when it ends or a
 /// server does not know it any more.
@@ -25,14 +26,24 @@ use crate::codec::Body;
 /// let client = polyrpc::Client::builder("grpc://127.0.0.1:8000").layer(bearer);
 /// ```
 ///
-/// While it is fetched, calls wait for it, as long as they may wait for anything. A call that was refused as
+/// While it is fetched, calls wait for it, as long as they may wait for anything; it is fetched in a task of its own,
+/// which goes on for the next call where the first has no time left. A call that was refused as
 /// [`Unauthenticated`](Code::Unauthenticated), which no server has begun, is made once more with a new token. A call with a
 /// credential of its own is left as it is.
 pub struct Bearer {
     fetch: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Status>> + Send + Sync>,
-    /// Held while it is fetched, so that it is fetched once.
-    current: Mutex<Option<Held>>,
+    /// Held while it is fetched or waited for, so that it is fetched once.
+    current: Mutex<Current>,
 }
+
+#[derive(Default)]
+struct Current {
+    held: Option<Held>,
+    /// The next token, which may outlive the call that wanted it.
+    fetching: Option<Fetching>,
+}
+
+type Fetching = Owned<Result<Token, Status>>;
 
 /// What proves who calls, for a time.
 #[derive(Clone)]
@@ -60,16 +71,33 @@ impl Bearer {
     /// A token that is good, other than `refused`.
     async fn credential(&self, refused: Option<&Bytes>) -> Result<Bytes, Status> {
         let mut current = self.current.lock().await;
-        if let Some(held) = &*current
-            && held.until.is_none_or(|until| Instant::now() < until)
+        if let Some(held) = &current.held
+            && !has_ended(held.until)
             && refused != Some(&held.credential)
         {
             return Ok(held.credential.clone());
         }
-        let Token { text, until } = (self.fetch)().await?;
+        let Token { text, until } = self.token(&mut current.fetching).await?;
         let credential = Bytes::from(format!("Bearer {text}"));
-        *current = Some(Held { credential: credential.clone(), until });
+        current.held = Some(Held { credential: credential.clone(), until });
         Ok(credential)
+    }
+
+    /// The next token, from the task that fetches it already or from a new one.
+    async fn token(&self, fetching: &mut Option<Fetching>) -> Result<Token, Status> {
+        // A failure that nobody waited for says nothing any more.
+        if let Some(fetched) = fetching.take_if(|fetching| fetching.is_finished())
+            && let Ok(Ok(token)) = fetched.await
+            && !has_ended(token.until)
+        {
+            return Ok(token);
+        }
+        let fetched = fetching.get_or_insert_with(|| tokio::spawn((self.fetch)()).into()).await;
+        *fetching = None;
+        fetched.unwrap_or_else(|error| {
+            pass_on(error);
+            Err(Status::unavailable("the runtime that was to fetch a token has ended"))
+        })
     }
 
     /// Gives a call its token within the time that the call has.
@@ -90,6 +118,10 @@ impl Bearer {
         call.options.credential = Some(credential.clone());
         Ok(credential)
     }
+}
+
+fn has_ended(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| until <= Instant::now())
 }
 
 impl Layer for Bearer {
@@ -203,5 +235,49 @@ mod tests {
         assert_eq!(late.code(), Code::DeadlineExceeded);
         let own = Options { credential: Some("mine".into()), ..Options::default() };
         client.call_raw("m", body, own).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fetching_may_take_longer_than_any_call() {
+        let fetched = Arc::new(AtomicUsize::new(0));
+        let counted = fetched.clone();
+        let slow = Bearer::new(move || {
+            let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+            async move {
+                tokio::time::sleep(Duration::from_millis(150)).await;
+                Ok(Token { text: number.to_string(), until: None })
+            }
+        });
+        let client = Client::mock(|call| Ok(call.body)).layered(slow);
+        let call = async || {
+            let options = Options { timeout: Some(Duration::from_millis(100)), ..Options::default() };
+            client.call_raw("m", Body::new(polyrpc_wire::Format::Raw, Bytes::new()), options).await
+        };
+        assert_eq!(call().await.unwrap_err().code(), Code::DeadlineExceeded);
+        call().await.unwrap();
+        assert_eq!(fetched.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_to_fetch_that_nobody_waited_for_is_no_later_calls() {
+        let fetched = Arc::new(AtomicUsize::new(0));
+        let counted = fetched.clone();
+        let bearer = Bearer::new(move || {
+            let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+            async move {
+                tokio::time::sleep(Duration::from_millis(150)).await;
+                let token = Token { text: number.to_string(), until: None };
+                if number == 1 { Err(Status::unavailable("the authority is gone")) } else { Ok(token) }
+            }
+        });
+        let client = Client::mock(|call| Ok(call.body)).layered(bearer);
+        let call = async |millis| {
+            let options = Options { timeout: Some(Duration::from_millis(millis)), ..Options::default() };
+            client.call_raw("m", Body::new(polyrpc_wire::Format::Raw, Bytes::new()), options).await
+        };
+        call(100).await.unwrap_err();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        call(200).await.unwrap();
+        assert_eq!(fetched.load(Ordering::SeqCst), 2);
     }
 }
