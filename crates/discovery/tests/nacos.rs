@@ -167,7 +167,8 @@ async fn servers_are_entered_found_changed_and_taken_out(address: &str, settings
     until(&mut sets, &both).await;
 
     registry.publish(&entry("Arith", "tcp@127.0.0.1:8972", "state=inactive")).await.unwrap();
-    until(&mut sets, &both[1..]).await;
+    let both = ["tcp@127.0.0.1:8972 state=inactive", "quic@127.0.0.1:8973"].map(str::to_owned);
+    until(&mut sets, &both).await;
 
     registry.withdraw(&one).await.unwrap();
     registry.withdraw(&other).await.unwrap();

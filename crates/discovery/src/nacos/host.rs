@@ -23,10 +23,10 @@ pub(super) struct Host {
     metadata: Option<BTreeMap<String, Option<String>>>,
 }
 
-/// Those that may be called: with rpcx's metadata if they have them, and Nacos' weight. `None` where one is nowhere.
+/// Those that live: with rpcx's metadata if they have them, and Nacos' weight. Who is disabled or weighs nothing is
+/// inactive, not missing: that was done on purpose, and is to be believed of all at once too. `None` where one is nowhere.
 pub(super) fn instances(hosts: Vec<Host>) -> Vec<Option<Instance>> {
-    let callable = |host: &Host| host.enabled && host.healthy && host.weight() > 0.0;
-    let hosts: Vec<_> = hosts.into_iter().filter(callable).collect();
+    let hosts: Vec<_> = hosts.into_iter().filter(|host| host.healthy).collect();
     // Weights may be fractions, of which ours know nothing: then all are told in hundredths.
     let scale = if hosts.iter().all(|host| host.weight().fract() == 0.0) { 1.0 } else { 100.0 };
     hosts.into_iter().map(|host| host.instance(scale)).collect()
@@ -38,7 +38,8 @@ impl Host {
     }
 
     fn instance(self, scale: f64) -> Option<Instance> {
-        let weight = self.weight();
+        let weight = self.weight().max(0.0);
+        let is_active = self.enabled && weight > 0.0;
         let said = self.metadata.unwrap_or_default();
         let said = said.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let mut attributes = from_map(said.filter(|(name, _)| !name.starts_with(PRESERVED)).collect());
@@ -48,6 +49,9 @@ impl Host {
         let weight = if weight == 1.0 { f64::from(attributes.weight()) } else { weight } * scale;
         if weight != 1.0 {
             attributes.set("weight", weight.max(weight.min(1.0).ceil()).round().to_string());
+        }
+        if !is_active {
+            attributes.set("state", "inactive");
         }
         let bracketed = if self.ip.contains(':') { format!("[{}]", self.ip) } else { self.ip };
         let instance: Instance = format!("{network}@{bracketed}:{}", self.port).parse().ok()?;
@@ -164,11 +168,21 @@ mod tests {
     }
 
     #[test]
-    fn who_is_disabled_unhealthy_weightless_or_nowhere_is_left_out() {
+    fn who_is_disabled_or_weightless_is_inactive() {
         let hosts = r#"[
             {"ip":"a","port":1,"enabled":false,"healthy":true},
+            {"ip":"b","port":1,"enabled":true,"healthy":true,"weight":0},
+            {"ip":"c","port":1,"enabled":true,"healthy":true,"weight":-1}]"#;
+        assert_eq!(
+            read(hosts),
+            ["tcp@a:1 state=inactive", "tcp@b:1 state=inactive&weight=0", "tcp@c:1 state=inactive&weight=0"]
+        );
+    }
+
+    #[test]
+    fn who_is_unhealthy_or_nowhere_is_left_out() {
+        let hosts = r#"[
             {"ip":"b","port":1,"enabled":true,"healthy":false},
-            {"ip":"c","port":1,"enabled":true,"healthy":true,"weight":0},
             {"ip":"","port":1,"enabled":true,"healthy":true},
             {"ip":"d","port":70000,"enabled":true,"healthy":true},
             {"ip":"e","port":1,"enabled":true,"healthy":true,"metadata":{"network":"pigeon"}},

@@ -102,7 +102,7 @@ impl Nacos {
         self
     }
 
-    /// The instances of one service that are enabled and healthy, and have a weight.
+    /// The instances of one service that are healthy; those that are disabled or have no weight are inactive.
     pub fn service(&self, name: impl Into<String>) -> ServiceOf {
         ServiceOf { api: self.api.clone(), scope: self.scope.clone(), name: name.into() }
     }

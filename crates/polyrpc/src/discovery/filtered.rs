@@ -20,7 +20,9 @@ pub struct Filtered<D> {
 }
 
 impl<D: Discover> Filtered<D> {
-    /// What `inner` finds and `keep` accepts; that may be nothing. `keep` must not wait.
+    /// What `inner` finds and `keep` accepts. Where it accepts nothing of what there is, all of it is told as inactive: that
+    /// was done on purpose, and a client that heard of nobody would think that the registry has lost its data. `keep` must
+    /// not wait.
     pub fn new(inner: D, keep: impl Fn(&Instance) -> bool + Send + Sync + 'static) -> Self {
         Self { inner, keep: Arc::new(keep) }
     }
@@ -29,9 +31,14 @@ impl<D: Discover> Filtered<D> {
 impl<D: Discover> Discover for Filtered<D> {
     fn watch(&self) -> Sets {
         let keep = self.keep.clone();
-        let sets = self.inner.watch().map_ok(move |mut instances| {
-            instances.retain(|instance| keep(instance));
-            instances
+        let sets = self.inner.watch().map_ok(move |instances| {
+            let (kept, mut others): (Vec<_>, Vec<_>) =
+                instances.into_iter().partition(|instance| keep(instance));
+            if !kept.is_empty() {
+                return kept;
+            }
+            others.iter_mut().for_each(|instance| instance.attributes.set("state", "inactive"));
+            others
         });
         sets.boxed()
     }
@@ -56,6 +63,8 @@ mod tests {
         let mut sets = filtered.watch();
         assert_eq!(told(&mut sets).await, "tcp@a:1?group=x tcp@c:1?group=y&group=x");
         list.update([Instance::tcp("d:1")]);
+        assert_eq!(told(&mut sets).await, "tcp@d:1?state=inactive", "it is known that there is nobody");
+        list.update([]);
         assert_eq!(told(&mut sets).await, "");
     }
 }
