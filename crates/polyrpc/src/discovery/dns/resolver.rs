@@ -71,6 +71,15 @@ impl Resolver {
         Self { stub: StubResolver::from_conf(conf), is_systems: server.is_none(), ipv6_first, hosts }
     }
 
+    /// Asks this server as if it were the system's, which searches for short names in these domains.
+    #[cfg(test)]
+    pub(super) fn searching(server: SocketAddr, domains: &[&str]) -> Self {
+        let mut conf = ResolvConf::new();
+        conf.servers.push(ServerConf::new(server, Transport::UdpTcp));
+        domains.iter().for_each(|domain| conf.options.search.push(domain.parse().expect("it is a name")));
+        Self { stub: StubResolver::from_conf(conf), is_systems: true, ipv6_first: false, hosts: Vec::new() }
+    }
+
     /// All addresses of a host.
     ///
     /// # Errors
@@ -84,16 +93,20 @@ impl Resolver {
         if self.is_systems && self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
             return looked_up(host).await;
         }
+        let mut failure = None;
         for name in self.names(host)? {
-            let found = self.addresses_of(&name).await?;
-            if !found.records.is_empty() {
-                return Ok(found);
+            match self.addresses_of(&name).await {
+                Ok(found) if !found.records.is_empty() => return Ok(found),
+                Ok(_) => {}
+                Err(status) => drop(failure.get_or_insert(status)),
             }
         }
-        match self.is_systems {
+        let found = match self.is_systems {
             true => looked_up(host).await,
             false => Err(Status::not_found(format!("DNS knows no address of `{host}`"))),
-        }
+        };
+        // A name that could not be asked for may have some.
+        found.map_err(|unknown| failure.unwrap_or(unknown))
     }
 
     /// The addresses of one family, if a name has any.
@@ -119,27 +132,37 @@ impl Resolver {
     ///
     /// [`NotFound`](polyrpc_wire::Code::NotFound) when it is nowhere.
     pub(super) async fn places(&self, service: &str) -> Result<Found<Place>, Status> {
+        let mut failure = None;
         for name in self.names(service)? {
-            let answer = self.ask(&name, Rtype::SRV).await?;
-            let found = records(&answer, |srv: Srv<_>| Place {
-                // Its name is absolute: nothing is searched for.
-                host: format!("{}.", srv.target()),
-                port: srv.port(),
-                weight: srv.weight(),
-                priority: srv.priority(),
-            });
-            let mut found = found.map_err(unreadable)?;
-            // A target that is the root says that there is no such service (RFC 2782).
-            found.records.retain(|place| place.host.len() > 2 && place.port > 0);
-            if let Some(first) = found.records.iter().map(|place| place.priority).min() {
-                found.records.retain(|place| place.priority == first);
-                return Ok(found);
+            match self.places_of(&name).await {
+                Ok(found) if !found.records.is_empty() => return Ok(found),
+                Ok(_) => {}
+                Err(status) => drop(failure.get_or_insert(status)),
             }
         }
-        Err(Status::not_found(format!("DNS knows no place of `{service}`")))
+        Err(failure.unwrap_or_else(|| Status::not_found(format!("DNS knows no place of `{service}`"))))
     }
 
-    /// The names that a short one may stand for, in the order in which the system tries them (`resolv.conf(5)`).
+    /// The places of the first priority, if a name has any.
+    async fn places_of(&self, name: &Name<Vec<u8>>) -> Result<Found<Place>, Status> {
+        let answer = self.ask(name, Rtype::SRV).await?;
+        let found = records(&answer, |srv: Srv<_>| Place {
+            // Its name is absolute: nothing is searched for.
+            host: format!("{}.", srv.target()),
+            port: srv.port(),
+            weight: srv.weight(),
+            priority: srv.priority(),
+        });
+        let mut found = found.map_err(unreadable)?;
+        // A target that is the root says that there is no such service (RFC 2782).
+        found.records.retain(|place| place.host.len() > 2 && place.port > 0);
+        let first = found.records.iter().map(|place| place.priority).min();
+        found.records.retain(|place| Some(place.priority) == first);
+        Ok(found)
+    }
+
+    /// The names that a short one may stand for, in the order in which the system tries them (`resolv.conf(5)`). One that
+    /// cannot be asked for ends the search no more than one that there is not, as in glibc (`res_search`).
     fn names(&self, name: &str) -> Result<Vec<Name<Vec<u8>>>, Status> {
         let itself = absolute(name)?;
         if name.ends_with('.') || !self.is_systems {

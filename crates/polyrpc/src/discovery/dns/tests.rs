@@ -26,6 +26,8 @@ struct Zone {
     records: HashMap<String, Vec<(u32, Record)>>,
     /// Answers this, whatever is asked.
     refusal: Option<Rcode>,
+    /// Answers so to what ends with this.
+    refused: Option<(&'static str, Rcode)>,
     /// Answers these bytes behind the question's number.
     garbage: Option<Vec<u8>>,
 }
@@ -73,7 +75,8 @@ impl Zone {
         let query = Message::from_slice(query).unwrap();
         let question = query.first_question().unwrap();
         let mut name = question.qname().to_string();
-        let rcode = match self.refusal {
+        let refused = self.refused.filter(|(end, _)| name.ends_with(end)).map(|(_, refusal)| refusal);
+        let rcode = match self.refusal.or(refused) {
             Some(refusal) => refusal,
             None if self.records.contains_key(&name) => Rcode::NOERROR,
             None => Rcode::NXDOMAIN,
@@ -241,5 +244,23 @@ fn what_is_to_be_asked_is_read_from_a_url() {
     let long = format!("{}:80", "a".repeat(64));
     for wrong in ["", "h", "h:", "h:0", ":80", "dns.example/h:80", "a..b:80", &long] {
         assert!(wrong.parse::<Dns>().is_err(), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_domain_that_cannot_be_asked_does_not_end_a_search() {
+    let server = Server::start().await;
+    let resolver = Resolver::searching(server.address, &["broken.test", "good.test"]);
+    server.set("_s._tcp.good.test", &[(20, R::Srv(1, 1, 80, "a.good.test"))]);
+    server.set("a.good.test", &[(20, v4(1))]);
+    for refusal in [Rcode::SERVFAIL, Rcode::REFUSED] {
+        server.zone.lock().unwrap().refused = Some(("broken.test", refusal));
+        let places = resolver.places("_s._tcp").await.unwrap();
+        assert_eq!(places.records[0].host, "a.good.test.", "{refusal}");
+        let addresses = resolver.addresses("a").await.unwrap();
+        assert_eq!(addresses.records, [Ipv4Addr::new(10, 0, 0, 1)], "{refusal}");
+        // It may be there: that it is nowhere is not known.
+        let unknown = resolver.places("_other._tcp").await.err().unwrap();
+        assert_eq!(unknown.code(), Code::Unavailable, "{refusal}");
     }
 }
