@@ -190,8 +190,13 @@ fn write(path: &Path, instances: &[Instance]) -> io::Result<()> {
     // Another client may be writing the same file.
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{:08x}", getrandom::u32().map_err(io::Error::other)?));
-    fs::write(&beside, serde_json::to_vec(&pairs)?)?;
-    fs::rename(&beside, path)
+    let text = serde_json::to_vec(&pairs)?;
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // The disk may be full, and each failure would leave one more.
+        let _ = fs::remove_file(&beside);
+    }
+    written
 }
 
 #[cfg(test)]
@@ -244,6 +249,16 @@ mod tests {
         for expected in ["tcp@a:1", "tcp@a:1 tcp@b:1", "tcp@a:1 tcp@b:1"] {
             assert_eq!(told(&mut sets).await, expected);
         }
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_written_leaves_nothing_behind() {
+        let directory = Directory::new();
+        let path = directory.path("cache.json");
+        // No file takes the place of a directory.
+        fs::create_dir_all(path.join("below")).unwrap();
+        write(&path, &["a:1".parse().unwrap()]).unwrap_err();
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 
     #[tokio::test(start_paused = true)]
