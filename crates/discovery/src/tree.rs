@@ -12,14 +12,18 @@ pub(crate) const BASE_VALUE: &str = "rpcx_path";
 /// A base path under which services are registered. What stands at its beginning, a slash or none, is part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tree {
+    /// Empty where services are registered at the root.
     base: String,
+    /// What services begin with at the root.
+    root: &'static str,
 }
 
 impl Tree {
     pub(crate) fn new(base: impl Into<String>) -> Self {
         let mut base = base.into();
+        let root = if base.starts_with('/') { "/" } else { "" };
         base.truncate(base.trim_end_matches('/').len());
-        Self { base }
+        Self { base, root }
     }
 
     pub(crate) fn base(&self) -> &str {
@@ -29,7 +33,7 @@ impl Tree {
     /// The path of a service.
     pub(crate) fn service(&self, service: &str) -> String {
         match self.base.is_empty() {
-            true => service.to_owned(),
+            true => format!("{}{service}", self.root),
             false => format!("{}/{service}", self.base),
         }
     }
@@ -114,6 +118,9 @@ mod tests {
         assert_eq!(tree.instance(&entry), "/rpcx_test/Arith/tcp@h:1");
         assert_eq!(tree.prefix("Arith"), "/rpcx_test/Arith/");
         assert_eq!(Tree::new("").instance(&entry), "Arith/tcp@h:1");
+        let root = Tree::new("/");
+        assert_eq!((root.base(), root.prefix("Arith")), ("", "/Arith/".to_owned()));
+        assert_eq!(root.instance(&entry), "/Arith/tcp@h:1");
     }
 
     #[test]

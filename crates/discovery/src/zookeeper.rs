@@ -225,14 +225,22 @@ impl Register for ZooKeeperRegister {
 impl ZooKeeperRegister {
     async fn enter(&self, entry: &Entry) -> Result<(), Status> {
         let mut place = self.client.lock().await;
-        // Whatever goes wrong, the next time begins with a session of its own.
-        let client = match place.take() {
-            Some(client) => client,
-            None => self.ensemble.connect(entry.ttl).await?,
+        let client = self.session(&mut place, entry.ttl).await?;
+        self.write(client, entry).await
+    }
+
+    /// The session there is, as long as it lasts: with it all entries end, so that no failure to write one of them may
+    /// end it.
+    async fn session<'p>(&self, place: &'p mut Option<Client>, ttl: Duration) -> Result<&'p Client, Status> {
+        let lasts = match &*place {
+            Some(client) => is_connected(client).await,
+            None => false,
         };
-        self.write(&client, entry).await?;
-        *place = Some(client);
-        Ok(())
+        if !lasts {
+            // Only now the one before is let go of: as long as nobody answers it may still come back.
+            *place = Some(self.ensemble.connect(ttl).await?);
+        }
+        place.as_ref().ok_or_else(|| failed("there is no session"))
     }
 
     async fn write(&self, client: &Client, entry: &Entry) -> Result<(), Status> {
@@ -283,14 +291,23 @@ impl ZooKeeperRegister {
 
     async fn leave(&self, entry: &Entry) -> Result<(), Status> {
         let mut place = self.client.lock().await;
-        let client = match place.take() {
-            Some(client) => client,
-            None => self.ensemble.connect(entry.ttl).await?,
-        };
-        ignore_missing(within(client.delete(&self.tree.instance(entry), None)).await)?;
-        *place = Some(client);
-        Ok(())
+        let client = self.session(&mut place, entry.ttl).await?;
+        ignore_missing(within(client.delete(&self.tree.instance(entry), None)).await)
     }
+}
+
+/// Whether the session has a connection or gets one again. A server that has lost its data takes no session that has seen
+/// more than it knows (`ZooKeeperServer.processConnectRequest`), and says nothing: a new one is let in.
+async fn is_connected(client: &Client) -> bool {
+    let mut changes = client.state_watcher();
+    let settled = async {
+        let mut state = client.state();
+        while state == SessionState::Disconnected {
+            state = changes.changed().await;
+        }
+        !state.is_terminated()
+    };
+    timeout(RECONNECTING, settled).await.unwrap_or(false)
 }
 
 fn ignore_missing(done: Result<(), Failure>) -> Result<(), Status> {
@@ -330,6 +347,8 @@ fn failed(why: impl fmt::Display) -> Status {
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
+/// How long a session may take to find a connection again: its client tries more than once a second.
+const RECONNECTING: Duration = Duration::from_millis(1500);
 /// How long a session that only reads lasts without a connection.
 const SESSION: Duration = Duration::from_secs(10);
 /// How many nodes are read at once.

@@ -9,7 +9,7 @@ use fake::{entry, next, next_set, until};
 use futures_util::StreamExt;
 use futures_util::stream;
 use polyrpc::discovery::Entry;
-use polyrpc_discovery::discover;
+use polyrpc_discovery::{discover, register};
 use real::{Kind, Registry, kinds, trees};
 
 fn lines(lines: &[&str]) -> Vec<String> {
@@ -163,6 +163,36 @@ async fn a_thousand_instances_are_found_soon_by_who_watches_and_by_who_comes() {
         // One change at a time it would take 50 s.
         assert!(start.elapsed() < Duration::from_secs(20), "{kind:?}: {:?}", start.elapsed());
         assert_eq!(next_set(&mut registry.discover("Arith").watch()).await.len(), 1000, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_written_costs_no_other_its_place() {
+    for kind in trees() {
+        let Some(registry) = Registry::start(kind).await else { continue };
+        let (server, mut sets) = (registry.register(), registry.discover("Arith").watch());
+        server.publish(&arith("tcp@h:1", "")).await.unwrap();
+        until(&mut sets, &lines(&["tcp@h:1"])).await;
+        // No key of ZooKeeper's may hold it; the others take it.
+        let refused = server.publish(&entry("\0", "tcp@h:1", "")).await;
+        assert_eq!(refused.is_err(), kind == Kind::ZooKeeper, "{kind:?}");
+        server.publish(&arith("tcp@h:2", "")).await.unwrap();
+        // It is told at once what changes, so that who had gone would be missing.
+        assert_eq!(next_set(&mut sets).await, lines(&["tcp@h:1", "tcp@h:2"]), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn services_may_be_registered_at_the_root() {
+    for kind in trees() {
+        let Some(registry) = Registry::start(kind).await else { continue };
+        let place = format!("{}://127.0.0.1:{}", kind.word(), registry.port);
+        let server = register(&place).unwrap();
+        server.publish(&arith("tcp@h:1", "weight=2")).await.unwrap();
+        let mut sets = discover(&format!("{place}/Arith")).unwrap().watch();
+        until(&mut sets, &lines(&["tcp@h:1 weight=2"])).await;
+        server.withdraw(&arith("tcp@h:1", "")).await.unwrap();
+        until(&mut sets, &lines(&[])).await;
     }
 }
 
