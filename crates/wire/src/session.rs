@@ -60,6 +60,11 @@ pub trait Server {
         status
     }
 
+    /// Whether a call without a message calls with the default one, also where its format writes none as no bytes.
+    fn may_be_empty(_ticket: &Self::Ticket) -> bool {
+        false
+    }
+
     /// The failure of a call to something that does not exist, in the protocol's own words and numbers.
     fn unknown(call: &Call<'_>, missing: Missing) -> Status;
 

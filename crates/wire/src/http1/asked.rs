@@ -242,6 +242,12 @@ pub(crate) enum Form {
 }
 
 impl Form {
+    /// Whether a request without a body calls with the default message: by its verb it may have none (brpc
+    /// `policy/http_rpc_protocol.cpp`).
+    pub(crate) fn may_be_empty(&self) -> bool {
+        matches!(self, Self::Mapped(_))
+    }
+
     /// Writes the head of the response and returns its body.
     pub(crate) fn answer(self, reply: Reply, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {

@@ -432,6 +432,10 @@ impl session::Server for Server {
         self.invite_body(out);
     }
 
+    fn may_be_empty(ticket: &Ticket) -> bool {
+        matches!(&ticket.form, Form::Http(form) if form.may_be_empty())
+    }
+
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {
         asked::unknown(call, missing)
     }
