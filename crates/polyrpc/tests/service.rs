@@ -186,6 +186,13 @@ async fn a_raw_service_gets_and_gives_bytes_in_any_format() {
         let reply = client.call_raw("Bytes/Reverse", body, Options::default()).await.unwrap();
         assert_eq!(&reply.message.bytes[..], [0xff, 3, 2, 1], "{protocol:?} {format:?}");
     }
+    // Of rpcx's formats those without a codec are told so, as its server does.
+    let client = client(Protocol::Rpcx, &server);
+    for number in 5..=15 {
+        let body = Body::new(Format::Other(number), &b"x"[..]);
+        let error = client.call_raw("Bytes/Reverse", body, Options::default()).await.unwrap_err();
+        assert_eq!(error.message(), format!("can not find codec for {number}"));
+    }
 }
 
 #[tokio::test]

@@ -60,6 +60,11 @@ pub trait Server {
         status
     }
 
+    /// Whether a call without a message calls with the default one, also where its format writes none as no bytes.
+    fn may_be_empty(_ticket: &Self::Ticket) -> bool {
+        false
+    }
+
     /// The failure of a call to something that does not exist, in the protocol's own words and numbers.
     fn unknown(call: &Call<'_>, missing: Missing) -> Status;
 
@@ -295,8 +300,11 @@ pub enum Event<'s, T> {
     Subscribe(Topic),
     /// The rest of the inbox is not of this protocol: answer what is owed, then detect anew.
     /// The peers allow one connection to change its protocol between messages
-    /// (brpc `input_messenger.cpp`, rpcx's `CONNECT`).
+    /// (brpc `input_messenger.cpp`).
     Foreign,
+    /// The peer asked by HTTP's `CONNECT` for another protocol and was granted it: detect anew. What was agreed on
+    /// before, as by TLS's handshake, was of HTTP.
+    Connect,
     /// The connection goes on in HTTP/2, whose first request is here already. See
     /// [`grpc::Server::upgraded`](crate::grpc::Server::upgraded).
     Upgrade(Box<http1::Upgrade>),

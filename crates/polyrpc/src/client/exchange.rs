@@ -162,7 +162,7 @@ impl Defaults {
         };
         let bytes = uncompressed(head.compression, result?, self.decompressed)
             .map_err(|status| unreadable(&status))?;
-        let message = Body { format: head.format, positional: false, bytes };
+        let message = Body::new(head.format, bytes);
         Ok(Response { message, metadata: head.metadata, trailers, attachment })
     }
 

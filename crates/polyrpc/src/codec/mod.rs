@@ -93,14 +93,17 @@ pub struct Body {
     pub format: Format,
     /// It is a list of positional arguments.
     pub positional: bool,
+    /// Something must have been sent: no bytes at all are no message in a format that writes none so, as JSON and
+    /// MessagePack are.
+    pub required: bool,
     /// Its bytes.
     pub bytes: Bytes,
 }
 
 impl Body {
-    /// A body in this format.
+    /// A body in this format, whose bytes may be none.
     pub fn new(format: Format, bytes: impl Into<Bytes>) -> Self {
-        Self { format, positional: false, bytes: bytes.into() }
+        Self { format, positional: false, required: false, bytes: bytes.into() }
     }
 }
 

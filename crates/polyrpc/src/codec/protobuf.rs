@@ -49,8 +49,12 @@ pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str
         (format @ (Format::FlatBuffers | Format::Other(_) | Format::Raw), _) | (format, None) => {
             return Err(unsupported(name, format));
         }
-        // A request without a body is the default message (brpc `policy/http_rpc_protocol.cpp`).
-        (_, Some(_)) if body.bytes.is_empty() => Bytes::new(),
+        // What may be left out is the default message then: an HTTP request's body (brpc
+        // `policy/http_rpc_protocol.cpp`), a reply's payload (rpcx `client/client.go`, `input`).
+        // A struct without fields is no bytes in gob.
+        (format, Some(_)) if body.bytes.is_empty() && (!body.required || format == Format::Gob) => {
+            Bytes::new()
+        }
         (format, Some(schema)) => transcode::to_protobuf(schema, format, &body.bytes)
             .map_err(|error| unreadable(name, &error))?
             .into(),

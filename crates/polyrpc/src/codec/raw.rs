@@ -1,18 +1,19 @@
 use bytes::Bytes;
 use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Format, Status};
+use polyrpc_wire::{Format, Status, rpcx};
 
 use super::{Body, Codec, Outline};
 
-/// Bytes that mean nothing to the framework, in whatever format the peer says they are.
+/// Bytes that mean nothing to the framework, in whatever format the peer says they are, as long as that is one: of rpcx's
+/// numbers for formats, those that its users give away (5 to 15) want a codec of one's own.
 #[derive(Debug, Clone, Copy)]
 pub struct Raw;
 
 impl Codec<Bytes> for Raw {
     const PREFERRED: Format = Format::Raw;
 
-    fn carries(_: Format) -> bool {
-        true
+    fn carries(format: Format) -> bool {
+        is_known(format)
     }
 
     fn outline(_: Option<&schema::Message>) -> Outline {
@@ -20,7 +21,7 @@ impl Codec<Bytes> for Raw {
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<Bytes, Status> {
-        Ok(body.bytes)
+        bytes(body)
     }
 
     fn encode(value: &Bytes, _: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
@@ -35,8 +36,8 @@ impl Codec<Bytes> for Raw {
 impl Codec<Vec<u8>> for Raw {
     const PREFERRED: Format = Format::Raw;
 
-    fn carries(_: Format) -> bool {
-        true
+    fn carries(format: Format) -> bool {
+        is_known(format)
     }
 
     fn outline(_: Option<&schema::Message>) -> Outline {
@@ -44,7 +45,7 @@ impl Codec<Vec<u8>> for Raw {
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<Vec<u8>, Status> {
-        Ok(body.bytes.into())
+        bytes(body).map(Vec::from)
     }
 
     fn encode(value: &Vec<u8>, _: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
@@ -59,8 +60,8 @@ impl Codec<Vec<u8>> for Raw {
 impl Codec<String> for Raw {
     const PREFERRED: Format = Format::Raw;
 
-    fn carries(_: Format) -> bool {
-        true
+    fn carries(format: Format) -> bool {
+        is_known(format)
     }
 
     fn outline(_: Option<&schema::Message>) -> Outline {
@@ -68,7 +69,7 @@ impl Codec<String> for Raw {
     }
 
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<String, Status> {
-        String::from_utf8(body.bytes.into()).map_err(|_| Status::invalid_argument("the body is not UTF-8"))
+        String::from_utf8(bytes(body)?.into()).map_err(|_| Status::invalid_argument("the body is not UTF-8"))
     }
 
     fn encode(value: &String, _: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
@@ -77,5 +78,19 @@ impl Codec<String> for Raw {
 
     fn encode_owned(value: String, _: Format, _: Option<&schema::Message>) -> Result<Bytes, Status> {
         Ok(value.into())
+    }
+}
+
+fn bytes(body: Body) -> Result<Bytes, Status> {
+    match is_known(body.format) {
+        true => Ok(body.bytes),
+        false => Err(rpcx::no_codec(body.format)),
+    }
+}
+
+fn is_known(format: Format) -> bool {
+    match format {
+        Format::Other(number) => number == rpcx::THRIFT,
+        _ => true,
     }
 }

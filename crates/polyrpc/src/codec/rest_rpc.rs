@@ -34,7 +34,7 @@ pub(crate) fn encode_arguments(
         (_, Shape::List) => (true, encode(arguments, format)?),
         (_, Shape::Sole) => (false, encode(arguments, format)?),
     };
-    Ok(Body { format, positional, bytes })
+    Ok(Body { positional, ..Body::new(format, bytes) })
 }
 
 /// The same of a type that is known from outside, so that nothing in the value need tell it.

@@ -80,6 +80,8 @@ pub(super) enum End {
     Closed,
     /// The peer goes on in another protocol.
     Foreign,
+    /// The peer goes on in what it asked for by `CONNECT`.
+    Connect,
     /// The peer goes on in HTTP/2, with a request that is here already.
     Upgrade(Box<http1::Upgrade>),
     /// The peer goes on within a WebSocket.
@@ -325,6 +327,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
                 Ok(Some(Event::Subscribe(topic))) => self.subscribe(topic),
                 Ok(Some(Event::Foreign)) => self.hand_over(End::Foreign),
+                Ok(Some(Event::Connect)) => self.hand_over(End::Connect),
                 Ok(Some(Event::Upgrade(upgrade))) => self.hand_over(End::Upgrade(upgrade)),
                 Ok(Some(Event::WebSocket)) => self.hand_over(End::WebSocket),
                 Ok(None) => {

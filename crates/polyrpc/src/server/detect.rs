@@ -40,11 +40,16 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
         let upgrade = match end {
             End::Closed => return,
             End::Foreign => None,
+            End::Connect => {
+                // What TLS's handshake said was of HTTP, not of what it carries.
+                allowed = &port.allowed;
+                None
+            }
             End::Upgrade(upgrade) => Some(upgrade),
             End::WebSocket => match transport.into_websocket(&mut inbox) {
                 Some(websocket) => {
                     transport = websocket;
-                    // What TLS's handshake said was of HTTP, not of what it carries.
+                    // As behind `CONNECT`.
                     allowed = &port.allowed;
                     None
                 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use polyrpc_wire::session::{Offered, Server as Session};
-use polyrpc_wire::{Call, Credential, Message, Scope, Status, StreamId};
+use polyrpc_wire::{Call, Credential, Head, Message, Scope, Status, StreamId};
 
 use super::arrival::Arrival;
 use super::hooks::Renamed;
@@ -177,14 +177,15 @@ impl<'a> Dispatch<'a> {
         let body = std::mem::take(&mut call.body);
         let bytes = match uncompressed(call.head.compression, body, self.port.server.limits.decompressed) {
             Ok(bytes) => bytes,
-            Err(status) => return failed(status),
+            Err(status) => return failed(S::unreadable(status)),
         };
         if !entry.method().shape().is_unary()
             && let Some(stream) = S::stream(ticket)
         {
             return self.begin_stream::<S>(call, bytes, admitted, stream, offered, found.streams);
         }
-        let body = Body { format: call.head.format, positional: call.head.positional, bytes };
+        let Head { format, positional, .. } = call.head;
+        let body = Body { format, positional, required: !S::may_be_empty(ticket), bytes };
         let offer = offered.map(|offered| found.streams.offer(offered));
         let deadline = admitted.deadline;
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
@@ -332,7 +333,9 @@ fn deadline(call: &Call<'_>, arrival: &mut Arrival) -> Option<Instant> {
 
 /// Takes a call to its method whose handler is polled later.
 fn opened(entry: &Arc<Entry>, cx: Context, message: Bytes, way: Way) -> Handling {
-    let body = Body { format: cx.format(), positional: cx.positional(), bytes: message };
+    // brpc's gRPC takes an empty message whatever its format (`policy/http_rpc_protocol.cpp`), and a stream offered
+    // beside a call may bring them all.
+    let body = Body { positional: cx.positional(), ..Body::new(cx.format(), message) };
     entry
         .take(cx, body, way, std::convert::identity)
         .unwrap_or_else(|status| Box::pin(std::future::ready(Ending::failed(status))))

@@ -155,7 +155,6 @@ impl ::polyrpc::flatbuffers::Table for Monster {
         fields.field::<i16>("mana", 1)?;
         fields.field::<i16>("hp", 2)?;
         fields.required::<::polyrpc::flatbuffers::Text>("name", 3)?;
-        fields.field::<bool>("friendly", 4)?;
         fields.field::<[u8]>("inventory", 5)?;
         fields.field::<Color>("color", 6)?;
         fields.field::<Mood>("mood", 7)?;

@@ -502,6 +502,10 @@ async fn who_asks_for_a_protocol_in_the_handshake_must_keep_to_it() {
     let rpcx = rpcx_frame("Probe", "Echo", 1, false, b"\"a\"");
     assert!(ask(b"http/1.1", HTTP.to_vec()).await.unwrap().unwrap().ends_with(b"\"http\""));
     assert_eq!(ask(b"rpcx", rpcx.clone()).await.unwrap().unwrap().first(), Some(&8));
+    // What it asks for by CONNECT is in HTTP.
+    let behind = [&b"CONNECT /_rpcx_ HTTP/1.0\n\n"[..], &rpcx].concat();
+    let answer = ask(b"http/1.1", behind).await.unwrap().unwrap();
+    assert_eq!(answer.strip_prefix(b"HTTP/1.0 200 Connected to rpcx\n\n").and_then(<[u8]>::first), Some(&8));
     // The connection just ends, as one in clear text that speaks nothing we know.
     assert!(ask(b"http/1.1", rpcx).await.unwrap().is_err());
     let answer = ask(b"h2", HTTP.to_vec()).await.unwrap().unwrap_or_default();

@@ -60,7 +60,10 @@ impl Directory {
             return Err(SameNumber { names: [other.1.name.to_string(), name.to_owned()], number: other.0 });
         }
         self.services.retain(|(_, other)| *other.name != *name);
-        for (id, positional) in ids.into_iter().zip([false, true]) {
+        // Without a namespace it has one number in both: how its methods are counted, the dialect of the call tells then.
+        let [of_3559, _] = ids;
+        let numbers = ids.into_iter().zip([false, true]);
+        for (id, positional) in numbers.filter(|(id, positional)| !*positional || *id != of_3559) {
             let service =
                 Service { name: name.into(), methods: methods.clone(), by_id: by_id.clone(), positional };
             let place = self.services.partition_point(|(other, _)| *other < id);

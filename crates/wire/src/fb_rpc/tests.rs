@@ -313,6 +313,17 @@ fn methods_without_ids_bear_their_places() {
 }
 
 #[test]
+fn without_a_namespace_the_dialect_of_the_call_says_how_methods_are_counted() {
+    let mut directory = Directory::default();
+    directory.enter("S", [("A", Some(1)), ("B", Some(0))]).expect("numbers differ");
+    let ids = [Dialect::Pr3559, Dialect::Pr3197].map(|dialect| service_id("S", dialect));
+    assert_eq!(ids[0], ids[1]);
+    let name = |number, dialect| directory.names(ids[0], number, dialect).and_then(|(_, method)| method);
+    assert_eq!([name(0, Dialect::Pr3559), name(1, Dialect::Pr3559)], [Some("B"), Some("A")]);
+    assert_eq!([name(0, Dialect::Pr3197), name(1, Dialect::Pr3197)], [Some("A"), Some("B")]);
+}
+
+#[test]
 fn the_same_number_twice_is_refused_and_the_same_service_replaced() {
     let mut directory = Directory::default();
     let error = directory.enter("S", [("A", Some(1)), ("B", None)]).unwrap_err();

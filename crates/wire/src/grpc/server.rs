@@ -196,6 +196,11 @@ impl session::Server for Server {
         }
     }
 
+    /// An empty message of gRPC is one in every format (brpc `policy/http_rpc_protocol.cpp`).
+    fn may_be_empty(ticket: &Ticket) -> bool {
+        ticket.http.as_ref().is_none_or(|owed| owed.may_be_empty())
+    }
+
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {
         Status::unimplemented(match missing {
             Missing::Service => format!("unknown service {}", call.service),

@@ -109,9 +109,6 @@ fn gateway_call(request: Request, body: Bytes, names: &mut Names) -> Asked {
     let coding = request.compression();
     let mut fields = request.gateway.unwrap_or_default();
     let mut metadata = request.metadata;
-    if fields.heartbeat {
-        return Asked::Answer(Answer::Heartbeat(fields, body));
-    }
     fields.default_service_path(&request.path);
     let reserved = fields.read_meta(&mut metadata);
     let (described, reserved) = match (fields.describe(), reserved) {
@@ -242,6 +239,12 @@ pub(crate) enum Form {
 }
 
 impl Form {
+    /// Whether a request without a body calls with the default message: by its verb it may have none (brpc
+    /// `policy/http_rpc_protocol.cpp`).
+    pub(crate) fn may_be_empty(&self) -> bool {
+        matches!(self, Self::Mapped(_))
+    }
+
     /// Writes the head of the response and returns its body.
     pub(crate) fn answer(self, reply: Reply, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
@@ -303,7 +306,6 @@ pub(crate) enum Answer {
     NoWebSocket(Unfit),
     /// The server is going away.
     GoingAway,
-    Heartbeat(Box<gateway::Fields>, Bytes),
     /// A request to the gateway that cannot be read.
     Unreadable(Box<gateway::Fields>, &'static str),
     /// What is owed for JSON-RPC that calls nothing, or nothing any more.
@@ -332,7 +334,6 @@ impl Answer {
             Self::UnsupportedCoding => unsupported_coding(config, head),
             Self::NoWebSocket(unfit) => no_websocket(unfit, head),
             Self::GoingAway => mapping::failure(&going_away(), &Metadata::new(), &config.address, head),
-            Self::Heartbeat(fields, payload) => fields.heartbeat(payload, head),
             // rpcx answers 200 to a request it cannot read: the failure is in the fields.
             Self::Unreadable(fields, wrong) => fields.failure(200, wrong, head),
             Self::Json(text) => json(text.into(), head),

@@ -21,7 +21,6 @@ pub(crate) struct Fields {
     serialize_type: Bytes,
     compress_type: Bytes,
     meta: Bytes,
-    pub(super) heartbeat: bool,
     names_a_call: bool,
 }
 
@@ -35,8 +34,8 @@ pub(super) struct Described<'a> {
 }
 
 impl Fields {
-    /// Takes a field by its name without `x-rpcx-`. `Oneway` is only a flag: the method runs and the answer
-    /// is written as always.
+    /// Takes a field by its name without `x-rpcx-`. `Oneway` and `Heartbeat` are only flags of the frame that rpcx makes
+    /// of a request: the method runs and the answer is written as always.
     pub(super) fn take(&mut self, name: &str, value: Bytes) {
         match name {
             "version" => self.version = value,
@@ -46,7 +45,6 @@ impl Fields {
             "serializetype" => (self.serialize_type, self.names_a_call) = (value, true),
             "compresstype" => self.compress_type = value,
             "meta" => self.meta = value,
-            "heartbeat" => self.heartbeat = !value.is_empty(),
             _ => {}
         }
     }
@@ -71,6 +69,11 @@ impl Fields {
             Err(_) => Err("a name is not UTF-8"),
         };
         let number = |value: &str, wrong| value.parse::<u8>().map_err(|_| wrong);
+        match text(&self.message_id, "") {
+            Err("") => {}
+            Ok(seq) if is_decimal(seq) => {}
+            _ => return Err("wrong message id"),
+        }
         Ok(Described {
             service: text(&self.service_path, "empty servicepath")?,
             method: text(&self.service_method, "empty servicemethod")?,
@@ -128,17 +131,6 @@ impl Fields {
         body
     }
 
-    /// Writes the head of a heartbeat's response and returns its body: the payload as it came.
-    pub(super) fn heartbeat(&self, payload: Bytes, head: &mut impl WriteHead) -> Bytes {
-        head.begin(200, Some(payload.len()));
-        head.field("Content-Type", mapping::OCTETS.as_bytes());
-        self.echo(head);
-        if !self.compress_type.is_empty() {
-            head.field("X-RPCX-CompressType", &self.compress_type);
-        }
-        payload
-    }
-
     /// Writes the head of a failed call's response, whose body is empty.
     #[cold]
     pub(super) fn failure(&self, http: u16, text: &str, head: &mut impl WriteHead) -> Bytes {
@@ -156,6 +148,11 @@ impl Fields {
         head.field("X-RPCX-ServiceMethod", &self.service_method);
         head.field("X-RPCX-SerializeType", &self.serialize_type);
     }
+}
+
+/// Whether a text is a number of 64 bits as Go's `strconv.ParseUint` reads it, which takes no sign.
+fn is_decimal(text: &str) -> bool {
+    text.bytes().all(|digit| digit.is_ascii_digit()) && text.parse::<u64>().is_ok()
 }
 
 /// What stands among the metadata of `X-RPCX-Meta` but is not metadata.

@@ -105,6 +105,7 @@ enum Step {
     Cancelled(StreamId),
     Upgrade(Box<Upgrade>),
     WebSocket,
+    Connect,
     Foreign,
 }
 
@@ -267,7 +268,7 @@ impl Server {
             net_rpc::CONNECT_PATH => net_rpc::CONNECTED,
             _ => return self.give_up(Refusal::no_proxy(), out),
         });
-        Step::Foreign
+        Step::Connect
     }
 
     /// Answers a request whose end is in doubt, after which nothing more can be read.
@@ -400,6 +401,7 @@ impl session::Server for Server {
         Ok(match self.advance(inbox, out) {
             Step::Wait | Step::Next => None,
             Step::Foreign => Some(Event::Foreign),
+            Step::Connect => Some(Event::Connect),
             Step::Upgrade(upgrade) => Some(Event::Upgrade(upgrade)),
             Step::WebSocket => Some(Event::WebSocket),
             Step::Call(call, ticket) => {
@@ -430,6 +432,10 @@ impl session::Server for Server {
         }
         self.unanswered = self.unanswered.saturating_sub(1);
         self.invite_body(out);
+    }
+
+    fn may_be_empty(ticket: &Ticket) -> bool {
+        matches!(&ticket.form, Form::Http(form) if form.may_be_empty())
     }
 
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {

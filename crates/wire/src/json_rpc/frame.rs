@@ -63,7 +63,7 @@ pub(crate) fn read(message: &Bytes) -> Incoming {
         Err(reason) => return Incoming::Refused(refusal(None, status::PARSE_ERROR, &reason)),
     };
     let Some(mut entries) = Parts::of(text, b'[') else {
-        return match read_request(text, message) {
+        return match read_request(text, message, ALONE) {
             Ok(request) => Incoming::One(request),
             Err(refusal) => Incoming::Refused(refusal),
         };
@@ -77,7 +77,7 @@ pub(crate) fn read(message: &Bytes) -> Incoming {
                 "the batch has too many entries",
             ));
         }
-        match read_request(entry, message) {
+        match read_request(entry, message, IN_BATCH) {
             Ok(request) => requests.push(request),
             Err(refusal) => refused.push(refusal),
         }
@@ -123,16 +123,32 @@ fn is_deep(mut rest: &[u8]) -> bool {
     false
 }
 
-/// Reads one request out of `message`, or writes the response that refuses it.
-fn read_request(text: &[u8], message: &Bytes) -> Result<Request, Vec<u8>> {
-    let invalid = |id, reason| Err(refusal(id, status::INVALID_REQUEST, reason));
+/// The codes for what is no request.
+#[derive(Clone, Copy)]
+struct Codes {
+    /// It is no object, or a member of it is of another kind.
+    unfit: i32,
+    /// It names no method.
+    nameless: i32,
+}
+
+/// rpcx's: what its decoder does not take is no JSON to it, and no name is one without a dot
+/// (`server/jsonrpc2.go`).
+const ALONE: Codes = Codes { unfit: status::PARSE_ERROR, nameless: status::METHOD_NOT_FOUND };
+
+/// JSON-RPC 2.0's (§7), since rpcx knows no batches.
+const IN_BATCH: Codes = Codes { unfit: status::INVALID_REQUEST, nameless: status::INVALID_REQUEST };
+
+/// Reads one request out of `message`, or writes the response that refuses it. Which version it says it is of, rpcx
+/// does not look at.
+fn read_request(text: &[u8], message: &Bytes, codes: Codes) -> Result<Request, Vec<u8>> {
+    let unfit = |id, reason| Err(refusal(id, codes.unfit, reason));
     let Some(mut members) = Parts::of(text, b'{') else {
-        return invalid(None, "a request is an object");
+        return unfit(None, "a request is an object");
     };
-    let (mut version, mut name, mut params, mut id) = (None, None, None, None);
+    let (mut name, mut params, mut id) = (None, None, None);
     while let Some((key, value)) = members.next_member() {
         match &*key {
-            "jsonrpc" => version = Some(value),
             "method" => name = Some(value),
             "params" => params = Some(value),
             "id" => id = Some(value),
@@ -140,14 +156,14 @@ fn read_request(text: &[u8], message: &Bytes) -> Result<Request, Vec<u8>> {
         }
     }
     if !id.is_none_or(is_id) {
-        return invalid(None, "the id is neither string, number nor null");
+        return unfit(None, "the id is neither string, number nor null");
     }
-    let Some(name) = name.and_then(string) else {
-        return invalid(id, "the method is not named by a string");
+    let Some(name) = name else {
+        return Err(refusal(id, codes.nameless, "must contains servicepath and method"));
     };
-    if version.and_then(string).as_deref() != Some("2.0") {
-        return invalid(id, "this is not JSON-RPC 2.0");
-    }
+    let Some(name) = string(name) else {
+        return unfit(id, "the method is not named by a string");
+    };
     // rpcx hands any value on as the argument, also one that is neither object nor array.
     let params = params.filter(|params| *params != b"null").unwrap_or_default();
     Ok(Request {

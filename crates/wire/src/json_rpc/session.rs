@@ -10,12 +10,15 @@ pub(crate) struct Owed {
     /// The request's id as written.
     id: bytes::Bytes,
     dotted: bool,
+    /// The request brought no parameters.
+    bare: bool,
 }
 
 impl Owed {
     /// What is owed to `request`; nothing if it is a notification.
     pub(crate) fn to(request: &frame::Request) -> Option<Self> {
-        request.id.clone().map(|id| Self { id, dotted: request.is_dotted() })
+        let (dotted, bare) = (request.is_dotted(), request.params.is_empty());
+        request.id.clone().map(|id| Self { id, dotted, bare })
     }
 
     /// The response that holds `reply`. There is no room for an attachment beside the result.
@@ -34,8 +37,8 @@ impl Owed {
 
     #[cold]
     fn fail(&self, failure: &Status, text: &mut Vec<u8>) {
-        let message = failure.words();
-        frame::write_error(text, status::write(failure, self.dotted), message, failure.number(), &self.id);
+        let code = status::write(failure, self.dotted, self.bare);
+        frame::write_error(text, code, failure.words(), failure.number(), &self.id);
     }
 }
 

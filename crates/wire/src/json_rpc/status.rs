@@ -1,7 +1,8 @@
 //! The codes of JSON-RPC 2.0 §5.1.
 //!
-//! rpcx tells a failed lookup and every failure of a handler as "internal error", and only a name without a
-//! dot as "method not found" (`server/jsonrpc2.go`); its clients expect that.
+//! rpcx tells a failed lookup, parameters that do not fit and every failure of a handler as "internal error", and only
+//! a name without a dot as "method not found" (`server/jsonrpc2.go`); its clients expect that. It has no answer to a
+//! request without parameters, so that there the standard's "invalid params" stands.
 
 use crate::{Code, Status};
 
@@ -10,16 +11,16 @@ pub(super) const PARSE_ERROR: i32 = -32700;
 /// The JSON is not a request.
 pub(super) const INVALID_REQUEST: i32 = -32600;
 /// There is no such method.
-const METHOD_NOT_FOUND: i32 = -32601;
-/// The parameters are not what the method wants.
+pub(super) const METHOD_NOT_FOUND: i32 = -32601;
+/// There are no parameters where the method wants some.
 const INVALID_PARAMS: i32 = -32602;
 /// Everything else.
 const INTERNAL_ERROR: i32 = -32603;
 
-/// The code that tells `status` to a peer that called a name with or without a dot.
-pub(super) fn write(status: &Status, dotted: bool) -> i32 {
+/// The code that tells `status` to a peer that called a name with or without a dot, perhaps bare of parameters.
+pub(super) fn write(status: &Status, dotted: bool, bare: bool) -> i32 {
     match status.code() {
-        Code::InvalidArgument => INVALID_PARAMS,
+        Code::InvalidArgument if bare => INVALID_PARAMS,
         Code::Unimplemented if !dotted => METHOD_NOT_FOUND,
         _ => INTERNAL_ERROR,
     }
@@ -55,7 +56,7 @@ mod tests {
                 _ => Code::Unknown,
             };
             assert_eq!(
-                read(write(&Status::new(code, ""), false), None, String::new()).code(),
+                read(write(&Status::new(code, ""), false, true), None, String::new()).code(),
                 want,
                 "{code}"
             );
@@ -80,8 +81,14 @@ mod tests {
 
     #[test]
     fn rpcx_calls_a_missing_method_of_a_service_an_internal_error() {
-        assert_eq!(write(&Status::unimplemented(""), true), INTERNAL_ERROR);
-        assert_eq!(write(&Status::unimplemented(""), false), METHOD_NOT_FOUND);
+        assert_eq!(write(&Status::unimplemented(""), true, false), INTERNAL_ERROR);
+        assert_eq!(write(&Status::unimplemented(""), false, false), METHOD_NOT_FOUND);
+    }
+
+    #[test]
+    fn only_who_sends_no_parameters_hears_that_they_are_wanted() {
+        assert_eq!(write(&Status::invalid_argument("divide by zero"), true, false), INTERNAL_ERROR);
+        assert_eq!(write(&Status::invalid_argument("nothing to read"), true, true), INVALID_PARAMS);
     }
 
     #[test]

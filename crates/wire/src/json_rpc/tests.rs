@@ -76,9 +76,29 @@ fn what_is_not_text_is_a_parse_error() {
     {
         assert!(refused(text).contains("-32700"), "{}", text.escape_ascii());
     }
-    for text in [&b"1"[..], b"null", b"\"a\"", b"{}"] {
-        assert!(refused(text).contains("-32600"), "{}", text.escape_ascii());
+}
+
+#[test]
+fn what_rpcx_does_not_take_for_a_request_has_its_codes_and_in_a_batch_those_of_the_standard() {
+    for (text, alone) in [
+        (&b"1"[..], "-32700"),
+        (b"null", "-32700"),
+        (b"\"a\"", "-32700"),
+        (br#"{"method":7,"id":1}"#, "-32700"),
+        (br#"{"method":"a.b","id":{}}"#, "-32700"),
+        (b"{}", "-32601"),
+        (br#"{"jsonrpc":"2.0","id":1}"#, "-32601"),
+    ] {
+        assert!(refused(text).contains(alone), "{}", text.escape_ascii());
+        let batch = [b"[", text, b"]"].concat();
+        let Incoming::Many(requests, refused) = read(&batch.into()) else { panic!("want a batch") };
+        assert!(requests.is_empty() && refused[0].windows(6).any(|code| code == b"-32600"));
     }
+}
+
+#[test]
+fn a_request_need_not_say_its_version() {
+    assert_eq!(one(r#"{"method":"a.b","params":[],"id":1}"#).names(), ("a", "b"));
 }
 
 #[test]

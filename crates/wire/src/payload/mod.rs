@@ -36,8 +36,8 @@ pub enum Format {
     Gob,
     /// Bytes that mean nothing to the framework.
     Raw,
-    /// A format this framework cannot read, by the protocol's own number for it (rpcx's Thrift is 4). Only a
-    /// handler of raw bytes can take it.
+    /// A format this framework cannot read, by the protocol's own number for it. rpcx's Thrift, 4, a handler of raw
+    /// bytes can take; any other wants a codec of its user's own.
     Other(u8),
 }
 

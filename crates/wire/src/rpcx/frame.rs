@@ -311,6 +311,10 @@ impl Flags {
     }
 }
 
+/// The serialize number of Thrift's binary protocol: the one that rpcx itself gives to what this framework cannot read.
+/// Those behind it are for rpcx's users.
+pub const THRIFT: u8 = 4;
+
 /// The format of a serialize number.
 fn format(number: u8) -> Format {
     match number {

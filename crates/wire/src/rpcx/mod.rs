@@ -8,6 +8,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use frame::THRIFT;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use status::no_codec;
 

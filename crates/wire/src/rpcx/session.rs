@@ -41,18 +41,21 @@ impl Server {
     }
 
     /// Whether the session has answered this frame by itself.
-    fn answers(&mut self, frame: &Frame, out: &mut Outbox) -> bool {
+    fn answers(&mut self, frame: &Frame, out: &mut Outbox) -> Result<bool, Violation> {
         let header = frame.header;
         if header.flags.has(Flags::HEARTBEAT) {
+            // Nobody asks what its metadata say, but a frame whose metadata are broken is none (rpcx
+            // `protocol/message.go`, `decodeMetadata`).
+            frame.pairs().try_for_each(|pair| pair.map(drop))?;
             self.heartbeats += 1;
             // Whatever it holds goes back as it is (rpcx `server/server_conn.go`, `processOneRequest`).
             frame.echo(header.with_flags(header.flags.with(Flags::RESPONSE)), out);
-            return true;
+            return Ok(true);
         }
         if self.draining {
             Ticket::of(frame).answer(Reply::failure(status::shutting_down()), out);
         }
-        self.draining
+        Ok(self.draining)
     }
 }
 
@@ -69,7 +72,7 @@ impl session::Server for Server {
         let frame = loop {
             self.wanted = 0;
             match frame::take(inbox, self.config.limits.message)? {
-                Taken::Frame(frame) if self.answers(&frame, out) => {}
+                Taken::Frame(frame) if self.answers(&frame, out)? => {}
                 Taken::Frame(frame) => break frame,
                 Taken::Short { wanted } => {
                     self.wanted = wanted;

@@ -399,6 +399,16 @@ fn a_heartbeat_comes_back_whatever_it_holds() {
 }
 
 #[test]
+fn a_heartbeat_with_broken_metadata_ends_the_connection() {
+    let mut beat = request(b"", b"", &[0, 0, 0, 9, b'k'], b"now");
+    beat[2] = 0x40;
+    let heard = hear(server(), &[&beat]);
+    let violation = heard.violation.expect("a violation").to_string();
+    assert_eq!(violation, "wrong metadata lines. some keys or values are missing");
+    assert!(heard.out.is_empty());
+}
+
+#[test]
 fn a_pushed_message_arrives_between_answers() {
     let (mut server, mut client, mut inbox, mut out) = (server(), client(), BytesMut::new(), Outbox::new());
     for text in ["one", "two"] {

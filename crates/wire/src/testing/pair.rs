@@ -54,7 +54,7 @@ impl<C: Client, S: Server> Pair<C, S> {
                     drop(call);
                     self.server.reply(ticket, reply, &mut self.server_out);
                 }
-                Some(Event::Foreign | Event::Upgrade(_) | Event::WebSocket) => {
+                Some(Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket) => {
                     panic!("the server takes the client for another protocol")
                 }
                 Some(_) => panic!("a unary call arrives as one"),

@@ -28,7 +28,7 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
             match session.next_event(&mut inbox, &mut out) {
                 Ok(None) => break,
                 Ok(Some(Event::Call(call, _))) => heard.calls.push(tell(&call)),
-                Ok(Some(Event::Foreign | Event::Upgrade(_) | Event::WebSocket)) => {
+                Ok(Some(Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket)) => {
                     heard.foreign = true;
                     break 'all;
                 }
@@ -60,6 +60,7 @@ pub fn tell_part<T>(event: &Event<'_, T>) -> String {
         Event::Cancelled(stream) => format!("{stream:?} cancelled"),
         Event::Subscribe(topic) => format!("subscribed to {topic:?}"),
         Event::Foreign => "another protocol".to_owned(),
+        Event::Connect => "what CONNECT was for".to_owned(),
         Event::Upgrade(upgrade) => format!("HTTP/2 from here on: {upgrade:?}"),
         Event::WebSocket => "a WebSocket from here on".to_owned(),
     }

@@ -70,6 +70,12 @@ pub(super) struct Owed {
     responding: Responding,
 }
 
+impl Owed {
+    pub(super) fn may_be_empty(&self) -> bool {
+        matches!(&self.form, Reads::Response(form) if form.may_be_empty())
+    }
+}
+
 /// Who reads the answer to a call, and how.
 #[derive(Debug)]
 enum Reads {

@@ -46,9 +46,11 @@ impl Both {
                     self.tickets.push(ticket);
                     told
                 }
-                Event::Foreign | Event::Upgrade(_) | Event::WebSocket | Event::Subscribe(_) => {
-                    "foreign".to_owned()
-                }
+                Event::Foreign
+                | Event::Connect
+                | Event::Upgrade(_)
+                | Event::WebSocket
+                | Event::Subscribe(_) => "foreign".to_owned(),
             });
         }
         heard

@@ -105,28 +105,34 @@ fn an_answer_is_compressed_if_the_request_was_and_it_is_long() {
 }
 
 #[test]
-fn a_heartbeat_is_answered_with_its_own_payload() {
-    let (response, _) = refused(request(
-        "X-RPCX-Heartbeat: 1\r\nX-RPCX-CompressType: 1\r\nX-RPCX-MessageID: 7\r\nX-RPCX-SerializeType: 1\r\n",
-        "now",
-    ));
-    assert_eq!(
-        (response.status, response.text(), response.field("x-rpcx-messageid")),
-        (200, "now", Some("7"))
-    );
+fn oneway_and_heartbeat_are_only_flags() {
+    for flag in ["Oneway", "Heartbeat"] {
+        let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-{flag}: 1\r\n"), "{}");
+        let response = answer(text, |call| {
+            assert!(!call.oneway);
+            Reply::message(call.head.format, Bytes::from_static(b"done"))
+        });
+        assert_eq!(response.text(), "done", "{flag}");
+    }
 }
 
 #[test]
-fn oneway_is_only_a_flag() {
-    let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-Oneway: 1\r\n"), "{}");
-    assert_eq!(
-        answer(text, |call| {
-            assert!(!call.oneway);
-            echo(call)
-        })
-        .text(),
-        "{}"
-    );
+fn a_message_id_is_a_number_of_64_bits_and_comes_back() {
+    for (id, is_one) in [
+        ("0", true),
+        ("18446744073709551615", true),
+        ("18446744073709551616", false),
+        ("abc", false),
+        ("+1", false),
+        ("-1", false),
+        ("1.0", false),
+    ] {
+        let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-MessageID: {id}\r\n"), "{}");
+        let response = if is_one { answer(text, echo) } else { refused(text).0 };
+        assert_eq!((response.status, response.field("x-rpcx-messageid")), (200, Some(id)));
+        let failure = response.field("x-rpcx-errormessage");
+        assert_eq!(failure, (!is_one).then_some("wrong message id"), "{id}");
+    }
 }
 
 #[test]

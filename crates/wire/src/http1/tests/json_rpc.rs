@@ -67,11 +67,10 @@ fn what_is_no_request_is_refused_with_its_code() {
     for (body, code, id) in [
         (r#"{"jsonrpc":"2.0""#, -32700, json!(null)),
         (r#"{"jsonrpc":"2.0"} x"#, -32700, json!(null)),
-        (r#"{"jsonrpc":"2.0","id":1}"#, -32600, json!(1)),
-        (r#"{"jsonrpc":"2.0","method":1,"id":"x"}"#, -32600, json!("x")),
-        (r#"{"jsonrpc":"1.0","method":"f","id":1}"#, -32600, json!(1)),
-        (r#"{"jsonrpc":"2.0","method":"f","id":[]}"#, -32600, json!(null)),
-        (r#"{"jsonrpc":"2.0","method":"f","id":true}"#, -32600, json!(null)),
+        (r#"{"jsonrpc":"2.0","id":1}"#, -32601, json!(1)),
+        (r#"{"jsonrpc":"2.0","method":1,"id":"x"}"#, -32700, json!("x")),
+        (r#"{"jsonrpc":"2.0","method":"f","id":[]}"#, -32700, json!(null)),
+        (r#"{"jsonrpc":"2.0","method":"f","id":true}"#, -32700, json!(null)),
     ] {
         let got = answered(body);
         assert_eq!((&got["error"]["code"], &got["id"]), (&json!(code), &id), "{body}");
@@ -144,7 +143,14 @@ fn failures_have_their_codes_and_the_applications_number_in_data() {
     for (body, status, code, data) in [
         (CALL, Status::unimplemented("x"), -32603, json!(null)),
         (r#"{"jsonrpc":"2.0","method":"f","id":1}"#, Status::unimplemented("x"), -32601, json!(null)),
-        (CALL, Status::invalid_argument("x"), -32602, json!(null)),
+        (CALL, Status::invalid_argument("x"), -32603, json!(null)),
+        (r#"{"jsonrpc":"2.0","method":"A.f","id":1}"#, Status::invalid_argument("x"), -32602, json!(null)),
+        (
+            r#"{"jsonrpc":"2.0","method":"A.f","params":null,"id":1}"#,
+            Status::invalid_argument("x"),
+            -32602,
+            json!(null),
+        ),
         (CALL, Status::internal("x").with_number(54321), -32603, json!(54321)),
     ] {
         let response = answer(request(body), failing(status));

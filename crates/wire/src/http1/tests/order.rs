@@ -158,7 +158,7 @@ fn connect_waits_for_what_is_owed() {
     assert!(server.next_event(&mut inbox, &mut out).expect("no violation").is_none());
     server.reply(ticket, Reply::message(crate::Format::Raw, Bytes::new()), &mut out);
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
-    assert!(matches!(event, Some(Event::Foreign)));
+    assert!(matches!(event, Some(Event::Connect)));
     assert_eq!(inbox, b"\x08"[..]);
     assert!(out.take().ends_with(b"\r\n\r\nHTTP/1.0 200 Connected to rpcx\n\n"));
 }

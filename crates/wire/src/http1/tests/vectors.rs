@@ -184,7 +184,7 @@ fn connect_hands_the_connection_over_to_rpcx() {
     let sent = [&frames[0][..], &frames[1]].concat();
     let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&sent[..]), Outbox::new());
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
-    assert!(matches!(event, Some(Event::Foreign)));
+    assert!(matches!(event, Some(Event::Connect)));
     assert_bytes(inbox, &frames[1]);
     assert_bytes(out.take(), &frames[2]);
 }

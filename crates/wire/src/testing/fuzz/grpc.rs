@@ -338,7 +338,9 @@ impl Found {
             Event::End(stream) => Self::End(stream),
             Event::Room(stream) => Self::Room(stream),
             Event::Cancelled(stream) => Self::Cancelled(stream),
-            Event::Foreign | Event::Upgrade(_) | Event::WebSocket => panic!("what begins as HTTP/2 stays it"),
+            Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket => {
+                panic!("what begins as HTTP/2 stays it")
+            }
             Event::Subscribe(_) => panic!("gRPC has no topics"),
         }
     }

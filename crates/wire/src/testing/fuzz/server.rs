@@ -182,7 +182,9 @@ impl<S: Server> Connection<S> {
                     let reply = reply(&call, self.manner);
                     self.handle(ticket, reply);
                 }
-                Ok(Some(Event::Foreign | Event::Upgrade(_) | Event::WebSocket)) => self.heard.foreign = true,
+                Ok(Some(Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket)) => {
+                    self.heard.foreign = true
+                }
                 Ok(Some(event)) => {
                     self.heard.calls.push(tell_part(&event));
                     match event {
