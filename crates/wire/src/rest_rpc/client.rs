@@ -140,6 +140,7 @@ impl Client {
 
     fn heed(&mut self, header: Header, body: Bytes) -> Result<Answer, Violation> {
         match (header.kind, self.is_coded()) {
+            (Kind::Heartbeat, _) => Err(Violation::new("an answer without a body")),
             (Kind::Call, false) => reply_of(&body).map(|reply| Answer::Reply(from_wire(header.id), reply)),
             (Kind::Call, true) => {
                 let id = self.asked.pop_front().ok_or_else(|| Violation::new("an answer to no call"))?;
@@ -252,7 +253,7 @@ impl session::Client for Client {
     /// It has no answer; it keeps the server from closing an idle connection (rest_rpc `rpc_server.h`, 15 s).
     fn heartbeat(&mut self, out: &mut Outbox) -> bool {
         if !self.is_coded() {
-            let header = Header { kind: Kind::Call, length: 0, id: 0, function: 0 };
+            let header = Header { kind: Kind::Heartbeat, length: 0, id: 0, function: 0 };
             self.config.generation.write(header, out.buffer());
         }
         false

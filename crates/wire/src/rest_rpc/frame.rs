@@ -26,10 +26,12 @@ pub(super) struct Header {
 /// What a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A call or its answer; up to v0.20 a heartbeat if it is empty.
+    /// A call or its answer.
     Call,
     /// A subscription, or what was published.
     Topic,
+    /// What has no body up to v0.20: a sign of life.
+    Heartbeat,
 }
 
 /// What the front of an inbox is.
@@ -89,20 +91,22 @@ impl Generation {
         match self {
             Self::V0_04 => {
                 let length = head.get_u32_le() as usize;
-                Ok(Header { kind: Kind::Call, length, id: head.get_u64_le(), function: 0 })
+                let kind = Kind::until_v0_20(0, length)?;
+                Ok(Header { kind, length, id: head.get_u64_le(), function: 0 })
             }
             Self::V0_11 => {
                 let (length, id) = (head.get_u32_le() as usize, head.get_u64_le());
-                Ok(Header { kind: Kind::of(head.get_u8())?, length, id, function: 0 })
+                let kind = Kind::until_v0_20(head.get_u8(), length)?;
+                Ok(Header { kind, length, id, function: 0 })
             }
             Self::From20221223 | Self::From20230216 | Self::V0_20 => {
                 head.advance(1);
-                let kind = Kind::of(head.get_u8())?;
+                let kind = head.get_u8();
                 // The compiler's padding: whatever it holds means nothing, here and behind the number.
                 head.advance(2);
                 let (length, id) = (head.get_u32_le() as usize, head.get_u64_le());
                 let function = if self == Self::From20221223 { 0 } else { head.get_u32_le() };
-                Ok(Header { kind, length, id, function })
+                Ok(Header { kind: Kind::until_v0_20(kind, length)?, length, id, function })
             }
             Self::V0_21(order) => {
                 // Behind the magic byte a version and a kind of serialization, both unused.
@@ -127,11 +131,11 @@ impl Generation {
                 out.put_u32_le(length as u32);
                 out.put_u64_le(id);
                 if self == Self::V0_11 {
-                    out.put_u8(kind as u8);
+                    out.put_u8(kind.number());
                 }
             }
             Self::From20221223 | Self::From20230216 | Self::V0_20 => {
-                out.put_slice(&[MAGIC, kind as u8, 0, 0]);
+                out.put_slice(&[MAGIC, kind.number(), 0, 0]);
                 out.put_u32_le(length as u32);
                 out.put_u64_le(id);
                 if self != Self::From20221223 {
@@ -142,7 +146,7 @@ impl Generation {
                 }
             }
             Self::V0_21(order) => {
-                out.put_slice(&[MAGIC, 0, 0, kind as u8]);
+                out.put_slice(&[MAGIC, 0, 0, kind.number()]);
                 let length = length as u64;
                 match order {
                     ByteOrder::Little => {
@@ -164,11 +168,24 @@ impl Generation {
 }
 
 impl Kind {
+    /// Whatever has no body is a heartbeat: the peer does not look at its kind (rest_rpc `connection.h`,
+    /// `read_head`).
+    fn until_v0_20(number: u8, length: usize) -> Result<Self, Violation> {
+        if length == 0 { Ok(Self::Heartbeat) } else { Self::of(number) }
+    }
+
     fn of(number: u8) -> Result<Self, Violation> {
         match number {
             0 => Ok(Self::Call),
             1 => Ok(Self::Topic),
             other => Err(Violation::new(format!("a message of the unknown type {other}"))),
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Self::Call | Self::Heartbeat => 0,
+            Self::Topic => 1,
         }
     }
 }

@@ -50,43 +50,42 @@ impl Server {
     }
 
     /// What a frame asks of the handlers; `None` if the session has dealt with it.
-    fn heed(&mut self, header: Header, body: BytesMut, out: &mut Outbox) -> Result<Option<Heard>, Violation> {
+    fn heed(&mut self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<Heard> {
         match header.kind {
-            Kind::Topic => self.topic(header, &body).map(|topic| Some(Heard::Subscription(topic))),
-            Kind::Call if self.is_heartbeat(header) => {
+            Kind::Topic => self.topic(header, &body).map(Heard::Subscription),
+            Kind::Heartbeat => {
                 self.heartbeats += 1;
-                Ok(None)
+                None
             }
-            Kind::Call => Ok(self.call(header, body, out)),
+            Kind::Call => self.call(header, body, out),
         }
     }
 
-    fn is_heartbeat(&self, header: Header) -> bool {
-        header.length == 0 && !matches!(self.generation, Generation::V0_21(_))
-    }
-
-    fn topic(&self, header: Header, body: &[u8]) -> Result<Topic, Violation> {
+    /// What a subscription is for. One that names nothing is passed over: the peer does no more than log it
+    /// (rest_rpc `connection.h`, `read_body`).
+    fn topic(&self, header: Header, body: &[u8]) -> Option<Topic> {
         match self.generation {
-            Generation::V0_21(_) => Ok(Topic::Id(header.function)),
-            _ => body::topic(body)
-                .map(Topic::Name)
-                .ok_or_else(|| Violation::new("a subscription that names no topic")),
+            Generation::V0_21(_) => Some(Topic::Id(header.function)),
+            _ => body::topic(body).map(Topic::Name),
         }
     }
 
     fn call(&self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<Heard> {
-        let mut ticket = Ticket { id: header.id, function: header.function, name: Bytes::new() };
+        let called = match self.generation.calls_by_name() {
+            true => Called::Name(Bytes::new()),
+            false => Called::Number(header.function),
+        };
+        let ticket = Ticket { id: header.id, called };
         if self.draining {
             self.answer(&ticket, Reply::failure(status::shutting_down()), out);
             return None;
         }
-        if !self.generation.calls_by_name() {
+        if matches!(ticket.called, Called::Number(_)) {
             return Some(Heard::Call(body.freeze(), ticket));
         }
         match body::cut_name(body) {
             Some((name, arguments)) => {
-                ticket.name = name;
-                Some(Heard::Call(arguments, ticket))
+                Some(Heard::Call(arguments, Ticket { called: Called::Name(name), ..ticket }))
             }
             None => {
                 self.answer(&ticket, Reply::failure(status::no_match()), out);
@@ -96,17 +95,18 @@ impl Server {
     }
 
     /// Service and method of a call. One that nobody offers has no service, and what it was called as its method.
-    fn target(&self, ticket: &Ticket) -> (&str, &str) {
+    fn target(&self, called: &Called) -> (&str, &str) {
         let functions = &self.config.functions;
-        let named = || std::str::from_utf8(&self.name).unwrap_or("\u{fffd}");
-        let target = match self.generation.calls_by_name() {
-            true => functions.named(named()),
-            false => functions.numbered(ticket.function),
+        let (target, name) = match called {
+            Called::Name(_) => {
+                let name = std::str::from_utf8(&self.name).unwrap_or("\u{fffd}");
+                (functions.named(name), name)
+            }
+            Called::Number(number) => (functions.numbered(*number), ""),
         };
         match target {
             Some(Target { service, method }) => (service, method),
-            None if self.generation.calls_by_name() => ("", named()),
-            None => ("", ""),
+            None => ("", name),
         }
     }
 
@@ -142,7 +142,10 @@ impl Server {
         let is_text = !matches!(format, Format::MessagePack | Format::MessagePackArray);
         let length = 2 + value.len() + if is_text { body::text_head(value.len()) } else { 0 };
         if length >= MAX_BODY {
-            let name = String::from_utf8_lossy(&ticket.name);
+            let name = match &ticket.called {
+                Called::Name(name) => String::from_utf8_lossy(name),
+                Called::Number(_) => "".into(),
+            };
             return self.fail(ticket, &status::too_long(&name), out);
         }
         self.write_header(Kind::Call, ticket.id, length, out);
@@ -202,7 +205,7 @@ impl session::Server for Server {
             self.wanted = 0;
             match frame::take(inbox, self.generation, self.config.limits.message)? {
                 Taken::Frame(header, body) => {
-                    if let Some(heard) = self.heed(header, body, out)? {
+                    if let Some(heard) = self.heed(header, body, out) {
                         break heard;
                     }
                 }
@@ -216,8 +219,10 @@ impl session::Server for Server {
             Heard::Subscription(topic) => Event::Subscribe(topic),
             Heard::Call(arguments, ticket) => {
                 self.answering = self.generation.is_one_at_a_time();
-                self.name = ticket.name.clone();
-                let (service, method) = self.target(&ticket);
+                if let Called::Name(name) = &ticket.called {
+                    self.name = name.clone();
+                }
+                let (service, method) = self.target(&ticket.called);
                 let head = self.head(&arguments);
                 let call = Call { head, ..Call::new(service, method, Format::Raw, arguments) };
                 Event::Call(call, ticket)
@@ -239,9 +244,9 @@ impl session::Server for Server {
     }
 
     fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
-        match call.method {
-            "" => status::unknown(&ticket.function),
-            _ => Self::unknown(call, missing),
+        match &ticket.called {
+            Called::Number(number) => status::unknown(number),
+            Called::Name(_) => Self::unknown(call, missing),
         }
     }
 
@@ -298,9 +303,16 @@ impl session::Server for Server {
 #[derive(Debug)]
 pub struct Ticket {
     id: u64,
-    function: u32,
-    /// The function's name, where the call bore one.
-    name: Bytes,
+    called: Called,
+}
+
+/// What a call said of its function.
+#[derive(Debug)]
+enum Called {
+    /// Its name, up to December 2022's.
+    Name(Bytes),
+    /// Its number.
+    Number(u32),
 }
 
 /// MessagePack's `nil`.

@@ -313,6 +313,24 @@ fn an_unknown_function_is_told_by_its_name_or_its_number() {
 }
 
 #[test]
+fn a_call_by_no_name_is_of_no_number_either() {
+    for (bytes, generation) in [
+        ("02000000 0100000000000000 91a0", Generation::V0_04),
+        ("02000000 0100000000000000 00 91a0", Generation::V0_11),
+    ] {
+        let (mut server, mut out) = (server(generation), Outbox::new());
+        let mut inbox = BytesMut::from(&hex(bytes)[..]);
+        match server.next_event(&mut inbox, &mut out) {
+            Ok(Some(Event::Call(call, ticket))) => {
+                let status = Server::unknown_to(&ticket, &call, Missing::Service);
+                assert_eq!(status.message(), "unknown function: ", "{generation}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_struct_by_name_is_answered_by_name() {
     for (arguments, want) in [
         (&b"\x92\x07\x08"[..], Format::MessagePackArray),
@@ -402,6 +420,42 @@ fn a_heartbeat_has_no_answer() {
 }
 
 #[test]
+fn whatever_has_no_body_is_a_heartbeat_up_to_v0_20() {
+    for (bytes, generation) in [
+        ("27010000 00000000 0000000000000000 00000000", Generation::V0_20),
+        ("27020000 00000000 0000000000000000 00000000", Generation::V0_20),
+        ("27010000 00000000 0000000000000000", Generation::From20221223),
+        ("00000000 0000000000000000 01", Generation::V0_11),
+        ("00000000 0000000000000000 ff", Generation::V0_11),
+        ("00000000 0100000000000000", Generation::V0_04),
+    ] {
+        let (mut server, mut out) = (server(generation), Outbox::new());
+        let mut inbox = BytesMut::from(&hex(bytes)[..]);
+        assert!(server.next_event(&mut inbox, &mut out).expect(bytes).is_none(), "{bytes}");
+        assert_eq!(server.heartbeats(), 1, "{bytes}");
+        assert!(inbox.is_empty() && out.is_empty());
+
+        let mut inbox = BytesMut::from(&hex(bytes)[..]);
+        client(generation).next_event(&mut inbox, &mut out).expect_err("a server sends none");
+    }
+}
+
+#[test]
+fn a_subscription_that_names_nothing_is_passed_over() {
+    // An empty list, a number, a list of numbers.
+    for body in ["90", "07", "920708"] {
+        let length = body.len() / 2;
+        let broken = format!("27010000 {length:02x}000000 0000000000000000 00000000 {body}");
+        let good = "27000000 03000000 0100000000000000 fc78ec34 920708";
+        let (mut server, mut out) = (server(Generation::V0_20), Outbox::new());
+        let (method, body, _) = sole_call(&mut server, &hex(&(broken + good)), &mut out);
+        assert_eq!(method, "add");
+        assert_bytes(body, ADD);
+        assert!(out.is_empty());
+    }
+}
+
+#[test]
 fn an_answer_that_no_client_would_read_is_a_failure() {
     let long = Bytes::from(vec![b'x'; 10 << 20]);
     for generation in OLD {
@@ -439,8 +493,8 @@ fn another_magic_byte_or_kind_ends_the_connection() {
     for (head, generation) in [
         ("28", Generation::V0_20),
         ("28", Generation::default()),
-        ("2702000000000000010000000000000000000000", Generation::V0_20),
-        ("00000000 0100000000000000 02", Generation::V0_11),
+        ("2702000001000000010000000000000000000000", Generation::V0_20),
+        ("01000000 0100000000000000 02", Generation::V0_11),
     ] {
         let mut inbox = BytesMut::from(&hex(head)[..]);
         server(generation).next_event(&mut inbox, &mut Outbox::new()).expect_err("not of rest_rpc");
