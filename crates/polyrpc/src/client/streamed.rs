@@ -317,7 +317,8 @@ async fn sole(talk: &mut Talk) -> Result<Body, Status> {
     }
 }
 
+/// gRPC's `doc/statuscodes.md`, "Response cardinality violation".
 #[cold]
 fn not_one(what: &'static str) -> Status {
-    Status::internal(what).with_fault(Fault::Peer)
+    Status::unimplemented(what).with_fault(Fault::Peer)
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use polyrpc_wire::rest_rpc::{self, Functions, Generation};
 use polyrpc_wire::{Protocol, Status, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
 
-use super::Shared;
+use super::{Limits, Shared};
 use crate::net::Address;
 use crate::service::{Peer, Router};
 use crate::tls;
@@ -64,7 +64,7 @@ impl Port {
         let rpcx = rpcx::ServerConfig { limits: limits.clone() };
         let directory = Arc::new(server.router.directory().clone());
         let fb_rpc = fb_rpc::ServerConfig { limits: limits.clone(), directory, only: dialect };
-        let http2 = h2::Config { unsent_in_all: server.limits.unsent, ..h2::Config::default() };
+        let http2 = http2(&server.limits);
         let cors = server.cors.clone();
         let version = server.version.clone();
         // It tells whoever asks what there is to be called.
@@ -104,6 +104,14 @@ impl Port {
             spoken,
         }
     }
+}
+
+/// What a connection of HTTP/2 takes on. Whatever `unsent` is, there is room for the longest message: a peer's window is
+/// often 64 KiB, and all the rest of an answer waits for it.
+fn http2(limits: &Limits) -> h2::Config {
+    let usual = h2::Config::default();
+    let most_unsent = usual.most_unsent.max(limits.message.saturating_add(limits.unsent));
+    h2::Config { unsent_in_all: limits.unsent, most_unsent, ..usual }
 }
 
 /// What the server offers, by the names and numbers of rest_rpc.

@@ -321,7 +321,7 @@ impl Client {
     /// The head of an answer; alone, it is all there is.
     fn head(&mut self, stream: u32, fields: &Arc<Fields>, end: bool) -> Option<Answer> {
         let call = self.calls.get_mut(&stream)?;
-        let begun = call.begin(fields);
+        let begun = call.begin(fields, end);
         if end {
             let fallback = match &begun {
                 Err(status) => End { result: Err(status.clone()), trailers: Metadata::new() },
@@ -359,7 +359,7 @@ impl Client {
             }
             let bytes = frame::PREFIX + message.body.len();
             if call.message.replace(message).is_some() {
-                return self.fail(stream, Status::internal("more than one message in a unary answer"), out);
+                return self.fail(stream, not_one("more than one message in a unary answer"), out);
             }
             self.credit(stream, bytes, out);
             call = self.calls.get_mut(&stream)?;
@@ -400,9 +400,7 @@ impl Client {
             (Err(status), _) => Err(status),
             (Ok(()), _) if !call.assembler.is_empty() => Err(cut_short()),
             (Ok(()), None) if call.streamed => Ok(Bytes::new()),
-            (Ok(()), None) => {
-                Err(Status::internal("a unary answer without a message").with_fault(Fault::Peer))
-            }
+            (Ok(()), None) => Err(not_one("a unary answer without a message")),
             (Ok(()), Some(message)) => {
                 head.compression = message.compression;
                 Ok(message.body)
@@ -436,8 +434,8 @@ impl Outgoing {
         }
     }
 
-    /// Reads the head of the answer.
-    fn begin(&mut self, fields: &Fields) -> Result<(), Status> {
+    /// Reads the head of the answer. How the call ended it tells only if nothing follows (Trailers-Only).
+    fn begin(&mut self, fields: &Fields, end: bool) -> Result<(), Status> {
         let (mut http, mut format) = (0, None);
         let mut is_over = false;
         for (name, value) in fields.iter() {
@@ -460,7 +458,7 @@ impl Outgoing {
                 (self.head.format, self.begun) = (format, true);
                 Ok(())
             }
-            _ if is_over => Ok(()),
+            _ if is_over && end => Ok(()),
             (200, None) => {
                 Err(Status::unknown("the answer's content-type is not gRPC's").with_fault(Fault::Peer))
             }
@@ -543,6 +541,12 @@ fn credential<'a>(call: &'a Credential, usual: &'a Option<Bytes>) -> Option<&'a 
 #[cold]
 fn refused(why: &'static str) -> Status {
     Status::unavailable(why).with_scope(Scope::Connection).with_retry(Retry::Elsewhere)
+}
+
+/// The answer has another number of messages than its method (`doc/statuscodes.md`, "Response cardinality violation").
+#[cold]
+fn not_one(what: &'static str) -> Status {
+    Status::unimplemented(what).with_fault(Fault::Peer)
 }
 
 #[cold]

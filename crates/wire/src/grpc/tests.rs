@@ -9,6 +9,7 @@ use crate::{Call, CallId, Code, Compression, Format, Head, Metadata, Outbox, Rep
 
 mod browser;
 mod http;
+mod odd;
 mod streams;
 mod unary;
 mod web;

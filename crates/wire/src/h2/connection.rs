@@ -27,8 +27,11 @@ pub struct Config {
     pub connection_window: u32,
     /// Bytes that may wait on a stream for the peer's window before [`Connection::room`] says no. 64 KiB.
     pub unsent: usize,
-    /// Bytes that may wait on all streams for the peer's windows before new streams are refused. 64 MiB.
+    /// Bytes that may wait on all streams for the peer's windows before new streams are refused; of one stream no more
+    /// than `unsent` of them count. 64 MiB.
     pub unsent_in_all: usize,
+    /// Bytes that may wait on all streams, however few these are, before new ones are refused. 64 MiB.
+    pub most_unsent: usize,
     /// Streams that the peer may reset, or make us reset, beyond those that end well. 1000.
     pub resets: u32,
 }
@@ -43,6 +46,7 @@ impl Default for Config {
             connection_window: 16 << 20,
             unsent: 64 << 10,
             unsent_in_all: 64 << 20,
+            most_unsent: 64 << 20,
             resets: 1000,
         }
     }
@@ -66,6 +70,8 @@ pub struct Connection<T = ()> {
     /// The next stream that we open.
     pub(super) next_ours: u32,
     pub(super) peer: Peer,
+    /// The peer has read our settings.
+    pub(super) acknowledged: bool,
     /// How much the peer takes on the connection.
     pub(super) send_window: i64,
     /// Streams that wait for the connection's window, in turn.
@@ -136,6 +142,8 @@ pub(super) enum Leaving {
 pub(super) struct Guard {
     /// Streams that were reset beyond those that ended well.
     pub(super) resets: u32,
+    /// Streams that were refused for what waits for the peer's windows, since it last took any of that.
+    pub(super) refused: u32,
     /// Frames that want an answer, or change nothing, since the inbox was last empty.
     pub(super) burst: u32,
 }
@@ -243,6 +251,7 @@ impl<T: Default> Connection<T> {
             last_theirs: 0,
             next_ours: if role == Role::Client { 1 } else { 2 },
             peer: Peer::default(),
+            acknowledged: false,
             send_window: DEFAULT_WINDOW.into(),
             blocked: VecDeque::new(),
             queued: 0,
@@ -270,7 +279,7 @@ impl<T: Default> Connection<T> {
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
-            if self.guard.resets > self.config.resets || self.guard.burst > BURST {
+            if self.guard.resets.max(self.guard.refused) > self.config.resets || self.guard.burst > BURST {
                 return Err(self.give_up(
                     ErrorCode::ENHANCE_YOUR_CALM,
                     "too much that leads to nothing",
@@ -423,7 +432,9 @@ impl<T: Default> Connection<T> {
     /// Resets a stream for what the peer sent on it.
     #[cold]
     fn refuse(&mut self, stream: u32, code: ErrorCode, out: &mut Outbox) -> Option<Event> {
-        self.guard.resets += 1;
+        // That we take no more says nothing of the peer by itself; where it does, it was counted.
+        let blames = !matches!(code, ErrorCode::REFUSED_STREAM | ErrorCode::NO_ERROR);
+        self.guard.resets += u32::from(blames);
         frame::reset(out.buffer(), stream, code);
         let known = self.forget(stream, How::ByUs);
         known.then_some(Event::Reset { stream, code, by_peer: false })
@@ -431,7 +442,12 @@ impl<T: Default> Connection<T> {
 
     #[cold]
     fn give_up(&mut self, code: ErrorCode, why: &'static str, out: &mut Outbox) -> Violation {
-        frame::go_away(out.buffer(), self.last_theirs, code, why);
+        // It may not be higher than was said before (RFC 9113, §6.8).
+        let last = match self.leaving {
+            Leaving::Last(last) => last,
+            Leaving::No | Leaving::Announced => self.last_theirs,
+        };
+        frame::go_away(out.buffer(), last, code, why);
         Violation::new(why)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::closed::How;
-use super::connection::{Block, Connection, Event, Leaving, Opening, Role, Taken};
+use super::connection::{Block, Config, Connection, Event, Leaving, Opening, Role, Taken};
 use super::frame::{self, Header};
 use super::hpack::{DecodeError, Fields};
 use super::message::{Kind, Meaning};
@@ -112,7 +112,6 @@ impl<T: Default> Connection<T> {
             self.forget(id, How::Done);
         } else if self.streams.get(id).is_some_and(|known| known.receive_window < i64::from(known.window / 2))
         {
-            self.guard.resets = self.guard.resets.saturating_sub(1);
             return Err(stream(id, ErrorCode::NO_ERROR));
         }
         Ok(Taken::Nothing)
@@ -198,20 +197,24 @@ impl<T: Default> Connection<T> {
         if id.is_multiple_of(2) {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "a client's stream with an even number"));
         }
+        if self.is_ignored(id) {
+            // The peer has been told: it knows that nothing is done about this one.
+            self.last_theirs = self.last_theirs.max(id);
+            return Ok(Taken::Nothing);
+        }
         if id <= self.last_theirs {
             return match self.closed.how(id) {
                 Some(_) => self.closed_frame(id).map(|()| Taken::Nothing),
                 None => Err(connection(ErrorCode::PROTOCOL_ERROR, "a stream below another")),
             };
         }
-        if let Leaving::Last(_) = self.leaving {
-            // The peer has been told: it knows that nothing is done about this one.
-            self.closed.add(id, How::ByUs);
-            return Ok(Taken::Nothing);
-        }
         self.last_theirs = id;
-        let overcrowded = self.queued >= self.config.unsent_in_all;
-        if overcrowded || self.streams.len() >= self.config.streams as usize {
+        if self.streams.len() >= self.config.streams as usize {
+            self.guard.resets += u32::from(self.has_been_told(id));
+            return Err(stream(id, ErrorCode::REFUSED_STREAM));
+        }
+        if self.is_overcrowded() {
+            self.guard.refused += 1;
             return Err(stream(id, ErrorCode::REFUSED_STREAM));
         }
         let fields = fields.map_err(|code| stream(id, code))?;
@@ -226,6 +229,23 @@ impl<T: Default> Connection<T> {
         (opened.headed, opened.expected) = (true, length);
         self.streams.insert(id, opened);
         Ok(Taken::Event(Event::Headers { stream: id, fields, end }))
+    }
+
+    /// Whether the peer knows how many streams it may open: before that, to open more is no fault of its. An honest one
+    /// reads what we have said long before it has opened so many.
+    fn has_been_told(&self, id: u32) -> bool {
+        self.acknowledged || id / 2 > self.config.streams.saturating_mul(4)
+    }
+
+    /// Whether so much waits for the peer's windows that no new request is taken. Of a long answer only the beginning
+    /// counts: a few of them wait in any connection, and keep the others out no more than short ones do.
+    fn is_overcrowded(&self) -> bool {
+        let Config { unsent, unsent_in_all, most_unsent, .. } = *self.config;
+        if self.queued < unsent_in_all {
+            return false;
+        }
+        let counted = || self.streams.iter().map(|stream| stream.queued.min(unsent)).sum::<usize>();
+        self.queued >= most_unsent || counted() >= unsent_in_all
     }
 
     /// The usual unary request: its only DATA frame lies right behind its head.
@@ -330,6 +350,9 @@ impl<T: Default> Connection<T> {
             self.forget(id, How::Done);
             return Ok(Taken::Nothing);
         }
+        if self.is_ignored(id) {
+            return Ok(Taken::Nothing);
+        }
         // A reset is cheap for who sends it, and each one may have begun work here.
         self.guard.resets += u32::from(self.role == Role::Server);
         if !self.forget(id, How::ByPeer) {
@@ -346,6 +369,7 @@ impl<T: Default> Connection<T> {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "SETTINGS on a stream"));
         }
         if header.has(frame::ACK) {
+            self.acknowledged = true;
             return match payload {
                 [] => Ok(()),
                 _ => Err(connection(ErrorCode::FRAME_SIZE_ERROR, "an acknowledgement with settings")),
@@ -458,11 +482,21 @@ impl<T: Default> Connection<T> {
         Ok(())
     }
 
+    /// Whether a stream was opened behind the last of which something is done (§6.8).
+    fn is_ignored(&self, id: u32) -> bool {
+        self.role == Role::Server && matches!(self.leaving, Leaving::Last(last) if id > last)
+    }
+
     /// A frame on a stream that is closed.
     fn closed_frame(&self, id: u32) -> Result<(), Fault> {
+        if self.is_ignored(id) {
+            return Ok(());
+        }
         match self.closed.how(id) {
             Some(How::ByUs) => Ok(()),
             Some(How::ByPeer) => Err(stream(id, ErrorCode::STREAM_CLOSED)),
+            // One that was closed long ago, since calls are cancelled faster than the server hears of it: we opened it.
+            None if self.role == Role::Client => Ok(()),
             Some(How::Done) | None => Err(connection(ErrorCode::STREAM_CLOSED, "a frame on a closed stream")),
         }
     }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::closed::How;
 use super::connection::{Connection, Event, Leaving};
 use super::frame;
+use super::hpack::Encoder;
 use super::receive::{ARE_YOU_THERE, LEAVING};
 use super::status::ErrorCode;
 use super::stream::{Last, State, Stream};
@@ -55,7 +56,7 @@ impl<T: Default> Connection<T> {
         if !self.streams.get(id).is_some_and(Stream::sends) {
             return;
         }
-        frame::headers(out.buffer(), id, block, end, self.peer.frame);
+        write_block(&mut self.encoder, out, id, block, end, self.peer.frame);
         if end {
             self.end_ours(id);
         }
@@ -101,7 +102,7 @@ impl<T: Default> Connection<T> {
             stream.last = Last::Trailers(Bytes::copy_from_slice(block));
             return;
         }
-        frame::headers(out.buffer(), id, block, true, self.peer.frame);
+        write_block(&mut self.encoder, out, id, block, true, self.peer.frame);
         self.end_ours(id);
     }
 
@@ -109,21 +110,23 @@ impl<T: Default> Connection<T> {
     pub fn reset(&mut self, id: u32, code: ErrorCode, out: &mut Outbox) {
         if self.forget(id, How::ByUs) {
             frame::reset(out.buffer(), id, code);
+            self.grant(out);
         }
     }
 
     /// So many bytes of a stream's data were taken: the peer may send as many again.
     pub fn consumed(&mut self, id: u32, length: usize, out: &mut Outbox) {
-        let released = length.min(self.withheld);
-        self.withheld -= released;
-        self.release(released);
-        self.grant(out);
+        // What was unread of a stream that is over was given back with its end, and is not to be counted twice.
         if let Some(stream) = self.streams.get_mut(id) {
             let taken = length.min(stream.unread);
             stream.unread -= taken;
             self.unread -= taken.min(self.unread);
+            let released = taken.min(self.withheld);
+            self.withheld -= released;
+            self.release(released);
             self.credit_stream(id, taken, out);
         }
+        self.grant(out);
     }
 
     /// Gives a stream's window back what was taken, once that is worth a frame.
@@ -221,6 +224,7 @@ impl<T: Default> Connection<T> {
             self.queued -= length;
             stream.send_window -= length as i64;
             self.send_window -= length as i64;
+            self.guard.refused = 0;
             let flags = if ended { frame::END_STREAM } else { 0 };
             frame::begin(out.buffer(), length, frame::DATA, flags, id);
             out.body(sent);
@@ -235,7 +239,7 @@ impl<T: Default> Connection<T> {
             return;
         }
         if let Last::Trailers(block) = std::mem::replace(&mut stream.last, Last::Unknown) {
-            frame::headers(out.buffer(), id, &block, true, most);
+            write_block(&mut self.encoder, out, id, &block, true, most);
             ended = true;
         }
         if ended {
@@ -253,4 +257,16 @@ impl<T: Default> Connection<T> {
             State::Open | State::LocalDone => stream.state = State::LocalDone,
         }
     }
+}
+
+/// Writes a header block that depends on no table. If it is the first since the peer has changed the size of its table,
+/// it has to say so all the same (RFC 7541, §4.2): strict decoders end the connection otherwise.
+fn write_block(encoder: &mut Encoder, out: &mut Outbox, id: u32, block: &[u8], end: bool, most: usize) {
+    if !encoder.is_resized() {
+        return frame::headers(out.buffer(), id, block, end, most);
+    }
+    let mut resized = Vec::with_capacity(block.len() + 8);
+    encoder.begin(&mut resized);
+    resized.extend_from_slice(block);
+    frame::headers(out.buffer(), id, &resized, end, most);
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::frame::{self, Header};
-use super::hpack::encode_stateless;
+use super::hpack::{DecodeError, Decoder, Fields, encode_stateless};
 use super::*;
 use crate::{Outbox, Violation};
 
@@ -370,6 +370,187 @@ fn a_stream_whose_data_are_taken_at_once_is_given_more_and_more() {
     assert!(granted.len() > 5);
     assert!(granted.last() > granted.first());
     assert!(granted.iter().all(|granted| *granted <= 2 * Config::default().most_window));
+}
+
+/// What a strict peer makes of the header block on a stream: one whose table has shrunk to nothing, and who insists on
+/// hearing so.
+fn strictly(sent: &[Sent], stream: u32) -> Result<Arc<Fields>, DecodeError> {
+    let head =
+        sent.iter().find(|sent| (sent.kind, sent.stream) == (frame::HEADERS, stream)).expect("a block");
+    let mut decoder = Decoder::new(4096, usize::MAX);
+    decoder.allow(0);
+    decoder.decode(&head.payload)
+}
+
+/// SETTINGS by which the peer keeps no dynamic table.
+fn no_table() -> Vec<u8> {
+    frame_of(frame::SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0])
+}
+
+#[test]
+fn the_head_behind_a_smaller_table_says_so_and_only_that_one() {
+    let mut spoken = spoken();
+    spoken.hear(&no_table()).unwrap();
+    spoken.hear(&[request(1, true), request(3, true)].concat()).unwrap();
+    // What is not written says nothing.
+    spoken.server.headers(5, b"\x88", false, &mut spoken.out);
+    spoken.server.headers(1, b"\x88", false, &mut spoken.out);
+    spoken.server.headers(3, b"\x88", false, &mut spoken.out);
+    let sent = spoken.sent();
+    assert_eq!(strictly(&sent, 1).unwrap().get(b":status"), Some(&b"200"[..]));
+    assert_eq!(sent.last().unwrap().payload, b"\x88");
+}
+
+#[test]
+fn trailers_behind_a_smaller_table_say_so() {
+    // At once, and when they had to wait for the window.
+    for waiting in [&b""[..], b"0123456789"] {
+        let mut spoken = spoken();
+        spoken.hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 5])).unwrap();
+        spoken.hear(&request(1, true)).unwrap();
+        spoken.server.headers(1, b"\x88", false, &mut spoken.out);
+        spoken.server.data(1, b"", Bytes::from_static(waiting), false, &mut spoken.out);
+        spoken.hear(&no_table()).unwrap();
+        spoken.sent();
+        spoken.server.trailers(1, b"\x89", &mut spoken.out);
+        spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 1, &100_u32.to_be_bytes())).unwrap();
+        assert_eq!(strictly(&spoken.sent(), 1).unwrap().get(b":status"), Some(&b"204"[..]));
+    }
+}
+
+#[test]
+fn the_first_head_of_an_upgraded_connection_says_that_the_table_is_smaller() {
+    let settings = Settings::read(&[0, 1, 0, 0, 0, 0]).unwrap();
+    let mut spoken = Spoken {
+        server: Connection::upgraded(Arc::default(), settings),
+        inbox: BytesMut::new(),
+        out: Outbox::new(),
+    };
+    spoken.server.greet(&mut spoken.out);
+    spoken.server.headers(UPGRADED, b"\x88", true, &mut spoken.out);
+    strictly(&spoken.sent(), UPGRADED).unwrap();
+}
+
+/// SETTINGS by which nothing may be sent on a stream.
+fn no_window() -> Vec<u8> {
+    frame_of(frame::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])
+}
+
+#[test]
+fn a_long_answer_that_waits_keeps_nobody_out_but_many_do() {
+    let config = Config { unsent: 100, unsent_in_all: 1000, most_unsent: 10_000, ..Config::default() };
+    let open = |spoken: &mut Spoken, id, length| {
+        let taken = spoken.hear(&request(id, true)).unwrap().len() == 1;
+        spoken.server.data(id, b"", Bytes::from(vec![0; length]), false, &mut spoken.out);
+        taken
+    };
+    let mut few = Spoken::open(config.clone());
+    few.hear(&no_window()).unwrap();
+    assert!(open(&mut few, 1, 9_000), "nothing waits");
+    assert!(open(&mut few, 3, 1_000), "one answer is long");
+    assert!(!open(&mut few, 5, 0), "there is no more room");
+    let mut many = Spoken::open(config);
+    many.hear(&no_window()).unwrap();
+    for n in 0..10 {
+        assert!(open(&mut many, 2 * n + 1, 200), "{n}");
+    }
+    assert_eq!(many.reset_with(&request(21, true)), ErrorCode::REFUSED_STREAM);
+}
+
+#[test]
+fn that_streams_are_refused_for_what_waits_is_not_held_against_a_peer_that_takes_some_of_it() {
+    let config = Config { unsent_in_all: 1000, most_unsent: 1000, ..Config::default() };
+    let mut spoken = Spoken::open(config);
+    spoken.hear(&no_window()).unwrap();
+    spoken.hear(&request(1, true)).unwrap();
+    spoken.server.data(1, b"", Bytes::from_static(&[0; 1100]), true, &mut spoken.out);
+    let take = |most: u32| frame_of(frame::WINDOW_UPDATE, 0, 1, &most.to_be_bytes());
+    for n in 1..5000 {
+        assert_eq!(spoken.reset_with(&request(2 * n + 1, true)), ErrorCode::REFUSED_STREAM);
+        if n % 1000 == 0 {
+            spoken.hear(&take(1)).unwrap();
+        }
+    }
+    spoken.hear(&take(1000)).unwrap();
+    assert_eq!(spoken.hear(&request(10_001, true)).unwrap().len(), 1);
+    spoken.server.data(10_001, b"", Bytes::from_static(&[0; 1000]), true, &mut spoken.out);
+    let more: Vec<u8> = (5001..7000).flat_map(|n| request(2 * n + 1, true)).collect();
+    assert_eq!(spoken.ended_with(&more), ErrorCode::ENHANCE_YOUR_CALM);
+}
+
+#[test]
+fn who_opens_more_streams_than_it_was_told_is_sent_away() {
+    let config = Config { streams: 200, ..Config::default() };
+    let requests = |n: u32| (0..n).flat_map(|n| request(2 * n + 1, false)).collect::<Vec<_>>();
+    let ack = frame_of(frame::SETTINGS, frame::ACK, 0, &[]);
+    // It cannot know yet.
+    let mut early = Spoken::open(config.clone());
+    early.hear(&requests(3000)).unwrap();
+    assert_eq!(early.server.streams(), 200);
+    let mut told = Spoken::open(config.clone());
+    assert_eq!(told.ended_with(&[ack, requests(1300)].concat()), ErrorCode::ENHANCE_YOUR_CALM);
+    // It does not want to know.
+    assert_eq!(Spoken::open(config).ended_with(&requests(5000)), ErrorCode::ENHANCE_YOUR_CALM);
+}
+
+#[test]
+fn a_client_bears_answers_to_all_calls_it_has_cancelled() {
+    let mut client: Connection = Connection::client(Arc::default());
+    let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
+    for _ in 0..3000 {
+        let id = client.open(&block(&[]), true, &mut out);
+        client.reset(id, ErrorCode::CANCEL, &mut out);
+    }
+    inbox.extend_from_slice(&frame_of(frame::SETTINGS, 0, 0, &[]));
+    inbox.extend_from_slice(&frame_of(frame::HEADERS, frame::END_HEADERS, 1, b"\x88"));
+    inbox.extend_from_slice(&frame_of(frame::DATA, frame::END_STREAM, 1, b"late"));
+    assert_eq!(client.next_event(&mut inbox, &mut out), Ok(None));
+    // It has never opened this one.
+    inbox.extend_from_slice(&frame_of(frame::DATA, frame::END_STREAM, 6001, b"wrong"));
+    client.next_event(&mut inbox, &mut out).unwrap_err();
+}
+
+#[test]
+fn a_request_behind_the_last_is_ignored_to_its_end() {
+    let mut spoken = spoken();
+    spoken.hear(&request(1, true)).unwrap();
+    spoken.server.leave(&mut spoken.out);
+    spoken.hear(&frame_of(frame::PING, frame::ACK, 0, b"polyrpc!")).unwrap();
+    spoken.sent();
+    let late = [
+        request(3, false),
+        request(5, false),
+        frame_of(frame::DATA, 0, 3, b"body"),
+        frame_of(frame::WINDOW_UPDATE, 0, 3, &[0, 0, 0, 1]),
+        frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 3, &[]),
+        frame_of(frame::RST_STREAM, 0, 5, &[0; 4]),
+    ];
+    assert_eq!(spoken.hear(&late.concat()).unwrap(), []);
+    spoken.server.assert_sound();
+    // What is said at the end takes nothing back of what was said before.
+    spoken.hear(&frame_of(frame::PING, 0, 1, &[0; 8])).unwrap_err();
+    let last = spoken.sent().pop().unwrap();
+    assert_eq!((last.kind, &last.payload[..4]), (frame::GOAWAY, &[0, 0, 0, 1][..]));
+}
+
+#[test]
+fn what_was_taken_of_a_stream_that_is_over_gives_nothing_back_of_others() {
+    let config = Config { window: 100_000, connection_window: 65_536, ..Config::default() };
+    let mut spoken = Spoken::open(config);
+    let fill = |spoken: &mut Spoken, id| {
+        spoken.hear(&request(id, false)).unwrap();
+        (0..6).for_each(|_| drop(spoken.hear(&frame_of(frame::DATA, 0, id, &[0; 10_000])).unwrap()));
+    };
+    fill(&mut spoken, 1);
+    fill(&mut spoken, 3);
+    spoken.hear(&frame_of(frame::RST_STREAM, 0, 1, &[0; 4])).unwrap();
+    fill(&mut spoken, 5);
+    let withheld = spoken.server.withheld;
+    assert!(withheld > 0);
+    spoken.sent();
+    spoken.server.consumed(1, 60_000, &mut spoken.out);
+    assert_eq!((spoken.server.withheld, spoken.sent()), (withheld, vec![]));
+    spoken.server.assert_sound();
 }
 
 #[test]

@@ -47,6 +47,11 @@ impl Encoder {
         self.generation
     }
 
+    /// Whether the next block has to say that the table's size changed.
+    pub fn is_resized(&self) -> bool {
+        self.resized.is_some()
+    }
+
     /// Begins a block: says how the table's size changed.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         let Some((least, last)) = self.resized.take() else { return };

@@ -50,6 +50,7 @@ pub(super) fn config() -> Arc<Config> {
         connection_window: 65_536,
         unsent: 512,
         unsent_in_all: 100_000,
+        most_unsent: 200_000,
         resets: 16,
     })
 }
