@@ -161,11 +161,11 @@ fn fail(framing: &mut dyn Framing, tag: &Tag, failure: &Status, out: &mut Outbox
     let _ = framing.response(tag, Err(status::write(failure)), out);
 }
 
-/// Service and method: what is before and behind the last dot. A name without one is a plain function's; one that is
-/// not UTF-8 becomes a name that nothing bears.
+/// Service and method: what is before and behind the last dot. A name without one is a plain function's, and so is one
+/// with nothing before its only dot, which no service bears; what is not UTF-8 becomes a name that nothing bears.
 fn names(name: &[u8]) -> (&str, &str) {
     let name = std::str::from_utf8(name).unwrap_or("\u{fffd}");
-    name.rsplit_once('.').unwrap_or(("", name))
+    name.rsplit_once('.').filter(|(service, _)| !service.is_empty()).unwrap_or(("", name))
 }
 
 /// The client's side of a connection.

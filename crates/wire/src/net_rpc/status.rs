@@ -20,7 +20,8 @@ pub(super) fn read(text: &str) -> Status {
 pub(super) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
     let Call { service, method, .. } = call;
     Status::unimplemented(match missing {
-        // Where there is no function of that name, it lacks the service.
+        // Where there is no function of that name, it lacks the service: one without a name if there is a dot.
+        _ if service.is_empty() && method.contains('.') => format!("{NO_SERVICE}{method}"),
         _ if service.is_empty() => format!("{ILL_FORMED}{method}"),
         Missing::Service => format!("{NO_SERVICE}{service}.{method}"),
         Missing::Method => format!("{NO_METHOD}{service}.{method}"),
@@ -100,6 +101,7 @@ mod tests {
         assert_eq!(told("Nope", "Mul", Missing::Service), "rpc: can't find service Nope.Mul");
         assert_eq!(told("Arith", "Nope", Missing::Method), "rpc: can't find method Arith.Nope");
         assert_eq!(told("", "Mul", Missing::Service), "rpc: service/method request ill-formed: Mul");
+        assert_eq!(told("", ".Mul", Missing::Service), "rpc: can't find service .Mul");
         assert_eq!(write(&missing_params()), "jsonrpc: request body missing params");
     }
 

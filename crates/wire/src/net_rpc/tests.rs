@@ -99,6 +99,9 @@ fn what_does_not_exist_is_told_in_the_words_of_go() {
             ("Nope", "Mul", Missing::Service, "rpc: can't find service Nope.Mul"),
             ("a.b.Arith", "Nope", Missing::Method, "rpc: can't find method a.b.Arith.Nope"),
             ("", "Mul", Missing::Service, "rpc: service/method request ill-formed: Mul"),
+            // No dot is dropped: what is called is no function `Mul`.
+            ("", ".Mul", Missing::Service, "rpc: can't find service .Mul"),
+            ("", ".", Missing::Service, "rpc: can't find service ."),
         ] {
             let (_, reply) =
                 sole_reply(pair(codec).call(CallId(0), &call(codec, service, method), |heard| {

@@ -201,6 +201,13 @@ impl<'a, 't, 'de> Sent<'a, 't, 'de> {
         }
     }
 
+    /// Whether what comes, which only its own type can read, is a time.
+    fn is_time(&self) -> Result<bool, Error> {
+        let Decoder { definitions, table, cursor, .. } = &*self.decoder;
+        let name = table.find(self.of).map_or("", |definition| table.name(definitions, definition));
+        Ok(Time::of_type(name, cursor.ahead().bytes()?).is_some())
+    }
+
     /// A list of elements that are all of one type.
     fn list<V: Visitor<'de>>(self, kind: Kind, visitor: V) -> Result<V::Value, Error> {
         let (elem, left) = self.decoder.elements(kind)?;
@@ -485,7 +492,9 @@ impl<'de> Deserializer<'de> for Sent<'_, '_, 'de> {
             Kind::Uint => sent.deserialize_u64(visitor),
             Kind::Float => sent.deserialize_f64(visitor),
             Kind::String | Kind::Opaque(Opaque::Text) => sent.deserialize_str(visitor),
-            Kind::Bytes | Kind::Opaque(_) => sent.deserialize_bytes(visitor),
+            Kind::Opaque(_) if sent.is_time()? => sent.deserialize_str(visitor),
+            // Receivers of any value know lists, as a rule, and few know bytes.
+            Kind::Bytes | Kind::Opaque(_) => sent.deserialize_seq(visitor),
             Kind::Complex | Kind::Slice { .. } | Kind::Array { .. } => sent.deserialize_seq(visitor),
             Kind::Map { key, elem } => sent.map(key, elem, visitor),
             Kind::Struct(fields) => sent.fields(fields, &[], visitor),

@@ -114,10 +114,9 @@ impl Printer<'_> {
     fn opaque(&mut self, of: i32) -> Result<(), Error> {
         let bytes = self.cursor.bytes()?;
         let definition = self.split.table.find(of).ok_or_else(Error::unknown_type)?;
-        match self.split.table.name(self.split.prelude, definition) {
-            // Behind a pointer it has no name (`getTypeInfo` in Go's `encoding/gob/type.go`).
-            "Time" | "" if let Ok(time) = Time::from_binary(bytes) => self.text(&time.to_string()),
-            _ => self.text(&STANDARD.encode(bytes)),
+        match Time::of_type(self.split.table.name(self.split.prelude, definition), bytes) {
+            Some(time) => self.text(&time.to_string()),
+            None => self.text(&STANDARD.encode(bytes)),
         }
         Ok(())
     }

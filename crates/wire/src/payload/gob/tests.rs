@@ -537,6 +537,22 @@ fn times_are_gos() {
 }
 
 #[test]
+fn bytes_and_times_are_read_by_who_takes_any_value() {
+    #[derive(Serialize, Deserialize)]
+    enum Any {
+        #[serde(rename = "[]uint8")]
+        Bytes(Vec<u8>),
+        #[serde(rename = "time.Time")]
+        Time(Time),
+    }
+
+    let time = "2023-11-14T22:13:20.000000005Z";
+    let held = vec![Any::Bytes(vec![1, 2, 255]), Any::Time(time.parse().expect("a time"))];
+    let bytes = to_vec(&held).expect("a value");
+    assert_eq!(from_slice(&bytes), Ok(json!([[1, 2, 255], time])));
+}
+
+#[test]
 fn json_shows_values_as_go_shows_them() {
     for (name, want) in [
         ("gob_args", r#"{"A":7,"B":8}"#),

@@ -54,6 +54,12 @@ impl Time {
         self.nanos
     }
 
+    /// A value that encoded itself, if a type of this name may be a time: behind a pointer it has none
+    /// (`getTypeInfo` in Go's `encoding/gob/type.go`).
+    pub(super) fn of_type(name: &str, bytes: &[u8]) -> Option<Self> {
+        matches!(name, "Time" | "").then(|| Self::from_binary(bytes).ok()).flatten()
+    }
+
     /// Reads what `Time.MarshalBinary` writes.
     pub(super) fn from_binary(bytes: &[u8]) -> Result<Self, Error> {
         let broken = || Error::new("Time.UnmarshalBinary: invalid data");
