@@ -104,6 +104,9 @@ where
             plan if *plan.ty() == Type::Unit => Ok(Bytes::new()),
             plan => struct_packed(&plan, value),
         },
+        // The type says what an empty list is of, and is the same for all values; one that cannot be read leaves
+        // nothing but the value.
+        Format::Gob => gob::to_vec(value).map_or_else(|_| encode(value, format), |bytes| Ok(bytes.into())),
         // No result is no value, where that is told from a result that is none.
         Format::MessagePackArray if rest_rpc::is_nothing(value) => Ok(Bytes::new()),
         format => encode(value, format),
@@ -199,6 +202,50 @@ mod tests {
         assert!(Serde::encode(&none, STRUCT_PACK, None).is_ok());
         let status = encode(&none, STRUCT_PACK).expect_err("of what the list is");
         assert!(status.message().contains("cannot be told: a collection is empty"), "{}", status.message());
+    }
+
+    #[test]
+    fn all_values_of_a_type_are_of_one_type_in_gob() {
+        #[derive(::serde::Serialize, ::serde::Deserialize, Default)]
+        struct Reply {
+            names: Vec<String>,
+            grid: Vec<Vec<i64>>,
+        }
+
+        let full = Reply { names: vec!["a".to_owned()], grid: vec![vec![1]] };
+        let empty = encode_value(&Reply::default(), Format::Gob).expect("its type is known");
+        let full = encode_value(&full, Format::Gob).expect("its type is known");
+        // Of an empty one there is but the value: its length, its type, and the end of its fields.
+        let definitions = empty.len() - b"\x03\xff\x80\x00".len();
+        assert_eq!(full[..definitions], empty[..definitions]);
+        assert!(encode_value(&vec![Vec::<i64>::new()], Format::Gob).is_ok());
+        let status = encode(&vec![Vec::<i64>::new()], Format::Gob).expect_err("of what the inner list is");
+        assert!(status.message().ends_with("nothing tells what an empty list is of"), "{}", status.message());
+    }
+
+    #[test]
+    fn a_type_that_cannot_be_read_goes_as_its_value_shows_it() {
+        #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        struct Picky;
+        impl TryFrom<String> for Picky {
+            type Error = &'static str;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                if text == "the only one" { Ok(Self) } else { Err("another text") }
+            }
+        }
+        impl From<Picky> for String {
+            fn from(_: Picky) -> Self {
+                "the only one".to_owned()
+            }
+        }
+
+        assert!(gob::to_vec(&Picky).is_err(), "it refuses what it is tried with");
+        for _ in 0..2 {
+            let bytes = encode_value(&Picky, Format::Gob).expect("a text");
+            assert_eq!(<Serde as Codec<Picky>>::decode(Body::new(Format::Gob, bytes), None), Ok(Picky));
+        }
     }
 
     #[test]
