@@ -7,7 +7,7 @@ use polyrpc_wire::payload::{gob, schema};
 use polyrpc_wire::{Format, Status};
 use rmp_serde::config::BytesMode;
 
-use super::{Body, Codec, Outline, outline, rest_rpc, unsupported};
+use super::{Body, Codec, Outline, old_message_pack, outline, rest_rpc, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
 /// strings as `bin`) or as C++ does (an array), struct_pack, what rest_rpc makes of these, and gob as Go's net/rpc
@@ -78,7 +78,9 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
     match body.format {
         Format::Json(_) => serde_json::from_slice(or_none(b"null")).map_err(|error| unreadable(&error)),
         Format::MessagePack | Format::MessagePackArray => {
-            rmp_serde::from_slice(or_none(NIL)).map_err(|error| unreadable(&error))
+            let bytes = or_none(NIL);
+            rmp_serde::from_slice(bytes)
+                .or_else(|error| old_message_pack::from_slice(bytes).map_err(|_| unreadable(&error)))
         }
         Format::StructPack => struct_pack::from_slice(&body.bytes).map_err(|error| unreadable(&error)),
         Format::RestRpc if body.positional => rest_rpc::read_arguments(&body.bytes),
@@ -246,6 +248,32 @@ mod tests {
             let bytes = encode_value(&Picky, Format::Gob).expect("a text");
             assert_eq!(<Serde as Codec<Picky>>::decode(Body::new(Format::Gob, bytes), None), Ok(Picky));
         }
+    }
+
+    #[test]
+    fn bytes_may_be_written_as_texts_in_message_pack() {
+        #[derive(Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        struct Blob {
+            #[serde(rename = "Y")]
+            bytes: Vec<u8>,
+        }
+
+        for written in [
+            &b"\x81\xa1Y\xa3\x01\x02\xff"[..],
+            b"\x81\xa1Y\xc4\x03\x01\x02\xff",
+            b"\x81\xa1Y\x93\x01\x02\xcc\xff",
+        ] {
+            let body = Body::new(Format::MessagePack, Bytes::copy_from_slice(written));
+            assert_eq!(Serde::decode(body, None), Ok(Blob { bytes: vec![1, 2, 255] }));
+        }
+        // What cannot be read is told as ever.
+        let body = Body::new(Format::MessagePack, Bytes::from_static(b"\xa1x"));
+        let status = <Serde as Codec<Blob>>::decode(body, None).expect_err("no struct");
+        assert!(
+            status.message().contains("invalid type: string \"x\", expected struct Blob"),
+            "{}",
+            status.message()
+        );
     }
 
     #[test]
