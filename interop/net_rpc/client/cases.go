@@ -21,9 +21,11 @@ var cases = []struct {
 	{"unknown_method", failure("Arith.Nope", "rpc: can't find method Arith.Nope")},
 	{"unknown_service", failure("Nope.Mul", "rpc: can't find service Nope.Mul")},
 	{"ill_formed", failure("NoSuchFunction", "rpc: service/method request ill-formed: NoSuchFunction")},
+	{"no_name_before_the_dot", failure(".Mul", "rpc: can't find service .Mul")},
 	{"wrong_type", wrongType},
 	{"nested_shape", echo("Shapes.Echo")},
 	{"passed_through", echo("Echo.Echo")},
+	{"nothing_in_them", nothingInThem},
 	{"one_argument", length},
 	{"alias", alias},
 	{"large_text", largeText},
@@ -76,7 +78,7 @@ func wrongType(client *rpc.Client) error {
 // echo sends a struct of structs, lists, maps and pointers.
 func echo(method string) func(*rpc.Client) error {
 	return func(client *rpc.Client) error {
-		for _, sent := range []shapes.Shape{shapes.Triangle(), {}, shapes.Triangle()} {
+		for _, sent := range []shapes.Shape{shapes.Triangle(), {}, {Grid: [][]int{{}}}, shapes.Triangle()} {
 			var got shapes.Shape
 			if err := client.Call(method, &sent, &got); err != nil {
 				return err
@@ -103,6 +105,11 @@ func tidy(shape *shapes.Shape) {
 		if len(shape.Grid) == 0 {
 			shape.Grid = nil
 		}
+		for at, row := range shape.Grid {
+			if len(row) == 0 {
+				shape.Grid[at] = nil
+			}
+		}
 		if len(shape.Labels) == 0 {
 			shape.Labels = nil
 		}
@@ -111,6 +118,26 @@ func tidy(shape *shapes.Shape) {
 		}
 		shape = shape.Parent
 	}
+}
+
+// nothingInThem asks for what is of a type and empty.
+func nothingInThem(client *rpc.Client) error {
+	var names []string
+	if err := client.Call("Shapes.Names", "", &names); err != nil {
+		return fmt.Errorf("a list: %w", err)
+	}
+	var labels map[string]string
+	if err := client.Call("Shapes.Labels", "", &labels); err != nil {
+		return fmt.Errorf("a map: %w", err)
+	}
+	var grid [][]int
+	if err := client.Call("Shapes.Grid", "", &grid); err != nil {
+		return fmt.Errorf("a list of a list: %w", err)
+	}
+	if len(names) != 0 || len(labels) != 0 || len(grid) != 1 || len(grid[0]) != 0 {
+		return fmt.Errorf("got %v, %v and %v", names, labels, grid)
+	}
+	return mul(client)
 }
 
 func length(client *rpc.Client) error {

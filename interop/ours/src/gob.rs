@@ -71,18 +71,22 @@ fn rust_types(program: &str) -> Outcome {
     let mut go = Program::start(program, &["echo"])?;
     let mut random = Random(SEED);
     for stream in 0..STREAMS {
-        let values: Vec<_> = (0..20).map(|_| random.every()).collect();
-        let (mut writer, mut sent) = (Writer::new(), Vec::new());
-        for (place, value) in values.iter().enumerate() {
+        let (mut writer, mut sent, mut values) = (Writer::new(), Vec::new(), Vec::new());
+        for place in 0..20 {
+            let value = random.every();
             let written = match place % 4 {
-                0 => gob::to_vec_plain(value)
-                    // Nothing tells what some empty list is of.
-                    .or_else(|_| gob::to_vec(value))
-                    .and_then(|body| writer.value(&body, &mut sent)),
-                1 => gob::to_vec(value).and_then(|body| writer.value(&body, &mut sent)),
-                _ => writer.encode(value, &mut sent),
+                // As the arguments of a plain function, which the client refuses if nothing in them tells what an
+                // empty list is of.
+                0 => match gob::to_vec_plain(&value) {
+                    Err(error) if error.to_string() == "nothing tells what an empty list is of" => continue,
+                    body => body.and_then(|body| writer.value(&body, &mut sent)),
+                },
+                // As messages and results.
+                1 => gob::to_vec(&value).and_then(|body| writer.value(&body, &mut sent)),
+                _ => writer.encode(&value, &mut sent),
             };
             written.map_err(|error| error.to_string())?;
+            values.push(value);
         }
         go.say(&digits(&sent))?;
         let answer = go.line()?;
@@ -91,7 +95,8 @@ fn rust_types(program: &str) -> Outcome {
         if let Some((sent, back)) = differs {
             return Err(format!("stream {stream}: sent {sent:?}, got {back:?}"));
         }
-        ensure(back.len() == values.len(), || format!("{} values came back", back.len()))?;
+        let (want, got) = (values.len(), back.len());
+        ensure(got == want, || format!("{got} values came back of {want}"))?;
     }
     Ok(())
 }

@@ -35,11 +35,14 @@ struct Shape {
     parent: Option<Box<Self>>,
 }
 
-/// Answers with the same shape, or with the length of a text.
+/// Answers with the same shape, with the length of a text, or with what holds nothing.
 pub(super) fn service() -> ServiceBuilder {
     ServiceBuilder::new("Shapes")
         .method::<Serde, Shape, Shape, _, _>("Echo", same)
         .method::<Serde, String, i64, _, _>("Length", length)
+        .method::<Serde, String, Vec<String>, _, _>("Names", nothing)
+        .method::<Serde, String, BTreeMap<String, String>, _, _>("Labels", nothing)
+        .method::<Serde, String, Vec<Vec<i64>>, _, _>("Grid", empty_row)
 }
 
 async fn same(cx: Context, shape: Shape) -> (Context, Result<Shape>) {
@@ -48,4 +51,12 @@ async fn same(cx: Context, shape: Shape) -> (Context, Result<Shape>) {
 
 async fn length(cx: Context, text: String) -> (Context, Result<i64>) {
     (cx, Ok(text.len() as i64))
+}
+
+async fn nothing<T: Default>(cx: Context, _: String) -> (Context, Result<T>) {
+    (cx, Ok(T::default()))
+}
+
+async fn empty_row(cx: Context, _: String) -> (Context, Result<Vec<Vec<i64>>>) {
+    (cx, Ok(vec![Vec::new()]))
 }

@@ -1,6 +1,7 @@
 //! How a method's Rust values become bytes and back, in whatever format the peer speaks.
 
 mod flatbuffers;
+mod old_message_pack;
 mod outline;
 mod protobuf;
 mod raw;

@@ -7,7 +7,7 @@ use polyrpc_wire::payload::{gob, schema};
 use polyrpc_wire::{Format, Status};
 use rmp_serde::config::BytesMode;
 
-use super::{Body, Codec, Outline, outline, rest_rpc, unsupported};
+use super::{Body, Codec, Outline, old_message_pack, outline, rest_rpc, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
 /// strings as `bin`) or as C++ does (an array), struct_pack, what rest_rpc makes of these, and gob as Go's net/rpc
@@ -78,7 +78,9 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
     match body.format {
         Format::Json(_) => serde_json::from_slice(or_none(b"null")).map_err(|error| unreadable(&error)),
         Format::MessagePack | Format::MessagePackArray => {
-            rmp_serde::from_slice(or_none(NIL)).map_err(|error| unreadable(&error))
+            let bytes = or_none(NIL);
+            rmp_serde::from_slice(bytes)
+                .or_else(|error| old_message_pack::from_slice(bytes).map_err(|_| unreadable(&error)))
         }
         Format::StructPack => struct_pack::from_slice(&body.bytes).map_err(|error| unreadable(&error)),
         Format::RestRpc if body.positional => rest_rpc::read_arguments(&body.bytes),
@@ -104,6 +106,9 @@ where
             plan if *plan.ty() == Type::Unit => Ok(Bytes::new()),
             plan => struct_packed(&plan, value),
         },
+        // The type says what an empty list is of, and is the same for all values; one that cannot be read leaves
+        // nothing but the value.
+        Format::Gob => gob::to_vec(value).map_or_else(|_| encode(value, format), |bytes| Ok(bytes.into())),
         // No result is no value, where that is told from a result that is none.
         Format::MessagePackArray if rest_rpc::is_nothing(value) => Ok(Bytes::new()),
         format => encode(value, format),
@@ -199,6 +204,76 @@ mod tests {
         assert!(Serde::encode(&none, STRUCT_PACK, None).is_ok());
         let status = encode(&none, STRUCT_PACK).expect_err("of what the list is");
         assert!(status.message().contains("cannot be told: a collection is empty"), "{}", status.message());
+    }
+
+    #[test]
+    fn all_values_of_a_type_are_of_one_type_in_gob() {
+        #[derive(::serde::Serialize, ::serde::Deserialize, Default)]
+        struct Reply {
+            names: Vec<String>,
+            grid: Vec<Vec<i64>>,
+        }
+
+        let full = Reply { names: vec!["a".to_owned()], grid: vec![vec![1]] };
+        let empty = encode_value(&Reply::default(), Format::Gob).expect("its type is known");
+        let full = encode_value(&full, Format::Gob).expect("its type is known");
+        // Of an empty one there is but the value: its length, its type, and the end of its fields.
+        let definitions = empty.len() - b"\x03\xff\x80\x00".len();
+        assert_eq!(full[..definitions], empty[..definitions]);
+        assert!(encode_value(&vec![Vec::<i64>::new()], Format::Gob).is_ok());
+        let status = encode(&vec![Vec::<i64>::new()], Format::Gob).expect_err("of what the inner list is");
+        assert!(status.message().ends_with("nothing tells what an empty list is of"), "{}", status.message());
+    }
+
+    #[test]
+    fn a_type_that_cannot_be_read_goes_as_its_value_shows_it() {
+        #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        struct Picky;
+        impl TryFrom<String> for Picky {
+            type Error = &'static str;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                if text == "the only one" { Ok(Self) } else { Err("another text") }
+            }
+        }
+        impl From<Picky> for String {
+            fn from(_: Picky) -> Self {
+                "the only one".to_owned()
+            }
+        }
+
+        assert!(gob::to_vec(&Picky).is_err(), "it refuses what it is tried with");
+        for _ in 0..2 {
+            let bytes = encode_value(&Picky, Format::Gob).expect("a text");
+            assert_eq!(<Serde as Codec<Picky>>::decode(Body::new(Format::Gob, bytes), None), Ok(Picky));
+        }
+    }
+
+    #[test]
+    fn bytes_may_be_written_as_texts_in_message_pack() {
+        #[derive(Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        struct Blob {
+            #[serde(rename = "Y")]
+            bytes: Vec<u8>,
+        }
+
+        for written in [
+            &b"\x81\xa1Y\xa3\x01\x02\xff"[..],
+            b"\x81\xa1Y\xc4\x03\x01\x02\xff",
+            b"\x81\xa1Y\x93\x01\x02\xcc\xff",
+        ] {
+            let body = Body::new(Format::MessagePack, Bytes::copy_from_slice(written));
+            assert_eq!(Serde::decode(body, None), Ok(Blob { bytes: vec![1, 2, 255] }));
+        }
+        // What cannot be read is told as ever.
+        let body = Body::new(Format::MessagePack, Bytes::from_static(b"\xa1x"));
+        let status = <Serde as Codec<Blob>>::decode(body, None).expect_err("no struct");
+        assert!(
+            status.message().contains("invalid type: string \"x\", expected struct Blob"),
+            "{}",
+            status.message()
+        );
     }
 
     #[test]

@@ -7,11 +7,13 @@
 //! * `print` walks a message in the binary format and tells a `Sink` what it finds; there is a sink for
 //!   JSON (in three dialects), one for the text format, one for MessagePack, one for gob.
 //! * `parse` pulls tokens from a `Source` (JSON or MessagePack) and writes the binary format. The text
-//!   format, whose values mean nothing without the schema, has a parser of its own.
+//!   format, whose values mean nothing without the schema, has a parser of its own, and so has gob, whose types
+//!   have to fit before there is a value.
 
 use std::fmt;
 
 use super::Format;
+use super::gob::Error as GobError;
 use super::schema::{Message, MissingField};
 
 mod binary;
@@ -97,6 +99,12 @@ impl Error {
 impl From<MissingField> for Error {
     fn from(missing: MissingField) -> Self {
         Self::Missing(missing)
+    }
+}
+
+impl From<GobError> for Error {
+    fn from(error: GobError) -> Self {
+        Self::new(error.to_string())
     }
 }
 

@@ -25,25 +25,48 @@ pub(super) fn value<T: DeserializeOwned>(
     of: i32,
     content: Cursor<'_>,
 ) -> Result<T, Error> {
-    let mut decoder =
-        Decoder { definitions, table, cursor: content, depth: Limits::default().depth, field: "" };
+    let mut decoder = Decoder::new(definitions, table, content);
     decoder.top(of)?;
     T::deserialize(Sent { decoder: &mut decoder, of, top: true })
 }
 
-struct Decoder<'t, 'de> {
+/// Reads what the bytes of a value hold, piece by piece.
+pub(in crate::payload) struct Decoder<'t, 'de> {
     definitions: &'t [u8],
     table: &'t Table,
-    cursor: Cursor<'de>,
+    pub(in crate::payload) cursor: Cursor<'de>,
     /// How much deeper it may go.
     depth: usize,
     /// The field that is being read, for the text of an error.
-    field: &'t str,
+    pub(in crate::payload) field: &'t str,
 }
 
-impl<'t> Decoder<'t, '_> {
+impl<'t, 'de> Decoder<'t, 'de> {
+    pub(super) fn new(definitions: &'t [u8], table: &'t Table, cursor: Cursor<'de>) -> Self {
+        Self { definitions, table, cursor, depth: Limits::default().depth, field: "" }
+    }
+
+    /// What a type is.
+    pub(in crate::payload) fn kind(&self, of: i32) -> Result<Kind, Error> {
+        self.table.kind(of)
+    }
+
+    /// The names of a struct's fields and their types.
+    pub(in crate::payload) fn fields(&self, fields: Fields) -> impl Iterator<Item = (&'t str, i32)> {
+        self.table.fields(self.definitions, fields)
+    }
+
+    /// A field's name and type.
+    pub(in crate::payload) fn named_field(
+        &self,
+        fields: Fields,
+        place: i64,
+    ) -> Result<(&'t str, i32), Error> {
+        self.table.named_field(self.definitions, fields, place)
+    }
+
     /// Before a value that stands by itself: one that is no struct has a zero in front.
-    fn top(&mut self, of: i32) -> Result<(), Error> {
+    pub(super) fn top(&mut self, of: i32) -> Result<(), Error> {
         match self.table.kind(of)? {
             Kind::Struct(_) => Ok(()),
             _ => singleton(&mut self.cursor),
@@ -59,7 +82,7 @@ impl<'t> Decoder<'t, '_> {
     }
 
     /// The next field of a struct, or `None` at its end, which the end of the bytes is too.
-    fn next_field(&mut self, fields: Fields, last: i64) -> Result<Option<i64>, Error> {
+    pub(in crate::payload) fn next_field(&mut self, fields: Fields, last: i64) -> Result<Option<i64>, Error> {
         if self.cursor.is_empty() {
             return Ok(None);
         }
@@ -70,7 +93,7 @@ impl<'t> Decoder<'t, '_> {
     }
 
     /// How many elements follow; each takes at least one byte.
-    fn elements(&mut self, kind: Kind) -> Result<(i32, usize), Error> {
+    pub(in crate::payload) fn elements(&mut self, kind: Kind) -> Result<(i32, usize), Error> {
         let count = self.cursor.count(1)?;
         match kind {
             Kind::Array { elem, len } if len == count as u64 => Ok((elem, count)),
@@ -96,7 +119,7 @@ impl<'t> Decoder<'t, '_> {
     }
 
     /// Passes over a value.
-    fn skip(&mut self, of: i32) -> Result<(), Error> {
+    pub(in crate::payload) fn skip(&mut self, of: i32) -> Result<(), Error> {
         match self.table.kind(of)? {
             Kind::Bool | Kind::Int | Kind::Uint | Kind::Float => self.cursor.uint().map(drop),
             Kind::Complex => self.cursor.uint().and_then(|_| self.cursor.uint()).map(drop),
@@ -127,7 +150,7 @@ impl<'t> Decoder<'t, '_> {
     }
 
     #[cold]
-    fn mismatch(&self, sent: Kind, wanted: &str) -> Error {
+    pub(in crate::payload) fn mismatch(&self, sent: Kind, wanted: &str) -> Error {
         let sent = match sent {
             Kind::Bool => "bool",
             Kind::Int => "int",

@@ -77,20 +77,21 @@ pub(super) struct Any {
     pub(super) map: i32,
 }
 
-/// The description of `T`.
+/// The description of `T`. That there is none is kept too: to find it out may take thousands of readings.
 pub(super) fn of<T: DeserializeOwned + 'static>() -> Result<Rc<Description>, Error> {
     thread_local! {
-        static KNOWN: RefCell<HashMap<TypeId, Rc<Description>>> = RefCell::default();
+        static KNOWN: RefCell<HashMap<TypeId, Result<Rc<Description>, Error>>> = RefCell::default();
     }
     let key = TypeId::of::<T>();
     if let Some(known) = KNOWN.with_borrow(|known| known.get(&key).cloned()) {
-        return Ok(known);
+        return known;
     }
-    let (kinds, top) = trace::trace::<T>()
-        .map_err(|error| Error::new(format!("{} cannot be described: {error}", type_name::<T>())))?;
-    let description = Rc::new(Description::new(kinds, top));
+    let description = match trace::trace::<T>() {
+        Ok((kinds, top)) => Ok(Rc::new(Description::new(kinds, top))),
+        Err(error) => Err(Error::new(format!("{} cannot be described: {error}", type_name::<T>()))),
+    };
     KNOWN.with_borrow_mut(|known| known.insert(key, description.clone()));
-    Ok(description)
+    description
 }
 
 impl Description {

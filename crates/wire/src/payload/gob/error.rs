@@ -24,7 +24,7 @@ impl Error {
     }
 
     #[cold]
-    pub(super) fn unknown_type() -> Self {
+    pub(in crate::payload) fn unknown_type() -> Self {
         Self::new("unknown type id or corrupted data")
     }
 
@@ -34,7 +34,7 @@ impl Error {
     }
 
     #[cold]
-    pub(super) fn out_of_range(name: &str) -> Self {
+    pub(in crate::payload) fn out_of_range(name: &str) -> Self {
         Self::new(format!("value for {name:?} out of range"))
     }
 }

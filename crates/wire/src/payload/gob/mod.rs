@@ -26,7 +26,7 @@
 //! # Ok::<(), gob::Error>(())
 //! ```
 
-mod decode;
+pub(super) mod decode;
 mod describe;
 mod dictionary;
 mod encode;
@@ -57,6 +57,7 @@ pub use self::special::Complex;
 pub use self::time::Time;
 pub use self::writer::Writer;
 
+use self::decode::Decoder;
 use self::number::Cursor;
 use self::types::Table;
 
@@ -128,6 +129,24 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
         return decode::value(split.prelude, &split.table, of, content);
     }
     sole(bytes, limits)?.decode()
+}
+
+/// Reads a gob stream of a single value with `read`, which is given the value's type.
+pub(super) fn read<R, E: From<Error>>(
+    bytes: &[u8],
+    read: impl FnOnce(Decoder<'_, '_>, i32) -> Result<R, E>,
+) -> Result<R, E> {
+    let limits = Limits { message: usize::MAX - 16, ..Limits::default() };
+    let whole;
+    let mut split = Split::of(bytes, &limits)?;
+    if !split.is_plain() {
+        whole = sole(bytes, limits.clone())?.into_bytes();
+        split = Split::of(&whole, &limits)?;
+    }
+    let (of, content) = split.value()?;
+    let mut decoder = Decoder::new(split.prelude, &split.table, content);
+    decoder.top(of)?;
+    read(decoder, of)
 }
 
 /// The one value of a stream, in one piece.

@@ -8,7 +8,7 @@ use super::Error;
 
 /// What is left to be read of some bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor<'a> {
+pub(in crate::payload) struct Cursor<'a> {
     rest: &'a [u8],
 }
 
@@ -35,7 +35,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    pub(super) fn uint(&mut self) -> Result<u64, Error> {
+    pub(in crate::payload) fn uint(&mut self) -> Result<u64, Error> {
         match self.rest {
             &[small @ ..=0x7f, ref rest @ ..] => {
                 self.rest = rest;
@@ -52,13 +52,13 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    pub(super) fn int(&mut self) -> Result<i64, Error> {
+    pub(in crate::payload) fn int(&mut self) -> Result<i64, Error> {
         let bits = self.uint()?;
         let magnitude = (bits >> 1) as i64;
         Ok(if bits & 1 == 0 { magnitude } else { !magnitude })
     }
 
-    pub(super) fn float(&mut self) -> Result<f64, Error> {
+    pub(in crate::payload) fn float(&mut self) -> Result<f64, Error> {
         Ok(f64::from_bits(self.uint()?.swap_bytes()))
     }
 
@@ -68,7 +68,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A count of what takes at least `least` bytes each: no more than can be here.
-    pub(super) fn count(&mut self, least: usize) -> Result<usize, Error> {
+    pub(in crate::payload) fn count(&mut self, least: usize) -> Result<usize, Error> {
         let count = usize::try_from(self.uint()?).unwrap_or(usize::MAX);
         if count > self.rest.len() / least {
             return Err(Error::new("length exceeds input size"));
@@ -78,12 +78,12 @@ impl<'a> Cursor<'a> {
 
     /// Bytes behind their count.
     #[inline]
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], Error> {
+    pub(in crate::payload) fn bytes(&mut self) -> Result<&'a [u8], Error> {
         let count = self.count(1)?;
         self.take(count)
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str, Error> {
+    pub(in crate::payload) fn text(&mut self) -> Result<&'a str, Error> {
         simdutf8::basic::from_utf8(self.bytes()?).map_err(|_| Error::new("a text is not UTF-8"))
     }
 

@@ -21,7 +21,7 @@ pub(in crate::payload) mod id {
 
 /// What a type is. Inner types are by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::payload) enum Kind {
     Bool,
     Int,
     Uint,
@@ -47,13 +47,13 @@ pub(in crate::payload) enum Opaque {
 
 /// Where the fields of a struct are in their table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fields {
+pub(in crate::payload) struct Fields {
     first: u32,
     count: u32,
 }
 
 impl Fields {
-    pub(super) fn len(self) -> usize {
+    pub(in crate::payload) fn len(self) -> usize {
         self.count as usize
     }
 

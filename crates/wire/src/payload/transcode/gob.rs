@@ -3,19 +3,15 @@
 
 use std::collections::HashMap;
 
+use super::Error;
 use super::print::{self, MapKey};
-use super::{Error, json};
-use crate::payload::Json;
-use crate::payload::gob;
 use crate::payload::gob::number::{begin, end, put_bytes, put_float, put_int, put_uint, recount};
 use crate::payload::gob::types::{Shape, define, id};
 use crate::payload::schema::{EnumType, Field, Kind, Message, MessageId, Pool};
 
-/// A struct of gob describes itself, so that it is read as the JSON that Go makes of it.
-pub(super) fn parse(message: &Message, bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    let text = gob::to_json(bytes).map_err(|error| Error::new(error.to_string()))?;
-    json::parse(message, Json::Go, text.as_bytes())
-}
+mod parse;
+
+pub(super) use parse::parse;
 
 pub(super) fn print(message: &Message, bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut types = Types { pool: message.pool(), known: HashMap::new(), next: id::FIRST, out: Vec::new() };

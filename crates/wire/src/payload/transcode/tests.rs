@@ -5,6 +5,7 @@ use crate::payload::schema::testing::{compile, pool};
 
 mod brpc;
 mod go;
+mod gob;
 mod hostile;
 mod proto3;
 mod text_format;

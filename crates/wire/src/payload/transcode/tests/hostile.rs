@@ -2,13 +2,14 @@
 
 use super::*;
 
-const FORMATS: [Format; 6] = [
+const FORMATS: [Format; 7] = [
     Format::Protobuf,
     Format::Json(Json::Brpc),
     Format::Json(Json::Proto3),
     Format::Json(Json::Go),
     Format::ProtoText,
     Format::MessagePack,
+    Format::Gob,
 ];
 
 const SAMPLE: &str = r#"
