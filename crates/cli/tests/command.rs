@@ -63,8 +63,8 @@ fn every_service_of_the_demo_answers_over_every_protocol() {
     let server = Server::serve([]);
     for scheme in SCHEMES {
         for (target, message, reply) in [
-            ("Arith/Mul", r#"{"A":7,"B":8}"#, r#"{"C":56}"#),
-            ("Arith/Add", r#"{"A":7,"B":8}"#, r#"{"C":15}"#),
+            ("PBArith/Mul", r#"{"A":7,"B":8}"#, r#"{"C":56}"#),
+            ("PBArith/Add", r#"{"A":7,"B":8}"#, r#"{"C":15}"#),
             ("PBArith/Div", r#"{"A":56,"B":8}"#, r#"{"C":7}"#),
             ("helloworld.Greeter/SayHello", r#"{"name":"you"}"#, r#"{"message":"Hello you"}"#),
             (
@@ -79,6 +79,23 @@ fn every_service_of_the_demo_answers_over_every_protocol() {
             let reply: Value = serde_json::from_str(reply).unwrap();
             assert_eq!(ran.json(), reply, "{scheme} {target}");
         }
+    }
+}
+
+#[test]
+fn arith_counts_in_gos_int_and_pbarith_in_32_bits() {
+    let server = Server::serve([]);
+    let args = r#"{"A":100000,"B":100000}"#;
+    for scheme in SCHEMES {
+        let ran = polyrpc(["call", &server.url(scheme), "Arith/Mul", args]);
+        let product = match scheme {
+            // What came in protobuf is shown in its JSON, which has integers of 64 bits as texts.
+            "baidu-std" | "grpc" => Value::from("10000000000"),
+            _ => Value::from(10_000_000_000_u64),
+        };
+        assert_eq!(ran.json()["C"], product, "{scheme}");
+        let ran = polyrpc(["call", &server.url(scheme), "PBArith/Mul", args]);
+        assert_eq!(ran.json()["C"], 1_410_065_408, "{scheme}");
     }
 }
 

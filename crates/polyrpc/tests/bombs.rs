@@ -9,7 +9,7 @@ use bytes::Bytes;
 use common::{Prober, Socket, Wire, baidu_frame, forget_peak, json_call, memory, rpcx_frame, serve};
 use polyrpc::payload::compress;
 use polyrpc::server::Limits;
-use polyrpc::{Compression, Protocol};
+use polyrpc::{Code, Compression, Protocol};
 
 /// What may come out.
 const LIMIT: usize = 4 << 20;
@@ -95,6 +95,12 @@ async fn a_bomb_is_refused_with_no_more_memory_than_the_limit_and_its_connection
             wire.socket.send(&request).await;
             let status = wire.reply().await.expect(&case).1.result.unwrap_err();
             assert!(status.message().contains("exceeds the limit"), "{case}: {status}");
+            match protocol {
+                // On the number of a limit, brpc's client would try the bomb on the next server.
+                Protocol::BaiduStd => assert_eq!(status.number(), Some(1003), "{case}"),
+                Protocol::Grpc => assert_eq!(status.code(), Code::ResourceExhausted, "{case}"),
+                _ => {}
+            }
         })
         .await;
         assert_bounded(growth, &case);

@@ -44,13 +44,58 @@ pub trait Arith {
     ) -> ::polyrpc::Result<ArithReply>;
 }
 
+/// The same under the name, and with the messages, that rpcx's examples have for it in protobuf.
+#[::polyrpc::service(
+    name = "PBArith",
+    codec = ::polyrpc::codec::Protobuf,
+    schema = FILE_DESCRIPTOR_SET
+)]
+pub trait PBArith {
+    /// C = A * B.
+    #[rpc(name = "Mul")]
+    async fn mul(
+        &self,
+        cx: &mut ::polyrpc::Context,
+        request: PBArgs,
+    ) -> ::polyrpc::Result<PBReply>;
+    /// C = A + B.
+    #[rpc(name = "Add")]
+    async fn add(
+        &self,
+        cx: &mut ::polyrpc::Context,
+        request: PBArgs,
+    ) -> ::polyrpc::Result<PBReply>;
+    /// C = A / B; an error when B is zero.
+    #[rpc(name = "Div")]
+    async fn div(
+        &self,
+        cx: &mut ::polyrpc::Context,
+        request: PBArgs,
+    ) -> ::polyrpc::Result<PBReply>;
+    /// Always returns an error.
+    #[rpc(name = "Error")]
+    async fn error(
+        &self,
+        cx: &mut ::polyrpc::Context,
+        request: PBArgs,
+    ) -> ::polyrpc::Result<PBReply>;
+    /// Always panics.
+    #[rpc(name = "Panic")]
+    async fn panic(
+        &self,
+        cx: &mut ::polyrpc::Context,
+        request: PBArgs,
+    ) -> ::polyrpc::Result<PBReply>;
+}
+
+/// Go's `int`, which has 64 bits where anybody runs it.
 #[derive(Clone, PartialEq, Default)]
 #[allow(non_snake_case)]
 pub struct ArithArgs {
     /// Field 1: `A`
-    pub A: i32,
+    pub A: i64,
     /// Field 2: `B`
-    pub B: i32,
+    pub B: i64,
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
 }
@@ -74,6 +119,216 @@ impl ::buffa::MessageName for ArithArgs {
     const TYPE_URL: &'static str = "type.googleapis.com/ArithArgs";
 }
 impl ::buffa::Message for ArithArgs {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if self.A != 0i64 {
+            size += 1u64 + ::buffa::types::int64_encoded_len(self.A) as u64;
+        }
+        if self.B != 0i64 {
+            size += 1u64 + ::buffa::types::int64_encoded_len(self.B) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if self.A != 0i64 {
+            ::buffa::types::put_int64_field(1u32, self.A, buf);
+        }
+        if self.B != 0i64 {
+            ::buffa::types::put_int64_field(2u32, self.B, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        buf: &mut impl ::buffa::bytes::Buf,
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.A = ::buffa::types::decode_int64(buf)?;
+            }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.B = ::buffa::types::decode_int64(buf)?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.A = 0i64;
+        self.B = 0i64;
+        self.__buffa_unknown_fields.clear();
+    }
+}
+impl ::buffa::ExtensionSet for ArithArgs {
+    const PROTO_FQN: &'static str = "ArithArgs";
+    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[derive(Clone, PartialEq, Default)]
+#[allow(non_snake_case)]
+pub struct ArithReply {
+    /// Field 1: `C`
+    pub C: i64,
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+}
+impl ::core::fmt::Debug for ArithReply {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("ArithReply").field("C", &self.C).finish()
+    }
+}
+impl ArithReply {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/ArithReply";
+}
+::buffa::impl_default_instance!(ArithReply);
+impl ::buffa::MessageName for ArithReply {
+    const PACKAGE: &'static str = "";
+    const NAME: &'static str = "ArithReply";
+    const FULL_NAME: &'static str = "ArithReply";
+    const TYPE_URL: &'static str = "type.googleapis.com/ArithReply";
+}
+impl ::buffa::Message for ArithReply {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if self.C != 0i64 {
+            size += 1u64 + ::buffa::types::int64_encoded_len(self.C) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if self.C != 0i64 {
+            ::buffa::types::put_int64_field(1u32, self.C, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        buf: &mut impl ::buffa::bytes::Buf,
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.C = ::buffa::types::decode_int64(buf)?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.C = 0i64;
+        self.__buffa_unknown_fields.clear();
+    }
+}
+impl ::buffa::ExtensionSet for ArithReply {
+    const PROTO_FQN: &'static str = "ArithReply";
+    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+#[derive(Clone, PartialEq, Default)]
+#[allow(non_snake_case)]
+pub struct PBArgs {
+    /// Field 1: `A`
+    pub A: i32,
+    /// Field 2: `B`
+    pub B: i32,
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+}
+impl ::core::fmt::Debug for PBArgs {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("PBArgs").field("A", &self.A).field("B", &self.B).finish()
+    }
+}
+impl PBArgs {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/PBArgs";
+}
+::buffa::impl_default_instance!(PBArgs);
+impl ::buffa::MessageName for PBArgs {
+    const PACKAGE: &'static str = "";
+    const NAME: &'static str = "PBArgs";
+    const FULL_NAME: &'static str = "PBArgs";
+    const TYPE_URL: &'static str = "type.googleapis.com/PBArgs";
+}
+impl ::buffa::Message for PBArgs {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
@@ -148,8 +403,8 @@ impl ::buffa::Message for ArithArgs {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for ArithArgs {
-    const PROTO_FQN: &'static str = "ArithArgs";
+impl ::buffa::ExtensionSet for PBArgs {
+    const PROTO_FQN: &'static str = "PBArgs";
     fn unknown_fields(&self) -> &::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
@@ -159,32 +414,32 @@ impl ::buffa::ExtensionSet for ArithArgs {
 }
 #[derive(Clone, PartialEq, Default)]
 #[allow(non_snake_case)]
-pub struct ArithReply {
+pub struct PBReply {
     /// Field 1: `C`
     pub C: i32,
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
 }
-impl ::core::fmt::Debug for ArithReply {
+impl ::core::fmt::Debug for PBReply {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-        f.debug_struct("ArithReply").field("C", &self.C).finish()
+        f.debug_struct("PBReply").field("C", &self.C).finish()
     }
 }
-impl ArithReply {
+impl PBReply {
     /// Protobuf type URL for this message, for use with `Any::pack` and
     /// `Any::unpack_if`.
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
-    pub const TYPE_URL: &'static str = "type.googleapis.com/ArithReply";
+    pub const TYPE_URL: &'static str = "type.googleapis.com/PBReply";
 }
-::buffa::impl_default_instance!(ArithReply);
-impl ::buffa::MessageName for ArithReply {
+::buffa::impl_default_instance!(PBReply);
+impl ::buffa::MessageName for PBReply {
     const PACKAGE: &'static str = "";
-    const NAME: &'static str = "ArithReply";
-    const FULL_NAME: &'static str = "ArithReply";
-    const TYPE_URL: &'static str = "type.googleapis.com/ArithReply";
+    const NAME: &'static str = "PBReply";
+    const FULL_NAME: &'static str = "PBReply";
+    const TYPE_URL: &'static str = "type.googleapis.com/PBReply";
 }
-impl ::buffa::Message for ArithReply {
+impl ::buffa::Message for PBReply {
     /// Returns the total encoded size in bytes.
     ///
     /// Accumulates in `u64` (which cannot overflow for in-memory
@@ -245,8 +500,8 @@ impl ::buffa::Message for ArithReply {
         self.__buffa_unknown_fields.clear();
     }
 }
-impl ::buffa::ExtensionSet for ArithReply {
-    const PROTO_FQN: &'static str = "ArithReply";
+impl ::buffa::ExtensionSet for PBReply {
+    const PROTO_FQN: &'static str = "PBReply";
     fn unknown_fields(&self) -> &::buffa::UnknownFields {
         &self.__buffa_unknown_fields
     }
@@ -258,9 +513,13 @@ impl ::buffa::ExtensionSet for ArithReply {
 /// The descriptors of this package's services and of everything they import, as
 /// `protoc --descriptor_set_out --include_imports` writes them.
 pub const FILE_DESCRIPTOR_SET: &[u8] = b"\
-    \n\x88\x02\n\x0barith.proto\"\'\n\tArithArgs\x12\x0c\n\x01A\x18\x01 \x01(\x05R\x01A\x12\x0c\n\
-    \x01B\x18\x02 \x01(\x05R\x01B\"\x1a\n\nArithReply\x12\x0c\n\x01C\x18\x01 \x01(\x05R\x01C2\xab\
-    \x01\n\x05Arith\x12\x1e\n\x03Mul\x12\n.ArithArgs\x1a\x0b.ArithReply\x12\x1e\n\x03Add\x12\n.A\
-    rithArgs\x1a\x0b.ArithReply\x12\x1e\n\x03Div\x12\n.ArithArgs\x1a\x0b.ArithReply\x12 \n\x05Er\
-    ror\x12\n.ArithArgs\x1a\x0b.ArithReply\x12 \n\x05Panic\x12\n.ArithArgs\x1a\x0b.ArithReplyb\x06\
-    proto3";
+    \n\xd9\x03\n\x0barith.proto\"\'\n\tArithArgs\x12\x0c\n\x01A\x18\x01 \x01(\x03R\x01A\x12\x0c\n\
+    \x01B\x18\x02 \x01(\x03R\x01B\"\x1a\n\nArithReply\x12\x0c\n\x01C\x18\x01 \x01(\x03R\x01C\"$\n\
+    \x06PBArgs\x12\x0c\n\x01A\x18\x01 \x01(\x05R\x01A\x12\x0c\n\x01B\x18\x02 \x01(\x05R\x01B\"\x17\
+    \n\x07PBReply\x12\x0c\n\x01C\x18\x01 \x01(\x05R\x01C2\xab\x01\n\x05Arith\x12\x1e\n\x03Mul\x12\
+    \n.ArithArgs\x1a\x0b.ArithReply\x12\x1e\n\x03Add\x12\n.ArithArgs\x1a\x0b.ArithReply\x12\x1e\n\
+    \x03Div\x12\n.ArithArgs\x1a\x0b.ArithReply\x12 \n\x05Error\x12\n.ArithArgs\x1a\x0b.ArithRepl\
+    y\x12 \n\x05Panic\x12\n.ArithArgs\x1a\x0b.ArithReply2\x8f\x01\n\x07PBArith\x12\x18\n\x03Mul\x12\
+    \x07.PBArgs\x1a\x08.PBReply\x12\x18\n\x03Add\x12\x07.PBArgs\x1a\x08.PBReply\x12\x18\n\x03Div\
+    \x12\x07.PBArgs\x1a\x08.PBReply\x12\x1a\n\x05Error\x12\x07.PBArgs\x1a\x08.PBReply\x12\x1a\n\x05\
+    Panic\x12\x07.PBArgs\x1a\x08.PBReplyb\x06proto3";

@@ -1,35 +1,39 @@
 use polyrpc::{Context, Result, Status};
 
-use crate::proto::{Arith, ArithArgs, ArithReply};
+use crate::proto::{Arith, ArithArgs, ArithReply, PBArgs, PBArith, PBReply};
 
 /// rpcx's example, with two ways to fail. Integers wrap as Go's do.
 pub(crate) struct Calculator;
 
-impl Arith for Calculator {
-    async fn mul(&self, _: &mut Context, args: ArithArgs) -> Result<ArithReply> {
-        Ok(reply(args.A.wrapping_mul(args.B)))
-    }
+/// The two services differ in how wide their integers are, and in nothing else.
+macro_rules! calculates {
+    ($service:ident, $args:ident, $reply:ident) => {
+        impl $service for Calculator {
+            async fn mul(&self, _: &mut Context, args: $args) -> Result<$reply> {
+                Ok($reply { C: args.A.wrapping_mul(args.B), ..$reply::default() })
+            }
 
-    async fn add(&self, _: &mut Context, args: ArithArgs) -> Result<ArithReply> {
-        Ok(reply(args.A.wrapping_add(args.B)))
-    }
+            async fn add(&self, _: &mut Context, args: $args) -> Result<$reply> {
+                Ok($reply { C: args.A.wrapping_add(args.B), ..$reply::default() })
+            }
 
-    async fn div(&self, _: &mut Context, args: ArithArgs) -> Result<ArithReply> {
-        match args.B {
-            0 => Err(Status::invalid_argument("divide by zero"))?,
-            divisor => Ok(reply(args.A.wrapping_div(divisor))),
+            async fn div(&self, _: &mut Context, args: $args) -> Result<$reply> {
+                match args.B {
+                    0 => Err(Status::invalid_argument("divide by zero"))?,
+                    divisor => Ok($reply { C: args.A.wrapping_div(divisor), ..$reply::default() }),
+                }
+            }
+
+            async fn error(&self, _: &mut Context, _: $args) -> Result<$reply> {
+                Err(Status::unknown("boom"))?
+            }
+
+            async fn panic(&self, _: &mut Context, _: $args) -> Result<$reply> {
+                panic!("panic as asked")
+            }
         }
-    }
-
-    async fn error(&self, _: &mut Context, _: ArithArgs) -> Result<ArithReply> {
-        Err(Status::unknown("boom"))?
-    }
-
-    async fn panic(&self, _: &mut Context, _: ArithArgs) -> Result<ArithReply> {
-        panic!("panic as asked")
-    }
+    };
 }
 
-fn reply(c: i32) -> ArithReply {
-    ArithReply { C: c, ..ArithReply::default() }
-}
+calculates!(Arith, ArithArgs, ArithReply);
+calculates!(PBArith, PBArgs, PBReply);

@@ -10,10 +10,10 @@ use polyrpc::Server;
 use polyrpc::introspection::Health;
 
 use crate::fbs::test::BenchmarkServiceServer;
-use crate::proto::ArithServer;
 use crate::proto::example::EchoServiceServer;
 use crate::proto::helloworld::GreeterServer;
 use crate::proto::pb::HelloServer;
+use crate::proto::{ArithServer, PBArithServer};
 
 pub(crate) use arith::Calculator;
 
@@ -22,8 +22,7 @@ pub(crate) fn server() -> Server {
     Server::new()
         .service(EchoServiceServer::new(echo::Echo))
         .service(ArithServer::new(Calculator))
-        // The name under which rpcx's examples offer it in protobuf.
-        .alias("PBArith", "Arith")
+        .service(PBArithServer::new(Calculator))
         .service(GreeterServer::new(greeter::Doorman))
         .service(BenchmarkServiceServer::new(benchmark::Benchmark))
         .service(HelloServer::new(hello::Benchmark))

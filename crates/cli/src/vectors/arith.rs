@@ -46,6 +46,6 @@ async fn sleep(cx: Context, args: ArithArgs) -> (Context, Result<ArithReply>) {
     (cx, result)
 }
 
-fn reply(c: i32) -> ArithReply {
+fn reply(c: i64) -> ArithReply {
     ArithReply { C: c, ..ArithReply::default() }
 }

@@ -26,7 +26,6 @@ pub(crate) fn add_to(server: Server) -> Server {
     rest_rpc::add_to(server)
         .service(EchoServiceServer::new(echo::Echo))
         .service(arith::service())
-        .alias("PBArith", "Arith")
         .service(TestServiceServer::new(testing::Tested))
         .service(thrift::service())
         .service(plain::echo())

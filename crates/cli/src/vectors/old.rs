@@ -6,13 +6,13 @@ use polyrpc::codec::{Protobuf, Raw};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Context, Result, Server, Status};
 
-use crate::proto::ArithReply;
+use crate::proto::PBReply;
 
-/// Answers a number with twice as much. `ArithReply` is on the wire what `google.protobuf.Int32Value` is.
+/// Answers a number with twice as much. `PBReply` is on the wire what `google.protobuf.Int32Value` is.
 pub(crate) fn protobuf() -> Server {
     let arith = ServiceBuilder::new("Arith")
-        .method::<Protobuf, ArithReply, ArithReply, _, _>("Mul", double)
-        .method::<Protobuf, ArithReply, ArithReply, _, _>("Error", fail);
+        .method::<Protobuf, PBReply, PBReply, _, _>("Mul", double)
+        .method::<Protobuf, PBReply, PBReply, _, _>("Error", fail);
     Server::new().service(arith)
 }
 
@@ -25,8 +25,8 @@ pub(crate) fn gencode() -> Server {
     Server::new().service(arith)
 }
 
-async fn double(cx: Context, number: ArithReply) -> (Context, Result<ArithReply>) {
-    (cx, Ok(ArithReply { C: number.C.wrapping_mul(2), ..number }))
+async fn double(cx: Context, number: PBReply) -> (Context, Result<PBReply>) {
+    (cx, Ok(PBReply { C: number.C.wrapping_mul(2), ..number }))
 }
 
 async fn mul(cx: Context, body: Bytes) -> (Context, Result<Bytes>) {

@@ -8,10 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::rich::Rich;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase")]
+/// Go leaves out what it likes, and its JSON takes a name in any case.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
 pub(super) struct Args {
+    #[serde(alias = "a")]
     pub(super) a: i64,
+    #[serde(alias = "b")]
     pub(super) b: i64,
 }
 
@@ -50,4 +53,20 @@ pub(super) fn router() -> ServiceBuilder {
 
 async fn same<T>(cx: Context, message: T) -> (Context, Result<T>) {
     (cx, Ok(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use polyrpc::codec::{Body, Codec};
+    use polyrpc::payload::{Format, Json};
+
+    use super::*;
+
+    #[test]
+    fn what_go_leaves_out_is_zero_and_a_name_may_be_small() {
+        for (text, want) in [("{}", (0, 0)), (r#"{"B":8}"#, (0, 8)), (r#"{"a":7,"b":8}"#, (7, 8))] {
+            let args: Args = Serde::decode(Body::new(Format::Json(Json::Go), text), None).unwrap();
+            assert_eq!((args.a, args.b), want, "{text}");
+        }
+    }
 }

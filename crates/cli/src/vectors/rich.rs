@@ -10,8 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::plain::Args;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase")]
+/// Bytes, lists and maps may be missing, as Go's are when they are nil, and so may any field.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
 pub(super) struct Rich {
     i8: i8,
     i: i64,
@@ -19,14 +20,14 @@ pub(super) struct Rich {
     f32: f32,
     f: f64,
     s: String,
-    by: Binary,
-    l: Vec<i64>,
-    m: BTreeMap<String, i64>,
+    by: Option<Binary>,
+    l: Option<Vec<i64>>,
+    m: Option<BTreeMap<String, i64>>,
     n: Args,
     p: Option<Args>,
     nil: Option<Args>,
     b: bool,
-    t: Time,
+    t: Option<Time>,
 }
 
 /// Go's `[]byte`: base64 in JSON, the bin family in MessagePack.
@@ -131,6 +132,21 @@ mod tests {
     fn json_comes_back_as_go_wrote_it() {
         let text = r#"{"I8":-3,"I":300,"U":70000,"F32":1.5,"F":2.25,"S":"héllo","By":"AQID","L":[1,-1,128,65536],"M":{"x":1},"N":{"A":7,"B":8},"P":{"A":1,"B":2},"Nil":null,"B":true,"T":"2023-11-14T22:13:20.000000005Z"}"#;
         assert_eq!(String::from_utf8(echoed(Format::Json(Json::Go), text.as_bytes())).unwrap(), text);
+    }
+
+    #[test]
+    fn what_is_nil_in_go_stays_so_and_fields_may_be_left_out() {
+        let nil = r#"{"I8":0,"I":0,"U":0,"F32":0.0,"F":0.0,"S":"","By":null,"L":null,"M":null,"N":{"A":0,"B":0},"P":null,"Nil":null,"B":false,"T":null}"#;
+        for text in [nil, "{}"] {
+            let back = echoed(Format::Json(Json::Go), text.as_bytes());
+            assert_eq!(String::from_utf8(back).unwrap(), nil);
+        }
+        for bytes in [&b"\x80"[..], b"\x84\xa1L\xc0\xa1M\xc0\xa2By\xc0\xa1N\x80"] {
+            let back = echoed(Format::MessagePack, bytes);
+            for field in [&b"\xa2By\xc0"[..], b"\xa1L\xc0", b"\xa1M\xc0"] {
+                assert!(back.windows(field.len()).any(|window| window == field), "{back:x?}");
+            }
+        }
     }
 
     #[test]

@@ -16,8 +16,8 @@ use super::status::{self, EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, E
 use super::stream::{self, Asked, Found, Handled, Offering, Served, StreamLimits, StreamOptions};
 use crate::session::{self, Answer, Event, Missing, Offered};
 use crate::{
-    Call, CallId, Compression, Credential, Fault, Format, Head, Limits, Message, Metadata, Outbox, Reply,
-    Status, StreamId, Violation,
+    Call, CallId, Code, Compression, Credential, Fault, Format, Head, Limits, Message, Metadata, Outbox,
+    Reply, Status, StreamId, Violation,
 };
 
 /// What all connections of a server have in common.
@@ -124,6 +124,15 @@ impl session::Server for Server {
             Missing::Service | Missing::Method => {
                 status::status(ENOMETHOD, format!("Fail to find method={}/{}", call.service, call.method))
             }
+        }
+    }
+
+    /// One that unpacks to more than is allowed is a bad request as any other is. By the number for a limit, brpc's client
+    /// would send it to the next server (`retry_policy.cpp`), and so to all of them.
+    fn unreadable(status: Status) -> Status {
+        match status.code() {
+            Code::ResourceExhausted => status::status(EREQUEST, status.message().to_owned()),
+            _ => status,
         }
     }
 
