@@ -24,8 +24,10 @@ use crate::discovery::{Instance, Network};
 ///   └─────────────────┴─────────────────────────────────────┘
 ///     nobody is missing, or the while is over
 /// ```
+#[derive(Default)]
 pub(in crate::client) enum Trust<K> {
     /// Who is missing in a set has left.
+    #[default]
     Full,
     /// The registry is in trouble.
     Shaken {
@@ -58,12 +60,6 @@ pub(in crate::client) trait Known {
 
 /// What makes a server this one and no other.
 pub(in crate::client) type Key<'k> = (Network, &'k str);
-
-impl<K> Default for Trust<K> {
-    fn default() -> Self {
-        Self::Full
-    }
-}
 
 impl<K: Known> Trust<K> {
     /// The registry fails, or has lost what it knew.
