@@ -23,7 +23,9 @@ pub use self::raw::Raw;
 pub use self::serde::Serde;
 
 pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
-pub(crate) use self::serde::{decode as decode_plain, encode as encode_plain, encode_value};
+pub(crate) use self::serde::{
+    decode as decode_plain, decode_arguments, encode as encode_plain, encode_value,
+};
 
 /// Turns values of type `T` into messages and back.
 ///

@@ -89,6 +89,14 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
     }
 }
 
+/// Reads the first `count` arguments of a call as a tuple.
+pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(body: &Body, count: u32) -> Result<T, Status> {
+    match rest_rpc::without_surplus(body, count) {
+        Some(wanted) => decode(&wanted),
+        None => decode(body),
+    }
+}
+
 /// MessagePack's `nil`.
 const NIL: &[u8] = &[0xc0];
 
