@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use common::{Prober, serve, soon};
 use polyrpc::client::blocking;
-use polyrpc::codec::Serde;
+use polyrpc::codec::{ByteString, Serde};
 use polyrpc::rest_rpc::{ByteOrder, Generation};
 use polyrpc::server::{Listen, Running};
 use polyrpc::service::ServiceBuilder;
@@ -100,6 +100,30 @@ async fn answer(server: &Running, request: &str, length: usize) -> Vec<u8> {
     let mut answer = vec![0; length];
     soon(stream.read_exact(&mut answer)).await.expect("it answers");
     answer
+}
+
+#[tokio::test]
+async fn a_text_that_is_not_utf8_comes_back() {
+    let server = Server::new().register("echo", |text: ByteString| async move { text });
+    let old = listening(server, Generation::V0_20).await;
+    let request = "27000000 03000000 0100000000000000 d81eb1cb 91a1ff";
+    assert_eq!(answer(&old, request, 24).await[20..], *b"\x92\0\xa1\xff");
+
+    let server = Server::new().register("echo", |text: ByteString| async move { text });
+    let new = listening(server, Generation::default()).await;
+    let request = "27000000 d81eb1cb 0000000000000000 0100000000000000 0000000000000000 ff";
+    assert_eq!(answer(&new, request, 34).await[32..], *b"\0\xff");
+
+    for generation in ALL {
+        let server = Server::new().register("both", |name: String, file: ByteString| async move {
+            assert_eq!(name, "name");
+            file
+        });
+        let server = listening(server, generation).await;
+        let file = ByteString::from(b"\xfe\xff".to_vec());
+        let back: ByteString = client(&server, generation).call("both", &("name", &file)).await.unwrap();
+        assert_eq!(back, file, "{generation}");
+    }
 }
 
 #[tokio::test]

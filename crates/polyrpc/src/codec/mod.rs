@@ -7,6 +7,8 @@ mod raw;
 mod rest_rpc;
 mod serde;
 
+mod byte_string;
+
 #[cfg(feature = "prost")]
 mod prost;
 
@@ -14,6 +16,7 @@ use bytes::Bytes;
 use polyrpc_wire::payload::{compress, schema};
 use polyrpc_wire::{Compression, Format, Status, rpcx};
 
+pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
 pub use self::outline::Outline;
 #[cfg(feature = "prost")]

@@ -33,7 +33,8 @@ pub(crate) fn encode_arguments(
         (Format::RestRpc, _) => (true, write_arguments(arguments, shape)?),
         (_, Shape::Nothing) => (true, Bytes::from_static(EMPTY_LIST)),
         (_, Shape::List) => (true, encode(arguments, format)?),
-        (_, Shape::Sole) => (false, encode(arguments, format)?),
+        (Format::MessagePackArray, Shape::Text) => (false, pack_text(arguments)?),
+        (_, Shape::Sole | Shape::Text) => (false, encode(arguments, format)?),
     };
     Ok(Body { format, positional, bytes })
 }
@@ -95,9 +96,26 @@ pub(super) fn read_value<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<
     }
 }
 
-/// Whether the value is none, as a function without a result returns.
-pub(super) fn is_nothing(value: &(impl Serialize + ?Sized)) -> bool {
-    Shape::of(value) == Shape::Nothing
+/// Writes a result up to v0.20: in MessagePack, and not at all where there is none.
+pub(super) fn write_packed(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
+    match Shape::of(value) {
+        Shape::Nothing => Ok(Bytes::new()),
+        Shape::Text => pack_text(value),
+        Shape::List | Shape::Sole => encode(value, Format::MessagePackArray),
+    }
+}
+
+/// Writes bytes as a text in MessagePack: serde would have them be `bin`.
+fn pack_text(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
+    match text::write(value, false) {
+        Written::Text(text) => {
+            let mut packed = Vec::with_capacity(LONGEST_HEAD + text.len());
+            Writer::new(&mut packed).raw_str(&text);
+            Ok(packed.into())
+        }
+        Written::Wrong(error) => Err(unwritable(&error)),
+        Written::NotBasic => encode(value, Format::MessagePackArray),
+    }
 }
 
 /// The arguments of a call up to v0.20 without those beyond `wanted`, if there are some: the peer does not look at them
@@ -122,7 +140,7 @@ pub(super) fn without_surplus(body: &Body, wanted: u32) -> Option<Body> {
     Some(Body { bytes: bytes.into(), ..*body })
 }
 
-/// How long the head of a list in MessagePack may be.
+/// How long the head of a text or a list in MessagePack may be.
 const LONGEST_HEAD: usize = 5;
 
 /// An empty list in MessagePack.

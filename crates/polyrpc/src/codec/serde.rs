@@ -112,8 +112,7 @@ where
             plan if *plan.ty() == Type::Unit => Ok(Bytes::new()),
             plan => struct_packed(&plan, value),
         },
-        // No result is no value, where that is told from a result that is none.
-        Format::MessagePackArray if rest_rpc::is_nothing(value) => Ok(Bytes::new()),
+        Format::MessagePackArray => rest_rpc::write_packed(value),
         format => encode(value, format),
     }
 }

@@ -192,7 +192,10 @@ impl<'t> Deserializer<'t> for Text<'t> {
         self.expects_string()?;
         match std::str::from_utf8(self.text) {
             Ok(text) => visitor.visit_borrowed_str(text),
-            Err(_) => Err(Error::Wrong("the text is not UTF-8".to_owned())),
+            // Those who take a text of any bytes have it as bytes.
+            Err(_) => visitor
+                .visit_borrowed_bytes::<Error>(self.text)
+                .map_err(|_| Error::Wrong("the text is not UTF-8".to_owned())),
         }
     }
 
