@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 
 use common::{Prober, serve, soon};
 use polyrpc::client::blocking;
-use polyrpc::codec::Serde;
+use polyrpc::codec::{ByteString, Serde};
 use polyrpc::rest_rpc::{ByteOrder, Generation};
 use polyrpc::server::{Listen, Running};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Format, Result, Server, Status};
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 const ALL: [Generation; 7] = [
     Generation::V0_04,
@@ -86,6 +88,58 @@ async fn functions_take_and_give_what_c_plus_plus_has_types_for() {
         let people = vec![Person::tom(1), Person::tom(2)];
         assert_eq!(client.call::<Vec<String>>("names", &people).await.unwrap(), ["tom", "tom"]);
     }
+}
+
+/// What a server answers to these bytes.
+async fn answer(server: &Running, request: &str, length: usize) -> Vec<u8> {
+    let digits: Vec<u8> = request.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let digit = |byte: u8| (byte as char).to_digit(16).expect("a digit") as u8;
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
+    let mut stream = TcpStream::connect(server.address().to_string()).await.expect("it listens");
+    stream.write_all(&bytes).await.expect("it reads");
+    let mut answer = vec![0; length];
+    soon(stream.read_exact(&mut answer)).await.expect("it answers");
+    answer
+}
+
+#[tokio::test]
+async fn a_text_that_is_not_utf8_comes_back() {
+    let server = Server::new().register("echo", |text: ByteString| async move { text });
+    let old = listening(server, Generation::V0_20).await;
+    let request = "27000000 03000000 0100000000000000 d81eb1cb 91a1ff";
+    assert_eq!(answer(&old, request, 24).await[20..], *b"\x92\0\xa1\xff");
+
+    let server = Server::new().register("echo", |text: ByteString| async move { text });
+    let new = listening(server, Generation::default()).await;
+    let request = "27000000 d81eb1cb 0000000000000000 0100000000000000 0000000000000000 ff";
+    assert_eq!(answer(&new, request, 34).await[32..], *b"\0\xff");
+
+    for generation in ALL {
+        let server = Server::new().register("both", |name: String, file: ByteString| async move {
+            assert_eq!(name, "name");
+            file
+        });
+        let server = listening(server, generation).await;
+        let file = ByteString::from(b"\xfe\xff".to_vec());
+        let back: ByteString = client(&server, generation).call("both", &("name", &file)).await.unwrap();
+        assert_eq!(back, file, "{generation}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_a_function_does_not_take_are_not_looked_at() {
+    for generation in ALL.into_iter().take(5) {
+        let server = listening(functions(), generation).await;
+        let client = client(&server, generation);
+        assert_eq!(client.call::<i32>("add", &(1, 2, 3)).await.unwrap(), 3, "{generation}");
+        assert_eq!(client.call::<String>("echo", &("hello", [1, 2])).await.unwrap(), "hello");
+        assert_eq!(client.call::<i32>("zero", &(1, 2)).await.unwrap(), 42);
+        let failure = client.call::<i32>("add", &(1,)).await.unwrap_err();
+        assert_eq!(failure.message(), "unpack failed: Args not match!");
+    }
+    let server = listening(functions(), Generation::V0_20).await;
+    let request = "27000000 04000000 0100000000000000 fc78ec34 93010203";
+    assert_eq!(answer(&server, request, 23).await[20..], *b"\x92\0\x03");
 }
 
 #[tokio::test]

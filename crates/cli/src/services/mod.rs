@@ -7,6 +7,7 @@ mod greeter;
 mod hello;
 
 use polyrpc::Server;
+use polyrpc::codec::ByteString;
 use polyrpc::introspection::Health;
 
 use crate::fbs::test::BenchmarkServiceServer;
@@ -26,7 +27,8 @@ pub(crate) fn server() -> Server {
         .service(GreeterServer::new(greeter::Doorman))
         .service(BenchmarkServiceServer::new(benchmark::Benchmark))
         .service(HelloServer::new(hello::Benchmark))
-        .register("echo", |text: String| async move { text })
+        // rest_rpc's clients may send any bytes for a text.
+        .register("echo", |text: ByteString| async move { text })
         .register("add", |a: i64, b: i64| async move { a.wrapping_add(b) })
         .health(&Health::new())
         .reflection()

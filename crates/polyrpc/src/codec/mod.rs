@@ -8,6 +8,8 @@ mod raw;
 mod rest_rpc;
 mod serde;
 
+mod byte_string;
+
 #[cfg(feature = "prost")]
 mod prost;
 
@@ -15,6 +17,7 @@ use bytes::Bytes;
 use polyrpc_wire::payload::{compress, schema};
 use polyrpc_wire::{Compression, Format, Status, rpcx};
 
+pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
 pub use self::outline::Outline;
 #[cfg(feature = "prost")]
@@ -24,7 +27,9 @@ pub use self::raw::Raw;
 pub use self::serde::Serde;
 
 pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
-pub(crate) use self::serde::{decode as decode_plain, encode as encode_plain, encode_value};
+pub(crate) use self::serde::{
+    decode as decode_plain, decode_arguments, encode as encode_plain, encode_value,
+};
 
 /// Turns values of type `T` into messages and back.
 ///

@@ -11,6 +11,7 @@ mod text;
 use ::serde::Serialize;
 use ::serde::de::DeserializeOwned;
 use bytes::Bytes;
+use polyrpc_wire::payload::msgpack::{Reader, Token, Writer};
 use polyrpc_wire::payload::struct_pack;
 use polyrpc_wire::{Format, Status};
 
@@ -32,7 +33,8 @@ pub(crate) fn encode_arguments(
         (Format::RestRpc, _) => (true, write_arguments(arguments, shape)?),
         (_, Shape::Nothing) => (true, Bytes::from_static(EMPTY_LIST)),
         (_, Shape::List) => (true, encode(arguments, format)?),
-        (_, Shape::Sole) => (false, encode(arguments, format)?),
+        (Format::MessagePackArray, Shape::Text) => (false, pack_text(arguments)?),
+        (_, Shape::Sole | Shape::Text) => (false, encode(arguments, format)?),
     };
     Ok(Body { positional, ..Body::new(format, bytes) })
 }
@@ -94,10 +96,80 @@ pub(super) fn read_value<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<
     }
 }
 
-/// Whether the value is none, as a function without a result returns.
-pub(super) fn is_nothing(value: &(impl Serialize + ?Sized)) -> bool {
-    Shape::of(value) == Shape::Nothing
+/// Writes a result up to v0.20: in MessagePack, and not at all where there is none.
+pub(super) fn write_packed(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
+    match Shape::of(value) {
+        Shape::Nothing => Ok(Bytes::new()),
+        Shape::Text => pack_text(value),
+        Shape::List | Shape::Sole => encode(value, Format::MessagePackArray),
+    }
 }
+
+/// Writes bytes as a text in MessagePack: serde would have them be `bin`.
+fn pack_text(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
+    match text::write(value, false) {
+        Written::Text(text) => {
+            let mut packed = Vec::with_capacity(LONGEST_HEAD + text.len());
+            Writer::new(&mut packed).raw_str(&text);
+            Ok(packed.into())
+        }
+        Written::Wrong(error) => Err(unwritable(&error)),
+        Written::NotBasic => encode(value, Format::MessagePackArray),
+    }
+}
+
+/// The arguments of a call up to v0.20 without those beyond `wanted`, if there are some: the peer does not look at them
+/// (msgpack-c `adaptor/cpp11/tuple.hpp`).
+pub(super) fn without_surplus(body: &Body, wanted: u32) -> Option<Body> {
+    if !body.positional || !matches!(body.format, Format::MessagePack | Format::MessagePackArray) {
+        return None;
+    }
+    let mut reader = Reader::new(&body.bytes);
+    let Ok(Token::Array(count)) = reader.next() else { return None };
+    if count <= wanted {
+        return None;
+    }
+    let all = reader.rest();
+    for _ in 0..wanted {
+        reader.skip().ok()?;
+    }
+    let arguments = all.get(..all.len() - reader.rest().len())?;
+    let mut bytes = Vec::with_capacity(LONGEST_HEAD + arguments.len());
+    Writer::new(&mut bytes).array(wanted);
+    bytes.extend_from_slice(arguments);
+    Some(Body { bytes: bytes.into(), ..*body })
+}
+
+/// How long the head of a text or a list in MessagePack may be.
+const LONGEST_HEAD: usize = 5;
 
 /// An empty list in MessagePack.
 pub(super) const EMPTY_LIST: &[u8] = &[0x90];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(format: Format, bytes: &'static [u8]) -> Body {
+        Body { positional: true, ..Body::new(format, bytes) }
+    }
+
+    #[test]
+    fn arguments_beyond_those_wanted_are_cut() {
+        for (arguments, wanted, want) in [
+            (&b"\x93\x01\x02\x03"[..], 2, &b"\x92\x01\x02"[..]),
+            (b"\xdc\x00\x11\x92\x01\x02\xa1a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 2, b"\x92\x92\x01\x02\xa1a"),
+            (b"\x91\x01", 0, b"\x90"),
+        ] {
+            let cut = without_surplus(&listed(Format::MessagePackArray, arguments), wanted);
+            assert_eq!(cut.expect("there are more").bytes, want);
+        }
+        for (arguments, wanted) in
+            [(&b"\x92\x01\x02"[..], 2), (b"\x91\x01", 2), (b"\x01", 0), (b"\x93\x01", 2)]
+        {
+            assert!(without_surplus(&listed(Format::MessagePackArray, arguments), wanted).is_none());
+        }
+        assert!(without_surplus(&listed(Format::RestRpc, b"\x93\x01\x02\x03"), 2).is_none());
+        assert!(without_surplus(&Body::new(Format::MessagePack, &b"\x93\x01\x02\x03"[..]), 2).is_none());
+    }
+}

@@ -91,6 +91,14 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
     }
 }
 
+/// Reads the first `count` arguments of a call as a tuple.
+pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(body: &Body, count: u32) -> Result<T, Status> {
+    match rest_rpc::without_surplus(body, count) {
+        Some(wanted) => decode(&wanted),
+        None => decode(body),
+    }
+}
+
 /// MessagePack's `nil`.
 const NIL: &[u8] = &[0xc0];
 
@@ -109,8 +117,7 @@ where
         // The type says what an empty list is of, and is the same for all values; one that cannot be read leaves
         // nothing but the value.
         Format::Gob => gob::to_vec(value).map_or_else(|_| encode(value, format), |bytes| Ok(bytes.into())),
-        // No result is no value, where that is told from a result that is none.
-        Format::MessagePackArray if rest_rpc::is_nothing(value) => Ok(Bytes::new()),
+        Format::MessagePackArray => rest_rpc::write_packed(value),
         format => encode(value, format),
     }
 }

@@ -67,8 +67,8 @@ use self::hooks::Hooks;
 use self::open::{Open, Order};
 use self::port::Port;
 use self::registration::{Planned, Registrations};
-use self::topics::Packed;
 use crate::client::Client;
+use crate::codec::ByteString;
 use crate::cores::Cores;
 use crate::discovery::Register;
 use crate::introspection::{self, Facts, Health};
@@ -144,8 +144,8 @@ impl Server {
     #[must_use]
     pub fn publishing(self) -> Self {
         let publish = |publisher: Publisher| {
-            move |key: String, token: String, value: Packed| {
-                publisher.publish_packed(&key, &token, value.0);
+            move |key: String, token: String, value: ByteString| {
+                publisher.publish_packed(&key, &token, value.into_bytes());
                 std::future::ready(())
             }
         };

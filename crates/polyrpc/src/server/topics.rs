@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use polyrpc_wire::{Metadata, Push, Status, Topic, rest_rpc};
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 
 use super::open::Entry;
 use crate::Result;
@@ -179,31 +178,3 @@ const TOPICS: usize = 1024;
 
 /// How many bytes their names may have.
 const NAMES: usize = 64 << 10;
-
-/// Bytes that a client has packed. In MessagePack they are a text, which need not be UTF-8.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Packed(pub(super) Bytes);
-
-impl<'de> Deserialize<'de> for Packed {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_byte_buf(PackedVisitor)
-    }
-}
-
-struct PackedVisitor;
-
-impl Visitor<'_> for PackedVisitor {
-    type Value = Packed;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a packed value")
-    }
-
-    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Packed, E> {
-        Ok(Packed(Bytes::copy_from_slice(bytes)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Packed, E> {
-        Ok(Packed(Bytes::copy_from_slice(text.as_bytes())))
-    }
-}

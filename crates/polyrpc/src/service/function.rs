@@ -12,7 +12,7 @@ use polyrpc_wire::Status;
 use super::Context;
 use super::method::{Handling, Method};
 use crate::Error;
-use crate::codec::{Body, Codec, Serde, decode_plain, encode_value};
+use crate::codec::{Body, Codec, Serde, decode_arguments, decode_plain, encode_value};
 
 /// An async function or closure that can be registered by name.
 ///
@@ -95,7 +95,7 @@ impl<A: DeserializeOwned + 'static> Arguments for (A,) {
     /// protocol says that the arguments are a list.
     fn read(body: &Body) -> Result<Self, Status> {
         if body.positional {
-            return decode_plain(body);
+            return decode_arguments(body, 1);
         }
         match decode_plain(body) {
             Ok(sole) => Ok((sole,)),
@@ -108,7 +108,8 @@ macro_rules! arguments {
     ($($name:ident)*) => {
         impl<$($name: DeserializeOwned + 'static),*> Arguments for ($($name,)*) {
             fn read(body: &Body) -> Result<Self, Status> {
-                decode_plain(body)
+                const COUNT: u32 = [$(stringify!($name)),*].len() as u32;
+                decode_arguments(body, COUNT)
             }
         }
     };

@@ -282,8 +282,17 @@ impl<'o> Writer<'o> {
     ///
     /// When it is longer than 4 GiB.
     pub fn str(&mut self, value: &str) {
+        self.raw_str(value.as_bytes());
+    }
+
+    /// A text that need not be UTF-8: MessagePack does not ask that of it, nor do peers in C++ and Go.
+    ///
+    /// # Panics
+    ///
+    /// When it is longer than 4 GiB.
+    pub fn raw_str(&mut self, value: &[u8]) {
         self.str_head(value.len());
-        self.out.extend_from_slice(value.as_bytes());
+        self.out.extend_from_slice(value);
     }
 
     /// The head of a text: so many bytes must follow.
@@ -445,6 +454,7 @@ mod tests {
                 writer.f32(1.5);
                 writer.f64(2.25);
                 writer.str(&text);
+                writer.raw_str(&vec![0xff; length]);
                 writer.bin(&bytes);
                 writer.ext(-1, &bytes);
                 writer.map(count);
@@ -460,6 +470,7 @@ mod tests {
                 Token::F32(1.5),
                 Token::F64(2.25),
                 Token::Str(&bytes),
+                Token::Str(&vec![0xff; length]),
                 Token::Bin(&bytes),
                 Token::Ext(-1, &bytes),
             ] {

@@ -4,14 +4,15 @@ use bytes::{Bytes, BytesMut};
 
 use crate::payload::msgpack::{Reader, Token};
 
-/// A call by name, `[name, arg…]`, as its name and the list of its arguments.
+/// A call by name, `[name, arg…]`, as its name and the list of its arguments. The name may be `bin`: that too is a
+/// `std::string` to the peer (msgpack-c `adaptor/string.hpp`).
 ///
 /// The list gets a head of its own in the place of the name's last bytes, which move to the front: neither
 /// is copied elsewhere.
 pub(super) fn cut_name(mut body: BytesMut) -> Option<(Bytes, Bytes)> {
     let mut reader = Reader::new(&body);
     let Ok(Token::Array(count @ 1..)) = reader.next() else { return None };
-    let Ok(Token::Str(name)) = reader.next() else { return None };
+    let Ok(Token::Str(name) | Token::Bin(name)) = reader.next() else { return None };
     let length = name.len();
     let arguments = body.len() - reader.rest().len();
 
@@ -29,11 +30,11 @@ pub(super) fn cut_name(mut body: BytesMut) -> Option<(Bytes, Bytes)> {
 pub(super) fn topic(body: &[u8]) -> Option<String> {
     let mut reader = Reader::new(body);
     let Ok(Token::Array(count @ 1..)) = reader.next() else { return None };
-    let Ok(Token::Str(key)) = reader.next() else { return None };
+    let Ok(Token::Str(key) | Token::Bin(key)) = reader.next() else { return None };
     let token = match count {
         1 => &[],
         _ => match reader.next() {
-            Ok(Token::Str(token)) => token,
+            Ok(Token::Str(token) | Token::Bin(token)) => token,
             _ => return None,
         },
     };

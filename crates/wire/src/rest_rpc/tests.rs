@@ -313,6 +313,20 @@ fn an_unknown_function_is_told_by_its_name_or_its_number() {
 }
 
 #[test]
+fn a_name_may_be_bytes() {
+    let (mut server, mut out) = (server(Generation::V0_11), Outbox::new());
+    let call = hex("08000000 0100000000000000 00 93c403616464 0708");
+    let (method, body, _) = sole_call(&mut server, &call, &mut out);
+    assert_eq!(method, "add");
+    assert_bytes(body, ADD);
+    let mut inbox = BytesMut::from(&hex("07000000 0000000000000000 01 92c4026b65c40179")[..]);
+    match server.next_event(&mut inbox, &mut out) {
+        Ok(Some(Event::Subscribe(Topic::Name(name)))) => assert_eq!(name, "key"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_call_by_no_name_is_of_no_number_either() {
     for (bytes, generation) in [
         ("02000000 0100000000000000 91a0", Generation::V0_04),

@@ -7,11 +7,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::super::serde::{encode, unreadable, unwritable};
+use super::pack_text;
+use super::shape::Shape;
 use super::text::{self, Read, Written};
 
 /// Writes a value to be published.
 pub(crate) fn publish(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
-    encode(value, Format::MessagePackArray).map(unpack)
+    let packed = match Shape::of(value) {
+        Shape::Text => pack_text(value)?,
+        _ => encode(value, Format::MessagePackArray)?,
+    };
+    Ok(unpack(packed))
 }
 
 /// Writes a value to be published since v0.21: as a result is written.
@@ -44,6 +50,7 @@ pub(crate) fn published<T: DeserializeOwned>(data: &[u8]) -> Result<T, Status> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::ByteString;
     use super::*;
 
     #[test]
@@ -51,6 +58,9 @@ mod tests {
         assert_eq!(publish("hello").unwrap(), "hello");
         assert_eq!(publish(&(1, "a")).unwrap()[..], [0x92, 1, 0xa1, b'a']);
         assert_eq!(published::<String>(b"hello").unwrap(), "hello");
+        let not_utf8 = ByteString::from(b"\xff".to_vec());
+        assert_eq!(publish(&not_utf8).unwrap()[..], *b"\xff");
+        assert_eq!(published::<ByteString>(b"\xff").unwrap(), not_utf8);
         assert_eq!(published::<(i32, String)>(&[0x92, 1, 0xa1, b'a']).unwrap(), (1, "a".to_owned()));
         assert!(published::<i32>(b"\xff\xff\xc1").is_err() || published::<i32>(b"\xc1").is_err());
     }

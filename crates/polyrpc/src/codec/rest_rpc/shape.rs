@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::ser::{Error, Impossible, Serialize, Serializer};
 
+use super::super::byte_string::NOT_UTF8;
+
 /// What a value is, seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -11,6 +13,8 @@ pub(super) enum Shape {
     Nothing,
     /// A tuple: arguments in their order.
     List,
+    /// A text that is not UTF-8, which serde has no word for.
+    Text,
     /// Anything else: a single value.
     Sole,
 }
@@ -99,8 +103,12 @@ impl Serializer for Asked {
         Ok(SOLE)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, _: &T) -> Result<Said, Said> {
-        Ok(SOLE)
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        _: &T,
+    ) -> Result<Said, Said> {
+        Ok(if name == NOT_UTF8 { Said(Shape::Text) } else { SOLE })
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -152,7 +160,14 @@ impl Serializer for Asked {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::ByteString;
     use super::*;
+
+    #[test]
+    fn a_text_that_is_not_utf8_says_so() {
+        assert_eq!(Shape::of(&ByteString::from(b"\xff".to_vec())), Shape::Text);
+        assert_eq!(Shape::of(&ByteString::from("text")), Shape::Sole);
+    }
 
     #[test]
     fn only_a_tuple_is_a_list_of_arguments() {

@@ -1,6 +1,7 @@
 //! Basic values as text, as C++ writes and reads them: numbers by `std::to_string` and `std::from_chars`.
 
 use std::fmt;
+use std::str::FromStr;
 
 use bytes::Bytes;
 use serde::de::{
@@ -112,7 +113,7 @@ impl Text<'_> {
         integer(self.text, signed).ok_or_else(|| self.wrong("an integer"))
     }
 
-    fn float(&self) -> Result<f64, Error> {
+    fn float<F: FromStr + Into<f64> + Copy>(&self) -> Result<F, Error> {
         self.expects_number()?;
         float(self.text).ok_or_else(|| self.wrong("a number"))
     }
@@ -174,7 +175,7 @@ impl<'t> Deserializer<'t> for Text<'t> {
     }
 
     fn deserialize_f32<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_f32(self.float()? as f32)
+        visitor.visit_f32(self.float()?)
     }
 
     fn deserialize_f64<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -191,7 +192,10 @@ impl<'t> Deserializer<'t> for Text<'t> {
         self.expects_string()?;
         match std::str::from_utf8(self.text) {
             Ok(text) => visitor.visit_borrowed_str(text),
-            Err(_) => Err(Error::Wrong("the text is not UTF-8".to_owned())),
+            // Those who take a text of any bytes have it as bytes.
+            Err(_) => visitor
+                .visit_borrowed_bytes::<Error>(self.text)
+                .map_err(|_| Error::Wrong("the text is not UTF-8".to_owned())),
         }
     }
 
@@ -269,18 +273,29 @@ fn integer(text: &[u8], signed: bool) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// A number as `std::from_chars` reads it.
-fn float(text: &[u8]) -> Option<f64> {
+/// A number as `std::from_chars` reads it: a word or digits, and whatever comes behind them.
+fn float<F: FromStr + Into<f64> + Copy>(text: &[u8]) -> Option<F> {
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
-    let word = unsigned.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(unsigned.len());
-    let length = match word {
-        0 => decimal(unsigned),
-        // `inf`, `infinity`, `nan`; what is none of them is told so below.
-        _ => word,
-    };
     let sign = text.len() - unsigned.len();
-    std::str::from_utf8(text.get(..sign + length)?).ok()?.parse().ok()
+    let parse = |length: usize| std::str::from_utf8(text.get(..sign + length)?).ok()?.parse().ok();
+    let begins =
+        |word: &&&[u8]| unsigned.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    if let Some(word) = WORDS.iter().find(begins) {
+        return parse(word.len());
+    }
+    let length = decimal(unsigned);
+    let value: F = parse(length)?;
+    let mut mantissa = unsigned.iter().take(length).take_while(|byte| !matches!(byte, b'e' | b'E'));
+    // Digits that are too large or too small for the type are out of its range, not infinite and not zero.
+    let in_range = match value.into() {
+        0.0 => mantissa.all(|byte| matches!(byte, b'0' | b'.')),
+        value => value.is_finite(),
+    };
+    in_range.then_some(value)
 }
+
+/// Numbers that have no digits; the longer stands before its own beginning.
+const WORDS: [&[u8]; 3] = [b"infinity", b"inf", b"nan"];
 
 /// How many bytes of a decimal number are at the front.
 fn decimal(text: &[u8]) -> usize {
@@ -517,14 +532,26 @@ mod tests {
         assert_eq!(got::<f64>("3.000000"), Some(3.0));
         assert_eq!(got::<f64>("-1.5e2x"), Some(-150.0));
         assert_eq!(got::<f64>("1e"), Some(1.0));
+        assert_eq!(got::<f32>("1e-40"), Some(1e-40));
+        for zero in ["0", "-0.0", "0e999", "0x10"] {
+            assert_eq!(got::<f64>(zero), Some(0.0), "{zero}");
+        }
+        for infinite in ["inf", "INF", "infx", "infini", "Infinityx"] {
+            assert_eq!(got::<f64>(infinite), Some(f64::INFINITY), "{infinite}");
+        }
         assert_eq!(got::<f64>("-inf"), Some(f64::NEG_INFINITY));
+        assert!(got::<f64>("nan1x").is_some_and(f64::is_nan));
+        assert!(got::<f32>("-NaN").is_some_and(f32::is_nan));
         assert_eq!(got::<bool>("1"), Some(true));
         assert_eq!(got::<char>("97"), Some('a'));
         for wrong in ["", "+1", " 1", "x", "-", "300"] {
             assert_eq!(got::<u8>(wrong), None, "{wrong}");
         }
-        for wrong in ["", "+1", ".", "-", "e5", "x1"] {
+        for wrong in ["", "+1", ".", "-", "e5", "x1", "in", "1e400", "-1e400", "1e-400"] {
             assert_eq!(got::<f64>(wrong), None, "{wrong}");
+        }
+        for wrong in ["1e39", "1e-50"] {
+            assert_eq!(got::<f32>(wrong), None, "{wrong}");
         }
     }
 
