@@ -34,6 +34,13 @@ async fn http_loses_no_call() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn grpc_loses_no_call() {
+    for _ in 0..ROUNDS {
+        shut_down_under_load(Protocol::Grpc).await;
+    }
+}
+
 async fn shut_down_under_load(protocol: Protocol) {
     let prober = Prober::default();
     let server = serve(prober.server()).await;

@@ -65,6 +65,11 @@ pub trait Server {
         false
     }
 
+    /// The failure of a call whose message cannot be decompressed, in the protocol's own words where it has some.
+    fn corrupt(_ticket: &Self::Ticket, status: Status) -> Status {
+        Self::unreadable(status)
+    }
+
     /// The failure of a call to something that does not exist, in the protocol's own words and numbers.
     fn unknown(call: &Call<'_>, missing: Missing) -> Status;
 
@@ -169,6 +174,12 @@ pub trait Server {
     /// The server is going away: calls that arrive from now on are refused in the protocol's own words,
     /// and answers tell the peer not to come again where the protocol can say so.
     fn drain(&mut self, out: &mut Outbox);
+
+    /// Whether a peer that was told so may still bring calls which it sent before it heard it, or the rest of such a
+    /// call: a server that goes away waits for them.
+    fn expects(&self) -> bool {
+        false
+    }
 
     /// Whether the connection should be closed once everything is answered and written
     /// (`Connection: close`, a protocol error already answered).

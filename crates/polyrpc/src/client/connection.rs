@@ -444,7 +444,13 @@ impl<S: Session + Send + 'static> Reader<S> {
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
             }
-            let corked = self.take_answers()?;
+            let corked = match self.take_answers() {
+                Ok(corked) => corked,
+                Err(violation) => {
+                    self.say_why();
+                    return Poll::Ready(Err(violation));
+                }
+            };
             self.wake();
             if corked {
                 // Behind every caller that was just woken; then one write takes all they appended.
@@ -479,6 +485,13 @@ impl<S: Session + Send + 'static> Reader<S> {
         drop(shared);
         self.wake();
         Poll::Pending
+    }
+
+    /// The server broke the protocol: what the session has to say of that is sent if the socket takes it at once.
+    fn say_why(&mut self) {
+        let mut shared = self.connection.lock();
+        // The connection ends whether it hears it or not.
+        let _ = self.connection.socket.try_flush(&mut shared.out);
     }
 
     /// Takes every answer out of the inbox. Returns whether callers shall only append for now.

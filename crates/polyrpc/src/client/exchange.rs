@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_wire::payload::{Json, schema};
 use polyrpc_wire::rest_rpc::Generation;
-use polyrpc_wire::{Call, Compression, Credential, Format, Head, Protocol, Reply, Status};
+use polyrpc_wire::{Call, Code, Compression, Credential, Format, Head, Protocol, Reply, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -161,9 +161,21 @@ impl Defaults {
             return Ok(Response::new(Body::new(format, Bytes::new())));
         };
         let bytes = uncompressed(head.compression, result?, self.decompressed)
-            .map_err(|status| unreadable(&status))?;
+            .map_err(|status| self.unreadable(&status))?;
         let message = Body::new(head.format, bytes);
         Ok(Response { message, metadata: head.metadata, trailers, attachment })
+    }
+
+    /// The failure of a reply whose compression cannot be undone. That it would be too long has a code of its own in gRPC
+    /// (`doc/statuscodes.md`).
+    #[cold]
+    fn unreadable(&self, status: &Status) -> Status {
+        match (self.protocol, status.code()) {
+            (Protocol::Grpc, Code::ResourceExhausted) => {
+                Status::resource_exhausted(format!("unreadable reply: {}", status.message()))
+            }
+            _ => unreadable(status),
+        }
     }
 
     /// The format in which this protocol carries what the codec prefers.

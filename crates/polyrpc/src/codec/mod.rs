@@ -15,7 +15,7 @@ mod prost;
 
 use bytes::Bytes;
 use polyrpc_wire::payload::{compress, schema};
-use polyrpc_wire::{Compression, Format, Status, rpcx};
+use polyrpc_wire::{Compression, Format, Message, Status, grpc, rpcx};
 
 pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
@@ -125,6 +125,11 @@ pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) 
             }
         }),
     }
+}
+
+/// A message of a stream with its compression undone. Only gRPC compresses these.
+pub(crate) fn uncompressed_message(message: Message, limit: usize) -> Result<Bytes, Status> {
+    uncompressed(message.compression, message.body, limit).map_err(grpc::corrupt)
 }
 
 /// Writes the arguments of a call as [`Client::call`](crate::Client::call) does by rest_rpc, for who makes the call with

@@ -521,7 +521,8 @@ impl<'a, S: Session> Connection<'a, S> {
             Poll::Pending if self.registration.entry.has_pushes() && !self.lags() => {}
             Poll::Pending => {
                 let settled = written && self.in_flight.len() == 0 && !self.session.owes();
-                if !(self.draining && settled && self.inbox.bytes.is_empty()) {
+                let quiet = self.inbox.bytes.is_empty() && !self.session.expects();
+                if !(self.draining && settled && quiet) {
                     return Poll::Pending;
                 }
                 self.finish();

@@ -14,7 +14,7 @@ use super::in_flight::{self, poll_guarded};
 use super::note::Note;
 use super::port::{Authenticator, Port};
 use super::streams::Streams;
-use crate::codec::{Body, uncompressed};
+use crate::codec::{Body, uncompressed, uncompressed_message};
 use crate::service::{ConnectionFacts, Context, Ending, Entry, Handling, Peer, Shape, Way};
 use crate::streaming::{Incoming, Outgoing};
 use crate::task::Inherited;
@@ -177,7 +177,7 @@ impl<'a> Dispatch<'a> {
         let body = std::mem::take(&mut call.body);
         let bytes = match uncompressed(call.head.compression, body, self.port.server.limits.decompressed) {
             Ok(bytes) => bytes,
-            Err(status) => return failed(S::unreadable(status)),
+            Err(status) => return failed(S::corrupt(ticket, status)),
         };
         if !entry.method().shape().is_unary()
             && let Some(stream) = S::stream(ticket)
@@ -351,7 +351,7 @@ async fn gathered(
 ) -> Ending {
     let read = |message: Message| {
         cx.came(message.compression);
-        uncompressed(message.compression, message.body, limit)
+        uncompressed_message(message, limit)
     };
     let message = match sole(&incoming).await.and_then(read) {
         Ok(message) => message,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use polyrpc_wire::{Compression, Message, Metadata, Status};
 
 use super::Bell;
-use crate::codec::uncompressed;
+use crate::codec::uncompressed_message;
 
 /// The messages that the peer sends on one call, encoded.
 ///
@@ -60,9 +60,9 @@ impl Incoming {
     /// The next message, its compression undone; `None` behind the last. An error is given once and ends it.
     pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
         let next = ready!(self.poll_raw(cx));
-        Poll::Ready(next.map(|message| {
-            message.and_then(|Message { body, compression }| uncompressed(compression, body, self.0.limit))
-        }))
+        Poll::Ready(
+            next.map(|message| message.and_then(|message| uncompressed_message(message, self.0.limit))),
+        )
     }
 
     /// The next message as it came; `None` behind the last.

@@ -253,7 +253,7 @@ impl Client {
             encoder.field(b"authorization", credential, Indexing::Never, &mut block);
         }
         metadata::write(&call.head.metadata, |name, value| {
-            encoder.field(name, value, Indexing::Likely, &mut block);
+            encoder.field(name, value, indexing(name), &mut block);
         });
         block
     }
@@ -530,6 +530,14 @@ fn field(name: &[u8], value: &[u8], metadata: &mut Metadata) {
         && !metadata::is_reserved(name)
     {
         metadata::read(name, value, metadata);
+    }
+}
+
+/// What is a secret goes into no table, whoever wrote it.
+fn indexing(name: &[u8]) -> Indexing {
+    match name {
+        b"authorization" | b"cookie" => Indexing::Never,
+        _ => Indexing::Likely,
     }
 }
 

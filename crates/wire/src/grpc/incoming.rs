@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::frame::{Assembler, Framed, Malformed};
 use crate::grpc_web::{Decoder, Dialect};
-use crate::{Compression, Message, Status};
+use crate::{Code, Compression, Message, Status};
 
 /// The messages of one request, put together as their bytes come.
 #[derive(Debug)]
@@ -104,6 +104,16 @@ pub(crate) fn compressed_without_name() -> Status {
 #[cold]
 pub(crate) fn unknown_encoding() -> Status {
     Status::unimplemented("the grpc-encoding is not supported")
+}
+
+/// The failure of a message that cannot be decompressed, in a compression that is known: INTERNAL, whichever side reads
+/// it (`doc/statuscodes.md`). One that becomes too long stays what it is.
+#[cold]
+pub fn corrupt(status: Status) -> Status {
+    match status.code() {
+        Code::InvalidArgument => Status::internal(status.message().to_owned()),
+        _ => status,
+    }
 }
 
 #[cold]

@@ -19,6 +19,7 @@ pub(crate) mod timeout;
 use crate::sniff::{Guess, Protocol, by_magic};
 
 pub use client::{Client, ClientConfig};
+pub use incoming::corrupt;
 pub use server::{Server, ServerConfig, Ticket};
 
 /// Recognises the fixed bytes that every client of HTTP/2 begins with.

@@ -63,7 +63,8 @@ impl Request {
                 }
                 b"grpc-timeout" => request.timeout = Some(timeout::read(value).ok_or(Unfit::Timeout)?),
                 b"grpc-encoding" => request.compression = coding::read(value).ok_or(Unfit::Encoding)?,
-                b"grpc-accept-encoding" => request.accepts = Accepts::read(value),
+                // It may be told in several lines (RFC 9110, §5.3).
+                b"grpc-accept-encoding" => request.accepts.add(value),
                 b"authorization" => {
                     request.credential = Some(Bytes::copy_from_slice(value));
                     request.field(name, value);
@@ -149,6 +150,11 @@ impl Accepts {
         Self(known.filter(|(_, known)| coding::accepts(list, **known)).map(|(n, _)| 1 << n).sum())
     }
 
+    /// Reads one more list.
+    fn add(&mut self, list: &[u8]) {
+        self.0 |= Self::read(list).0;
+    }
+
     /// How messages are compressed for such a peer, where this compression is wanted.
     pub(crate) fn choose(self, wanted: Compression) -> Compression {
         let wanted = coding::applied(wanted);
@@ -158,5 +164,28 @@ impl Accepts {
     fn has(self, compression: Compression) -> bool {
         let at = Self::KNOWN.iter().position(|known| *known == compression);
         at.is_some_and(|at| self.0 & 1 << at != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_peer_accepts_may_stand_in_several_lines() {
+        let fields = [
+            (":method", "POST"),
+            (":path", "/a/b"),
+            ("content-type", "application/grpc"),
+            ("grpc-accept-encoding", "identity,gzip"),
+            ("grpc-accept-encoding", "deflate"),
+        ];
+        let request =
+            Request::read(fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())).into_iter());
+        let accepts = request.expect("it is one of gRPC").accepts;
+        for wanted in [Compression::Gzip, Compression::Zlib] {
+            assert_eq!(accepts.choose(wanted), wanted);
+        }
+        assert_eq!(accepts.choose(Compression::SnappyFrames), Compression::None);
     }
 }

@@ -215,6 +215,13 @@ impl session::Server for Server {
         }
     }
 
+    fn corrupt(ticket: &Ticket, status: Status) -> Status {
+        match ticket.http {
+            None => incoming::corrupt(status),
+            Some(_) => status,
+        }
+    }
+
     fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         if let Some(owed) = ticket.http {
             self.http_refuse(ticket.stream, *owed, status, out);
@@ -307,6 +314,12 @@ impl session::Server for Server {
 
     fn drain(&mut self, out: &mut Outbox) {
         self.http.leave(out);
+    }
+
+    /// Until the PING behind the first GOAWAY is answered the peer may open streams (RFC 9113, §6.8), and those that it
+    /// has opened come to their end.
+    fn expects(&self) -> bool {
+        !self.http.has_left()
     }
 
     fn finished(&self) -> bool {

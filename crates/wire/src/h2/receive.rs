@@ -377,6 +377,10 @@ impl<T: Default> Connection<T> {
         }
         let before = self.peer.window;
         self.peer.read(payload)?;
+        if self.role == Role::Client && self.peer.push {
+            // §6.5.2: a server has nothing to allow here.
+            return Err(connection(ErrorCode::PROTOCOL_ERROR, "ENABLE_PUSH of a server"));
+        }
         self.encoder.resize(self.peer.table);
         frame::settings_ack(out.buffer());
         let change = i64::from(self.peer.window) - i64::from(before);

@@ -38,6 +38,8 @@ impl Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) table: usize,
+    /// It takes pushed streams, or as a server would push some.
+    pub(super) push: bool,
     pub(super) streams: usize,
     pub(super) window: u32,
     pub(super) frame: usize,
@@ -48,6 +50,7 @@ impl Default for Peer {
     fn default() -> Self {
         Self {
             table: DEFAULT_TABLE,
+            push: false,
             streams: usize::MAX,
             window: DEFAULT_WINDOW,
             frame: DEFAULT_FRAME,
@@ -70,6 +73,7 @@ impl Peer {
                 ENABLE_PUSH if value > 1 => {
                     return Err(connection(ErrorCode::PROTOCOL_ERROR, "ENABLE_PUSH other than 0 and 1"));
                 }
+                ENABLE_PUSH => self.push = value == 1,
                 MAX_CONCURRENT_STREAMS => self.streams = value as usize,
                 INITIAL_WINDOW_SIZE if value > MOST_WINDOW => {
                     return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE too large"));

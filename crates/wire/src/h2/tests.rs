@@ -485,7 +485,7 @@ fn who_opens_more_streams_than_it_was_told_is_sent_away() {
     let ack = frame_of(frame::SETTINGS, frame::ACK, 0, &[]);
     // It cannot know yet.
     let mut early = Spoken::open(config.clone());
-    early.hear(&requests(3000)).unwrap();
+    early.hear(&requests(1700)).unwrap();
     assert_eq!(early.server.streams(), 200);
     let mut told = Spoken::open(config.clone());
     assert_eq!(told.ended_with(&[ack, requests(1300)].concat()), ErrorCode::ENHANCE_YOUR_CALM);
@@ -508,6 +508,19 @@ fn a_client_bears_answers_to_all_calls_it_has_cancelled() {
     // It has never opened this one.
     inbox.extend_from_slice(&frame_of(frame::DATA, frame::END_STREAM, 6001, b"wrong"));
     client.next_event(&mut inbox, &mut out).unwrap_err();
+}
+
+#[test]
+fn a_server_that_allows_to_push_is_refused() {
+    let said = |value| {
+        let mut client: Connection = Connection::client(Arc::default());
+        let mut inbox = BytesMut::from(&frame_of(frame::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, value])[..]);
+        client.next_event(&mut inbox, &mut Outbox::new())
+    };
+    assert_eq!(said(0), Ok(None));
+    said(1).unwrap_err();
+    // A client may.
+    assert_eq!(spoken().hear(&frame_of(frame::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 1])).unwrap(), []);
 }
 
 #[test]

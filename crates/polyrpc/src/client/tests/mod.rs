@@ -333,8 +333,8 @@ async fn many_messages_may_be_answered_with_one() {
     let answer = gather("head 0 key=head\nmessage 0 x\nend 0 key=tail\n").await.unwrap();
     assert_eq!(answer.message, "x");
     assert_eq!((answer.metadata.get("key"), answer.trailers.get("key")), (Some("head"), Some("tail")));
-    assert_eq!(gather("head 0\nend 0\n").await.unwrap_err().code(), Code::Internal);
-    assert_eq!(gather("head 0\nmessage 0 x\nmessage 0 y\n").await.unwrap_err().code(), Code::Internal);
+    assert_eq!(gather("head 0\nend 0\n").await.unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(gather("head 0\nmessage 0 x\nmessage 0 y\n").await.unwrap_err().code(), Code::Unimplemented);
     assert_eq!(gather("message 0 x\nfail 0 no\n").await.unwrap_err().code(), Code::Aborted);
 }
 

@@ -117,3 +117,20 @@ fn a_message_over_the_limit_is_refused_and_the_connection_goes_on() {
     let (_, reply) = sole_reply(pair.call(CallId(2), &call(b"small"), echo));
     assert_eq!(&reply.result.unwrap()[..], b"small");
 }
+
+#[test]
+fn secrets_in_the_metadata_go_into_no_table() {
+    // No Huffman code makes it shorter, so that it stands in a block as it is.
+    const VALUE: &str = "~~~~~~~~~~~~~~~~";
+    for (name, again) in [("authorization", true), ("cookie", true), ("other", false)] {
+        let metadata: Metadata = [(name, VALUE)].into_iter().collect();
+        let asked = Call { head: Head { metadata, ..Head::default() }, ..call(b"") };
+        let (mut client, mut out) = (client(), Outbox::new());
+        client.send(CallId(1), asked.clone(), &mut out).unwrap();
+        out.take();
+        client.send(CallId(2), asked, &mut out).unwrap();
+        let second = out.take();
+        let is_written = second.windows(VALUE.len()).any(|bytes| bytes == VALUE.as_bytes());
+        assert_eq!(is_written, again, "{name}");
+    }
+}

@@ -1,0 +1,222 @@
+//! gRPC against peers that know HTTP/2 alone, and say what ours never would.
+
+mod common;
+
+use bytes::{Bytes, BytesMut};
+use common::{PATIENCE, Prober, Socket, json_call, serve, soon};
+use polyrpc::client::Options;
+use polyrpc::payload::compress;
+use polyrpc::{Client, Code, Compression, Format};
+use polyrpc_wire::h2::hpack::encode_stateless;
+use polyrpc_wire::h2::{Connection, Event};
+use polyrpc_wire::{Limits, Outbox, Protocol};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// One side of a connection.
+struct Http2 {
+    stream: TcpStream,
+    connection: Connection,
+    inbox: BytesMut,
+    out: Outbox,
+}
+
+impl Http2 {
+    fn client(stream: TcpStream) -> Self {
+        let connection = Connection::client(Default::default());
+        Self { stream, connection, inbox: BytesMut::new(), out: Outbox::new() }
+    }
+
+    async fn server(listener: &TcpListener) -> Self {
+        let (stream, _) = soon(listener.accept()).await.unwrap();
+        let connection = Connection::server(Default::default());
+        Self { stream, connection, inbox: BytesMut::new(), out: Outbox::new() }
+    }
+
+    async fn flush(&mut self) {
+        // The other side may have closed already.
+        let _ = soon(self.stream.write_all(&self.out.take())).await;
+    }
+
+    /// The next event; `None` at the end of the connection.
+    async fn event(&mut self) -> Option<Event> {
+        loop {
+            let event = self.connection.next_event(&mut self.inbox, &mut self.out);
+            self.flush().await;
+            match event.expect("the other side keeps to the protocol") {
+                Some(event) => return Some(event),
+                None => match soon(self.stream.read_buf(&mut self.inbox)).await {
+                    Ok(0) | Err(_) => return None,
+                    Ok(_) => {}
+                },
+            }
+        }
+    }
+
+    fn ask(&mut self, path: &str, fields: &[(&str, &str)]) -> u32 {
+        let usual = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "me")];
+        let block = block(&[&usual, fields].concat());
+        self.connection.open(&block, false, &mut self.out)
+    }
+
+    fn send(&mut self, stream: u32, bytes: impl Into<Bytes>, end: bool) {
+        self.connection.data(stream, b"", bytes.into(), end, &mut self.out);
+    }
+
+    /// What this field is, of whichever head or trailers has it first.
+    async fn field(&mut self, name: &str) -> String {
+        loop {
+            let event = self.event().await.expect("the connection goes on");
+            if let Event::Headers { fields, .. } | Event::Trailers { fields, .. } = event
+                && let Some(value) = fields.get(name.as_bytes())
+            {
+                return String::from_utf8_lossy(value).into_owned();
+            }
+        }
+    }
+
+    /// Answers a call with one message, which is compressed.
+    async fn answer_compressed(&mut self, body: &[u8]) {
+        let stream = loop {
+            match self.event().await.expect("a call") {
+                Event::Headers { stream, .. } | Event::Whole { stream, .. } => break stream,
+                _ => {}
+            }
+        };
+        let head = [(":status", "200"), ("content-type", "application/grpc+json"), ("grpc-encoding", "gzip")];
+        self.connection.headers(stream, &block(&head), false, &mut self.out);
+        self.send(stream, message(true, body), false);
+        self.connection.trailers(stream, &block(&[("grpc-status", "0")]), &mut self.out);
+        self.flush().await;
+        while self.event().await.is_some() {}
+    }
+}
+
+fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    encode_stateless(fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())), &mut block);
+    block
+}
+
+fn message(compressed: bool, body: &[u8]) -> Vec<u8> {
+    [&[compressed.into()][..], &(body.len() as u32).to_be_bytes(), body].concat()
+}
+
+const JSON: (&str, &str) = ("content-type", "application/grpc+json");
+
+#[tokio::test]
+async fn a_call_that_crosses_the_goaway_is_answered() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let mut wire = common::Wire::connect(Protocol::Grpc, &server).await;
+    wire.send(1, &json_call("Probe", "Echo", "\"first\"")).await;
+    assert!(wire.reply().await.unwrap().1.result.is_ok());
+    let crossing = wire.encode(2, &json_call("Probe", "Echo", "\"crossing\""));
+    let going = tokio::spawn(server.shutdown(PATIENCE));
+    // The server says that it goes, and asks whether that was heard.
+    let mut said = Vec::new();
+    while !said.windows(8).any(|bytes| bytes == b"polyrpc!") {
+        assert_ne!(soon(wire.socket.stream.read_buf(&mut said)).await.unwrap(), 0, "it waits for the answer");
+    }
+    wire.socket.send(&crossing).await;
+    let (id, reply) = wire.reply().await.expect("an answer");
+    assert_eq!((id, &reply.result.unwrap()[..]), (2, &b"\"crossing\""[..]));
+    assert!(!going.is_finished());
+    wire.socket.send(b"\0\0\x08\x06\x01\0\0\0\0polyrpc!").await;
+    assert!(wire.reply().await.is_none(), "then the connection ends");
+    drop(wire);
+    soon(going).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_of_which_a_part_is_here_is_not_cut_off() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let mut peer = Http2::client(Socket::connect(&server).await.stream);
+    // One that is answered shows that the part behind it was read.
+    let stream = peer.ask("/Probe/Echo", &[("content-type", "application/json")]);
+    peer.send(stream, &b"\"in "[..], false);
+    let other = peer.ask("/Probe/Echo", &[("content-type", "application/json")]);
+    peer.send(other, &b"\"x\""[..], true);
+    assert_eq!(peer.field(":status").await, "200");
+    let going = tokio::spawn(server.shutdown(PATIENCE));
+    loop {
+        if let Event::GoAway { last, .. } = peer.event().await.expect("the server waits")
+            && last == other
+        {
+            break;
+        }
+    }
+    peer.send(stream, &b"two\""[..], true);
+    peer.flush().await;
+    assert_eq!(peer.field(":status").await, "200");
+    while peer.event().await.is_some() {}
+    drop(peer);
+    soon(going).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_decompressed_is_internal_in_grpc_only() {
+    let server = serve(Prober::default().server()).await;
+    let mut peer = Http2::client(Socket::connect(&server).await.stream);
+    let garbage = message(true, b"no gzip at all");
+    // Whole at once, and in pieces.
+    for cut in [garbage.len(), 9] {
+        let stream = peer.ask("/Probe/Echo", &[JSON, ("grpc-encoding", "gzip")]);
+        peer.send(stream, garbage[..cut].to_vec(), cut == garbage.len());
+        if cut < garbage.len() {
+            peer.flush().await;
+            peer.send(stream, garbage[cut..].to_vec(), true);
+        }
+        assert_eq!(peer.field("grpc-status").await, "13");
+    }
+    let stream =
+        peer.ask("/Probe/Echo", &[("content-type", "application/json"), ("content-encoding", "gzip")]);
+    peer.send(stream, &b"no gzip at all"[..], true);
+    assert_eq!(peer.field(":status").await, "400");
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_decompressed_tells_why() {
+    const LIMIT: usize = 1000;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("grpc://{}", listener.local_addr().unwrap());
+    // One for each call, since a peer that has answered is gone.
+    let limits = Limits { decompressed: LIMIT, ..Limits::default() };
+    let connect = || Client::builder(&url).limits(limits.clone()).build().unwrap();
+    let bomb = compress::compress(Compression::Gzip, &[b' '; LIMIT + 1]).unwrap();
+    for (body, code) in [(&b"no gzip at all"[..], Code::Internal), (&bomb, Code::ResourceExhausted)] {
+        let client = connect();
+        let unary = async { client.call::<String>("Probe/Echo", "x").await.unwrap_err() };
+        let peer = async { Http2::server(&listener).await.answer_compressed(body).await };
+        let error = tokio::select! { error = unary => error, () = peer => panic!("the call ends") };
+        assert_eq!(error.code(), code, "{error}");
+        let client = connect();
+        let streamed = async {
+            let mut call = client.open_raw("Probe/Echo", Options::default(), Format::Raw).await.unwrap();
+            call.next().await.unwrap_err()
+        };
+        let peer = async { Http2::server(&listener).await.answer_compressed(body).await };
+        let error = tokio::select! { error = streamed => error, () = peer => panic!("the call ends") };
+        assert_eq!(error.code(), code, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_the_protocol_is_told_so() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(&format!("grpc://{}", listener.local_addr().unwrap())).unwrap();
+    let call = async { client.call::<String>("Probe/Echo", "x").await.unwrap_err() };
+    let peer = async {
+        let (mut stream, _) = soon(listener.accept()).await.unwrap();
+        // DATA where SETTINGS must come.
+        stream.write_all(b"\0\0\x01\0\0\0\0\0\x01x").await.unwrap();
+        let mut said = Vec::new();
+        let _ = soon(stream.read_to_end(&mut said)).await;
+        said
+    };
+    let (error, said) = tokio::join!(call, peer);
+    assert!(error.message().contains("the first frame is not SETTINGS"), "{error}");
+    let why = b"the first frame is not SETTINGS";
+    assert!(said.windows(why.len()).any(|bytes| bytes == why), "{}", said.escape_ascii());
+}
