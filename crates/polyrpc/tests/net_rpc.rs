@@ -31,5 +31,5 @@ async fn empty_results_are_of_their_type() {
         assert!(error.message().ends_with(&want), "{name}: {error}");
     }
     let grid: Vec<Vec<i64>> = client.call("grid", &()).await.unwrap();
-    assert_eq!(grid, [Vec::new()]);
+    assert_eq!(grid, [Vec::<i64>::new()]);
 }
