@@ -64,8 +64,10 @@ fn what_cannot_be_listed_is_told_with_what_would_help() {
             "{arguments:?}: {ran:?}"
         );
     };
-    let said =
-        ["nothing that the server describes is called `a.B`", "its services are Arith, example.EchoService"];
+    let said = [
+        "nothing that the server describes is called `a.B`",
+        "its services are Arith, PBArith, example.EchoService",
+    ];
     fails(&[&server.url("grpc"), "a.B"], &said);
     fails(&[&server.url("rpcx")], &["only gRPC has a way", "write grpc://", "--proto FILE"]);
     fails(

@@ -22,15 +22,24 @@ pub(super) enum Shape {
 impl Shape {
     /// The value is asked what it is, and stopped as soon as it has said so.
     pub(super) fn of(value: &(impl Serialize + ?Sized)) -> Self {
-        value.serialize(Asked).unwrap_or_else(|said| said).0
+        let ask = |readable| value.serialize(Asked { readable }).unwrap_or_else(|said| said);
+        match ask(true) {
+            Said(Some(shape)) => shape,
+            // What cannot be written for people may be a text all the same.
+            Said(None) => ask(false).0.filter(|shape| *shape == Self::Text).unwrap_or(Self::Sole),
+        }
     }
 }
 
-struct Asked;
+struct Asked {
+    /// It is to say what it is among texts. An address, say, is one of these, and a list of bytes otherwise.
+    readable: bool,
+}
 
-/// What a value said it is: an answer, but given as an error where a value would go on.
+/// What a value said it is: an answer, but given as an error where a value would go on. `None` if it said nothing but an
+/// error of its own.
 #[derive(Debug)]
-struct Said(Shape);
+struct Said(Option<Shape>);
 
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,11 +51,11 @@ impl std::error::Error for Said {}
 
 impl Error for Said {
     fn custom<T: fmt::Display>(_: T) -> Self {
-        SOLE
+        Self(None)
     }
 }
 
-const SOLE: Said = Said(Shape::Sole);
+const SOLE: Said = Said(Some(Shape::Sole));
 
 macro_rules! sole {
     ($($method:ident($($value:ty),*);)*) => {
@@ -91,12 +100,16 @@ impl Serializer for Asked {
         serialize_unit_variant(&'static str, u32, &'static str);
     }
 
+    fn is_human_readable(&self) -> bool {
+        self.readable
+    }
+
     fn serialize_unit(self) -> Result<Said, Said> {
-        Ok(Said(Shape::Nothing))
+        Ok(Said(Some(Shape::Nothing)))
     }
 
     fn serialize_tuple(self, _: usize) -> Result<Never, Said> {
-        Err(Said(Shape::List))
+        Err(Said(Some(Shape::List)))
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Result<Said, Said> {
@@ -108,7 +121,7 @@ impl Serializer for Asked {
         name: &'static str,
         _: &T,
     ) -> Result<Said, Said> {
-        Ok(if name == NOT_UTF8 { Said(Shape::Text) } else { SOLE })
+        Ok(if name == NOT_UTF8 { Said(Some(Shape::Text)) } else { SOLE })
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -175,6 +188,7 @@ mod tests {
         assert_eq!(Shape::of(&(1, "a")), Shape::List);
         assert_eq!(Shape::of(&("a",)), Shape::List);
         assert_eq!(Shape::of("a"), Shape::Sole);
+        assert_eq!(Shape::of(&std::net::Ipv4Addr::LOCALHOST), Shape::Sole);
         assert_eq!(Shape::of(&vec![1, 2]), Shape::Sole);
         assert_eq!(Shape::of(&Some(1)), Shape::Sole);
         assert_eq!(Shape::of(&std::collections::BTreeMap::from([(1, 2)])), Shape::Sole);
