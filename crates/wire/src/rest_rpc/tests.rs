@@ -319,7 +319,7 @@ fn a_name_may_be_bytes() {
     let (method, body, _) = sole_call(&mut server, &call, &mut out);
     assert_eq!(method, "add");
     assert_bytes(body, ADD);
-    let mut inbox = BytesMut::from(&hex("07000000 0000000000000000 01 92c4026b65c40179")[..]);
+    let mut inbox = BytesMut::from(&hex("08000000 0000000000000000 01 92c4026b65c40179")[..]);
     match server.next_event(&mut inbox, &mut out) {
         Ok(Some(Event::Subscribe(Topic::Name(name)))) => assert_eq!(name, "key"),
         other => panic!("{other:?}"),
