@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn values_that_go_on_and_on_end_somewhere() {
         #[derive(Debug, Deserialize)]
-        struct Nest(#[allow(dead_code, reason = "only its depth matters")] Vec<Nest>);
+        struct Nest(#[allow(dead_code, reason = "only its depth matters")] Vec<Self>);
 
         assert!(from_slice::<Nest>(&[[0x91; 127].as_slice(), &[0x90]].concat()).is_ok());
         assert!(from_slice::<Nest>(&[[0x91; 128].as_slice(), &[0x90]].concat()).is_err());
