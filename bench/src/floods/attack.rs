@@ -46,14 +46,15 @@ pub(super) enum Answer {
 /// What becomes of the attacker's connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
-    /// The server says GOAWAY with this code, and closes it.
-    SentAway(u32),
+    /// The server says GOAWAY with one of these codes, and closes it.
+    SentAway(&'static [u32]),
     /// The server closes it without a word.
     Closed,
     /// It goes on, and costs the server no more than honest traffic would.
     Bounded,
 }
 
+pub(super) const STREAM_CLOSED: u32 = 5;
 pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
 
 impl Attack {
@@ -65,7 +66,7 @@ impl Attack {
             turn,
             pace: Pace::Flood,
             reads: true,
-            fate: Fate::SentAway(ENHANCE_YOUR_CALM),
+            fate: Fate::SentAway(&[ENHANCE_YOUR_CALM]),
             least: Duration::ZERO,
         }
     }

@@ -84,8 +84,8 @@ pub(super) fn run(attack: &Attack, server: SocketAddr, window: Duration) -> io::
     while lines.len() < attack.connections {
         lines.push(Line::open(attack, server)?);
     }
-    while Instant::now() < until {
-        let ready = wait(&lines)?;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        let ready = wait(&lines, left)?;
         for (line, ready) in lines.iter_mut().zip(ready) {
             if !line.go_on(ready)? {
                 siege.closed += 1;
@@ -108,12 +108,12 @@ impl Siege {
     }
 }
 
-/// Waits until something can be done on one of the connections; what it is on each.
-fn wait(lines: &[Line<'_>]) -> io::Result<Vec<PollFlags>> {
-    // So that the end of the window is not missed.
-    const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+/// Waits until something can be done on one of the connections, for so long at most: to look at a thousand of them
+/// now and then would take time from the good client. What can be done on each.
+fn wait(lines: &[Line<'_>], left: Duration) -> io::Result<Vec<PollFlags>> {
+    let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
     let mut sockets: Vec<_> = lines.iter().map(|line| PollFd::new(&line.socket, line.interest())).collect();
-    match poll(&mut sockets, Some(&PAUSE)) {
+    match poll(&mut sockets, Some(&left)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }

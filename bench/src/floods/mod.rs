@@ -234,7 +234,9 @@ impl Attack {
     /// Whether the attack met with what it deserves.
     fn met(&self, siege: &Siege) -> bool {
         match self.fate {
-            Fate::SentAway(code) => siege.closed > 0 && siege.goodbye == Some(code),
+            Fate::SentAway(codes) => {
+                siege.closed > 0 && siege.goodbye.is_some_and(|code| codes.contains(&code))
+            }
             Fate::Closed => siege.closed > 0,
             Fate::Bounded => siege.sent > 0,
         }

@@ -1,6 +1,6 @@
 //! Streams that are opened in order to be reset: by the attacker, or by the server, which is made to.
 
-use super::attack::Attack;
+use super::attack::{Attack, ENHANCE_YOUR_CALM, Fate, STREAM_CLOSED};
 use super::frames::{DATA, ECHO, END_HEADERS, END_STREAM, HEADERS, PRIORITY, WIDEST, stream};
 
 pub(super) const ATTACKS: [Attack; 8] = [
@@ -25,10 +25,14 @@ pub(super) const ATTACKS: [Attack; 8] = [
         frames.head(stream(turn), ECHO);
         frames.window_update(stream(turn), WIDEST);
     }),
-    Attack::flood("made_you_reset_half_closed", |frames, turn| {
-        frames.frame(HEADERS, END_HEADERS | END_STREAM, stream(turn), ECHO);
-        frames.frame(DATA, 0, stream(turn), b"late");
-    }),
+    // What is late may also come when the stream was answered and is closed (RFC 9113, section 5.1).
+    Attack {
+        fate: Fate::SentAway(&[ENHANCE_YOUR_CALM, STREAM_CLOSED]),
+        ..Attack::flood("made_you_reset_half_closed", |frames, turn| {
+            frames.frame(HEADERS, END_HEADERS | END_STREAM, stream(turn), ECHO);
+            frames.frame(DATA, 0, stream(turn), b"late");
+        })
+    },
     Attack::flood("made_you_reset_priority", |frames, turn| {
         frames.head(stream(turn), ECHO);
         let [a, b, c, d] = stream(turn).to_be_bytes();

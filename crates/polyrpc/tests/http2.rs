@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use common::{PATIENCE, Prober, Socket, json_call, serve, soon};
 use polyrpc::client::Options;
@@ -219,4 +221,41 @@ async fn a_server_that_breaks_the_protocol_is_told_so() {
     assert!(error.message().contains("the first frame is not SETTINGS"), "{error}");
     let why = b"the first frame is not SETTINGS";
     assert!(said.windows(why.len()).any(|bytes| bytes == why), "{}", said.escape_ascii());
+}
+
+#[tokio::test]
+async fn a_head_without_a_message_is_a_call_whose_time_runs_out() {
+    let server = serve(Prober::default().server()).await;
+    let mut peer = Http2::client(Socket::connect(&server).await.stream);
+    peer.ask("/Probe/Echo", &[JSON, ("grpc-timeout", "100m")]);
+    assert_eq!(peer.field("grpc-status").await, (Code::DeadlineExceeded as u32).to_string());
+    // One without a time limit waits for its message for as long as that takes.
+    let stream = peer.ask("/Probe/Echo", &[JSON]);
+    peer.flush().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    peer.send(stream, message(false, b"\"late\""), true);
+    assert_eq!(peer.field("grpc-status").await, "0");
+}
+
+#[tokio::test]
+async fn a_call_that_is_kept_back_is_not_cut_off() {
+    let server = serve(Prober::default().server()).await;
+    let mut peer = Http2::client(Socket::connect(&server).await.stream);
+    let stream = peer.ask("/Probe/Echo", &[JSON]);
+    let other = peer.ask("/Probe/Echo", &[JSON]);
+    peer.send(other, message(false, b"\"x\""), true);
+    assert_eq!(peer.field("grpc-status").await, "0");
+    let going = tokio::spawn(server.shutdown(PATIENCE));
+    loop {
+        if let Event::GoAway { last, .. } = peer.event().await.expect("the server waits")
+            && last == other
+        {
+            break;
+        }
+    }
+    peer.send(stream, message(false, b"\"y\""), true);
+    peer.flush().await;
+    assert_eq!(peer.field("grpc-status").await, "0");
+    drop(peer);
+    soon(going).await.unwrap();
 }

@@ -39,6 +39,10 @@ pub trait Server {
     /// twice; dropping it leaves the call unanswered.
     type Ticket: Send + 'static;
 
+    /// How many answers are worth a write of their own while more calls are at hand: with fewer, system calls and the
+    /// waking of the peer cost more than it gains by having something to do meanwhile.
+    const PART: usize = 16;
+
     /// Takes the next event out of `inbox`, or `None` when it needs more bytes.
     ///
     /// What the protocol answers by itself (heartbeats, malformed calls) goes into `out` without an event.
@@ -145,6 +149,15 @@ pub trait Server {
     fn holds_back(&self) -> bool {
         false
     }
+
+    /// Whether parts of calls are kept back without an event, since what follows may make them whole.
+    fn keeps(&self) -> bool {
+        false
+    }
+
+    /// Gives out as it is, with the next events, what is [kept](Self::keeps) back: too long a wait, and nobody would
+    /// answer these calls when their time is over.
+    fn release(&mut self) {}
 
     /// Sends a message that no call asked for.
     ///
@@ -307,6 +320,9 @@ pub enum Event<'s, T> {
     Room(StreamId),
     /// The peer no longer waits for this call: its answer would be thrown away.
     Cancelled(StreamId),
+    /// Much was done for this peer, though it may not have led to anything: others should have their turn. More may be
+    /// in the inbox.
+    Pause,
     /// The peer wants to be pushed what is published under this topic from now on.
     Subscribe(Topic),
     /// The rest of the inbox is not of this protocol: answer what is owed, then detect anew.

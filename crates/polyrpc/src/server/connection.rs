@@ -52,6 +52,8 @@ pub(super) struct Connection<'a, S: Session> {
     arrival: Arrival,
     /// How many heartbeats the hooks were told of.
     heartbeats: u64,
+    /// Since when the session keeps parts of calls back, in ticks.
+    keeps: Option<u32>,
 }
 
 /// A call that was not answered yet.
@@ -102,24 +104,19 @@ struct Round {
     part: usize,
 }
 
-/// Answers that are worth a write of their own.
-const PART: usize = 16;
-
 /// In a longer round the peer has enough to do meanwhile.
 const FEW: usize = 128;
 
 impl Round {
-    /// The inbox is empty.
-    fn end(&mut self) {
-        self.usual = self.taken.max(self.usual - self.usual.div_ceil(256));
-        self.part = if self.usual <= FEW { PART } else { usize::MAX };
-        self.taken = 0;
+    fn new(part: usize) -> Self {
+        Self { taken: 0, usual: 0, part }
     }
-}
 
-impl Default for Round {
-    fn default() -> Self {
-        Self { taken: 0, usual: 0, part: PART }
+    /// The inbox is empty.
+    fn end(&mut self, part: usize) {
+        self.usual = self.taken.max(self.usual - self.usual.div_ceil(256));
+        self.part = if self.usual <= FEW { part } else { usize::MAX };
+        self.taken = 0;
     }
 }
 
@@ -131,7 +128,10 @@ impl Default for Round {
 struct Turn {
     reads: usize,
     bytes: usize,
+    calls: usize,
     metadata: usize,
+    /// The session says that it was much.
+    tired: bool,
     /// It is the turn of others.
     passed: bool,
 }
@@ -143,13 +143,18 @@ impl Turn {
     }
 
     /// What a call brought beside its message may be much in a few bytes, of which others have nothing.
-    fn note_metadata(&mut self, entries: usize) {
-        self.metadata += entries;
+    fn note_call(&mut self, metadata: usize) {
+        self.calls += 1;
+        self.metadata += metadata;
+    }
+
+    fn tire(&mut self) {
+        self.tired = true;
     }
 
     /// So much that what was read is left for the next turn.
     fn is_heavy(&self) -> bool {
-        self.metadata >= METADATA
+        self.tired || self.calls >= CALLS || self.metadata >= METADATA
     }
 
     /// Pending when it is the turn of others.
@@ -170,6 +175,9 @@ const READS: usize = 8;
 
 /// Some hundred small messages.
 const BYTES: usize = 32 << 10;
+
+/// As many as an honest peer has under way, mostly.
+const CALLS: usize = 256;
 
 /// About as much work as so many bytes.
 const METADATA: usize = 2048;
@@ -192,6 +200,9 @@ struct Pace {
 
 /// How many bytes are read from a peer while what it has sent waits for an answer.
 const AHEAD: usize = 64 << 10;
+
+/// How long a part of a call waits for the rest before the call is opened without it, in ticks: 250 to 500 ms.
+const KEPT: u32 = 2;
 
 /// How many bytes of a message must come within [`Limits::header_timeout`](super::Limits::header_timeout) for
 /// it to begin anew.
@@ -227,11 +238,12 @@ impl<'a, S: Session> Connection<'a, S> {
             calls: registration.entry.calls(),
             draining: false,
             starved: false,
-            round: Round::default(),
+            round: Round::new(S::PART),
             turn: Turn::default(),
             pace: Pace::default(),
             arrival: Arrival::new(port.server.times_calls),
             heartbeats: 0,
+            keeps: None,
         })
     }
 
@@ -250,6 +262,7 @@ impl<'a, S: Session> Connection<'a, S> {
         if !self.turn.passed || self.registration.entry.may_go_on() {
             self.turn = Turn::default();
         }
+        self.release_overdue();
         let end = loop {
             if self.obey() == Order::Close {
                 break Poll::Ready(Ok(End::Closed));
@@ -269,6 +282,15 @@ impl<'a, S: Session> Connection<'a, S> {
         self.streams.sleep(cx.waker());
         self.rest();
         end
+    }
+
+    /// Has the session give out what it has kept back for too long.
+    fn release_overdue(&mut self) {
+        let now = self.registration.tick();
+        if self.keeps.is_some_and(|since| now.saturating_sub(since) >= KEPT) {
+            self.session.release();
+            self.keeps = Some(now);
+        }
     }
 
     fn obey(&mut self) -> Order {
@@ -296,7 +318,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 Ok(Some(Event::Call(call, ticket))) => {
                     self.pace.took = true;
                     self.calls.started += 1;
-                    self.turn.note_metadata(call.head.metadata.len());
+                    self.turn.note_call(call.head.metadata.len());
                     self.round.taken += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = Found { crowded, streams, arrival };
@@ -306,7 +328,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 Ok(Some(Event::Open(call, ticket, stream))) => {
                     self.pace.took = true;
                     self.calls.started += 1;
-                    self.turn.note_metadata(call.head.metadata.len());
+                    self.turn.note_call(call.head.metadata.len());
                     self.round.taken += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = Found { crowded, streams, arrival };
@@ -325,6 +347,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.streams.cancel(stream);
                     self.in_flight.cancel(stream);
                 }
+                Ok(Some(Event::Pause)) => self.turn.tire(),
                 Ok(Some(Event::Subscribe(topic))) => self.subscribe(topic),
                 Ok(Some(Event::Foreign)) => self.hand_over(End::Foreign),
                 Ok(Some(Event::Connect)) => self.hand_over(End::Connect),
@@ -332,7 +355,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 Ok(Some(Event::WebSocket)) => self.hand_over(End::WebSocket),
                 Ok(None) => {
                     self.starved = true;
-                    self.round.end();
+                    self.round.end(S::PART);
                     if self.session.finished() {
                         self.finish();
                     }
@@ -588,6 +611,10 @@ impl<'a, S: Session> Connection<'a, S> {
         let phase = self.phase();
         let entry = &self.registration.entry;
         entry.note(self.calls);
+        if self.session.keeps() != self.keeps.is_some() {
+            self.keeps = self.session.keeps().then(|| self.registration.tick());
+            entry.keeps(self.keeps.is_some());
+        }
         let goes_on = match phase {
             Phase::Idle | Phase::Busy => true,
             Phase::MidMessage => self.pace.took || self.pace.received - self.pace.noted >= PACE,
@@ -604,7 +631,7 @@ impl<'a, S: Session> Connection<'a, S> {
     fn phase(&self) -> Phase {
         match self.state {
             State::Lingering => Phase::Closing,
-            _ if self.in_flight.len() > 0 => Phase::Busy,
+            _ if self.in_flight.len() > 0 || self.session.keeps() => Phase::Busy,
             // While answers wait for the peer to read them, its messages may wait too.
             State::Serving if self.out.is_empty() && self.session.mid_message(&self.inbox.bytes) => {
                 Phase::MidMessage

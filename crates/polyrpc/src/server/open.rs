@@ -55,6 +55,8 @@ pub(super) struct Entry {
     waker: AtomicWaker,
     /// Others have had their turn.
     goes_on: AtomicBool,
+    /// It is woken at each tick, since its session keeps something back.
+    keeps: AtomicBool,
     has_pushes: AtomicBool,
     pushes: Mutex<VecDeque<Push>>,
 }
@@ -125,6 +127,7 @@ impl Open {
             order: AtomicU8::new(Order::Serve as u8),
             waker: AtomicWaker::new(),
             goes_on: AtomicBool::new(false),
+            keeps: AtomicBool::new(false),
             has_pushes: AtomicBool::new(false),
             pushes: Mutex::default(),
         });
@@ -169,7 +172,7 @@ impl Open {
         }
     }
 
-    /// Ends connections that are too slow, for as long as it is polled.
+    /// Ends connections that are too slow and wakes those that keep something back, for as long as it is polled.
     pub(super) async fn watch(&self, limits: &Limits) {
         let mut interval = tokio::time::interval(TICK);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -187,6 +190,9 @@ impl Open {
                 };
                 if now.saturating_sub(entry.since.load(Ordering::Relaxed)) > allowed {
                     entry.tell(Order::Close);
+                }
+                if entry.keeps.load(Ordering::Relaxed) {
+                    entry.waker.wake();
                 }
             }
         }
@@ -299,6 +305,11 @@ impl Entry {
     /// Whether others have had the turn that was [passed](Self::pass) to them.
     pub(super) fn may_go_on(&self) -> bool {
         self.goes_on.swap(false, Ordering::AcqRel)
+    }
+
+    /// Notes whether the connection is to be woken at each tick.
+    pub(super) fn keeps(&self, keeps: bool) {
+        self.keeps.store(keeps, Ordering::Relaxed);
     }
 
     /// Notes that from `tick` on the connection waits for this.

@@ -85,7 +85,8 @@ impl Port {
         let rest_rpc =
             rest_rpc::ServerConfig { limits: limits.clone(), functions: functions(&server.router) };
         let gateway = allowed.contains(&Protocol::Http).then(|| http.clone());
-        let grpc = grpc::ServerConfig { limits, http: Arc::new(http2), cors, gateway };
+        let methods = taking_one(&server.router);
+        let grpc = grpc::ServerConfig { limits, http: Arc::new(http2), cors, gateway, methods };
         Self {
             server,
             address,
@@ -112,6 +113,18 @@ fn http2(limits: &Limits) -> h2::Config {
     let usual = h2::Config::default();
     let most_unsent = usual.most_unsent.max(limits.message.saturating_add(limits.unsent));
     h2::Config { unsent_in_all: limits.unsent, most_unsent, ..usual }
+}
+
+/// The methods whose calls gRPC brings as a whole, if it can.
+fn taking_one(router: &Router) -> grpc::Methods {
+    let mut methods = grpc::Methods::default();
+    for (service, names) in router.list() {
+        let takes_one = |name: &&String| {
+            router.entry(&service, name).is_ok_and(|entry| !entry.method().shape().client_streams)
+        };
+        names.iter().filter(takes_one).for_each(|name| methods.add(&service, name));
+    }
+    methods
 }
 
 /// What the server offers, by the names and numbers of rest_rpc.

@@ -8,6 +8,9 @@ impl Server {
     /// Asserts that nothing is kept of calls that are over, and no more of the others than the limits allow.
     pub(crate) fn assert_sound(&self) {
         self.http.assert_sound();
+        for stream in self.parts.streams() {
+            assert!(self.http.knows(stream), "stream {stream} is over, and its beginning is kept");
+        }
         for (stream, incoming) in &self.open {
             assert!(self.http.knows(*stream), "stream {stream} is over, and its request is kept");
             assert_within(incoming.held(), self.config.limits.message, &self.config.http);

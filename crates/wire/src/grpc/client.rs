@@ -301,6 +301,7 @@ impl Client {
                 Some(Answer::Room(call.id))
             }
             h2::Event::Pong => Some(Answer::Alive),
+            h2::Event::Pause => None,
             h2::Event::GoAway { last, code } => {
                 self.leaving = true;
                 self.unseen(last);

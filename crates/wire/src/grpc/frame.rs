@@ -39,6 +39,18 @@ pub(crate) fn sole(body: &Bytes, limit: usize) -> Option<Framed> {
         .then(|| Framed { compressed: flag == 1, body: body.slice(PREFIX..) })
 }
 
+/// Whether a body may become the only message of its request: it is no more than the beginning of one.
+pub(crate) fn may_be_sole(body: &[u8], limit: usize) -> bool {
+    match body.first_chunk() {
+        Some(&[0..=1, a, b, c, d]) => {
+            let length = u32::from_be_bytes([a, b, c, d]) as usize;
+            length <= limit && body.len() <= PREFIX + length
+        }
+        Some(_) => false,
+        None => true,
+    }
+}
+
 /// Puts messages together from the pieces in which they come.
 ///
 /// What lies whole in one piece is not copied. A longer one is gathered in a buffer that grows with what has

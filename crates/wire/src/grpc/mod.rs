@@ -1,8 +1,9 @@
 //! gRPC over HTTP/2 (`doc/PROTOCOL-HTTP2.md` of grpc/grpc), on the state machine of [`h2`](crate::h2).
 //!
 //! A request's head is read by `request.rs`, its messages by `incoming.rs`, an answer's head is written by `block.rs`;
-//! messages are framed by `frame.rs`. `metadata.rs`, `timeout.rs` and `coding.rs` know the single headers, `status.rs`
-//! how failures travel; `audit.rs` what must always hold.
+//! messages are framed by `frame.rs`. `methods.rs` tells which calls are worth waiting for until they are whole.
+//! `metadata.rs`, `timeout.rs` and `coding.rs` know the single headers, `status.rs` how failures travel; `audit.rs` what
+//! must always hold.
 
 mod audit;
 mod block;
@@ -11,6 +12,7 @@ pub(crate) mod coding;
 pub(crate) mod frame;
 pub(crate) mod incoming;
 pub(crate) mod metadata;
+mod methods;
 pub(crate) mod request;
 pub(crate) mod server;
 pub(crate) mod status;
@@ -20,6 +22,7 @@ use crate::sniff::{Guess, Protocol, by_magic};
 
 pub use client::{Client, ClientConfig};
 pub use incoming::corrupt;
+pub use methods::Methods;
 pub use server::{Server, ServerConfig, Ticket};
 
 /// Recognises the fixed bytes that every client of HTTP/2 begins with.

@@ -21,6 +21,8 @@ pub(crate) struct Request {
     pub(crate) timeout: Option<Duration>,
     pub(crate) credential: Option<Bytes>,
     pub(crate) metadata: Metadata,
+    /// The method takes one message, as far as is known.
+    pub(crate) takes_one: bool,
 }
 
 /// Why a request is none of gRPC.
@@ -51,6 +53,7 @@ impl Request {
             timeout: None,
             credential: None,
             metadata: Metadata::new(),
+            takes_one: false,
         };
         let (mut post, mut typed) = (false, false);
         for (name, value) in fields {

@@ -2,17 +2,20 @@
 //! [`http`].
 
 mod http;
+mod parts;
 mod web;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
 use self::http::{Calls, Owed};
+use self::parts::{Part, Parts};
 use self::web::Web;
 use super::frame::{self, Framed};
 use super::incoming::{self, Next, compressed_without_name};
+use super::methods::Methods;
 use super::request::{Accepts, Request, Unfit, is_meant};
 use super::{block, coding};
 use crate::grpc_web::{Cors, Dialect};
@@ -37,6 +40,8 @@ pub struct ServerConfig {
     pub cors: Cors,
     /// How requests are answered that are none of gRPC, if they are: as over HTTP/1.
     pub gateway: Option<Arc<http1::ServerConfig>>,
+    /// The methods that take one message. A call of another method is opened as soon as its head is here.
+    pub methods: Methods,
 }
 
 /// The server's side of a connection.
@@ -50,9 +55,8 @@ pub struct Server {
     next: usize,
     /// The head of the call that was given out last: its names are borrowed from here.
     current: Option<Arc<Request>>,
-    /// Requests of which only the head has come. Some peers send the heads of all their calls before the first
-    /// body, and what else has arrived with them makes most of these whole.
-    headed: VecDeque<(u32, Arc<Request>)>,
+    /// Requests of which nobody has heard yet.
+    pub(super) parts: Parts,
     /// Requests of which more may come.
     pub(super) open: BTreeMap<u32, Incoming>,
     /// What requests that are none of gRPC have left.
@@ -117,7 +121,7 @@ impl Server {
             recent: Default::default(),
             next: 0,
             current: None,
-            headed: VecDeque::new(),
+            parts: Parts::default(),
             open: BTreeMap::new(),
             http_calls: Calls::default(),
             taking: None,
@@ -146,6 +150,9 @@ impl Server {
 impl session::Server for Server {
     type Ticket = Ticket;
 
+    /// Measured with h2load and 64 calls at a time: a seventh less CPU time than with 16.
+    const PART: usize = 32;
+
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
@@ -157,9 +164,12 @@ impl session::Server for Server {
                 Some(stream) => self.take(stream, out),
                 None => match self.http.next_event(inbox, out)? {
                     Some(event) => self.understand(event, out),
-                    None => match self.headed.pop_front() {
-                        Some((stream, request)) => self.begun(stream, request, Bytes::new(), false),
-                        None => return Ok(None),
+                    None => match self.parts.next() {
+                        Some(part) => self.begun(part, Bytes::new(), false, out),
+                        None => {
+                            self.parts.settle();
+                            return Ok(None);
+                        }
                     },
                 },
             };
@@ -171,6 +181,7 @@ impl session::Server for Server {
                 Found::Message(id, message) => return Ok(Some(Event::Message(id, message))),
                 Found::End(id) => return Ok(Some(Event::End(id))),
                 Found::Room(id) => return Ok(Some(Event::Room(id))),
+                Found::Pause => return Ok(Some(Event::Pause)),
                 Found::Cancelled(id) => return Ok(Some(Event::Cancelled(id))),
             }
         }
@@ -183,6 +194,11 @@ impl session::Server for Server {
         let Reply { result, head, trailers, .. } = reply;
         match result {
             Ok(message) => {
+                let message = match is_plain(&head, &trailers) {
+                    true => self.answer(ticket.stream, message, out),
+                    false => Some(message),
+                };
+                let Some(message) = message else { return };
                 self.begin(id(ticket.stream), head, out);
                 self.message(id(ticket.stream), message, out);
                 self.finish(ticket, Ok(()), trailers, out);
@@ -312,6 +328,14 @@ impl session::Server for Server {
         !inbox.is_empty() || self.http.mid_message()
     }
 
+    fn keeps(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    fn release(&mut self) {
+        self.parts.release();
+    }
+
     fn drain(&mut self, out: &mut Outbox) {
         self.http.leave(out);
     }
@@ -338,6 +362,7 @@ enum Found {
     End(StreamId),
     Room(StreamId),
     Cancelled(StreamId),
+    Pause,
 }
 
 impl Server {
@@ -348,22 +373,27 @@ impl Server {
                 Err(unfit) => self.other(stream, &fields, unfit, body, true, out),
             },
             h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
-                Ok(request) if end => self.begun(stream, request, Bytes::new(), true),
+                Ok(request) if end => self.opens(stream, request, [Bytes::new(), Bytes::new()], true),
                 Ok(request) => {
-                    self.headed.push_back((stream, request));
+                    self.parts.push(stream, request);
                     Found::Nothing
                 }
                 Err(unfit) => self.other(stream, &fields, unfit, Bytes::new(), end, out),
             },
-            h2::Event::Data { stream, bytes, end } => match self.headed(stream) {
-                Some(request) => self.first(stream, request, bytes, end, out),
+            h2::Event::Data { stream, bytes, end: false }
+                if self.parts.add(stream, &bytes, self.config.limits.message) =>
+            {
+                Found::Nothing
+            }
+            h2::Event::Data { stream, bytes, end } => match self.parts.take(stream) {
+                Some(part) => self.begun(part, bytes, end, out),
                 None => self.piece(stream, bytes, end, out),
             },
-            h2::Event::Trailers { stream, .. } => match self.headed(stream) {
-                Some(request) => self.begun(stream, request, Bytes::new(), true),
+            h2::Event::Trailers { stream, .. } => match self.parts.take(stream) {
+                Some(part) => self.begun(part, Bytes::new(), true, out),
                 None => self.piece(stream, Bytes::new(), true, out),
             },
-            h2::Event::Reset { stream, .. } => match self.headed(stream) {
+            h2::Event::Reset { stream, .. } => match self.parts.take(stream) {
                 // Nobody has heard of it.
                 Some(_) => Found::Nothing,
                 None => {
@@ -373,6 +403,7 @@ impl Server {
                 }
             },
             h2::Event::Room { stream } => Found::Room(id(stream)),
+            h2::Event::Pause => Found::Pause,
             h2::Event::Pong | h2::Event::GoAway { .. } => Found::Nothing,
         }
     }
@@ -383,7 +414,9 @@ impl Server {
         if let Some((_, known)) = self.recent.iter().flatten().find(same) {
             return Ok(known.clone());
         }
-        let request = Arc::new(Request::read(fields.iter())?);
+        let mut request = Request::read(fields.iter())?;
+        request.takes_one = self.config.methods.has(&request.service, &request.method);
+        let request = Arc::new(request);
         self.recent[self.next] = Some((fields.clone(), request.clone()));
         self.next = (self.next + 1) % RECENT;
         Ok(request)
@@ -393,29 +426,18 @@ impl Server {
     fn whole(&mut self, stream: u32, request: Arc<Request>, body: Bytes) -> Found {
         match frame::sole(&body, self.config.limits.message) {
             Some(framed) if request.dialect != Dialect::WebText => Found::Call(stream, request, framed),
-            _ => self.begun(stream, request, body, true),
+            _ => self.opens(stream, request, [body, Bytes::new()], true),
         }
     }
 
-    /// Takes out a request of which only the head has come. Bodies mostly come in the order of their heads.
-    fn headed(&mut self, stream: u32) -> Option<Arc<Request>> {
-        let at = self.headed.iter().position(|(headed, _)| *headed == stream)?;
-        self.headed.remove(at).map(|(_, request)| request)
-    }
-
-    /// The first piece of a request whose head came before; usually it is all of it.
-    fn first(
-        &mut self,
-        stream: u32,
-        request: Arc<Request>,
-        body: Bytes,
-        end: bool,
-        out: &mut Outbox,
-    ) -> Found {
-        let length = body.len();
-        let found = match end {
-            true => self.whole(stream, request, body),
-            false => self.begun(stream, request, body, false),
+    /// More has come of a request that was kept back, or it waits for that no longer.
+    fn begun(&mut self, part: Part, piece: Bytes, ended: bool, out: &mut Outbox) -> Found {
+        let (stream, request, body) = part.into_body();
+        let length = body.len() + piece.len();
+        let found = match ended {
+            true if piece.is_empty() => self.whole(stream, request, body),
+            true if body.is_empty() => self.whole(stream, request, piece),
+            _ => self.opens(stream, request, [body, piece], ended),
         };
         // What is kept counts as taken with its message.
         let kept = self.open.get(&stream).map_or(0, Incoming::held);
@@ -424,9 +446,11 @@ impl Server {
     }
 
     /// A request whose messages are given out one by one, and what is here of them.
-    fn begun(&mut self, stream: u32, request: Arc<Request>, body: Bytes, ended: bool) -> Found {
+    fn opens(&mut self, stream: u32, request: Arc<Request>, pieces: [Bytes; 2], ended: bool) -> Found {
         let mut messages = incoming::Incoming::new(request.dialect, request.compression);
-        messages.push(body);
+        for piece in pieces {
+            messages.push(piece);
+        }
         if ended {
             messages.end();
         }
@@ -513,6 +537,22 @@ impl Server {
         let request = &**self.current.insert(request);
         let call = request.call(Bytes::new(), request.compression);
         Event::Open(call, Ticket { stream, http: None }, id(stream))
+    }
+
+    /// Sends the usual answer in one go. Gives the message back, and has sent nothing, if it is not one.
+    fn answer(&mut self, stream: u32, message: Bytes, out: &mut Outbox) -> Option<Bytes> {
+        let is_usual = |answering: &&mut Answering| {
+            answering.begun.is_none() && answering.web.is_none() && answering.format == Format::Protobuf
+        };
+        if self.http.data_of(stream).filter(is_usual).is_none() {
+            return Some(message);
+        }
+        let blocks = [block::HEAD, block::OK];
+        let rest = self.http.answer(stream, blocks, &frame::prefix(false, message.len()), message, out);
+        if rest.is_none() {
+            self.open.remove(&stream);
+        }
+        rest
     }
 
     /// Keeps with the stream what its answer will need.
@@ -613,6 +653,11 @@ impl Server {
         block.extend_from_slice(&block::trailers(failure, trailers));
         self.http.headers(stream, &block, true, out);
     }
+}
+
+/// Whether nothing but a message is to be told.
+fn is_plain(head: &Head, trailers: &Metadata) -> bool {
+    head.compression == Compression::None && head.metadata.is_empty() && trailers.is_empty()
 }
 
 fn id(stream: u32) -> StreamId {

@@ -91,6 +91,8 @@ pub struct Connection<T = ()> {
     pub(super) guard: Guard,
     pub(super) leaving: Leaving,
     pub(super) events: VecDeque<Event>,
+    /// Frames taken since the last [`Event::Pause`].
+    taken: u32,
     wanted: usize,
 }
 
@@ -151,6 +153,9 @@ pub(super) struct Guard {
 /// Control frames in one go. An honest peer sends a few.
 const BURST: u32 = 200;
 
+/// Frames after which a server looks at its other connections: some tens of microseconds, whatever they are.
+const TURN: u32 = 128;
+
 /// The stream of the request that asked for HTTP/2 on a connection of HTTP/1.
 pub const UPGRADED: u32 = 1;
 
@@ -205,6 +210,8 @@ pub enum Event {
         /// The stream.
         stream: u32,
     },
+    /// A server has taken many frames: others should have their turn. Small frames may be very many in few bytes.
+    Pause,
     /// The peer answered a [`ping`](Connection::ping).
     Pong,
     /// The peer is going away: it does nothing about streams above this one.
@@ -263,6 +270,7 @@ impl<T: Default> Connection<T> {
             guard: Guard::default(),
             leaving: Leaving::No,
             events: VecDeque::new(),
+            taken: 0,
             wanted: 0,
             config,
         }
@@ -286,10 +294,16 @@ impl<T: Default> Connection<T> {
                     out,
                 ));
             }
+            if self.taken >= TURN && self.role == Role::Server {
+                self.taken = 0;
+                return Ok(Some(Event::Pause));
+            }
+            self.taken += 1;
             match self.take_frame(inbox, out) {
                 Ok(Some(Taken::Event(event))) => return Ok(Some(event)),
                 Ok(Some(Taken::Nothing)) => {}
                 Ok(None) => {
+                    self.taken -= 1;
                     self.guard.burst = 0;
                     self.grant(out);
                     return Ok(None);

@@ -95,6 +95,38 @@ impl<T: Default> Connection<T> {
         self.flush(id, out);
     }
 
+    /// Sends a whole answer: a head, `prefix` and `body` as its data, and trailers. Gives the body back, and has sent
+    /// nothing, if something of it would have to wait or to be cut. The blocks must depend on no table.
+    pub fn answer(
+        &mut self,
+        id: u32,
+        [head, trailers]: [&[u8]; 2],
+        prefix: &[u8],
+        body: Bytes,
+        out: &mut Outbox,
+    ) -> Option<Bytes> {
+        let length = prefix.len() + body.len();
+        let most = PIECE.min(self.peer.frame).min(self.send_window.max(0) as usize);
+        let fits = length <= most && head.len().max(trailers.len()) <= most && !self.encoder.is_resized();
+        let fits = |stream: &&mut Stream<T>| {
+            fits && stream.sends() && stream.is_flushed() && length as i64 <= stream.send_window
+        };
+        let Some(stream) = self.streams.get_mut(id).filter(fits) else { return Some(body) };
+        stream.send_window -= length as i64;
+        self.send_window -= length as i64;
+        let buffer = out.buffer();
+        frame::begin(buffer, head.len(), frame::HEADERS, frame::END_HEADERS, id);
+        buffer.extend_from_slice(head);
+        frame::begin(buffer, length, frame::DATA, 0, id);
+        buffer.extend_from_slice(prefix);
+        out.body(body);
+        let buffer = out.buffer();
+        frame::begin(buffer, trailers.len(), frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, id);
+        buffer.extend_from_slice(trailers);
+        self.end_ours(id);
+        None
+    }
+
     /// Ends a stream by trailers, behind all data. The block must depend on no table, since it may have to wait.
     pub fn trailers(&mut self, id: u32, block: &[u8], out: &mut Outbox) {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };

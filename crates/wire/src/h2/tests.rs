@@ -35,6 +35,14 @@ impl Spoken {
     }
 
     fn hear(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Violation> {
+        self.hear_all(bytes).map(|mut events| {
+            events.retain(|event| *event != Event::Pause);
+            events
+        })
+    }
+
+    /// Its pauses too.
+    fn hear_all(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Violation> {
         self.inbox.extend_from_slice(bytes);
         let mut events = Vec::new();
         while let Some(event) = self.server.next_event(&mut self.inbox, &mut self.out)? {
@@ -592,4 +600,15 @@ fn frames_without_sense_never_panic_and_make_little_of_little() {
             }
         }
     }
+}
+
+#[test]
+fn a_server_pauses_after_many_frames_and_goes_on() {
+    let mut spoken = spoken();
+    spoken.hear(&request(1, false)).unwrap();
+    let byte = frame_of(frame::DATA, 0, 1, b"x");
+    let events = spoken.hear_all(&byte.repeat(300)).unwrap();
+    let pauses: Vec<_> = (0..events.len()).filter(|&at| events[at] == Event::Pause).collect();
+    assert_eq!((events.len(), pauses.len()), (302, 2));
+    assert!(pauses[1] - pauses[0] == 129, "{pauses:?}");
 }

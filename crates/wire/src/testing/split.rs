@@ -58,6 +58,7 @@ pub fn tell_part<T>(event: &Event<'_, T>) -> String {
         Event::End(stream) => format!("{stream:?} ended"),
         Event::Room(stream) => format!("{stream:?} has room"),
         Event::Cancelled(stream) => format!("{stream:?} cancelled"),
+        Event::Pause => "others have their turn".to_owned(),
         Event::Subscribe(topic) => format!("subscribed to {topic:?}"),
         Event::Foreign => "another protocol".to_owned(),
         Event::Connect => "what CONNECT was for".to_owned(),

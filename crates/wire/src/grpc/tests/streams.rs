@@ -15,9 +15,14 @@ struct Both {
 
 impl Both {
     fn new() -> Self {
+        Self::with(Methods::default())
+    }
+
+    /// These methods take one message.
+    fn with(methods: Methods) -> Self {
         Self {
             client: client(),
-            server: server(),
+            server: Server::new(ServerConfig { methods, ..ServerConfig::default() }.into()),
             to_server: BytesMut::new(),
             to_client: BytesMut::new(),
             up: Outbox::new(),
@@ -41,6 +46,7 @@ impl Both {
                 Event::End(id) => format!("end {}", id.0),
                 Event::Cancelled(id) => format!("cancelled {}", id.0),
                 Event::Room(id) => format!("room {}", id.0),
+                Event::Pause => continue,
                 Event::Call(call, ticket) => {
                     let told = format!("call {}", call.method);
                     self.tickets.push(ticket);
@@ -342,4 +348,109 @@ fn a_head_that_is_taken_back_at_once_is_not_told() {
     both.client.cancel(CallId(1), &mut both.up);
     assert_eq!(both.heard(), ["open 3 Echo"]);
     assert_eq!(both.server.streams(), 1);
+}
+
+/// Both sides, where the calls of [`Both::open`] are of one message.
+fn of_one() -> Both {
+    let mut methods = Methods::default();
+    methods.add("example.EchoService", "Echo");
+    Both::with(methods)
+}
+
+#[test]
+fn a_call_of_one_message_is_heard_of_when_it_is_whole() {
+    let mut both = of_one();
+    both.open(1);
+    assert_eq!(both.heard(), [""; 0]);
+    assert!(both.server.keeps());
+    both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
+    assert_eq!(both.heard(), [""; 0], "its end is a frame of its own");
+    both.client.end(CallId(1), &mut both.up);
+    assert_eq!(both.heard(), ["call Echo"]);
+    assert!(!both.server.keeps());
+    let ticket = both.tickets.pop().unwrap();
+    both.server.reply(ticket, Reply::message(Format::Protobuf, Bytes::from_static(b"one")), &mut both.down);
+    assert_eq!(both.answered(), ["head 1", "message 1 one", "done 1"]);
+    assert_eq!(both.server.streams(), 0);
+}
+
+#[test]
+fn a_call_that_waits_for_too_long_is_heard_of_in_parts() {
+    let mut both = of_one();
+    both.open(1);
+    both.open(2);
+    both.client.message(CallId(2), Bytes::from_static(b"all"), &mut both.up);
+    both.heard();
+    both.server.release();
+    assert_eq!(both.heard(), ["open 1 Echo", "open 3 Echo", "message 3 all"]);
+    both.open(3);
+    assert_eq!(both.heard(), [""; 0], "what comes later waits again");
+    both.client.end(CallId(2), &mut both.up);
+    both.client.end(CallId(3), &mut both.up);
+    assert_eq!(both.heard(), ["end 3", "open 5 Echo", "end 5"]);
+}
+
+#[test]
+fn too_many_messages_of_a_call_are_all_heard_of() {
+    let mut both = of_one();
+    both.open(1);
+    both.heard();
+    both.client.message(CallId(1), Bytes::from_static(b"one"), &mut both.up);
+    both.client.message(CallId(1), Bytes::from_static(b"two"), &mut both.up);
+    assert_eq!(both.heard(), ["open 1 Echo", "message 1 one", "message 1 two"]);
+}
+
+#[test]
+fn a_call_that_is_cancelled_before_it_was_heard_of_never_is() {
+    let mut both = of_one();
+    both.open(1);
+    both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
+    both.heard();
+    both.client.cancel(CallId(1), &mut both.up);
+    assert_eq!(both.heard(), [""; 0]);
+    assert!(!both.server.keeps());
+    both.server.release();
+    assert_eq!((both.heard(), both.server.streams()), (vec![], 0));
+}
+
+#[test]
+fn what_is_kept_back_for_very_long_does_not_close_the_window() {
+    let mut both = of_one();
+    for n in 0..2000 {
+        both.open(n);
+        both.heard();
+        both.client.message(CallId(n), Bytes::from(vec![0; 10_000]), &mut both.up);
+        both.heard();
+        both.client.end(CallId(n), &mut both.up);
+        assert_eq!(both.heard(), ["call Echo"]);
+        let reply = Reply::message(Format::Protobuf, Bytes::new());
+        both.server.reply(both.tickets.pop().unwrap(), reply, &mut both.down);
+        both.answered();
+    }
+}
+
+#[test]
+fn a_message_in_several_frames_is_one_call_if_it_is_short() {
+    for (length, heard) in [(2000, vec!["call Echo"]), (20_000, vec!["open 1 Echo", "message 1", "end 1"])] {
+        let mut both = of_one();
+        both.open(1);
+        both.heard();
+        both.client.message(CallId(1), Bytes::from(vec![b'.'; length]), &mut both.up);
+        both.client.end(CallId(1), &mut both.up);
+        // The message's prefix comes in frames of a byte each, and what else there was in the first frame behind them.
+        let (data, mut told) = (both.up.take(), Vec::new());
+        for byte in &data[9..14] {
+            both.to_server.extend_from_slice(&[0, 0, 1, 0, 0, 0, 0, 0, 1, *byte]);
+            told.extend(both.heard());
+        }
+        let rest = u32::from_be_bytes([0, data[0], data[1], data[2]]) - 5;
+        both.to_server.extend_from_slice(&rest.to_be_bytes()[1..]);
+        both.to_server.extend_from_slice(&data[3..9]);
+        both.to_server.extend_from_slice(&data[14..]);
+        told.extend(both.heard());
+        assert_eq!(told.len(), heard.len());
+        for (told, heard) in told.iter().zip(heard) {
+            assert!(told.starts_with(heard), "{told}");
+        }
+    }
 }

@@ -89,7 +89,7 @@ fn a_large_message_passes_windows_and_frames() {
                     let reply = Reply::message(Format::Protobuf, body.take().unwrap());
                     server.reply(ticket.take().unwrap(), reply, &mut down);
                 }
-                Event::Room(_) => {}
+                Event::Room(_) | Event::Pause => {}
                 _ => panic!("nothing else happens"),
             }
         }

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use super::frames::{self, RST_STREAM};
 use super::h2::{self, Heard, assert_same};
 use super::{LIMITS, Manner, assert_bounded};
-use crate::grpc::{Client, ClientConfig, Server, ServerConfig, Ticket};
+use crate::grpc::{Client, ClientConfig, Methods, Server, ServerConfig, Ticket};
 use crate::session::{Answer, Client as _, Event, Server as _};
 use crate::testing::tell;
 use crate::{
@@ -100,6 +100,15 @@ const HOLDS: u8 = 1 << 6;
 /// What is sent is compressed.
 const COMPRESSES: u8 = 1 << 7;
 
+/// Parts of their calls are kept back. Which call comes first depends on how the bytes were cut then.
+fn methods(manner: &Manner) -> Methods {
+    let mut methods = Methods::default();
+    if ![REFUSES, DRAINS, HOLDS].into_iter().any(|order| manner.has(order)) {
+        methods.add("example.EchoService", "Echo");
+    }
+    methods
+}
+
 /// A call that was not answered yet.
 struct Owed {
     ticket: Ticket,
@@ -126,6 +135,7 @@ impl Serving {
                 limits: LIMITS,
                 http: h2::config(),
                 gateway: Some(Arc::new(http1::ServerConfig { limits: LIMITS, ..<_>::default() })),
+                methods: methods(&manner),
                 ..<_>::default()
             })),
             manner,
@@ -148,6 +158,9 @@ impl Serving {
                 break;
             }
         }
+        self.session.release();
+        self.pull();
+        assert!(!self.session.keeps() || self.heard.violation.is_some(), "what was kept is given out");
         self.answer_all();
         self.heard.out.extend(self.out.take());
         self.reset_all();
@@ -206,6 +219,7 @@ impl Serving {
             }
             Found::End(stream) => self.end(stream),
             Found::Cancelled(stream) => self.cancelled(stream),
+            Found::Pause => {}
             Found::Room(stream) => {
                 assert!(self.session.room(stream), "{stream:?} was said to have room");
                 self.hear(format!("{stream:?} has room"));
@@ -323,6 +337,7 @@ enum Found {
     End(StreamId),
     Room(StreamId),
     Cancelled(StreamId),
+    Pause,
 }
 
 impl Found {
@@ -338,6 +353,7 @@ impl Found {
             Event::End(stream) => Self::End(stream),
             Event::Room(stream) => Self::Room(stream),
             Event::Cancelled(stream) => Self::Cancelled(stream),
+            Event::Pause => Self::Pause,
             Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket => {
                 panic!("what begins as HTTP/2 stays it")
             }

@@ -1,0 +1,127 @@
+//! Requests of which a part has come, and is kept back: the rest of it may make them whole, and a whole call costs far
+//! less than one that is opened.
+//!
+//! Some peers send the heads of all their calls before the first body, others end a request by a frame of its own.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::grpc::frame;
+use crate::grpc::request::Request;
+use crate::grpc_web::Dialect;
+
+/// A request whose end has not come.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) stream: u32,
+    pub(super) request: Arc<Request>,
+    /// The first piece of its message, as it came.
+    first: Bytes,
+    /// All of its message that has come, in memory of its own.
+    gathered: BytesMut,
+}
+
+/// Bytes of a message for the rest of which a request waits. A longer one comes in several frames anyway.
+const MOST: usize = 16 << 10;
+
+impl Part {
+    /// What has come of its message.
+    pub(super) fn into_body(self) -> (u32, Arc<Request>, Bytes) {
+        let body = if self.gathered.is_empty() { self.first } else { self.gathered.freeze() };
+        (self.stream, self.request, body)
+    }
+
+    /// Takes a piece. `false`, and nothing is taken, if there is no use in waiting for the rest.
+    fn add(&mut self, piece: &Bytes, limit: usize) -> bool {
+        let has = self.first.len() + self.gathered.len();
+        if !self.request.takes_one || self.request.dialect == Dialect::WebText || has + piece.len() > MOST {
+            return false;
+        }
+        if has == 0 {
+            self.first = piece.clone();
+        } else {
+            self.own();
+            self.gathered.extend_from_slice(piece);
+        }
+        let body = if self.first.is_empty() { &self.gathered[..] } else { &self.first[..] };
+        if frame::may_be_sole(body, limit.min(MOST)) {
+            return true;
+        }
+        self.gathered.truncate(has);
+        self.first.truncate(has);
+        false
+    }
+
+    /// Keeps no longer the whole read alive by which the first piece came.
+    fn own(&mut self) {
+        if !self.first.is_empty() {
+            self.gathered = BytesMut::from(&self.first[..]);
+            self.first = Bytes::new();
+        }
+    }
+}
+
+/// Requests that are kept back, in the order of their heads.
+#[derive(Debug, Default)]
+pub(in crate::grpc) struct Parts {
+    parts: VecDeque<Part>,
+    /// How many of the first are not to wait any longer.
+    overdue: usize,
+}
+
+impl Parts {
+    pub(super) fn push(&mut self, stream: u32, request: Arc<Request>) {
+        self.parts.push_back(Part { stream, request, first: Bytes::new(), gathered: BytesMut::new() });
+    }
+
+    /// Adds a piece behind which more comes. `false` if its request is not here, or is not to wait for the rest.
+    pub(super) fn add(&mut self, stream: u32, piece: &Bytes, limit: usize) -> bool {
+        let part = self.position(stream).and_then(|at| self.parts.get_mut(at));
+        part.is_some_and(|part| part.add(piece, limit))
+    }
+
+    /// Takes a request out.
+    pub(super) fn take(&mut self, stream: u32) -> Option<Part> {
+        let at = self.position(stream)?;
+        self.parts.remove(at)
+    }
+
+    /// Nothing more is here for now: the first request that is not to wait for the rest.
+    pub(super) fn next(&mut self) -> Option<Part> {
+        let at = match self.overdue.min(self.parts.len()) {
+            0 => self.parts.iter().position(|part| !part.request.takes_one)?,
+            overdue => {
+                self.overdue = overdue - 1;
+                0
+            }
+        };
+        self.parts.remove(at)
+    }
+
+    /// Those that are here wait no longer.
+    pub(super) fn release(&mut self) {
+        self.overdue = self.parts.len();
+    }
+
+    /// What is here stays for longer than the read by which it came.
+    pub(super) fn settle(&mut self) {
+        self.overdue = 0;
+        self.parts.iter_mut().for_each(Part::own);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The streams of all that are here.
+    pub(in crate::grpc) fn streams(&self) -> impl Iterator<Item = u32> {
+        self.parts.iter().map(|part| part.stream)
+    }
+
+    /// Bodies mostly come in the order of their heads.
+    fn position(&self, stream: u32) -> Option<usize> {
+        self.parts.iter().position(|part| part.stream == stream)
+    }
+}
