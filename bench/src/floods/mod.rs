@@ -83,7 +83,7 @@ const BETWEEN: usize = 6;
 /// How often an attack that made the good client late is measured again; the median counts.
 const AGAIN: usize = 2;
 
-/// How much later than beside an honest client a call may come, 99 times of 100.
+/// How much later than without an attacker a call may come, 99 times of 100.
 const LATER: f64 = 2.0;
 
 /// How much the server may grow.
@@ -174,9 +174,9 @@ impl Measured {
         self.later(attack).is_none_or(|times| times > LATER)
     }
 
-    /// How many times later the good client's calls came than beside an honest one.
+    /// How many times later the good client's calls came than when it was alone.
     fn later(&self, attack: &Attack) -> Option<f64> {
-        p99_us(self.rounds_of(attack)).zip(p99_us(&self.busy)).map(|(own, busy)| own / busy)
+        p99_us(self.rounds_of(attack)).zip(p99_us(&self.quiet)).map(|(own, quiet)| own / quiet)
     }
 
     /// Whether no call was lost, and the attack met with what it deserves, in every round.

@@ -91,8 +91,8 @@ pub struct Connection<T = ()> {
     pub(super) guard: Guard,
     pub(super) leaving: Leaving,
     pub(super) events: VecDeque<Event>,
-    /// Frames taken since the last [`Event::Pause`].
-    taken: u32,
+    /// Frames taken since the last [`Event::Pause`], and what decoding header blocks was worth in frames.
+    pub(super) taken: u32,
     wanted: usize,
 }
 
@@ -155,6 +155,9 @@ const BURST: u32 = 200;
 
 /// Frames after which a server looks at its other connections: some tens of microseconds, whatever they are.
 const TURN: u32 = 128;
+
+/// Bytes of a header block whose decoding is about as much work as a frame: each may be a field.
+pub(super) const BLOCK: usize = 32;
 
 /// The stream of the request that asked for HTTP/2 on a connection of HTTP/1.
 pub const UPGRADED: u32 = 1;
@@ -294,7 +297,7 @@ impl<T: Default> Connection<T> {
                     out,
                 ));
             }
-            if self.taken >= TURN && self.role == Role::Server {
+            if self.taken >= TURN && self.role == Role::Server && !inbox.is_empty() {
                 self.taken = 0;
                 return Ok(Some(Event::Pause));
             }

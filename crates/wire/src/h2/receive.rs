@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::closed::How;
-use super::connection::{Block, Config, Connection, Event, Leaving, Opening, Role, Taken};
+use super::connection::{BLOCK, Block, Config, Connection, Event, Leaving, Opening, Role, Taken};
 use super::frame::{self, Header};
 use super::hpack::{DecodeError, Fields};
 use super::message::{Kind, Meaning};
@@ -170,6 +170,7 @@ impl<T: Default> Connection<T> {
         fault: Option<ErrorCode>,
         block: &[u8],
     ) -> Result<Taken, Fault> {
+        self.taken += (block.len() / BLOCK) as u32;
         let fields = match self.decoder.decode(block) {
             Err(DecodeError::Broken) => {
                 return Err(connection(ErrorCode::COMPRESSION_ERROR, "a broken header block"));

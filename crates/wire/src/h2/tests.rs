@@ -612,3 +612,12 @@ fn a_server_pauses_after_many_frames_and_goes_on() {
     assert_eq!((events.len(), pauses.len()), (302, 2));
     assert!(pauses[1] - pauses[0] == 129, "{pauses:?}");
 }
+
+#[test]
+fn a_server_pauses_after_long_header_blocks() {
+    let mut spoken = spoken();
+    let long = block(&[("cookie", &"~".repeat(4200))]);
+    let head = |n: u32| frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 2 * n + 1, &long);
+    let events = spoken.hear_all(&(0..4).flat_map(head).collect::<Vec<_>>()).unwrap();
+    assert_eq!(events.iter().filter(|event| **event == Event::Pause).count(), 3, "{events:?}");
+}
