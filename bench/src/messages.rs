@@ -91,7 +91,7 @@ pub(crate) mod fbs {
             attachment_size: 3,
             request_id: 4,
             reserved: 5,
-            message: Some(text),
+            message: Some(text.into()),
         };
         request.into()
     }

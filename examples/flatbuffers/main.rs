@@ -41,7 +41,7 @@ impl BenchmarkService for Echo {
 #[tokio::main]
 async fn main() -> Result<()> {
     let server = Server::new().service(BenchmarkServiceServer::new(Echo)).bind("127.0.0.1:0").await?.start();
-    let request = BenchmarkRequestArgs { request_id: 4, message: Some("hello"), ..Default::default() };
+    let request = BenchmarkRequestArgs { request_id: 4, message: Some("hello".into()), ..Default::default() };
 
     for scheme in ["fb-rpc", "fb-rpc+pr3197", "grpc"] {
         let benchmark =

@@ -32,13 +32,14 @@ fn what_flatc_wrote_is_read() {
     assert!(message.has_identifier());
     let monster = message.root();
     assert_eq!(monster.pos(), Some(Vec3 { x: 1.5, y: -2.0, z: 3.25, mood: Mood::Angry }));
-    assert_eq!((monster.mana(), monster.hp(), monster.name()), (150, 12345, "Orc 世界"));
+    assert_eq!((monster.mana(), monster.hp()), (150, 12345));
+    assert_eq!(monster.name().to_str().unwrap(), "Orc 世界");
     assert_eq!(monster.inventory().unwrap().as_bytes(), [1, 2, 3, 255]);
     assert_eq!((monster.color(), monster.mood()), (Color::Red | Color::Blue, Mood::Calm));
     let weapons = monster.weapons().unwrap();
     assert_eq!(
         weapons.iter().map(|weapon| (weapon.name(), weapon.damage())).collect::<Vec<_>>(),
-        [("Axe", 5), ("Sword", 7)]
+        [("Axe".into(), 5), ("Sword".into(), 7)]
     );
     assert_eq!(weapons.find("Sword").map(|weapon| weapon.damage()), Some(7));
     assert!(weapons.find("Bow").is_none());
@@ -50,8 +51,11 @@ fn what_flatc_wrote_is_read() {
     assert!(
         matches!(several[..], [Some(AnyRef::Weapon(_)), Some(AnyRef::Other(stamp))] if stamp.nanos() == 8)
     );
-    assert_eq!(monster.r#type(), Some("ogre"));
-    assert_eq!(monster.stamp().and_then(|stamp| stamp.weapon()).map(|weapon| weapon.name()), Some("clock"));
+    assert_eq!(monster.r#type(), Some("ogre".into()));
+    assert_eq!(
+        monster.stamp().and_then(|stamp| stamp.weapon()).map(|weapon| weapon.name()),
+        Some("clock".into())
+    );
     assert_eq!(
         (monster.maybe_int(), monster.maybe_bool(), monster.maybe_mood()),
         (Some(0), Some(false), None)
@@ -64,9 +68,9 @@ fn what_flatc_wrote_is_read() {
     assert_eq!(monster.yes().unwrap().iter().collect::<Vec<_>>(), [true, false]);
     // FNV-1a of "some name".
     assert_eq!(monster.hashed(), fnv1a(b"some name"));
-    assert_eq!(monster.next().map(|next| (next.name(), next.hp())), Some(("smaller", -100)));
+    assert_eq!(monster.next().map(|next| (next.name(), next.hp())), Some(("smaller".into(), -100)));
     assert_eq!(monster.longs().unwrap().iter().collect::<Vec<_>>(), [1, i64::MIN]);
-    assert_eq!((monster.greeting(), monster.empty().len()), ("hello", 0));
+    assert_eq!((monster.greeting(), monster.empty().len()), ("hello".into(), 0));
     assert!(monster.one_pack().is_none());
 }
 
@@ -74,18 +78,18 @@ fn what_flatc_wrote_is_read() {
 fn what_is_written_from_values_reads_as_what_flatc_wrote() {
     let theirs =
         Message::<Monster>::read(&include_bytes!("../../../vectors/flatbuffers/rich.bin")[..]).unwrap();
-    let axe = WeaponArgs { name: "Axe", damage: -3 };
+    let axe = WeaponArgs { name: "Axe".into(), damage: -3 };
     let corner = |x: f32, mood| Vec3 { x, y: x + 1.0, z: f64::from(x) + 2.0, mood };
     let monster = MonsterArgs {
         pos: Some(Vec3 { x: 1.5, y: -2.0, z: 3.25, mood: Mood::Angry }),
         hp: 12345,
-        name: "Orc 世界",
+        name: "Orc 世界".into(),
         inventory: Some(&[1, 2, 3, 255]),
         color: Color::Red | Color::Blue,
         mood: Mood::Calm,
         weapons: Some(&[
-            WeaponArgs { name: "Axe", damage: 5 },
-            WeaponArgs { name: "Sword", ..Default::default() },
+            WeaponArgs { name: "Axe".into(), damage: 5 },
+            WeaponArgs { name: "Sword".into(), ..Default::default() },
         ]),
         equipped: Some(AnyArgs::Weapon(&axe)),
         path: Some(&[Vec3::default(), corner(1.0, Mood::Calm)]),
@@ -96,25 +100,25 @@ fn what_is_written_from_values_reads_as_what_flatc_wrote() {
             flag: true,
         }]),
         any_of_several: Some(&[
-            AnyArgs::Weapon(&WeaponArgs { name: "Bow", ..Default::default() }),
+            AnyArgs::Weapon(&WeaponArgs { name: "Bow".into(), ..Default::default() }),
             AnyArgs::Other(&StampArgs { seconds: 7, nanos: 8, weapon: None }),
         ]),
-        r#type: Some("ogre"),
+        r#type: Some("ogre".into()),
         stamp: Some(&StampArgs {
             seconds: 1_700_000_000,
             nanos: 5,
-            weapon: Some(&WeaponArgs { name: "clock", ..Default::default() }),
+            weapon: Some(&WeaponArgs { name: "clock".into(), ..Default::default() }),
         }),
         maybe_int: Some(0),
         maybe_bool: Some(false),
         ratio: 0.5,
         flags: Color::Green,
         big: 42,
-        names: Some(&["a", "", "ccc"]),
+        names: Some(&["a".into(), "".into(), "ccc".into()]),
         moods: Some(&[Mood::Calm, Mood::Angry]),
         yes: Some(&[true, false]),
         hashed: fnv1a(b"some name"),
-        next: Some(&MonsterArgs { name: "smaller", ..Default::default() }),
+        next: Some(&MonsterArgs { name: "smaller".into(), ..Default::default() }),
         longs: Some(&[1, i64::MIN]),
         far: Far::Zero,
         ..Default::default()
@@ -140,10 +144,10 @@ fn what_is_required_is_not_taken_without() {
 
 #[test]
 fn a_nested_buffer_is_verified_with_its_outer_one_and_read() {
-    let weapon = WeaponArgs { name: "inner", damage: 1 }.to_message();
-    let monster = MonsterArgs { name: "outer", nested: Some(weapon.bytes()), ..Default::default() };
+    let weapon = WeaponArgs { name: "inner".into(), damage: 1 }.to_message();
+    let monster = MonsterArgs { name: "outer".into(), nested: Some(weapon.bytes()), ..Default::default() };
     let message = Message::<Monster>::read(monster.to_message().into_bytes()).unwrap();
-    assert_eq!(message.root().nested_nested().map(|weapon| weapon.name()), Some("inner"));
+    assert_eq!(message.root().nested_nested().map(|weapon| weapon.name()), Some("inner".into()));
     let broken = MonsterArgs { nested: Some(b"\xff\xff\xff\xff"), ..monster };
     let error = Message::<Monster>::read(broken.to_message().into_bytes()).unwrap_err();
     assert!(error.to_string().starts_with("nested: "), "{error}");
@@ -158,9 +162,9 @@ fn unions_hold_tables_structs_and_strings_and_what_is_newer_is_kept_apart() {
         );
         format!("{:?}", message.unwrap().root().third().unwrap())
     };
-    assert_eq!(read(AnyArgs::Name("name")), "Name(\"name\")");
+    assert_eq!(read(AnyArgs::Name("name".into())), "Name(\"name\")");
     assert_eq!(read(AnyArgs::Place(place)), format!("Place({place:?})"));
-    let mut newer = GivenArgs { third: Some(AnyArgs::Name("x")), ..Default::default() }
+    let mut newer = GivenArgs { third: Some(AnyArgs::Name("x".into())), ..Default::default() }
         .to_message()
         .into_bytes()
         .to_vec();
@@ -201,7 +205,8 @@ impl Store for Shelf {
         let (sender, monsters) = Streaming::channel(1);
         tokio::spawn(async move {
             for n in 0..request.root().nanos() {
-                let monster = MonsterArgs { name: &format!("monster {n}"), ..Default::default() };
+                let name = format!("monster {n}");
+                let monster = MonsterArgs { name: name.as_str().into(), ..Default::default() };
                 if sender.send(monster.into()).await.is_err() {
                     return;
                 }
@@ -232,7 +237,7 @@ fn server() -> Server {
 }
 
 fn orc() -> Message<Monster> {
-    MonsterArgs { name: "orc", mana: 7, ..Default::default() }.into()
+    MonsterArgs { name: "orc".into(), mana: 7, ..Default::default() }.into()
 }
 
 #[tokio::test]
@@ -270,7 +275,7 @@ async fn failures_bring_their_number() {
     let server = serve(server()).await;
     let client = Client::new(&url(Protocol::FbRpc, &server)).unwrap();
     let store = StoreClient::new(client.clone());
-    let nobody = MonsterArgs { name: "nobody", ..Default::default() };
+    let nobody = MonsterArgs { name: "nobody".into(), ..Default::default() };
     assert_eq!(store.store(nobody.into()).await.unwrap_err().status().number(), Some(4242));
 
     let raw = |target: &'static str, bytes: &'static [u8]| {
@@ -291,7 +296,7 @@ async fn streams_of_messages_go_over_grpc() {
     let mut monsters = store.retrieve(StampArgs { nanos: 3, ..Default::default() }.into()).await.unwrap();
     let mut names = Vec::new();
     while let Some(monster) = monsters.message().await.unwrap() {
-        names.push(monster.root().name().to_owned());
+        names.push(monster.root().name().to_string());
     }
     assert_eq!(names, ["monster 0", "monster 1", "monster 2"]);
 }

@@ -33,7 +33,7 @@ impl ::polyrpc::flatbuffers::Table for BenchmarkRequest {
         fields.field::<i64>("attachment_size", 2)?;
         fields.field::<i64>("request_id", 3)?;
         fields.field::<i64>("reserved", 4)?;
-        fields.field::<::polyrpc::flatbuffers::Text>("message", 5)?;
+        fields.field::<::polyrpc::flatbuffers::Text<'static>>("message", 5)?;
         ::core::result::Result::Ok(())
     }
 }
@@ -68,8 +68,8 @@ impl<'a> BenchmarkRequestRef<'a> {
     }
     /// The field `message`.
     #[inline]
-    pub fn message(self) -> ::core::option::Option<&'a str> {
-        self.0.get::<::polyrpc::flatbuffers::Text>(5)
+    pub fn message(self) -> ::core::option::Option<::polyrpc::flatbuffers::Text<'a>> {
+        self.0.get::<::polyrpc::flatbuffers::Text<'static>>(5)
     }
 }
 impl ::core::fmt::Debug for BenchmarkRequestRef<'_> {
@@ -98,7 +98,7 @@ pub struct BenchmarkRequestArgs<'a> {
     /// The field `reserved`.
     pub reserved: i64,
     /// The field `message`.
-    pub message: ::core::option::Option<&'a str>,
+    pub message: ::core::option::Option<::polyrpc::flatbuffers::Text<'a>>,
 }
 impl ::core::default::Default for BenchmarkRequestArgs<'_> {
     fn default() -> Self {
@@ -160,7 +160,7 @@ impl ::polyrpc::flatbuffers::Table for BenchmarkResponse {
         fields.field::<i64>("attachment_size", 2)?;
         fields.field::<i64>("request_id", 3)?;
         fields.field::<i64>("reserved", 4)?;
-        fields.field::<::polyrpc::flatbuffers::Text>("message", 5)?;
+        fields.field::<::polyrpc::flatbuffers::Text<'static>>("message", 5)?;
         ::core::result::Result::Ok(())
     }
 }
@@ -195,8 +195,8 @@ impl<'a> BenchmarkResponseRef<'a> {
     }
     /// The field `message`.
     #[inline]
-    pub fn message(self) -> ::core::option::Option<&'a str> {
-        self.0.get::<::polyrpc::flatbuffers::Text>(5)
+    pub fn message(self) -> ::core::option::Option<::polyrpc::flatbuffers::Text<'a>> {
+        self.0.get::<::polyrpc::flatbuffers::Text<'static>>(5)
     }
 }
 impl ::core::fmt::Debug for BenchmarkResponseRef<'_> {
@@ -225,7 +225,7 @@ pub struct BenchmarkResponseArgs<'a> {
     /// The field `reserved`.
     pub reserved: i64,
     /// The field `message`.
-    pub message: ::core::option::Option<&'a str>,
+    pub message: ::core::option::Option<::polyrpc::flatbuffers::Text<'a>>,
 }
 impl ::core::default::Default for BenchmarkResponseArgs<'_> {
     fn default() -> Self {

@@ -53,7 +53,7 @@ impl ::polyrpc::flatbuffers::Table for Weapon {
     fn verify(
         fields: &mut ::polyrpc::flatbuffers::TableVerifier<'_, '_>,
     ) -> ::core::result::Result<(), ::polyrpc::flatbuffers::Invalid> {
-        fields.required::<::polyrpc::flatbuffers::Text>("name", 0)?;
+        fields.required::<::polyrpc::flatbuffers::Text<'static>>("name", 0)?;
         fields.field::<i16>("damage", 1)?;
         ::core::result::Result::Ok(())
     }
@@ -61,7 +61,7 @@ impl ::polyrpc::flatbuffers::Table for Weapon {
 impl ::polyrpc::flatbuffers::Keyed for Weapon {
     type Key = str;
     fn compare(element: WeaponRef<'_>, key: &str) -> ::core::cmp::Ordering {
-        ::core::cmp::Ord::cmp(element.name(), key)
+        ::core::cmp::Ord::cmp(element.name().as_bytes(), key.as_bytes())
     }
 }
 /// [`Weapon`] where it lies in a message.
@@ -70,8 +70,8 @@ pub struct WeaponRef<'a>(::polyrpc::flatbuffers::Fields<'a>);
 impl<'a> WeaponRef<'a> {
     /// The field `name`.
     #[inline]
-    pub fn name(self) -> &'a str {
-        self.0.get::<::polyrpc::flatbuffers::Text>(0).unwrap_or_default()
+    pub fn name(self) -> ::polyrpc::flatbuffers::Text<'a> {
+        self.0.get::<::polyrpc::flatbuffers::Text<'static>>(0).unwrap_or_default()
     }
     /// The field `damage`.
     #[inline]
@@ -91,7 +91,7 @@ impl ::core::fmt::Debug for WeaponRef<'_> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeaponArgs<'a> {
     /// The field `name`.
-    pub name: &'a str,
+    pub name: ::polyrpc::flatbuffers::Text<'a>,
     /// The field `damage`.
     pub damage: i16,
 }
@@ -154,7 +154,7 @@ impl ::polyrpc::flatbuffers::Table for Monster {
         fields.field::<Vec3>("pos", 0)?;
         fields.field::<i16>("mana", 1)?;
         fields.field::<i16>("hp", 2)?;
-        fields.required::<::polyrpc::flatbuffers::Text>("name", 3)?;
+        fields.required::<::polyrpc::flatbuffers::Text<'static>>("name", 3)?;
         fields.field::<[u8]>("inventory", 5)?;
         fields.field::<Color>("color", 6)?;
         fields.field::<Mood>("mood", 7)?;
@@ -169,7 +169,7 @@ impl ::polyrpc::flatbuffers::Table for Monster {
                 false,
                 |kind, value| AnyRef::verify(kind, value),
             )?;
-        fields.field::<::polyrpc::flatbuffers::Text>("type", 15)?;
+        fields.field::<::polyrpc::flatbuffers::Text<'static>>("type", 15)?;
         fields.field::<super::super::test::rich::common::Stamp>("stamp", 16)?;
         fields.field::<i32>("maybe_int", 17)?;
         fields.field::<bool>("maybe_bool", 18)?;
@@ -178,7 +178,7 @@ impl ::polyrpc::flatbuffers::Table for Monster {
         fields.field::<f32>("endless", 21)?;
         fields.field::<Color>("flags", 22)?;
         fields.field::<u64>("big", 23)?;
-        fields.field::<[::polyrpc::flatbuffers::Text]>("names", 24)?;
+        fields.field::<[::polyrpc::flatbuffers::Text<'static>]>("names", 24)?;
         fields.field::<[Mood]>("moods", 25)?;
         fields.field::<[bool]>("yes", 26)?;
         fields.field::<[u8]>("nested", 27)?;
@@ -188,7 +188,7 @@ impl ::polyrpc::flatbuffers::Table for Monster {
         fields.field::<[i64]>("longs", 30)?;
         fields.field::<Far>("far", 31)?;
         fields.field::<Pack>("one_pack", 32)?;
-        fields.field::<::polyrpc::flatbuffers::Text>("greeting", 33)?;
+        fields.field::<::polyrpc::flatbuffers::Text<'static>>("greeting", 33)?;
         fields.field::<[i32]>("empty", 34)?;
         ::core::result::Result::Ok(())
     }
@@ -214,8 +214,8 @@ impl<'a> MonsterRef<'a> {
     }
     /// The field `name`.
     #[inline]
-    pub fn name(self) -> &'a str {
-        self.0.get::<::polyrpc::flatbuffers::Text>(3).unwrap_or_default()
+    pub fn name(self) -> ::polyrpc::flatbuffers::Text<'a> {
+        self.0.get::<::polyrpc::flatbuffers::Text<'static>>(3).unwrap_or_default()
     }
     /// The field `inventory`.
     #[inline]
@@ -274,8 +274,8 @@ impl<'a> MonsterRef<'a> {
     }
     /// The field `type`.
     #[inline]
-    pub fn r#type(self) -> ::core::option::Option<&'a str> {
-        self.0.get::<::polyrpc::flatbuffers::Text>(15)
+    pub fn r#type(self) -> ::core::option::Option<::polyrpc::flatbuffers::Text<'a>> {
+        self.0.get::<::polyrpc::flatbuffers::Text<'static>>(15)
     }
     /// The field `stamp`.
     #[inline]
@@ -324,9 +324,9 @@ impl<'a> MonsterRef<'a> {
     pub fn names(
         self,
     ) -> ::core::option::Option<
-        ::polyrpc::flatbuffers::Vector<'a, ::polyrpc::flatbuffers::Text>,
+        ::polyrpc::flatbuffers::Vector<'a, ::polyrpc::flatbuffers::Text<'static>>,
     > {
-        self.0.get::<[::polyrpc::flatbuffers::Text]>(24)
+        self.0.get::<[::polyrpc::flatbuffers::Text<'static>]>(24)
     }
     /// The field `moods`.
     #[inline]
@@ -384,8 +384,10 @@ impl<'a> MonsterRef<'a> {
     }
     /// The field `greeting`.
     #[inline]
-    pub fn greeting(self) -> &'a str {
-        self.0.get::<::polyrpc::flatbuffers::Text>(33).unwrap_or("hello")
+    pub fn greeting(self) -> ::polyrpc::flatbuffers::Text<'a> {
+        self.0
+            .get::<::polyrpc::flatbuffers::Text<'static>>(33)
+            .unwrap_or(::polyrpc::flatbuffers::Text::new("hello"))
     }
     /// The field `empty`.
     #[inline]
@@ -444,7 +446,7 @@ pub struct MonsterArgs<'a> {
     /// The field `hp`.
     pub hp: i16,
     /// The field `name`.
-    pub name: &'a str,
+    pub name: ::polyrpc::flatbuffers::Text<'a>,
     /// The field `inventory`.
     pub inventory: ::core::option::Option<&'a [u8]>,
     /// The field `color`.
@@ -462,7 +464,7 @@ pub struct MonsterArgs<'a> {
     /// The field `any_of_several`.
     pub any_of_several: ::core::option::Option<&'a [AnyArgs<'a>]>,
     /// The field `type`.
-    pub r#type: ::core::option::Option<&'a str>,
+    pub r#type: ::core::option::Option<::polyrpc::flatbuffers::Text<'a>>,
     /// The field `stamp`.
     pub stamp: ::core::option::Option<
         &'a super::super::test::rich::common::StampArgs<'a>,
@@ -482,7 +484,7 @@ pub struct MonsterArgs<'a> {
     /// The field `big`.
     pub big: u64,
     /// The field `names`.
-    pub names: ::core::option::Option<&'a [&'a str]>,
+    pub names: ::core::option::Option<&'a [::polyrpc::flatbuffers::Text<'a>]>,
     /// The field `moods`.
     pub moods: ::core::option::Option<&'a [Mood]>,
     /// The field `yes`.
@@ -500,7 +502,7 @@ pub struct MonsterArgs<'a> {
     /// The field `one_pack`.
     pub one_pack: ::core::option::Option<Pack>,
     /// The field `greeting`.
-    pub greeting: ::core::option::Option<&'a str>,
+    pub greeting: ::core::option::Option<::polyrpc::flatbuffers::Text<'a>>,
     /// The field `empty`.
     pub empty: ::core::option::Option<&'a [i32]>,
 }
@@ -658,7 +660,7 @@ impl ::polyrpc::flatbuffers::Table for Given {
         fields: &mut ::polyrpc::flatbuffers::TableVerifier<'_, '_>,
     ) -> ::core::result::Result<(), ::polyrpc::flatbuffers::Invalid> {
         fields.field::<i32>("first", 0)?;
-        fields.field::<::polyrpc::flatbuffers::Text>("second", 1)?;
+        fields.field::<::polyrpc::flatbuffers::Text<'static>>("second", 1)?;
         fields.union("third", 3, false, |kind, value| AnyRef::verify(kind, value))?;
         ::core::result::Result::Ok(())
     }
@@ -674,8 +676,8 @@ impl<'a> GivenRef<'a> {
     }
     /// The field `second`.
     #[inline]
-    pub fn second(self) -> ::core::option::Option<&'a str> {
-        self.0.get::<::polyrpc::flatbuffers::Text>(1)
+    pub fn second(self) -> ::core::option::Option<::polyrpc::flatbuffers::Text<'a>> {
+        self.0.get::<::polyrpc::flatbuffers::Text<'static>>(1)
     }
     /// The field `third`.
     #[inline]
@@ -698,7 +700,7 @@ pub struct GivenArgs<'a> {
     /// The field `first`.
     pub first: i32,
     /// The field `second`.
-    pub second: ::core::option::Option<&'a str>,
+    pub second: ::core::option::Option<::polyrpc::flatbuffers::Text<'a>>,
     /// The field `third`.
     pub third: ::core::option::Option<AnyArgs<'a>>,
 }
@@ -801,7 +803,7 @@ pub enum AnyRef<'a> {
     Weapon(WeaponRef<'a>),
     Other(super::super::test::rich::common::StampRef<'a>),
     Place(Vec3),
-    Name(&'a str),
+    Name(::polyrpc::flatbuffers::Text<'a>),
     /// Something of a newer schema, by the number of its type.
     Unknown(u8, ::core::marker::PhantomData<&'a ()>),
 }
@@ -820,7 +822,9 @@ impl<'a> AnyRef<'a> {
                     .map(Self::Other)
             }
             3 => fields.union::<Vec3>(id).map(Self::Place),
-            4 => fields.union::<::polyrpc::flatbuffers::Text>(id).map(Self::Name),
+            4 => {
+                fields.union::<::polyrpc::flatbuffers::Text<'static>>(id).map(Self::Name)
+            }
             kind => ::core::option::Option::Some(Self::unknown(kind)),
         }
     }
@@ -839,7 +843,11 @@ impl<'a> AnyRef<'a> {
                     .map(Self::Other)
             }
             3 => values.union::<Vec3>(index).map(Self::Place),
-            4 => values.union::<::polyrpc::flatbuffers::Text>(index).map(Self::Name),
+            4 => {
+                values
+                    .union::<::polyrpc::flatbuffers::Text<'static>>(index)
+                    .map(Self::Name)
+            }
             kind => ::core::option::Option::Some(Self::unknown(kind)),
         }
     }
@@ -854,7 +862,7 @@ impl<'a> AnyRef<'a> {
             1 => value.value::<Weapon>(),
             2 => value.value::<super::super::test::rich::common::Stamp>(),
             3 => value.structure::<Vec3>(),
-            4 => value.value::<::polyrpc::flatbuffers::Text>(),
+            4 => value.value::<::polyrpc::flatbuffers::Text<'static>>(),
             _ => ::core::result::Result::Ok(()),
         }
     }
@@ -865,7 +873,7 @@ pub enum AnyArgs<'a> {
     Weapon(&'a WeaponArgs<'a>),
     Other(&'a super::super::test::rich::common::StampArgs<'a>),
     Place(Vec3),
-    Name(&'a str),
+    Name(::polyrpc::flatbuffers::Text<'a>),
 }
 impl AnyArgs<'_> {
     pub(crate) fn kind(self) -> u8 {

@@ -18,7 +18,7 @@ impl Names<'_> {
     pub(super) fn value(&self, ty: &Type) -> TokenStream {
         match ty {
             Type::Scalar(scalar) => scalar_type(*scalar),
-            Type::Text => quote!(::polyrpc::flatbuffers::Text),
+            Type::Text => quote!(::polyrpc::flatbuffers::Text<'static>),
             Type::Vector(element) => {
                 let element = self.value(element);
                 quote!([#element])
@@ -112,6 +112,11 @@ impl Names<'_> {
         };
         if borrows { quote!(#path<'a>) } else { path }
     }
+}
+
+/// What a string is read as, and written from.
+pub(super) fn text() -> TokenStream {
+    quote!(::polyrpc::flatbuffers::Text<'a>)
 }
 
 pub(super) fn scalar_type(scalar: Scalar) -> TokenStream {

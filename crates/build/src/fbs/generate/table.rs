@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
 use super::super::schema::{Default, Field, Scalar, Table, Type};
-use super::rust::{Names, docs_or, ident, ident_with, number};
+use super::rust::{Names, docs_or, ident, ident_with, number, text};
 
 pub(super) fn define(names: &Names<'_>, declared: &Table) -> TokenStream {
     let fields: Vec<&Field> = declared.fields.iter().filter(|field| !field.deprecated).collect();
@@ -91,7 +91,9 @@ impl Definition<'_> {
         let (name, view, field) =
             (ident(&self.declared.name), ident_with(&self.declared.name, "Ref"), ident(&key.name));
         let (ty, compared) = match &key.ty {
-            Type::Text => (quote!(str), quote!(::core::cmp::Ord::cmp(element.#field(), key))),
+            Type::Text => {
+                (quote!(str), quote!(::core::cmp::Ord::cmp(element.#field().as_bytes(), key.as_bytes())))
+            }
             Type::Scalar(Scalar::F32 | Scalar::F64) => {
                 (self.names.value(&key.ty), quote!(element.#field().total_cmp(key)))
             }
@@ -175,7 +177,7 @@ impl Definition<'_> {
     fn plain_accessor(&self, field: &Field) -> (TokenStream, TokenStream) {
         let (id, value) = (number(field.id), self.names.value(&field.ty));
         let view = match &field.ty {
-            Type::Text => quote!(&'a str),
+            Type::Text => text(),
             Type::Vector(element) => {
                 let element = self.names.value(element);
                 quote!(::polyrpc::flatbuffers::Vector<'a, #element>)
@@ -189,7 +191,9 @@ impl Definition<'_> {
         let read = quote!(self.0.get::<#value>(#id));
         match (&field.ty, &field.default) {
             (Type::Table(_), _) if field.required => (view, quote!(self.0.table::<#value>(#id))),
-            (_, Default::Text(text)) => (view, quote!(#read.unwrap_or(#text))),
+            (_, Default::Text(text)) => {
+                (view, quote!(#read.unwrap_or(::polyrpc::flatbuffers::Text::new(#text))))
+            }
             (_, Default::Empty) => (view, quote!(#read.unwrap_or_default())),
             (_, Default::None) if field.required => (view, quote!(#read.unwrap_or_default())),
             (_, Default::None) => (quote!(::core::option::Option<#view>), read),
@@ -281,7 +285,7 @@ impl Definition<'_> {
 
     fn arg(&self, field: &Field) -> TokenStream {
         let value = match &field.ty {
-            Type::Text => quote!(&'a str),
+            Type::Text => text(),
             Type::Table(_) => {
                 let args = self.names.args(&field.ty);
                 quote!(&'a #args)
@@ -289,7 +293,7 @@ impl Definition<'_> {
             Type::Union(_) => self.names.args(&field.ty),
             Type::Vector(element) => {
                 let element = match &**element {
-                    Type::Text => quote!(&'a str),
+                    Type::Text => text(),
                     Type::Table(_) | Type::Union(_) => self.names.args(element),
                     element => self.names.value(element),
                 };

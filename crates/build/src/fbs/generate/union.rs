@@ -4,7 +4,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
 use super::super::schema::{Member, Type, Union, full};
-use super::rust::{Names, docs, ident, ident_with};
+use super::rust::{Names, docs, ident, ident_with, text};
 
 pub(super) fn define(names: &Names<'_>, declared: &Union) -> TokenStream {
     let reading = reading(names, declared);
@@ -101,7 +101,7 @@ fn viewed(names: &Names<'_>, ty: &Type) -> TokenStream {
             let view = names.named(ty, "Ref");
             quote!(#view<'a>)
         }
-        Type::Text => quote!(&'a str),
+        Type::Text => text(),
         _ => names.value(ty),
     }
 }
@@ -121,7 +121,7 @@ fn writing(names: &Names<'_>, declared: &Union) -> TokenStream {
                 let args = names.args(&member.ty);
                 quote!(&'a #args)
             }
-            Type::Text => quote!(&'a str),
+            Type::Text => text(),
             ty => names.value(ty),
         };
         quote! { #about #name(#ty), }

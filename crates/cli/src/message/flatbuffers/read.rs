@@ -60,8 +60,8 @@ impl Reader<'_> {
         let id = field.id;
         match &field.ty {
             Type::Text => {
-                if let Some(text) = fields.get::<Text>(id) {
-                    self.text(text);
+                if let Some(text) = fields.get::<Text<'_>>(id) {
+                    self.text(text)?;
                 }
             }
             Type::Table(table) => {
@@ -78,7 +78,7 @@ impl Reader<'_> {
                 };
                 self.out.truncate(named);
                 self.name(&format!("{}_type", field.name));
-                self.text(&member.name);
+                self.quoted(&member.name);
                 self.out.push(',');
                 self.name(&field.name);
                 match &member.ty {
@@ -86,7 +86,7 @@ impl Reader<'_> {
                         Some(inner) => self.table(*table, inner, depth - 1)?,
                         None => self.out.push_str("null"),
                     },
-                    Type::Text => self.text(fields.union::<Text>(id).unwrap_or_default()),
+                    Type::Text => self.text(fields.union::<Text<'_>>(id).unwrap_or_default())?,
                     ty => {
                         let (size, _) = self.schema.inline(ty);
                         match fields.bytes_in_union(id, size) {
@@ -117,11 +117,8 @@ impl Reader<'_> {
     ) -> Result<(), &'static str> {
         match element {
             Type::Text => {
-                if let Some(texts) = fields.get::<[Text]>(field.id) {
-                    self.each(texts, |reader, text| {
-                        reader.text(text);
-                        Ok(())
-                    })?;
+                if let Some(texts) = fields.get::<[Text<'_>]>(field.id) {
+                    self.each(texts, Self::text)?;
                 }
             }
             Type::Table(table) => {
@@ -179,7 +176,7 @@ impl Reader<'_> {
                     Some(inner) => self.table(table, inner, depth - 1)?,
                     None => self.out.push_str("null"),
                 },
-                Some(Type::Text) => self.text(values.union::<Text>(n).unwrap_or_default()),
+                Some(Type::Text) => self.text(values.union::<Text<'_>>(n).unwrap_or_default())?,
                 // A struct in a vector of unions is shown by its type alone.
                 _ => self.out.push_str("null"),
             }
@@ -209,7 +206,7 @@ impl Reader<'_> {
             Type::Enum(at) => {
                 let declared = &self.schema.enums[*at];
                 match names(declared, integer(declared.base, bytes)) {
-                    Some(names) => self.text(&names),
+                    Some(names) => self.quoted(&names),
                     None => self.scalar(declared.base, bytes),
                 }
             }
@@ -268,11 +265,16 @@ impl Reader<'_> {
     }
 
     fn name(&mut self, name: &str) {
-        self.text(name);
+        self.quoted(name);
         self.out.push(':');
     }
 
-    fn text(&mut self, text: &str) {
+    fn text(&mut self, text: Text<'_>) -> Result<(), &'static str> {
+        self.quoted(text.to_str().map_err(|_| "a string in it is not UTF-8")?);
+        Ok(())
+    }
+
+    fn quoted(&mut self, text: &str) {
         self.out.push_str(&quoted(text));
     }
 }

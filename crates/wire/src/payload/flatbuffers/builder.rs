@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes};
 
 use super::fields::FIRST_ENTRY;
 use super::value::OFFSET;
-use super::{Inline, Message, Table};
+use super::{Inline, Message, Table, Text};
 
 /// What can be written as a table: the values of its fields.
 pub trait Build {
@@ -68,10 +68,11 @@ impl Builder {
     }
 
     /// Writes a string.
-    pub fn string(&mut self, text: &str) -> Offset<super::Text> {
+    pub fn string<'t>(&mut self, text: impl Into<Text<'t>>) -> Offset<Text<'static>> {
+        let bytes = text.into().as_bytes();
         // The zero behind it is what C wants.
-        self.write(text.as_bytes(), 1, OFFSET);
-        Offset::new(self.push_len(text.len()))
+        self.write(bytes, 1, OFFSET);
+        Offset::new(self.push_len(bytes.len()))
     }
 
     /// Writes a vector of bytes.
@@ -117,8 +118,8 @@ impl Builder {
     }
 
     /// Writes a vector of strings.
-    pub fn strings(&mut self, strings: &[&str]) -> Offset<[super::Text]> {
-        self.vector_of(strings, |builder, text| builder.string(text))
+    pub fn strings(&mut self, strings: &[Text<'_>]) -> Offset<[Text<'static>]> {
+        self.vector_of(strings, |builder, text| builder.string(*text))
     }
 
     /// Writes a struct by itself, as a union wants it.

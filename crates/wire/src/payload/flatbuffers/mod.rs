@@ -3,6 +3,7 @@
 mod message;
 
 mod fields;
+mod text;
 mod value;
 mod vector;
 
@@ -16,6 +17,7 @@ mod tests;
 pub use builder::{Build, Builder, Offset, TableBuilder};
 pub use fields::Fields;
 pub use message::{Message, Opaque, Table};
-pub use value::{Inline, Keyed, Text, Value, member};
+pub use text::Text;
+pub use value::{Inline, Keyed, Value, member};
 pub use vector::{Iter, Vector};
 pub use verify::{Invalid, Limits, TableVerifier, UnionVerifier, Verifier};

@@ -1,12 +1,11 @@
 use std::cmp::Ordering;
-use std::str;
 
 use super::fields::Fields;
 use super::{Invalid, Table, Vector, Verifier};
 
 /// What a field can hold, and a vector's element be.
 ///
-/// A scalar, an enum or a struct lies in its place; a [`Text`], a `[T]` or a table lies elsewhere, and its
+/// A scalar, an enum or a struct lies in its place; a [`Text`](super::Text), a `[T]` or a table lies elsewhere, and its
 /// place holds the distance to it.
 pub trait Value: 'static {
     /// What is read: the value itself, or a view of where it lies.
@@ -129,35 +128,6 @@ impl<T: Inline + Default, const N: usize> Inline for [T; N] {
         for (element, place) in self.into_iter().zip(place.chunks_exact_mut(T::SIZE)) {
             element.write(place);
         }
-    }
-}
-
-/// A string of a schema. It names what is read as `&str`, and is never made.
-#[derive(Debug)]
-pub enum Text {}
-
-/// Its length, its bytes in UTF-8, a zero that does not count.
-impl Value for Text {
-    type View<'a> = &'a str;
-    const SIZE: usize = OFFSET;
-    const ALIGN: usize = OFFSET;
-    const REFERS: bool = true;
-
-    #[inline]
-    fn view(buffer: &[u8], at: usize) -> Option<&str> {
-        let start = behind(buffer, at)?;
-        let len = u32_at(buffer, start)? as usize;
-        simdutf8::basic::from_utf8(buffer.get(start + OFFSET..)?.get(..len)?).ok()
-    }
-
-    #[inline]
-    fn view_in_union(buffer: &[u8], at: usize) -> Option<&str> {
-        Self::view(buffer, at)
-    }
-
-    #[inline]
-    fn verify(verifier: &mut Verifier<'_>, at: usize) -> Result<(), Invalid> {
-        verifier.string(at)
     }
 }
 

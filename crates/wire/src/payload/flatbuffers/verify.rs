@@ -4,7 +4,6 @@
 //! `include/flatbuffers/verifier.h`), and the order of fields is the schema's.
 
 use std::fmt;
-use std::str;
 
 use super::fields::FIRST_ENTRY;
 use super::value::{OFFSET, behind, u16_at, u32_at};
@@ -40,7 +39,6 @@ enum What {
     OutOfRange { at: usize, len: usize },
     Unaligned { at: usize, align: usize },
     Missing,
-    NotUtf8 { at: usize },
     NoNullTerminator { at: usize },
     Union,
     Limit(&'static str),
@@ -73,7 +71,6 @@ impl fmt::Display for Invalid {
                 write!(f, "what begins at {at} must begin at a multiple of {align}")
             }
             What::Missing => f.write_str("it is required and absent"),
-            What::NotUtf8 { at } => write!(f, "the string at {at} is not UTF-8"),
             What::NoNullTerminator { at } => write!(f, "the string at {at} does not end with a zero"),
             What::Union => f.write_str("the union has a value and no type, or not as many of each"),
             What::Limit(limit) => write!(f, "the limit on {limit} is exceeded"),
@@ -132,10 +129,6 @@ impl<'a> Verifier<'a> {
     pub(super) fn string(&mut self, at: usize) -> Result<(), Invalid> {
         let at = self.follow(at)?;
         let (start, len) = self.elements(at, 1, 1)?;
-        let text = self.buffer.get(start..start + len).unwrap_or_default();
-        if simdutf8::basic::from_utf8(text).is_err() {
-            return Err(Invalid::new(What::NotUtf8 { at }));
-        }
         if self.buffer.get(start + len) != Some(&0) {
             return Err(Invalid::new(What::NoNullTerminator { at }));
         }

@@ -41,8 +41,8 @@ impl Table for Node {
 
     fn verify(fields: &mut TableVerifier<'_, '_>) -> Result<(), Invalid> {
         fields.field::<i32>("number", 0)?;
-        fields.field::<Text>("text", 1)?;
-        fields.field::<[Text]>("names", 2)?;
+        fields.field::<Text<'_>>("text", 1)?;
+        fields.field::<[Text<'_>]>("names", 2)?;
         fields.field::<[Self]>("children", 3)?;
         fields.union("any", 5, false, verify_any)?;
         fields.nested::<Self>("nested", 6)
@@ -52,7 +52,7 @@ impl Table for Node {
 fn verify_any(kind: u8, value: &mut UnionVerifier<'_, '_>) -> Result<(), Invalid> {
     match kind {
         1 => value.value::<Node>(),
-        2 => value.value::<Text>(),
+        2 => value.value::<Text<'_>>(),
         _ => Ok(()),
     }
 }
@@ -70,8 +70,8 @@ impl<'a> NodeRef<'a> {
         if depth == 0 || *seen > MOST {
             return;
         }
-        let _ = (self.0.get::<i32>(0), self.0.get::<Text>(1));
-        self.0.get::<[Text]>(2).iter().flat_map(Vector::iter).take(MOST).for_each(drop);
+        let _ = (self.0.get::<i32>(0), self.0.get::<Text<'_>>(1));
+        self.0.get::<[Text<'_>]>(2).iter().flat_map(Vector::iter).take(MOST).for_each(drop);
         for child in self.0.get::<[Node]>(3).iter().flat_map(Vector::iter).take(MOST) {
             child.count(depth - 1, seen);
         }
@@ -87,7 +87,7 @@ impl<'a> NodeRef<'a> {
     fn any(self) -> Option<Any<'a>> {
         match self.0.get::<u8>(4)? {
             1 => self.0.union::<Node>(5).map(Any::Node),
-            2 => self.0.union::<Text>(5).map(Any::Text),
+            2 => self.0.union::<Text<'_>>(5).map(Any::Text),
             _ => None,
         }
     }
@@ -96,15 +96,15 @@ impl<'a> NodeRef<'a> {
 #[derive(Debug)]
 enum Any<'a> {
     Node(NodeRef<'a>),
-    Text(&'a str),
+    Text(Text<'a>),
 }
 
 impl std::fmt::Debug for NodeRef<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Node")
             .field("number", &self.0.get::<i32>(0).unwrap_or(3))
-            .field("text", &self.0.get::<Text>(1))
-            .field("names", &self.0.get::<[Text]>(2))
+            .field("text", &self.0.get::<Text<'_>>(1))
+            .field("names", &self.0.get::<[Text<'_>]>(2))
             .field("children", &self.0.get::<[Node]>(3))
             .field("any", &self.any())
             .field("nested", &self.0.get::<[u8]>(6))
@@ -116,10 +116,10 @@ impl Build for NodeRef<'_> {
     type Table = Node;
 
     fn build(&self, builder: &mut Builder) -> Offset<Node> {
-        let text = self.0.get::<Text>(1).map(|text| builder.string(text));
+        let text = self.0.get::<Text<'_>>(1).map(|text| builder.string(text));
         let names = self
             .0
-            .get::<[Text]>(2)
+            .get::<[Text<'_>]>(2)
             .map(|names| builder.vector_of(names, |builder, name| builder.string(name)));
         let children = self
             .0
@@ -173,7 +173,7 @@ impl Build for Seed<'_> {
 
     fn build(&self, builder: &mut Builder) -> Offset<Node> {
         let text = self.text.map(|text| builder.string(text));
-        let names = builder.strings(self.names);
+        let names = builder.vector_of(self.names, |builder, name| builder.string(*name));
         let children = builder.tables(self.children);
         let any = self.any.map(|any| any.build(builder));
         let nested = self.nested.map(|bytes| builder.bytes(bytes));
