@@ -10,9 +10,13 @@ use bytes::Bytes;
 use common::{client, serve, soon, until};
 use polyrpc::client::{RawCall, Request, Response};
 use polyrpc::codec::{Raw, Serde};
-use polyrpc::server::Running;
+use polyrpc::server::{Limits, Running};
 use polyrpc::streaming::StreamOptions;
-use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status, Streaming};
+use polyrpc::{Client, Code, Context, Format, Protocol, Result, Server, Status, Streaming};
+use polyrpc_wire::session::Client as _;
+use polyrpc_wire::{Call, CallId, Credential, Head, Outbox, baidu_std};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 #[polyrpc::service]
 trait Talk {
@@ -259,6 +263,53 @@ async fn a_handler_is_told_when_the_client_is_gone() {
     let (_, stream) = open(&client, "hold").await.unwrap();
     drop((stream, client));
     until(|| talker.ended() == ["well"]).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_goes_on_in_another_protocol_ends_its_streams() {
+    let (_, talker, server) = talker().await;
+    let mut peer = TcpStream::connect(server.address().to_string()).await.unwrap();
+    peer.write_all(&asks_for_a_stream("echo")).await.unwrap();
+    let mut answer = [0; 4];
+    soon(peer.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(&answer, b"STRM");
+    peer.write_all(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    soon(peer.read_to_end(&mut rest)).await.unwrap();
+    assert!(rest.windows(12).any(|part| part == b"HTTP/1.1 200"), "{}", rest.escape_ascii());
+    until(|| talker.ended().len() == 1).await;
+}
+
+/// As a peer writes it.
+fn asks_for_a_stream(what: &str) -> Vec<u8> {
+    let mut session = baidu_std::Client::new(Default::default());
+    let mut out = Outbox::new();
+    let call = Call {
+        service: "Talk",
+        method: "Talk",
+        body: serde_json::to_vec(what).unwrap().into(),
+        attachment: Bytes::new(),
+        head: Head { format: Format::Json(polyrpc::payload::Json::Brpc), ..Default::default() },
+        timeout: None,
+        oneway: false,
+        credential: Credential::Connection(None),
+        spoiled: None,
+    };
+    let options = StreamOptions::default();
+    session.send_beside(CallId(1), call, &[CallId(2)], &options, &mut out).unwrap();
+    out.take()
+}
+
+#[tokio::test]
+async fn a_stream_whose_call_was_answered_is_no_call_under_way() {
+    let limits = Limits { in_flight: 1, in_flight_per_connection: 1, ..Limits::default() };
+    let talker = Talker::default();
+    let server = serve(Server::new().limits(limits).service(TalkServer::new(talker.clone()))).await;
+    let client = client(Protocol::BaiduStd, &server);
+    let (_, mut stream) = open(&client, "echo").await.unwrap();
+    assert_eq!(soon(TalkClient::new(client).plain(5)).await.unwrap(), 5);
+    soon(stream.send("still there")).await.unwrap();
+    assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, "still there");
 }
 
 #[tokio::test]

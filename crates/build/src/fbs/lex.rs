@@ -72,7 +72,7 @@ impl Lexer<'_> {
             'a'..='z' | 'A'..='Z' | '_' => Kind::Word(self.take(|c| c.is_ascii_alphanumeric() || c == '_')),
             '0'..='9' => Kind::Number(self.number()),
             '.' if self.rest[1..].starts_with(|c: char| c.is_ascii_digit()) => Kind::Number(self.number()),
-            '"' => Kind::Text(self.text()?),
+            '"' | '\'' => Kind::Text(self.text(first)?),
             '{' | '}' | '(' | ')' | '[' | ']' | ':' | ';' | ',' | '=' | '.' | '-' | '+' => {
                 self.advance();
                 Kind::Mark(first)
@@ -120,14 +120,14 @@ impl Lexer<'_> {
         })
     }
 
-    fn text(&mut self) -> Result<String, Wrong> {
+    fn text(&mut self, quote: char) -> Result<String, Wrong> {
         let start = self.at;
         self.advance();
         let mut text = String::new();
         loop {
             let at = self.at;
             match self.advance() {
-                Some('"') => return Ok(text),
+                Some(c) if c == quote => return Ok(text),
                 Some('\\') => text.push(self.escape(at)?),
                 None | Some('\n') => return Err(Wrong { at: start, reason: "the string has no end".into() }),
                 Some(c) => text.push(c),
@@ -143,7 +143,7 @@ impl Lexer<'_> {
             Some('r') => '\r',
             Some('b') => '\u{8}',
             Some('f') => '\u{c}',
-            Some(c @ ('"' | '\\' | '/')) => c,
+            Some(c @ ('"' | '\'' | '\\' | '/')) => c,
             Some('u') => {
                 self.code_point(4).ok_or_else(|| wrong("want four hexadecimal digits behind `\\u`"))?
             }

@@ -160,7 +160,9 @@ impl<'f> Resolver<'f> {
             return Err(fail(file, name.at, format!("want the type of `{}`: `enum {0} : byte`", name.value)));
         };
         let scalar = match &base.kind {
-            TypeKind::Named(named) => scalar(named).filter(|scalar| !scalar.is_float()),
+            TypeKind::Named(named) => {
+                scalar(named).filter(|scalar| !scalar.is_float() && *scalar != Scalar::Bool)
+            }
             _ => None,
         };
         let scalar = scalar.ok_or_else(|| fail(file, base.at, "an enum is written as an integer".into()))?;
@@ -213,6 +215,11 @@ impl<'f> Resolver<'f> {
 
     fn union(&self, file: &Loaded, decl: &EnumDecl) -> Result<Union, Error> {
         self.check_attributes(file, &decl.head.attributes)?;
+        if let Some(base) = &decl.base
+            && !matches!(&base.kind, TypeKind::Named(named) if scalar(named) == Some(Scalar::U8))
+        {
+            return Err(fail(file, base.at, "the type of what a union holds is written as a ubyte".into()));
+        }
         let mut members: Vec<Member> = Vec::new();
         let mut next = 1;
         for value in &decl.values {
@@ -756,7 +763,7 @@ fn enum_default(file: &Loaded, literal: &Literal, known: &Enum) -> Result<Defaul
         Value::Word(word) => value(word).ok_or_else(|| wrong(word))?,
         Value::Text(words) => {
             let flags = words.split_whitespace().map(|word| value(word).ok_or_else(|| wrong(word)));
-            flags.sum::<Result<i128, Error>>()?
+            flags.reduce(|set, flag| Ok(set? | flag?)).unwrap_or(Ok(0))?
         }
         _ => {
             let number = integer(file, literal)?;

@@ -35,7 +35,7 @@ fn names_are_looked_for_in_the_namespaces_around() {
 #[test]
 fn enums_count_on_and_flags_are_bits() {
     let schema = read(
-        "enum E : byte { A = -2, B, C } enum F : ubyte (bit_flags) { A, B, C = 7 } table T { f: F = \"A C\"; e: E = B; }",
+        "enum E : byte { A = -2, B, C } enum F : ubyte (bit_flags) { A, B, C = 7 } table T { f: F = \"A C A\"; e: E = B; }",
     );
     let values = |n: usize| schema.enums[n].values.iter().map(|value| value.value).collect::<Vec<_>>();
     assert_eq!((values(0), values(1)), (vec![-2, -1, 0], vec![1, 2, 128]));
@@ -47,7 +47,7 @@ fn enums_count_on_and_flags_are_bits() {
 fn numbers_are_written_in_every_way() {
     let schema = read(
         "table T { a: ulong = 0xFFFFFFFFFFFFFFFF; b: float = -.5e1; c: double = nan; d: double = -inf; e: bool = true; \
-         f: double = 0x1.8p1; g: int = null; h: string = \"\\u00e9\\n\"; i: [int] = []; j: int8 = +7; }",
+         f: double = 0x1.8p1; g: int = null; h: string = '\\u00e9\\n'; i: [int] = []; j: int8 = +7; }",
     );
     let defaults: Vec<String> =
         schema.tables[0].fields.iter().map(|field| format!("{:?}", field.default)).collect();
@@ -109,6 +109,11 @@ fn mistakes_are_told_with_their_place() {
         ),
         ("enum E : byte { A, B = 0 }", "t.fbs:1:20: `A` and `B` are the same number"),
         ("enum E : byte { A = 200 }", "t.fbs:1:17: 200 is no value of the type"),
+        ("enum E : bool { A }", "t.fbs:1:10: an enum is written as an integer"),
+        (
+            "table A {} union U : int { A }",
+            "t.fbs:1:22: the type of what a union holds is written as a ubyte",
+        ),
         ("enum E { A }", "t.fbs:1:6: want the type of `E`: `enum E : byte`"),
         ("union U { int }", "t.fbs:1:11: a union holds tables, structs and strings"),
         ("table T {} rpc_service S { M(T): Nope; }", "t.fbs:1:34: there is no `Nope`"),

@@ -222,10 +222,12 @@ impl Receiving {
         Ok(Body::new(format, bytes))
     }
 
-    /// Notes that a message was taken.
+    /// Notes that a message was taken. The server is told once it is much, and with the last that is here: it may wait
+    /// for that before it sends another, and nobody may ask for one.
     fn credit(&mut self, bytes: usize) {
         self.consumed += bytes;
-        if self.consumed >= Self::CREDIT && self.arrived.end.is_none() {
+        let is_due = self.consumed >= Self::CREDIT || self.arrived.messages.is_empty();
+        if is_due && self.arrived.end.is_none() {
             self.call.lease.link.consumed(self.call.id, mem::take(&mut self.consumed));
         }
     }

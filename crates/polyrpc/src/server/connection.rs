@@ -313,7 +313,7 @@ impl<'a, S: Session> Connection<'a, S> {
             && self.round.taken < end
             && !self.turn.is_heavy()
         {
-            let crowded = self.in_flight.len() >= in_flight;
+            let crowded = self.in_flight.calls() >= in_flight;
             match self.session.next_event(&mut self.inbox.bytes, &mut self.out) {
                 Ok(Some(Event::Call(call, ticket))) => {
                     self.pace.took = true;
@@ -424,7 +424,7 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn answer_ended(&mut self, cx: &mut Context<'_>) {
-        while let Some(Ended { owed, ending, streamed }) = self.in_flight.poll_ended(cx) {
+        while let Some(Ended { owed, ending, streamed, .. }) = self.in_flight.poll_ended(cx) {
             match (ending, streamed) {
                 (Some(ending), None) => self.end_call(owed, ending),
                 (Some(ending), Some(stream)) => self.end_stream(stream, owed, ending),
@@ -468,7 +468,7 @@ impl<'a, S: Session> Connection<'a, S> {
             let owed = Owed { ticket, note: None };
             // What its call left to it ended with that.
             let inherited = Inherited::default();
-            let running = Running::new(sending, owed, None, inherited, Some(stream), Way::Streamed);
+            let running = Running::new(sending, owed, None, inherited, Some(stream), Way::Answered);
             self.in_flight.push(running);
         }
     }
@@ -511,7 +511,7 @@ impl<'a, S: Session> Connection<'a, S> {
             State::Serving if !self.starved && !self.saturated() => Poll::Ready(Ok(None)),
             State::Serving if self.starved && !self.has_enough() => self.poll_fill(cx, written),
             State::Serving => Poll::Pending,
-            State::Finishing if written && self.in_flight.len() == 0 => self.poll_finish(cx),
+            State::Finishing if written && self.in_flight.is_empty() => self.poll_finish(cx),
             State::Finishing => Poll::Pending,
             State::Lingering => self.poll_linger(cx),
         }
@@ -543,7 +543,7 @@ impl<'a, S: Session> Connection<'a, S> {
             }
             Poll::Pending if self.registration.entry.has_pushes() && !self.lags() => {}
             Poll::Pending => {
-                let settled = written && self.in_flight.len() == 0 && !self.session.owes();
+                let settled = written && self.in_flight.is_empty() && !self.session.owes();
                 let quiet = self.inbox.bytes.is_empty() && !self.session.expects();
                 if !(self.draining && settled && quiet) {
                     return Poll::Pending;
@@ -574,7 +574,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Leaves the connection to another session, once all that is owed is written.
     fn hand_over(&mut self, end: End) {
-        self.state = State::Finishing;
+        self.finish();
         self.end = end;
     }
 
@@ -591,7 +591,7 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Whether the peer or the handlers lag so far behind that nothing more is taken. While there are streams,
     /// handlers wait for what comes next: it is taken, and only further calls are refused.
     fn saturated(&self) -> bool {
-        let crowded = self.in_flight.len() >= self.port.server.limits.in_flight_per_connection;
+        let crowded = self.in_flight.calls() >= self.port.server.limits.in_flight_per_connection;
         self.lags() || crowded && self.streams.is_empty()
     }
 
@@ -631,7 +631,7 @@ impl<'a, S: Session> Connection<'a, S> {
     fn phase(&self) -> Phase {
         match self.state {
             State::Lingering => Phase::Closing,
-            _ if self.in_flight.len() > 0 || self.session.keeps() => Phase::Busy,
+            _ if !self.in_flight.is_empty() || self.session.keeps() => Phase::Busy,
             // While answers wait for the peer to read them, its messages may wait too.
             State::Serving if self.out.is_empty() && self.session.mid_message(&self.inbox.bytes) => {
                 Phase::MidMessage

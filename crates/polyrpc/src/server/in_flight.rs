@@ -19,22 +19,33 @@ use crate::task::Inherited;
 pub(super) struct InFlight<T> {
     /// Made when the first call waits: most connections never need it.
     running: Option<Box<FuturesUnordered<Running<T>>>>,
+    /// How many of them wait for an answer. The others are streams of calls that were answered.
+    calls: usize,
     /// Calls being answered over all connections of the server.
     total: Arc<AtomicUsize>,
 }
 
 impl<T: Send + 'static> InFlight<T> {
     pub(super) fn new(total: Arc<AtomicUsize>) -> Self {
-        Self { running: None, total }
+        Self { running: None, calls: 0, total }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.running.as_ref().map_or(0, |running| running.len())
+    /// Whether nothing goes on any more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.as_ref().is_none_or(|running| running.is_empty())
+    }
+
+    /// How many calls wait for an answer.
+    pub(super) fn calls(&self) -> usize {
+        self.calls
     }
 
     /// Takes on a call that did not answer when it was first polled.
     pub(super) fn push(&mut self, call: Running<T>) {
-        self.total.fetch_add(1, Ordering::Relaxed);
+        if call.way != Way::Answered {
+            self.calls += 1;
+            self.total.fetch_add(1, Ordering::Relaxed);
+        }
         self.running.get_or_insert_default().push(call);
     }
 
@@ -43,7 +54,10 @@ impl<T: Send + 'static> InFlight<T> {
         let running = self.running.as_mut().filter(|running| !running.is_empty())?;
         match running.poll_next_unpin(cx) {
             Poll::Ready(Some(ended)) => {
-                self.total.fetch_sub(1, Ordering::Relaxed);
+                if ended.way != Way::Answered {
+                    self.calls -= 1;
+                    self.total.fetch_sub(1, Ordering::Relaxed);
+                }
                 Some(ended)
             }
             _ => None,
@@ -62,7 +76,7 @@ impl<T: Send + 'static> InFlight<T> {
     /// Ends every call whose messages come or leave one by one.
     pub(super) fn cancel_streams(&mut self) {
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
-        running.filter(|call| call.way == Way::Streamed).for_each(Running::cancel);
+        running.filter(|call| call.way != Way::Whole).for_each(Running::cancel);
     }
 }
 
@@ -75,12 +89,12 @@ pub(super) struct Ended<T> {
     pub(super) ending: Option<Ending>,
     /// Its stream, if its messages came or left one by one.
     pub(super) streamed: Option<StreamId>,
+    way: Way,
 }
 
 impl<T> Drop for InFlight<T> {
     fn drop(&mut self) {
-        let dropped = self.running.as_ref().map_or(0, |running| running.len());
-        self.total.fetch_sub(dropped, Ordering::Relaxed);
+        self.total.fetch_sub(self.calls, Ordering::Relaxed);
     }
 }
 
@@ -106,6 +120,9 @@ pub(super) enum Way {
     Whole,
     /// One by one in a direction at least.
     Streamed,
+    /// One by one on a stream that goes on beside the connection's calls, since its own was answered. It counts as none:
+    /// the streams of a connection have a limit of their own.
+    Answered,
 }
 
 impl<T> Running<T> {
@@ -156,8 +173,8 @@ impl<T> Future for Running<T> {
         // Before its end is told: what it had taken or made is told with it.
         self.handling = None;
         let owed = self.owed.take().expect("a call ends once");
-        let streamed = self.stream.filter(|_| self.way == Way::Streamed);
-        Poll::Ready(Ended { owed, ending, streamed })
+        let streamed = self.stream.filter(|_| self.way != Way::Whole);
+        Poll::Ready(Ended { owed, ending, streamed, way: self.way })
     }
 }
 

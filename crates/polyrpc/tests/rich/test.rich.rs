@@ -797,6 +797,62 @@ impl ::core::convert::From<NothingArgs> for ::polyrpc::flatbuffers::Message<Noth
     }
 }
 
+/// The table `test.rich.Unknown`.
+#[derive(Debug)]
+pub enum Unknown {}
+impl ::polyrpc::flatbuffers::Table for Unknown {
+    type Ref<'a> = UnknownRef<'a>;
+    const NAME: &'static str = "test.rich.Unknown";
+    #[inline]
+    fn over(fields: ::polyrpc::flatbuffers::Fields<'_>) -> UnknownRef<'_> {
+        UnknownRef(fields)
+    }
+    fn verify(
+        fields: &mut ::polyrpc::flatbuffers::TableVerifier<'_, '_>,
+    ) -> ::core::result::Result<(), ::polyrpc::flatbuffers::Invalid> {
+        ::core::result::Result::Ok(())
+    }
+}
+/// [`Unknown`] where it lies in a message.
+#[derive(Clone, Copy)]
+pub struct UnknownRef<'a>(::polyrpc::flatbuffers::Fields<'a>);
+impl<'a> UnknownRef<'a> {}
+impl ::core::fmt::Debug for UnknownRef<'_> {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("Unknown").finish()
+    }
+}
+/// What a [`Unknown`] is written from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UnknownArgs {}
+impl ::core::default::Default for UnknownArgs {
+    fn default() -> Self {
+        Self {}
+    }
+}
+impl ::polyrpc::flatbuffers::Build for UnknownArgs {
+    type Table = Unknown;
+    fn build(
+        &self,
+        builder: &mut ::polyrpc::flatbuffers::Builder,
+    ) -> ::polyrpc::flatbuffers::Offset<Unknown> {
+        let _ = self;
+        let table = builder.table();
+        table.end()
+    }
+}
+impl UnknownArgs {
+    /// A message whose root is this.
+    pub fn to_message(&self) -> ::polyrpc::flatbuffers::Message<Unknown> {
+        ::polyrpc::flatbuffers::Message::build(self)
+    }
+}
+impl ::core::convert::From<UnknownArgs> for ::polyrpc::flatbuffers::Message<Unknown> {
+    fn from(args: UnknownArgs) -> Self {
+        args.to_message()
+    }
+}
+
 /// What a field of the union `test.rich.Any` holds.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyRef<'a> {
@@ -897,6 +953,73 @@ impl AnyArgs<'_> {
             }
             Self::Place(value) => builder.structure(value).untyped(),
             Self::Name(value) => builder.string(value).untyped(),
+        }
+    }
+}
+
+/// What a field of the union `test.rich.TakenToo` holds.
+#[derive(Clone, Copy, Debug)]
+pub enum TakenTooRef<'a> {
+    Unknown(UnknownRef<'a>),
+    /// Something of a newer schema, by the number of its type.
+    Unknown_(u8, ::core::marker::PhantomData<&'a ()>),
+}
+impl<'a> TakenTooRef<'a> {
+    /// Reads the union whose value has this id.
+    pub(crate) fn read(
+        fields: ::polyrpc::flatbuffers::Fields<'a>,
+        id: u16,
+    ) -> ::core::option::Option<Self> {
+        match fields.get::<u8>(id - 1)? {
+            0 => ::core::option::Option::None,
+            1 => fields.union::<Unknown>(id).map(Self::Unknown),
+            kind => ::core::option::Option::Some(Self::unknown(kind)),
+        }
+    }
+    /// Reads one of several unions.
+    pub(crate) fn element(
+        kind: u8,
+        values: ::polyrpc::flatbuffers::Vector<'a, u32>,
+        index: usize,
+    ) -> ::core::option::Option<Self> {
+        match kind {
+            0 => ::core::option::Option::None,
+            1 => values.union::<Unknown>(index).map(Self::Unknown),
+            kind => ::core::option::Option::Some(Self::unknown(kind)),
+        }
+    }
+    pub(crate) fn unknown(kind: u8) -> Self {
+        Self::Unknown_(kind, ::core::marker::PhantomData)
+    }
+    pub(crate) fn verify(
+        kind: u8,
+        value: &mut ::polyrpc::flatbuffers::UnionVerifier<'_, '_>,
+    ) -> ::core::result::Result<(), ::polyrpc::flatbuffers::Invalid> {
+        match kind {
+            1 => value.value::<Unknown>(),
+            _ => ::core::result::Result::Ok(()),
+        }
+    }
+}
+/// What the union `test.rich.TakenToo` is written from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TakenTooArgs<'a> {
+    Unknown(&'a UnknownArgs),
+}
+impl TakenTooArgs<'_> {
+    pub(crate) fn kind(self) -> u8 {
+        match self {
+            Self::Unknown(_) => 1,
+        }
+    }
+    pub(crate) fn build(
+        self,
+        builder: &mut ::polyrpc::flatbuffers::Builder,
+    ) -> ::polyrpc::flatbuffers::Offset<()> {
+        match self {
+            Self::Unknown(value) => {
+                ::polyrpc::flatbuffers::Build::build(value, builder).untyped()
+            }
         }
     }
 }
@@ -1166,6 +1289,79 @@ impl ::polyrpc::flatbuffers::Value for Far {
     }
 }
 impl ::polyrpc::flatbuffers::Inline for Far {
+    #[inline]
+    fn write(self, place: &mut [u8]) {
+        ::polyrpc::flatbuffers::Inline::write(self.0, place);
+    }
+}
+
+/// Names that the generated code would have for itself.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Taken(pub u8);
+#[allow(non_upper_case_globals)]
+impl Taken {
+    pub const ALL: Self = Self(1);
+    pub const name: Self = Self(2);
+    pub const contains: Self = Self(4);
+    /// Every value that the schema names, in its order.
+    pub const ALL_: &'static [Self] = &[Self::ALL, Self::name, Self::contains];
+    /// The name of the value; `None` for one that the schema does not name.
+    pub fn name_(self) -> ::core::option::Option<&'static str> {
+        ::core::option::Option::Some(
+            match self {
+                Self::ALL => "ALL",
+                Self::name => "name",
+                Self::contains => "contains",
+                _ => return ::core::option::Option::None,
+            },
+        )
+    }
+}
+impl Taken {
+    /// Whether all bits of `other` are set.
+    pub fn contains_(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+impl ::core::ops::BitOr for Taken {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+impl ::core::ops::BitAnd for Taken {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+impl ::core::fmt::Debug for Taken {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        match self.name_() {
+            ::core::option::Option::Some(name) => f.write_str(name),
+            ::core::option::Option::None => {
+                f.debug_tuple("Taken").field(&self.0).finish()
+            }
+        }
+    }
+}
+impl ::polyrpc::flatbuffers::Value for Taken {
+    type View<'a> = Self;
+    const SIZE: usize = <u8 as ::polyrpc::flatbuffers::Value>::SIZE;
+    const ALIGN: usize = <u8 as ::polyrpc::flatbuffers::Value>::ALIGN;
+    #[inline]
+    fn view(buffer: &[u8], at: usize) -> ::core::option::Option<Self> {
+        <u8 as ::polyrpc::flatbuffers::Value>::view(buffer, at).map(Self)
+    }
+    #[inline]
+    fn verify(
+        verifier: &mut ::polyrpc::flatbuffers::Verifier<'_>,
+        at: usize,
+    ) -> ::core::result::Result<(), ::polyrpc::flatbuffers::Invalid> {
+        verifier.inline::<Self>(at)
+    }
+}
+impl ::polyrpc::flatbuffers::Inline for Taken {
     #[inline]
     fn write(self, place: &mut [u8]) {
         ::polyrpc::flatbuffers::Inline::write(self.0, place);

@@ -211,10 +211,11 @@ fn begin(frame: &mut [u8], dialect: Dialect, sizes: Sizes) {
 impl Sizes {
     pub(super) const NONE: Self = Self { message: 0, attachment: 0 };
 
-    /// `None` if the frame has no room for so much: its body is below 2 GiB.
-    pub(super) fn of(message: &Bytes, attachment: &Bytes) -> Option<Self> {
-        let sum = message.len().checked_add(attachment.len())?.checked_add(REQUEST)?;
-        i32::try_from(sum).ok()?;
+    /// `None` if a frame with a `meta` of so many bytes has no room for both: what follows its header has at most
+    /// `limit` bytes, and less than 2 GiB.
+    pub(super) fn of(message: &Bytes, attachment: &Bytes, meta: usize, limit: usize) -> Option<Self> {
+        let body = message.len().checked_add(attachment.len())?.checked_add(meta)?;
+        i32::try_from(body).ok().filter(|_| body <= limit)?;
         Some(Self { message: message.len() as i32, attachment: attachment.len() as i32 })
     }
 
@@ -224,22 +225,23 @@ impl Sizes {
 
     /// Divides a payload; `None` if it is not as long as the two say, or has no message.
     ///
-    /// #3559 wants both to be exact; #3197 takes the attachment off the end and looks at no more.
+    /// A negative attachment is none in #3197, and a mistake in #3559.
     pub(super) fn divide(self, mut payload: Bytes, dialect: Dialect) -> Option<(Bytes, Bytes)> {
-        let (message, attachment) =
-            (usize::try_from(self.message).ok()?, usize::try_from(self.attachment).ok()?);
-        let rest = payload.len().checked_sub(attachment)?;
-        let exact = dialect == Dialect::Pr3197 || rest == message;
-        if rest == 0 || !exact {
+        let attachment = match dialect {
+            Dialect::Pr3559 => self.attachment,
+            Dialect::Pr3197 => self.attachment.max(0),
+        };
+        let (message, attachment) = (usize::try_from(self.message).ok()?, usize::try_from(attachment).ok()?);
+        if message == 0 || message.checked_add(attachment)? != payload.len() {
             return None;
         }
-        let attachment = payload.split_off(rest);
+        let attachment = payload.split_off(message);
         Some((payload, attachment))
     }
 }
 
 /// Bytes of a request's meta.
-const REQUEST: usize = 24;
+pub(super) const REQUEST: usize = 24;
 
 /// Bytes of a response's meta.
-const RESPONSE: usize = 20;
+pub(super) const RESPONSE: usize = 20;

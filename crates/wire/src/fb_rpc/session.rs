@@ -48,6 +48,8 @@ struct Opened {
     request: Request,
     body: Bytes,
     attachment: Bytes,
+    /// Its sizes are not those of its payload.
+    spoiled: Option<Status>,
     ticket: Ticket,
 }
 
@@ -65,15 +67,15 @@ impl Server {
             ticket.fail(ELOGOFF, out);
             return Ok(None);
         }
-        let Some((body, attachment)) = request.sizes.divide(frame.payload, frame.dialect) else {
-            ticket.fail(EREQUEST, out);
-            return Ok(None);
+        let ((body, attachment), spoiled) = match request.sizes.divide(frame.payload, frame.dialect) {
+            Some(divided) => (divided, None),
+            None => (Default::default(), Some(unusable_request())),
         };
-        Ok(Some(Opened { request, body, attachment, ticket }))
+        Ok(Some(Opened { request, body, attachment, spoiled, ticket }))
     }
 
     fn call(&mut self, opened: Opened) -> Event<'_, Ticket> {
-        let Opened { request, body, attachment, ticket } = opened;
+        let Opened { request, body, attachment, spoiled, ticket } = opened;
         let (service, method) = self.names(&request, ticket.dialect);
         let head = Head { format: Format::FlatBuffers, ..Head::default() };
         let call = Call {
@@ -85,7 +87,7 @@ impl Server {
             timeout: None,
             oneway: false,
             credential: Credential::Connection(None),
-            spoiled: None,
+            spoiled,
         };
         Event::Call(call, ticket)
     }
@@ -134,13 +136,22 @@ impl session::Server for Server {
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
         match reply.result {
-            Ok(message) => ticket.succeed(message, reply.attachment, out),
+            Ok(message) => ticket.succeed(message, reply.attachment, self.config.limits.message, out),
             Err(status) => ticket.fail(status::number(&status), out),
         }
     }
 
     fn unknown(call: &Call<'_>, _: Missing) -> Status {
         failure(ENOMETHOD, format!("there is no method {}/{} by number", call.service, call.method))
+    }
+
+    /// A message that is none has a number; without one it is the method that has other messages, and is none of those
+    /// that brpc looks among.
+    fn unreadable(status: Status) -> Status {
+        match status.number() {
+            Some(_) => status,
+            None => failure(ENOMETHOD, format!("no method of FlatBuffers: {}", status.message())),
+        }
     }
 
     /// No credential can travel, so brpc's servers that want one verify nobody, and close.
@@ -158,9 +169,10 @@ impl session::Server for Server {
 }
 
 impl Ticket {
-    fn succeed(self, message: Bytes, attachment: Bytes, out: &mut Outbox) {
+    fn succeed(self, message: Bytes, attachment: Bytes, limit: usize, out: &mut Outbox) {
+        let sizes = Sizes::of(&message, &attachment, frame::RESPONSE, limit);
         // What says that it has no message is no answer to anybody.
-        let Some(sizes) = Sizes::of(&message, &attachment).filter(|sizes| sizes.message > 0) else {
+        let Some(sizes) = sizes.filter(|sizes| sizes.message > 0) else {
             return self.fail(ERESPONSE, out);
         };
         let response = Response { error_code: 0, sizes, correlation_id: self.correlation_id };
@@ -215,6 +227,9 @@ impl Client {
                 Some((message, attachment)) => (Ok(message), attachment),
                 None => (Err(unusable_response()), Bytes::new()),
             },
+            _ if frame.dialect == Dialect::Pr3559 && !frame.payload.is_empty() => {
+                (Err(unusable_response()), Bytes::new())
+            }
             number => {
                 self.logged_off |= number == ELOGOFF;
                 (Err(status::status(number)), Bytes::new())
@@ -235,7 +250,8 @@ impl session::Client for Client {
         let dialect = self.config.dialect;
         let service = service_number(call.service, dialect)?;
         let method = method_number(call.method, dialect)?;
-        let sizes = Sizes::of(&call.body, &call.attachment).ok_or_else(overlong)?;
+        let sizes = Sizes::of(&call.body, &call.attachment, frame::REQUEST, self.config.limits.message)
+            .ok_or_else(overlong)?;
         Request { service, method, sizes, correlation_id: id.0 }.write(dialect, out);
         out.body(call.body);
         if !call.attachment.is_empty() {
@@ -322,9 +338,17 @@ fn inexpressible(text: impl Into<std::borrow::Cow<'static, str>>) -> Status {
     failure(EREQUEST, text)
 }
 
+/// A peer would close the connection, on which others call too.
 #[cold]
 fn overlong() -> Status {
-    Status::resource_exhausted("an fb_rpc frame holds less than 2 GiB")
+    inexpressible(
+        "the message and its attachment exceed the limit, which is the peer's as well if it is brpc's",
+    )
+}
+
+#[cold]
+fn unusable_request() -> Status {
+    failure(EREQUEST, "the request is not as long as it says")
 }
 
 #[cold]

@@ -109,8 +109,7 @@ fn any_split_of_the_bytes_says_the_same() {
     .concat();
     assert_any_split(server, &bytes);
     let heard = hear(server(), &[&bytes]);
-    assert_eq!((heard.calls.len(), heard.foreign), (3, true));
-    assert_eq!(error_codes(&heard.out), [1003]);
+    assert_eq!((heard.calls.len(), heard.foreign), (4, true));
 }
 
 #[test]
@@ -122,18 +121,59 @@ fn damage_is_survived() {
     assert_client_survives_damage(|| client(Dialect::Pr3559), &bytes, limits.message + 12);
 }
 
+/// Whoever must say who he is, is judged before his sizes are.
 #[test]
-fn sizes_that_do_not_fit_the_payload_are_answered_and_the_connection_goes_on() {
-    for (message, attachment) in [(-1, 4), (0, 4), (4, 0), (4, -1), (3, 1), (i32::MAX, i32::MAX), (0, 0)] {
-        let bytes = [request(24, message, attachment, b"four!"), vector("frpc_request").to_vec()].concat();
-        let heard = hear(server(), &[&bytes]);
-        assert_case(&format!("{message}+{attachment}"), heard.calls.len(), 1);
-        assert_eq!(error_codes(&heard.out), [1003]);
+fn sizes_that_do_not_fit_the_payload_spoil_the_call_and_nothing_else() {
+    let spoiled = |dialect: Dialect, message, attachment| {
+        let mut bytes = [request(24, message, attachment, b"four!"), request(24, 4, 1, b"four!")].concat();
+        bytes[..4].copy_from_slice(dialect.magic());
+        let (mut server, mut inbox) = (server(), BytesMut::from(&bytes[..]));
+        let mut next = || match server.next_event(&mut inbox, &mut Outbox::new()) {
+            Ok(Some(Event::Call(call, _))) => call.spoiled.and_then(|status| status.number()),
+            event => panic!("want a call: {event:?}"),
+        };
+        let first = next();
+        assert_eq!(next(), None, "the connection goes on");
+        first
+    };
+    let many = [(-1, 4), (0, 4), (4, 0), (4, -1), (3, 1), (i32::MAX, i32::MAX), (0, 0), (0, 5), (99, 1)];
+    for (message, attachment) in many {
+        let case = format!("{message}+{attachment}");
+        assert_case(&case, spoiled(Dialect::Pr3559, message, attachment), Some(1003));
+        assert_case(&case, spoiled(Dialect::Pr3197, message, attachment), Some(1003));
     }
-    // The first proposal takes the attachment off the end.
-    let mut bytes = request(24, 99, 1, b"four!");
-    bytes[..4].copy_from_slice(b"BRPC");
-    assert_eq!(hear(server(), &[&bytes]).calls.len(), 1);
+    // No attachment may be said in two ways in the first proposal.
+    assert_eq!(spoiled(Dialect::Pr3197, 5, -1), None);
+    assert_eq!(spoiled(Dialect::Pr3559, 5, -1), Some(1003));
+}
+
+#[test]
+fn what_the_peer_may_not_take_is_not_sent() {
+    let limits = Limits { message: 100, ..Limits::default() };
+    let config = Arc::new(ServerConfig { limits: limits.clone(), ..ServerConfig::default() });
+    let client = Client::new(ClientConfig { limits, ..ClientConfig::default() });
+    let mut pair = Pair::new(client, Server::new(config));
+    let answer = |bytes: usize| Reply::message(Format::FlatBuffers, vec![1; bytes].into());
+    assert!(sole_reply(pair.call(CallId(1), &call(&[1; 76]), |_| answer(80))).1.result.is_ok());
+    let told = sole_reply(pair.call(CallId(2), &call(b"m"), |_| answer(81))).1.result.unwrap_err();
+    assert_eq!(told.number(), Some(2002));
+    let status = pair.client.send(CallId(3), call(&[1; 77]), &mut Outbox::new()).unwrap_err();
+    assert_eq!(status.number(), Some(1003));
+}
+
+#[test]
+fn a_failure_that_brings_a_message_is_none() {
+    let mut bytes = vector("frpc_response").to_vec();
+    bytes[12] = 1;
+    assert_eq!(heard_by_client(&bytes).1.result.unwrap_err().number(), Some(2002));
+}
+
+#[test]
+fn a_method_of_other_messages_is_none() {
+    let status = Server::unreadable(Status::invalid_argument("it takes protobuf"));
+    assert_eq!(status.number(), Some(1002));
+    let failed = Status::invalid_argument("no message").with_number(status::FAILED);
+    assert_eq!(Server::unreadable(failed).number(), Some(-1));
 }
 
 #[test]

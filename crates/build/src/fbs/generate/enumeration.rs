@@ -1,10 +1,10 @@
 //! An enum: a number with names, since a newer schema may have more of them.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use super::super::schema::{Enum, full};
-use super::rust::{base, docs, docs_or, ident, integer};
+use super::rust::{base, docs, docs_or, ident, integer, spare};
 
 pub(super) fn define(declared: &Enum) -> TokenStream {
     let name = ident(&declared.name);
@@ -20,6 +20,7 @@ pub(super) fn define(declared: &Enum) -> TokenStream {
         quote! { Self::#constant => #name, }
     });
     let known = declared.values.iter().map(|value| ident(&value.name));
+    let (all, name_of) = (own("ALL", declared), own("name", declared));
     let text = name.to_string();
     let flags = declared.bit_flags.then(|| flags(declared));
     quote! {
@@ -32,10 +33,10 @@ pub(super) fn define(declared: &Enum) -> TokenStream {
             #(#values)*
 
             /// Every value that the schema names, in its order.
-            pub const ALL: &'static [Self] = &[#(Self::#known),*];
+            pub const #all: &'static [Self] = &[#(Self::#known),*];
 
             /// The name of the value; `None` for one that the schema does not name.
-            pub fn name(self) -> ::core::option::Option<&'static str> {
+            pub fn #name_of(self) -> ::core::option::Option<&'static str> {
                 ::core::option::Option::Some(match self {
                     #(#names)*
                     _ => return ::core::option::Option::None,
@@ -47,7 +48,7 @@ pub(super) fn define(declared: &Enum) -> TokenStream {
 
         impl ::core::fmt::Debug for #name {
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                match self.name() {
+                match self.#name_of() {
                     ::core::option::Option::Some(name) => f.write_str(name),
                     ::core::option::Option::None => f.debug_tuple(#text).field(&self.0).finish(),
                 }
@@ -82,13 +83,18 @@ pub(super) fn define(declared: &Enum) -> TokenStream {
     }
 }
 
+/// A name of an enum's own.
+fn own(name: &str, declared: &Enum) -> Ident {
+    spare(name, declared.values.iter().map(|value| &*value.name))
+}
+
 /// What sets of bits can do beside.
 fn flags(declared: &Enum) -> TokenStream {
-    let name = ident(&declared.name);
+    let (name, contains) = (ident(&declared.name), own("contains", declared));
     quote! {
         impl #name {
             /// Whether all bits of `other` are set.
-            pub fn contains(self, other: Self) -> bool {
+            pub fn #contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }
         }

@@ -165,6 +165,15 @@ pub(super) fn ident(name: &str) -> Ident {
     make_field_ident(name)
 }
 
+/// A name of generated code, which gives way to those of the schema.
+pub(super) fn spare<'n>(name: &str, taken: impl Iterator<Item = &'n str> + Clone) -> Ident {
+    let mut name = name.to_owned();
+    while taken.clone().any(|taken| taken == name) {
+        name.push('_');
+    }
+    make_field_ident(&name)
+}
+
 /// A type's name with an ending.
 pub(super) fn ident_with(name: &str, ending: &str) -> Ident {
     make_field_ident(&format!("{name}{ending}"))
@@ -187,7 +196,7 @@ pub(super) fn docs_or(lines: &[String], otherwise: &str) -> TokenStream {
     }
 }
 
-/// Whether an enum's value is there under a number.
+/// What an enum is written as.
 pub(super) fn base(known: &Enum) -> TokenStream {
     scalar_type(known.base)
 }

@@ -4,7 +4,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
 use super::super::schema::{Member, Type, Union, full};
-use super::rust::{Names, docs, ident, ident_with, text};
+use super::rust::{Names, docs, ident, ident_with, spare, text};
 
 pub(super) fn define(names: &Names<'_>, declared: &Union) -> TokenStream {
     let reading = reading(names, declared);
@@ -31,6 +31,7 @@ fn reading(names: &Names<'_>, declared: &Union) -> TokenStream {
     };
     let (of_field, of_element) = (arms(quote!(fields), quote!(id)), arms(quote!(values), quote!(index)));
     let checks = declared.members.iter().map(check(names));
+    let unknown = spare("Unknown", declared.members.iter().map(|member| &*member.name));
     quote! {
         #[doc = #about]
         #blank
@@ -39,7 +40,7 @@ fn reading(names: &Names<'_>, declared: &Union) -> TokenStream {
         pub enum #view<'a> {
             #(#variants)*
             /// Something of a newer schema, by the number of its type.
-            Unknown(u8, ::core::marker::PhantomData<&'a ()>),
+            #unknown(u8, ::core::marker::PhantomData<&'a ()>),
         }
 
         impl<'a> #view<'a> {
@@ -69,7 +70,7 @@ fn reading(names: &Names<'_>, declared: &Union) -> TokenStream {
             }
 
             pub(crate) fn unknown(kind: u8) -> Self {
-                Self::Unknown(kind, ::core::marker::PhantomData)
+                Self::#unknown(kind, ::core::marker::PhantomData)
             }
 
             pub(crate) fn verify(

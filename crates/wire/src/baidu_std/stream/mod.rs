@@ -142,7 +142,7 @@ impl Streams {
             }
             FrameType::Feedback => self.feedback(id, meta.consumed_size.unwrap_or_default()),
             FrameType::Close => self.closed_by_peer(id, out),
-            FrameType::Rst => self.fail(id, Why::Reset),
+            FrameType::Rst => self.reset_by_peer(id, out),
             FrameType::Unknown => {}
         }
         Handled::Nothing
@@ -203,6 +203,14 @@ impl Streams {
         end.close(id, out);
         end.shut();
         self.news.push_back(News::Closed(id));
+    }
+
+    /// The peer's `RST` is answered with a `CLOSE` as well, unless there is no other end yet.
+    fn reset_by_peer(&mut self, id: u64, out: &mut Outbox) {
+        if let Some(end) = self.ends.get(&id) {
+            end.close(id, out);
+        }
+        self.fail(id, Why::Reset);
     }
 
     /// Ends a stream that is over, whoever knows it already.

@@ -36,10 +36,12 @@ pub(super) struct Window {
 impl Window {
     /// `varies`: the window depends on what all streams of the connection have under way.
     pub(super) fn new(options: &StreamOptions, varies: bool) -> Self {
-        let (least, most) = (options.min_buf_size as u64, options.max_buf_size as u64);
+        let most = options.max_buf_size as u64;
+        // brpc takes a least that is more than the most for none.
+        let least = Some(options.min_buf_size as u64).filter(|least| *least <= most).unwrap_or_default();
         let size = match most {
             0 => None,
-            most if varies && least > 0 => Some(least.min(most)),
+            _ if varies && least > 0 => Some(least),
             most => Some(most),
         };
         Self { produced: 0, consumed: 0, size, least, most }
@@ -70,7 +72,7 @@ impl Window {
     pub(super) fn adapt(&mut self, crowded: bool) {
         let Some(size) = self.size else { return };
         self.size = Some(match crowded {
-            true if self.least > 0 => self.least.min(self.most),
+            true if self.least > 0 => self.least,
             true => (size / 2).max(1),
             false if !self.has_room() => size.saturating_mul(2).min(self.most),
             false => size,

@@ -1,7 +1,10 @@
 //! gob: each direction of a connection is one stream of values, headers and bodies in turns (Go
 //! `net/rpc/server.go`, `gobServerCodec`).
 
+use std::fmt;
+
 use bytes::{Bytes, BytesMut};
+use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Header, Parts};
@@ -45,8 +48,8 @@ impl Gob {
 impl Parts for Gob {
     fn header(&mut self, inbox: &mut BytesMut) -> Result<Option<Header>, Violation> {
         let Some(value) = self.reader.next(inbox)? else { return Ok(None) };
-        let Response { method, number, error } = value.decode()?;
-        Ok(Some(Header { method: method.into(), number, error: error.into(), body: 0 }))
+        let Received { method, number, error } = value.decode()?;
+        Ok(Some(Header { method: method.0, number, error: error.0, body: 0 }))
     }
 
     fn body(&mut self, _: &Header, inbox: &mut BytesMut) -> Result<Option<Bytes>, Violation> {
@@ -88,16 +91,55 @@ struct Request {
     number: u64,
 }
 
-/// An answer's header; a call's has the same without the error.
+/// An answer's header.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Response")]
 struct Response {
-    #[serde(rename = "ServiceMethod", default)]
+    #[serde(rename = "ServiceMethod")]
     method: String,
+    #[serde(rename = "Seq")]
+    number: u64,
+    #[serde(rename = "Error")]
+    error: String,
+}
+
+/// A header that came, of a call or of an answer: a call's has no error.
+#[derive(Deserialize)]
+struct Received {
+    #[serde(rename = "ServiceMethod", default)]
+    method: Text,
     #[serde(rename = "Seq", default)]
     number: u64,
     #[serde(rename = "Error", default)]
-    error: String,
+    error: Text,
+}
+
+/// A text of Go's, which need not be UTF-8.
+#[derive(Default)]
+struct Text(Bytes);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl Visitor<'_> for Either {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {
+                self.visit_bytes(text.as_bytes())
+            }
+
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Text, E> {
+                Ok(Text(Bytes::copy_from_slice(bytes)))
+            }
+        }
+
+        deserializer.deserialize_str(Either)
+    }
 }
 
 /// A gob stream of a struct without name and fields.

@@ -36,7 +36,7 @@ impl Json {
         }
         match self.extent.end(inbox) {
             Some((end, depth)) if end <= self.limit => {
-                Ok(Some((inbox.split_to(end).freeze(), depth <= MAX_DEPTH)))
+                Ok(Some((utf8(inbox.split_to(end).freeze()), depth <= MAX_DEPTH)))
             }
             None if inbox.len() <= self.limit => Ok(None),
             _ => Err(endless(self.limit)),
@@ -138,7 +138,8 @@ fn read_request(object: &Bytes, shallow: bool) -> Result<Request, Violation> {
     let (mut name, mut params, mut id) = (None, None, None);
     while let Some((key, value)) = members.next_member() {
         if key.eq_ignore_ascii_case("method") {
-            name = Some(value);
+            // Null leaves what it finds, in Go.
+            name = Some(value).filter(|value| *value != b"null").or(name);
         } else if key.eq_ignore_ascii_case("params") {
             params = Some(value);
         } else if key.eq_ignore_ascii_case("id") {
@@ -162,10 +163,11 @@ fn arguments(object: &Bytes, params: Option<&[u8]>) -> (Bytes, bool, Option<Stat
         Some(params) => params,
     };
     let Some(mut values) = Parts::of(params, b'[') else {
-        return (Bytes::new(), false, Some(no_list()));
+        return (Bytes::new(), false, Some(no_list(params)));
     };
     match (values.next_value(), values.next_value()) {
-        (None, _) => (Bytes::new(), false, None),
+        // Where there is nothing to read, Go's method gets what it began with, as for a null.
+        (None, _) => (or_null(Bytes::new()), false, None),
         (Some(sole), None) => (object.slice_ref(sole), false, None),
         (Some(_), Some(_)) => (object.slice_ref(params), true, None),
     }
@@ -219,6 +221,14 @@ fn text(object: &Bytes, value: &[u8]) -> Result<Bytes, Violation> {
     }
 }
 
+/// What is not UTF-8 becomes U+FFFD, as in Go.
+fn utf8(object: Bytes) -> Bytes {
+    match simdutf8::basic::from_utf8(&object) {
+        Ok(_) => object,
+        Err(_) => String::from_utf8_lossy(&object).into_owned().into(),
+    }
+}
+
 /// The value, or null where there is none.
 fn or_null(value: Bytes) -> Bytes {
     if value.is_empty() { Bytes::from_static(b"null") } else { value }
@@ -235,9 +245,16 @@ fn too_deep() -> Status {
     Status::invalid_argument(TOO_DEEP)
 }
 
+/// Go's words (`encoding/json`, `decode.go`).
 #[cold]
-fn no_list() -> Status {
-    Status::invalid_argument("json: cannot unmarshal params into Go value of type [1]interface {}")
+fn no_list(params: &[u8]) -> Status {
+    let what = match params.first() {
+        Some(b'{') => "object",
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "bool",
+        _ => "number",
+    };
+    Status::invalid_argument(format!("json: cannot unmarshal {what} into Go value of type [1]interface {{}}"))
 }
 
 #[cold]

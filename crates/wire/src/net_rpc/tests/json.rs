@@ -49,8 +49,11 @@ fn params_are_an_array_of_one_and_what_is_missing_is_told_in_gos_words() {
     for none in ["", r#","params":null"#] {
         assert!(failed(none).contains(r#""result":null,"error":"jsonrpc: request body missing params"}"#));
     }
-    for no_list in [r#","params":{"A":1}"#, r#","params":7"#, r#","params":"x""#] {
-        assert!(failed(no_list).contains(r#""error":"json: cannot unmarshal"#), "{}", failed(no_list));
+    for (no_list, what) in [(r#"{"A":1}"#, "object"), ("7", "number"), (r#""x""#, "string"), ("true", "bool")]
+    {
+        let told = failed(&format!(r#","params":{no_list}"#));
+        let want = format!("json: cannot unmarshal {what} into Go value of type [1]interface {{}}");
+        assert!(told.contains(&want), "{told}");
     }
     assert_eq!(failed(r#","params":[]"#), "{\"id\":1,\"result\":{},\"error\":null}\n");
     assert_eq!(failed(r#","params":[ [1, 2] ]"#), "{\"id\":1,\"result\":[1, 2],\"error\":null}\n");
@@ -88,10 +91,18 @@ fn what_is_no_object_of_json_ends_the_connection() {
         let heard = hear(server(Codec::Json), &[bytes.as_bytes()]);
         assert!(heard.violation.is_some() && heard.calls.is_empty(), "{bytes}");
     }
-    // In quotes, what is no Unicode is no name.
-    assert!(
-        hear(server(Codec::Json), &[b"{\"method\":\"\xff\",\"params\":[1],\"id\":1}"]).violation.is_some()
-    );
+}
+
+#[test]
+fn what_is_not_unicode_is_replaced_as_go_does() {
+    let heard = hear(server(Codec::Json), &[b"{\"method\":\"Arith.M\xff\",\"params\":[\"\xff\"],\"id\":1}"]);
+    assert!(heard.violation.is_none() && heard.calls[0].contains("M\u{fffd}"), "{heard:?}");
+}
+
+#[test]
+fn a_method_named_twice_is_the_one_that_is_no_null() {
+    let heard = hear(server(Codec::Json), &[br#"{"method":"S.M","method":null,"params":[1],"id":1}"#]);
+    assert!(heard.calls[0].contains(r#"service: "S", method: "M""#), "{heard:?}");
 }
 
 #[test]

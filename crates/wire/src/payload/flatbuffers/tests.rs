@@ -56,7 +56,7 @@ fn what_is_not_there_reads_as_absent_and_nothing_panics() {
     for bytes in [&b""[..], b"\0", b"\x04\0\0\0", b"\xff\xff\xff\xff", &[0xff; 64], &[0; 64]] {
         let message = Message::<Node>::unverified(bytes.to_vec());
         assert_eq!(message.root().0.get::<Text<'_>>(1), None);
-        assert!(Message::<Node>::read(bytes.to_vec()).is_err() || bytes == [0; 64]);
+        assert!(Message::<Node>::read(bytes.to_vec()).is_err());
     }
 }
 
@@ -405,14 +405,19 @@ impl google::Verifiable for GooglePoint {
     }
 }
 
-/// As its verifier for Rust does, but for strings that are not UTF-8: C++ takes them, and so do we.
+/// As its verifier for Rust does, but for two things that we take as C++ does: it refuses a distance of zero, and
+/// what is shorter than any root, and takes strings that are not UTF-8.
 fn judged_as_by_google(bytes: &[u8]) {
     let options = google::VerifierOptions::default();
     let mut verifier = google::Verifier::new(&options, bytes);
     let theirs = <google::ForwardsUOffset<GoogleNode> as google::Verifiable>::run_verifier(&mut verifier, 0);
     if !matches!(theirs, Err(google::InvalidFlatbuffer::Utf8Error { .. })) {
-        let ours = verify(bytes);
-        assert_eq!(ours.is_ok(), theirs.is_ok(), "{ours:?}: {}", bytes.escape_ascii());
+        let ours = verify(bytes).map_err(|invalid| invalid.to_string());
+        let as_in_cpp =
+            |told: &String| told.ends_with("refers to itself") || told.ends_with("than an empty table");
+        if !ours.as_ref().is_err_and(as_in_cpp) {
+            assert_eq!(ours.is_ok(), theirs.is_ok(), "{ours:?}: {}", bytes.escape_ascii());
+        }
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Invalid {
 enum What {
     OutOfRange { at: usize, len: usize },
     Unaligned { at: usize, align: usize },
+    Short,
+    Nowhere { at: usize },
     Missing,
     NoNullTerminator { at: usize },
     Union,
@@ -70,6 +72,8 @@ impl fmt::Display for Invalid {
             What::Unaligned { at, align } => {
                 write!(f, "what begins at {at} must begin at a multiple of {align}")
             }
+            What::Short => f.write_str("it is shorter than an empty table"),
+            What::Nowhere { at } => write!(f, "what is at {at} refers to itself"),
             What::Missing => f.write_str("it is required and absent"),
             What::NoNullTerminator { at } => write!(f, "the string at {at} does not end with a zero"),
             What::Union => f.write_str("the union has a value and no type, or not as many of each"),
@@ -103,6 +107,9 @@ impl<'a> Verifier<'a> {
     /// What is wrong with it.
     #[inline]
     pub fn root<T: Table>(&mut self) -> Result<(), Invalid> {
+        if self.buffer.len() < SHORTEST {
+            return Err(Invalid::new(What::Short));
+        }
         self.table::<T>(0)
     }
 
@@ -156,8 +163,10 @@ impl<'a> Verifier<'a> {
     /// Where the distance that lies `at` leads to.
     #[inline]
     fn follow(&mut self, at: usize) -> Result<usize, Invalid> {
-        let distance = self.distance(at)?;
-        Ok(at.saturating_add(distance))
+        match self.distance(at)? {
+            0 => Err(Invalid::new(What::Nowhere { at })),
+            distance => Ok(at.saturating_add(distance)),
+        }
     }
 
     #[inline]
@@ -382,6 +391,9 @@ impl UnionVerifier<'_, '_> {
         T::verify(self.verifier, at)
     }
 }
+
+/// Bytes of a root that has no field: the distances to it and to its vtable, and the vtable's two lengths.
+const SHORTEST: usize = 12;
 
 /// The type of a union that holds nothing.
 const NONE: u8 = 0;

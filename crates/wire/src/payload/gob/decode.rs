@@ -359,7 +359,12 @@ impl<'de> Deserializer<'de> for Sent<'_, '_, 'de> {
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         self.read(visitor, Zero::deserialize_str, |sent, kind, visitor| match kind {
             Kind::String | Kind::Opaque(Opaque::Text) => {
-                visitor.visit_borrowed_str(sent.decoder.cursor.text()?)
+                let bytes = sent.decoder.cursor.bytes()?;
+                match simdutf8::basic::from_utf8(bytes) {
+                    Ok(text) => visitor.visit_borrowed_str(text),
+                    // Go's need not be UTF-8; a type that takes them is not refused them.
+                    Err(_) => visitor.visit_borrowed_bytes(bytes),
+                }
             }
             Kind::Opaque(_) => {
                 let time = Time::from_binary(sent.decoder.cursor.bytes()?)?;

@@ -51,12 +51,6 @@ impl Dictionary {
         (parts.flatten().copied().collect(), complete)
     }
 
-    /// Whether values of the type may hold some whose types are told beside them.
-    pub(super) fn is_dynamic(&self, of: i32) -> bool {
-        let holds = |each: &Definition| self.table.inner(each.kind).any(|inner| inner == id::INTERFACE);
-        of == id::INTERFACE || (self.table.is_dynamic() && self.reached(&[of]).0.iter().any(holds))
-    }
-
     fn reached(&self, of: &[i32]) -> (Vec<Definition>, bool) {
         let (mut reached, mut complete) = (Vec::new(), true);
         let mut seen: HashSet<_> = of.iter().copied().collect();

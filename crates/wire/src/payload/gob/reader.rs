@@ -121,7 +121,7 @@ impl Reader {
         let mut cursor = Cursor::new(message);
         cursor.uint()?;
         let of = cursor.id()?;
-        if let Some(prelude) = self.preludes.known(of, &self.dictionary) {
+        if let Some(prelude) = self.preludes.plain(of, &self.dictionary) {
             return Ok(Some(Value { prelude, message: message.clone() }));
         }
         let mut walk = Walk::new();
@@ -134,7 +134,7 @@ impl Reader {
             }
             // Its decoder will find the same.
             Err(_) => {
-                let (prelude, _) = Prelude::of(&self.dictionary, &[of]);
+                let prelude = self.preludes.of(&[of], &self.dictionary);
                 Ok(Some(Value { prelude, message: message.clone() }))
             }
         }
@@ -153,7 +153,7 @@ impl Reader {
     }
 
     /// A value in one piece, behind all its definitions.
-    fn end(&self, of: i32, walk: Walk) -> Value {
+    fn end(&mut self, of: i32, walk: Walk) -> Value {
         let (content, mut types) = walk.finish();
         types.push(of);
         let mut message = Vec::with_capacity(content.len() + 8);
@@ -161,8 +161,9 @@ impl Reader {
         put_int(&mut message, of.into());
         message.extend_from_slice(&content);
         end(&mut message, mark);
-        let (prelude, _) = Prelude::of(&self.dictionary, &types);
-        Value { prelude, message: message.into() }
+        types.sort_unstable();
+        types.dedup();
+        Value { prelude: self.preludes.of(&types, &self.dictionary), message: message.into() }
     }
 }
 
@@ -214,39 +215,50 @@ impl Prelude {
     }
 }
 
-/// The definitions of types whose values were seen, for those to which no interface can add more.
+/// The definitions of the types whose values were seen: of one, or of one and those that its interfaces held.
 #[derive(Debug, Default)]
 struct Preludes {
-    known: HashMap<i32, Arc<Prelude>>,
+    /// By the types' numbers, in order.
+    known: HashMap<Box<[i32]>, Known>,
     /// For types that need none.
     none: Arc<Prelude>,
     bytes: usize,
 }
 
+#[derive(Debug)]
+struct Known {
+    prelude: Arc<Prelude>,
+    /// How many types there were when one was missing, which may have come since; `None` if none was.
+    missing: Option<usize>,
+}
+
 impl Preludes {
-    fn known(&mut self, of: i32, dictionary: &Dictionary) -> Option<Arc<Prelude>> {
+    /// Those of a type to which no interface can add more.
+    fn plain(&mut self, of: i32, dictionary: &Dictionary) -> Option<Arc<Prelude>> {
         if (0..id::INTERFACE).contains(&of) {
             return Some(self.none.clone());
         }
-        if let Some(prelude) = self.known.get(&of) {
-            return Some(prelude.clone());
-        }
         dictionary.table().find(of)?;
-        (!dictionary.is_dynamic(of)).then(|| self.keep(of, dictionary))
+        let prelude = self.of(&[of], dictionary);
+        (!prelude.table.is_dynamic()).then_some(prelude)
     }
 
-    fn keep(&mut self, of: i32, dictionary: &Dictionary) -> Arc<Prelude> {
-        let (prelude, complete) = Prelude::of(dictionary, &[of]);
-        if !complete {
-            return prelude;
+    fn of(&mut self, types: &[i32], dictionary: &Dictionary) -> Arc<Prelude> {
+        let there_are = dictionary.table().len();
+        if let Some(known) = self.known.get(types)
+            && known.missing.is_none_or(|there_were| there_were == there_are)
+        {
+            return known.prelude.clone();
         }
+        let (prelude, complete) = Prelude::of(dictionary, types);
         // Many types that are made of each other would multiply what the stream's limit allows.
         if self.bytes + prelude.bytes.len() > 4 * dictionary.bytes().len().max(4 << 10) {
             self.known.clear();
             self.bytes = 0;
         }
         self.bytes += prelude.bytes.len();
-        self.known.insert(of, prelude.clone());
+        let missing = (!complete).then_some(there_are);
+        self.known.insert(types.into(), Known { prelude: prelude.clone(), missing });
         prelude
     }
 }

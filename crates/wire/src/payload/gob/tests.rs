@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -673,6 +674,38 @@ fn what_a_peer_announces_meets_a_limit() {
     number::put_bytes(&mut deep, &body);
     assert_eq!(from_slice::<IgnoredAny>(&deep), Err(Error::too_deep()));
     assert_eq!(to_json(&deep), Err(Error::too_deep()));
+}
+
+/// Each type that a peer defines is looked at a few times for each value at most, however they hang together.
+#[test]
+fn thousands_of_types_cost_no_more_than_they_are_long() {
+    let chain = |ids: &mut dyn Iterator<Item = i32>, last: i32| -> Vec<u8> {
+        let ids: Vec<i32> = ids.chain([last]).collect();
+        let mut out = Vec::new();
+        for pair in ids.windows(2) {
+            types::define(&mut out, pair[0], "", &types::Shape::Slice { elem: pair[1] });
+        }
+        out
+    };
+    // From the last number to the first, with an interface at the end.
+    let definitions = chain(&mut (100..4000).rev(), types::id::INTERFACE);
+    let mut empty = Vec::new();
+    number::put_bytes(&mut empty, &[&hex("fe1f3e")[..], &[0, 0]].concat());
+    let (mut reader, mut inbox) = (Reader::new(Limits::default()), BytesMut::from(&definitions[..]));
+    let begun = Instant::now();
+    for _ in 0..2_000 {
+        inbox.extend_from_slice(&empty);
+        assert!(reader.next(&mut inbox).expect("a stream").is_some());
+    }
+    // Chains of two thousand each, that differ in their last part only.
+    let mut writer = Writer::new();
+    let mut out = Vec::new();
+    for last in [types::id::INT, types::id::STRING] {
+        let mut body = chain(&mut (64..2000), last);
+        number::put_bytes(&mut body, &[&hex("ff80")[..], &[0, 0]].concat());
+        writer.value(&body, &mut out).expect("a value");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a stream says of its types, and how it says it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::number::{Cursor, begin, end, put_bytes, put_int, put_uint};
@@ -90,8 +91,10 @@ struct Field {
 /// The types that some bytes define. The bytes are kept elsewhere, and given whenever a name is asked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    /// By their numbers.
+    /// In the order in which they came.
     definitions: Vec<Definition>,
+    /// The places of types by their numbers, once they are many.
+    places: HashMap<i32, u32>,
     fields: Vec<Field>,
     /// Some type is made of interfaces.
     dynamic: bool,
@@ -115,15 +118,18 @@ impl Table {
     }
 
     pub(super) fn find(&self, id: i32) -> Option<&Definition> {
-        // Tables are short, as a rule.
-        if self.definitions.len() <= 8 {
+        if self.definitions.len() <= FEW {
             return self.definitions.iter().find(|definition| definition.id == id);
         }
-        self.place(id).ok().and_then(|place| self.definitions.get(place))
+        self.places.get(&id).and_then(|place| self.definitions.get(*place as usize))
     }
 
-    fn place(&self, id: i32) -> Result<usize, usize> {
-        self.definitions.binary_search_by_key(&id, |definition| definition.id)
+    fn add(&mut self, definition: Definition) {
+        self.definitions.push(definition);
+        if self.definitions.len() > FEW {
+            let new = self.definitions.iter().enumerate().skip(self.places.len());
+            self.places.extend(new.map(|(place, definition)| (definition.id, place as u32)));
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -135,7 +141,7 @@ impl Table {
         self.dynamic
     }
 
-    /// Every type, by its number.
+    /// Every type, in the order in which they came.
     pub(super) fn definitions(&self) -> impl Iterator<Item = &Definition> {
         self.definitions.iter()
     }
@@ -199,8 +205,7 @@ impl Table {
         cursor: &mut Cursor<'a>,
         limits: &Limits,
     ) -> Result<(), Error> {
-        let Err(place) = self.place(id) else { return Err(duplicate()) };
-        if id < id::FIRST {
+        if id < id::FIRST || self.find(id).is_some() {
             return Err(duplicate());
         }
         if self.definitions.len() >= limits.types {
@@ -214,7 +219,7 @@ impl Table {
         *cursor = parser.cursor;
         let message = span(start..bytes.len() - cursor.len());
         self.dynamic = self.dynamic || self.inner(kind).any(|inner| inner == id::INTERFACE);
-        self.definitions.insert(place, Definition { id, kind, name, message });
+        self.add(Definition { id, kind, name, message });
         Ok(())
     }
 
@@ -223,6 +228,9 @@ impl Table {
         definition.message.start as usize..definition.message.end as usize
     }
 }
+
+/// So many are looked through one by one: tables are short, as a rule.
+const FEW: usize = 8;
 
 #[cold]
 fn duplicate() -> Error {

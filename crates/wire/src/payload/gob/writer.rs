@@ -144,9 +144,11 @@ impl Writer {
         }
         let theirs = Types { bytes: prelude, table };
         let mut renaming = Renaming { ids: Vec::new(), dynamic: table.is_dynamic() };
-        let mut new = Vec::new();
-        for definition in table.definitions() {
-            let here = match self.find(&theirs, definition) {
+        let (mut new, mut patience) = (Vec::new(), PATIENCE);
+        let mut all: Vec<_> = table.definitions().collect();
+        all.sort_unstable_by_key(|definition| definition.id);
+        for definition in all {
+            let here = match self.find(&theirs, definition, &mut patience) {
                 Some(known) => known,
                 None => {
                     new.push(*definition);
@@ -169,11 +171,12 @@ impl Writer {
         Ok(renaming)
     }
 
-    /// A type that was sent and is the same.
-    fn find(&self, theirs: &Types<'_>, definition: &Definition) -> Option<i32> {
+    /// A type that was sent and is the same. Once `patience` has run out every type is a new one: to compare types that
+    /// are made of many others takes as long as whoever made them likes.
+    fn find(&self, theirs: &Types<'_>, definition: &Definition, patience: &mut usize) -> Option<i32> {
         let ours = Types { bytes: self.dictionary.bytes(), table: self.dictionary.table() };
         let mut all = ours.table.definitions().map(|each| each.id);
-        all.find(|&id| same((theirs, definition.id), (&ours, id)))
+        all.find(|&id| same((theirs, definition.id), (&ours, id), patience))
     }
 
     fn define(
@@ -204,6 +207,9 @@ impl Writer {
         self.dictionary.define(&mut Cursor::new(message), &LIMITS())
     }
 }
+
+/// How many pairs of types are compared for one value: a few hundred types with as many, and a few milliseconds.
+const PATIENCE: usize = 1 << 16;
 
 /// How types of one stream are called in another.
 #[derive(Debug)]
@@ -260,13 +266,17 @@ struct Types<'a> {
 
 /// Whether two types are one and the same: the same kind, names, and inner types. Types that contain themselves
 /// are, unless something says otherwise.
-fn same(left: (&Types<'_>, i32), right: (&Types<'_>, i32)) -> bool {
+fn same(left: (&Types<'_>, i32), right: (&Types<'_>, i32), patience: &mut usize) -> bool {
     let ((left, first), (right, second)) = (left, right);
     let mut waiting = vec![(first, second)];
     let mut seen = HashSet::new();
     while let Some((one, other)) = waiting.pop() {
         if !seen.insert((one, other)) {
             continue;
+        }
+        match patience.checked_sub(1) {
+            Some(left) => *patience = left,
+            None => return false,
         }
         match (left.table.find(one), right.table.find(other)) {
             (None, None) if one == other => {}
