@@ -1,5 +1,5 @@
-//! Code that is checked in, of this crate's tests, of the command's demo services and of gRPC's standard services:
-//! it must be what the `.proto`, or the `.fbs`, says. `BLESS=1 cargo test -p polyrpc-build --test checked_in` writes it anew.
+//! Code that is checked in, of this crate's tests, of the command's demo services, of gRPC's standard services and of
+//! etcd's: it must be what the `.proto`, or the `.fbs`, says. `BLESS=1 cargo test -p polyrpc-build --test checked_in` writes it anew.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,19 @@ fn the_standard_services_are_fresh() {
             .bytes_fields(["."])
             .include_file("mod.rs"),
         &dir("../polyrpc/src/introspection/proto"),
+    );
+}
+
+#[test]
+fn the_services_of_etcd_are_fresh() {
+    assert_fresh(
+        &Config::new()
+            .files(["rpc.proto", "kv.proto"])
+            .includes([dir("../discovery/proto/etcd")])
+            .bytes_fields(["."])
+            .preserve_unknown_fields(false)
+            .include_file("mod.rs"),
+        &dir("../discovery/src/etcd/proto"),
     );
 }
 

@@ -6,21 +6,22 @@
 //!
 //! Settings: `user`, `password`, `slash`.
 
+mod api;
+mod proto;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, GetOptions, LeaseKeepAliveStream, LeaseKeeper, PutOptions,
-    Txn, TxnOp, WatchOptions, WatchResponse, WatchStream,
-};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use polyrpc::discovery::{Discover, Entry, Instance, Register, Sets};
-use polyrpc::{Result, Status};
+use polyrpc::{Result, Status, Streaming};
 use tokio::sync::Mutex;
-use tokio::time::timeout;
 
+use self::api::{Api, Kept, failed};
+use self::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use self::proto::etcdserverpb::{Compare, PutRequest, RequestOp, TxnRequest, WatchResponse};
 use crate::place::Place;
 use crate::tree::{BASE_VALUE, Found, Tree, split};
 use crate::watch::{self, Ask};
@@ -57,20 +58,8 @@ impl Etcd {
         EtcdRegister { etcd: self.clone(), tree: Tree::new(base), held: Mutex::default() }
     }
 
-    async fn connect(&self) -> Result<Client, Status> {
-        let options = ConnectOptions::new()
-            .with_connect_timeout(ANSWER)
-            // A server that is gone without a word is noticed, also while nothing changes.
-            .with_keep_alive(KEEPALIVE, ANSWER)
-            .with_keep_alive_while_idle(true)
-            // A member that is cut off from the others would go on to answer with what it knew.
-            .with_require_leader(true);
-        let options = match &self.user {
-            // etcd's simple tokens last five minutes (`--auth-token-ttl`).
-            Some((name, password)) => options.with_user(name, password).with_auto_token_refresh(true),
-            None => options,
-        };
-        within(Client::connect(&self.endpoints, Some(options))).await
+    async fn connect(&self) -> Result<Api, Status> {
+        Api::connect(&self.endpoints, self.user.clone()).await
     }
 }
 
@@ -134,8 +123,8 @@ struct Asking {
 
 /// A connection on which changes are told.
 struct Watching {
-    client: Client,
-    changes: WatchStream,
+    api: Api,
+    changes: Streaming<WatchResponse>,
 }
 
 impl Ask for Asking {
@@ -145,7 +134,7 @@ impl Ask for Asking {
             None => self.of.begin().await?,
             Some(mut watching) => {
                 changed(&mut watching.changes).await?;
-                let (found, _) = self.of.list(&mut watching.client).await?;
+                let (found, _) = self.of.list(&mut watching.api).await?;
                 (watching, found)
             }
         };
@@ -161,25 +150,22 @@ impl Ask for Asking {
 impl EtcdService {
     /// Lists, and watches from then on.
     async fn begin(&self) -> Result<(Watching, Found), Status> {
-        let mut client = self.etcd.connect().await?;
-        let (found, revision) = self.list(&mut client).await?;
-        let [with_slash, without] = &self.prefixes;
-        let options = WatchOptions::new().with_prefix().with_start_revision(revision + 1);
-        let mut changes = within(client.watch(with_slash.as_str(), Some(options.clone()))).await?;
-        within(changes.watch(without.as_str(), Some(options))).await?;
-        Ok((Watching { client, changes }, found))
+        let mut api = self.etcd.connect().await?;
+        let (found, revision) = self.list(&mut api).await?;
+        let changes = api.watch(&self.prefixes, revision + 1).await?;
+        Ok((Watching { api, changes }, found))
     }
 
     /// What there is now, and at which revision that is.
-    async fn list(&self, client: &mut Client) -> Result<(Found, i64), Status> {
+    async fn list(&self, api: &mut Api) -> Result<(Found, i64), Status> {
         let (mut found, mut revision) = (Found::default(), None);
         for prefix in &self.prefixes {
-            let answer = within(client.get(prefix.as_str(), Some(GetOptions::new().with_prefix()))).await?;
+            let answer = api.list(prefix).await?;
             // A change between the two lists must not be missed: the older revision counts.
-            revision = revision.or_else(|| answer.header().map(|header| header.revision()));
-            for pair in answer.kvs() {
-                let name = pair.key().get(prefix.len()..).unwrap_or_default();
-                found.note(name, pair.value());
+            revision.get_or_insert(answer.header.revision);
+            for pair in &answer.kvs {
+                let name = pair.key.get(prefix.len()..).unwrap_or_default();
+                found.note(name, &pair.value);
             }
         }
         Ok((found, revision.unwrap_or_default()))
@@ -187,7 +173,7 @@ impl EtcdService {
 }
 
 /// Waits for a change, and takes what else has been told with it: one list answers all of it.
-async fn changed(changes: &mut WatchStream) -> Result<(), Status> {
+async fn changed(changes: &mut Streaming<WatchResponse>) -> Result<(), Status> {
     while !is_change(changes.message().await)? {}
     while let Some(told) = changes.message().now_or_never() {
         is_change(told)?;
@@ -195,10 +181,10 @@ async fn changed(changes: &mut WatchStream) -> Result<(), Status> {
     Ok(())
 }
 
-fn is_change(told: Result<Option<WatchResponse>, etcd_client::Error>) -> Result<bool, Status> {
+fn is_change(told: Result<Option<WatchResponse>>) -> Result<bool, Status> {
     match told.map_err(failed)? {
-        Some(told) if told.canceled() => Err(failed(told.cancel_reason())),
-        Some(told) => Ok(!told.events().is_empty()),
+        Some(told) if told.canceled => Err(failed(told.cancel_reason)),
+        Some(told) => Ok(!told.events.is_empty()),
         None => Err(failed("the watch has ended")),
     }
 }
@@ -215,10 +201,8 @@ pub struct EtcdRegister {
 
 /// A connection and the lease that is kept alive by it.
 struct Held {
-    client: Client,
-    lease: i64,
-    keeper: LeaseKeeper,
-    kept: LeaseKeepAliveStream,
+    api: Api,
+    lease: Kept,
 }
 
 impl Register for EtcdRegister {
@@ -236,9 +220,9 @@ impl EtcdRegister {
         let mut place = self.held.lock().await;
         // Whatever goes wrong, the next time begins with a connection of its own.
         let mut held = match place.take() {
-            Some(mut held) => match held.renew().await? {
+            Some(mut held) => match held.lease.renew().await? {
                 true => held,
-                false => Held::new(held.client, entry.ttl).await?,
+                false => Held::new(held.api, entry.ttl).await?,
             },
             None => Held::new(self.etcd.connect().await?, entry.ttl).await?,
         };
@@ -249,76 +233,64 @@ impl EtcdRegister {
 
     async fn leave(&self, entry: &Entry) -> Result<(), Status> {
         let mut place = self.held.lock().await;
-        let mut client = match place.as_ref() {
-            Some(held) => held.client.clone(),
+        let mut api = match place.as_ref() {
+            Some(held) => held.api.clone(),
             None => self.etcd.connect().await?,
         };
-        let left = within(client.delete(self.tree.instance(entry), None)).await;
+        let left = api.delete(self.tree.instance(entry)).await;
         if left.is_err() {
             *place = None;
         }
-        left.map(drop)
+        left
     }
 }
 
 impl Held {
-    async fn new(mut client: Client, ttl: Duration) -> Result<Self, Status> {
+    async fn new(mut api: Api, ttl: Duration) -> Result<Self, Status> {
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).clamp(1, LONGEST_LEASE);
-        let lease = within(client.lease_grant(seconds, None)).await?.id();
-        let (keeper, kept) = within(client.lease_keep_alive(lease)).await?;
-        Ok(Self { client, lease, keeper, kept })
-    }
-
-    /// Whether the lease is still there.
-    async fn renew(&mut self) -> Result<bool, Status> {
-        within(self.keeper.keep_alive()).await?;
-        let answer = within(self.kept.message()).await?;
-        Ok(answer.is_some_and(|answer| answer.ttl() > 0))
+        let lease = api.grant(seconds).await?;
+        Ok(Self { api, lease })
     }
 
     /// Writes what is not there as it is to be: who watches is not told of what has not changed.
     async fn put(&mut self, tree: &Tree, entry: &Entry) -> Result<(), Status> {
         let (key, value) = (tree.instance(entry), entry.instance.attributes.to_string());
         let directory = tree.service(&entry.service);
-        let as_wanted = [
-            Compare::value(key.as_str(), CompareOp::Equal, value.as_str()),
-            Compare::lease(key.as_str(), CompareOp::Equal, self.lease),
+        let lease = self.lease.id;
+        let as_wanted = vec![
+            compare(&key, CompareResult::EQUAL, TargetUnion::Value(value.clone().into())),
+            compare(&key, CompareResult::EQUAL, TargetUnion::Lease(lease)),
             // It may have gone with the lease of another server, which wrote it last.
-            Compare::version(directory.as_str(), CompareOp::Greater, 0),
+            compare(&directory, CompareResult::GREATER, TargetUnion::Version(0)),
         ];
-        let put =
-            |key: &str, value: &str| TxnOp::put(key, value, Some(PutOptions::new().with_lease(self.lease)));
-        let mut puts = vec![put(&directory, &entry.service), put(&key, &value)];
+        let mut puts = vec![put(&directory, &entry.service, lease), put(&key, &value, lease)];
         if !tree.base().is_empty() {
-            puts.push(put(tree.base(), BASE_VALUE));
+            puts.push(put(tree.base(), BASE_VALUE, lease));
         }
-        within(self.client.txn(Txn::new().when(as_wanted).or_else(puts))).await.map(drop)
+        self.api.transact(TxnRequest { compare: as_wanted, success: Vec::new(), failure: puts }).await
     }
+}
+
+fn compare(key: &str, result: CompareResult, with: TargetUnion) -> Compare {
+    let target = match with {
+        TargetUnion::Version(_) => CompareTarget::VERSION,
+        TargetUnion::Value(_) => CompareTarget::VALUE,
+        TargetUnion::Lease(_) => CompareTarget::LEASE,
+    };
+    let key = key.to_owned().into();
+    Compare { result: result.into(), target: target.into(), key, target_union: Some(with) }
+}
+
+fn put(key: &str, value: &str, lease: i64) -> RequestOp {
+    let put = PutRequest { key: key.to_owned().into(), value: value.to_owned().into(), lease };
+    RequestOp { request: put.into() }
 }
 
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("lease", &self.lease).finish_non_exhaustive()
+        f.debug_struct("Held").field("lease", &self.lease.id).finish_non_exhaustive()
     }
 }
 
-/// An answer, if it comes in time.
-async fn within<T>(asked: impl Future<Output = Result<T, etcd_client::Error>>) -> Result<T, Status> {
-    match timeout(ANSWER, asked).await {
-        Ok(answer) => answer.map_err(failed),
-        Err(_) => Err(failed("it does not answer")),
-    }
-}
-
-#[cold]
-fn failed(why: impl fmt::Display) -> Status {
-    Status::unavailable(format!("etcd: {why}"))
-}
-
-/// How long an answer may take.
-const ANSWER: Duration = Duration::from_secs(5);
-/// How often a silent connection is asked whether it is one. More often than every 5 s, etcd closes it
-/// (`--grpc-keepalive-min-time`).
-const KEEPALIVE: Duration = Duration::from_secs(10);
 /// In seconds; etcd takes no longer one (`lease.maxLeaseTTL`).
 const LONGEST_LEASE: i64 = 9_000_000_000;

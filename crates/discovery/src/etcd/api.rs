@@ -1,0 +1,235 @@
+//! What is asked of etcd, by our own gRPC (`proto/etcd/rpc.proto`).
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use polyrpc::client::balance::{Random, Sticky};
+use polyrpc::client::{Request, Response};
+use polyrpc::discovery::{Instance, List};
+use polyrpc::streaming::Sender;
+use polyrpc::{Client, Code, Result, Status, Streaming};
+use tokio::time::timeout;
+
+use super::proto::etcdserverpb::{
+    AuthClient, AuthenticateRequest, DeleteRangeRequest, KVClient, LeaseClient, LeaseGrantRequest,
+    LeaseKeepAliveRequest, LeaseKeepAliveResponse, RangeRequest, RangeResponse, TxnRequest, WatchClient,
+    WatchCreateRequest, WatchRequest, WatchResponse,
+};
+
+/// Connections of its own to a cluster, of whose servers it stays with one. Whoever meets a failure makes another.
+#[derive(Clone)]
+pub(super) struct Api {
+    client: Client,
+    user: Option<(String, String)>,
+    /// What stands for the user.
+    token: Option<String>,
+}
+
+impl Api {
+    /// To any of the servers that is there.
+    pub(super) async fn connect(
+        endpoints: &[String],
+        user: Option<(String, String)>,
+    ) -> Result<Self, Status> {
+        let servers = endpoints.iter().map(|endpoint| server(endpoint)).collect::<Result<Vec<_>, _>>()?;
+        let client = Client::builder("grpc://etcd")
+            .discover(List::new(servers))
+            .balance(Sticky::new(Random))
+            // A server that does not even take connections is left in half of it.
+            .timeout(ANSWER)
+            // One that is gone without a word is noticed, also while nothing changes.
+            .keepalive(KEEPALIVE);
+        let mut api = Self { client: client.build().map_err(failed)?, user, token: None };
+        within(api.authenticate()).await?;
+        Ok(api)
+    }
+
+    /// Whatever has a key that begins so.
+    pub(super) async fn list(&mut self, prefix: &str) -> Result<RangeResponse, Status> {
+        let kv = KVClient::new(self.client.clone());
+        let range =
+            RangeRequest { key: prefix.to_owned().into(), range_end: behind(prefix.as_bytes()).into() };
+        self.ask(range, |request| kv.range_with(request)).await
+    }
+
+    pub(super) async fn delete(&mut self, key: String) -> Result<(), Status> {
+        let kv = KVClient::new(self.client.clone());
+        let range = DeleteRangeRequest { key: key.into() };
+        self.ask(range, |request| kv.delete_range_with(request)).await.map(drop)
+    }
+
+    pub(super) async fn transact(&mut self, transaction: TxnRequest) -> Result<(), Status> {
+        let kv = KVClient::new(self.client.clone());
+        self.ask(transaction, |request| kv.txn_with(request)).await.map(drop)
+    }
+
+    /// Whatever changes from this revision on below these prefixes.
+    pub(super) async fn watch(
+        &self,
+        prefixes: &[String],
+        revision: i64,
+    ) -> Result<Streaming<WatchResponse>, Status> {
+        let watches: Vec<_> = prefixes.iter().map(|prefix| Ok(watch(prefix, revision))).collect();
+        // Nothing else is said, but who stops to speak may be taken for one who leaves.
+        let requests = Streaming::from_stream(stream::iter(watches).chain(stream::pending()));
+        let watch = WatchClient::new(self.client.clone());
+        Ok(within(watch.watch_with(self.signed(requests))).await?.message)
+    }
+
+    /// A lease that lasts so long each time.
+    pub(super) async fn grant(&mut self, seconds: i64) -> Result<Kept, Status> {
+        let lease = LeaseClient::new(self.client.clone());
+        let granted =
+            self.ask(LeaseGrantRequest { TTL: seconds }, |request| lease.lease_grant_with(request)).await?;
+        let (renewals, requests) = Streaming::channel(1);
+        let answers = within(async {
+            // etcd does not begin to answer before it is asked.
+            renewals.send(LeaseKeepAliveRequest { ID: granted.ID }).await?;
+            Ok(lease.lease_keep_alive_with(self.signed(requests)).await?.message)
+        })
+        .await?;
+        let mut kept = Kept { id: granted.ID, renewals, answers };
+        match within(kept.is_renewed()).await? {
+            true => Ok(kept),
+            false => Err(failed("the lease has ended at once")),
+        }
+    }
+
+    /// Asks, and once more if the token is not taken: a simple one is forgotten when it was not shown for five minutes
+    /// (`--auth-token-ttl`), and when the user is changed.
+    async fn ask<Req: Clone, Resp, Asked>(
+        &mut self,
+        question: Req,
+        ask: impl Fn(Request<Req>) -> Asked,
+    ) -> Result<Resp, Status>
+    where
+        Asked: Future<Output = Result<Response<Resp>>>,
+    {
+        let answer = within(async {
+            match ask(self.signed(question.clone())).await {
+                Err(error) if error.code() == Code::Unauthenticated && self.user.is_some() => {
+                    self.authenticate().await?;
+                    ask(self.signed(question)).await
+                }
+                answered => answered,
+            }
+        });
+        Ok(answer.await?.message)
+    }
+
+    async fn authenticate(&mut self) -> Result<()> {
+        let Some((name, password)) = self.user.clone() else { return Ok(()) };
+        // To show the last token would be to ask in vain.
+        self.token = None;
+        let auth = AuthClient::new(self.client.clone());
+        let request = self.signed(AuthenticateRequest { name, password });
+        self.token = Some(auth.authenticate_with(request).await?.message.token);
+        Ok(())
+    }
+
+    fn signed<T>(&self, message: T) -> Request<T> {
+        // A server that is cut off from the others would go on to answer with what it knew.
+        let request = Request::new(message).with_metadata("hasleader", "true");
+        match &self.token {
+            Some(token) => request.with_metadata("token", token.clone()),
+            None => request,
+        }
+    }
+}
+
+/// A lease, and the stream on which it is renewed.
+pub(super) struct Kept {
+    pub(super) id: i64,
+    renewals: Sender<LeaseKeepAliveRequest>,
+    answers: Streaming<LeaseKeepAliveResponse>,
+}
+
+impl Kept {
+    /// Whether it is still there.
+    pub(super) async fn renew(&mut self) -> Result<bool, Status> {
+        within(async {
+            self.renewals.send(LeaseKeepAliveRequest { ID: self.id }).await?;
+            self.is_renewed().await
+        })
+        .await
+    }
+
+    async fn is_renewed(&mut self) -> Result<bool> {
+        Ok(self.answers.message().await?.is_some_and(|answer| answer.TTL > 0))
+    }
+}
+
+fn watch(prefix: &str, start_revision: i64) -> WatchRequest {
+    let range_end = behind(prefix.as_bytes()).into();
+    let create = WatchCreateRequest { key: prefix.to_owned().into(), range_end, start_revision };
+    WatchRequest { request_union: create.into() }
+}
+
+/// The first key behind all that begin so.
+fn behind(prefix: &[u8]) -> Vec<u8> {
+    let mut key = prefix.to_vec();
+    while let Some(last) = key.pop() {
+        if let Some(next) = last.checked_add(1) {
+            key.push(next);
+            return key;
+        }
+    }
+    // There is none: up to the last key (`rpc.proto`, `RangeRequest.range_end`).
+    vec![0]
+}
+
+fn server(endpoint: &str) -> Result<Instance, Status> {
+    let (scheme, place) = endpoint.split_once("://").unwrap_or(("http", endpoint));
+    if scheme != "http" {
+        return Err(failed(format_args!("`{endpoint}`: want host:port or http://host:port")));
+    }
+    place.trim_end_matches('/').parse().map_err(failed)
+}
+
+/// An answer, if it comes in time.
+async fn within<T>(asked: impl Future<Output = Result<T>>) -> Result<T, Status> {
+    match timeout(ANSWER, asked).await {
+        Ok(answer) => answer.map_err(failed),
+        Err(_) => Err(failed("it does not answer")),
+    }
+}
+
+#[cold]
+pub(super) fn failed(why: impl fmt::Display) -> Status {
+    Status::unavailable(format!("etcd: {why}"))
+}
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How often a connection is asked whether it is one. More often than every 5 s, etcd closes it
+/// (`--grpc-keepalive-min-time`).
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_behind_a_prefix_is_the_next_that_does_not_begin_so() {
+        for (prefix, end) in [
+            (&b"/base/"[..], &b"/base0"[..]),
+            (b"a\xff", b"b"),
+            (b"a\xff\xff", b"b"),
+            (b"\xff\xff", b"\0"),
+            (b"", b"\0"),
+        ] {
+            assert_eq!(behind(prefix), end, "{}", prefix.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_server_is_a_host_and_a_port() {
+        for endpoint in ["h:2379", "http://h:2379", "http://h:2379/", "[::1]:2379"] {
+            assert!(server(endpoint).is_ok(), "{endpoint}");
+        }
+        for endpoint in ["", "h", "https://h:2379", "ftp://h:1"] {
+            assert!(server(endpoint).is_err(), "{endpoint}");
+        }
+    }
+}
