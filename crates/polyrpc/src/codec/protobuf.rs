@@ -2,6 +2,7 @@ use bytes::Bytes;
 use polyrpc_wire::payload::msgpack::{Reader, Token};
 use polyrpc_wire::payload::{schema, transcode};
 use polyrpc_wire::{Format, Status};
+use serde_json::value::RawValue;
 
 use super::{Body, Codec, Outline, outline, unsupported};
 
@@ -67,10 +68,16 @@ pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str
     }
 }
 
-/// The only member of a list of arguments in MessagePack, as rest_rpc sends it.
+/// The only member of a list of arguments in MessagePack, as rest_rpc sends it, or the first in JSON, as Go's jsonrpc takes
+/// it.
 fn sole(body: Body) -> Body {
     let mut reader = Reader::new(&body.bytes);
     match body.format {
+        Format::Json(_) if body.positional => {
+            let arguments: Vec<&RawValue> = serde_json::from_slice(&body.bytes).unwrap_or_default();
+            let first = arguments.first().map(|first| body.bytes.slice_ref(first.get().as_bytes()));
+            first.map_or(body.clone(), |bytes| Body { bytes, positional: false, ..body })
+        }
         Format::MessagePack | Format::MessagePackArray
             if body.positional && reader.next() == Ok(Token::Array(1)) =>
         {
