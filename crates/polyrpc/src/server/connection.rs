@@ -637,6 +637,8 @@ impl<'a, S: Session> Connection<'a, S> {
                 Phase::MidMessage
             }
             _ if self.subscriptions.expect_silence() => Phase::Busy,
+            // The transport itself notices whether the peer is still there.
+            _ if self.out.is_empty() && !self.stream.tells_end() => Phase::Busy,
             _ => Phase::Idle,
         }
     }
