@@ -7,13 +7,17 @@ mod common;
 #[path = "../src/tls/tests/authority.rs"]
 mod authority;
 
+use std::time::Duration;
+
 use authority::{Authority, Issued};
-use common::{PROTOCOLS, Prober, again, soon};
+use common::{PROTOCOLS, Prober, Socket, again, soon};
 use polyrpc::kcp::{self, Algorithm, Cipher, Shards, Tuning, derive_key};
-use polyrpc::server::{Listen, Running};
+use polyrpc::server::{Limits, Listen, Running};
 use polyrpc::service::Peer;
 use polyrpc::tls::{self, Identity, Pem};
+use polyrpc::transfer::Streams;
 use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Result, Server, quic};
+use tokio::net::TcpStream;
 
 fn protected() -> kcp::Config {
     let key = derive_key(b"rpcx-key", b"rpcx-salt", 4096);
@@ -79,7 +83,7 @@ async fn another_key_is_not_understood() {
     let server = by_kcp(Prober::default().server(), protected()).await;
     let cipher = Cipher::new(Algorithm::Aes, &[1; 32]).unwrap();
     let client = Client::builder(&url(Protocol::Rpcx, &server)).kcp(kcp::Config::rpcx(cipher));
-    let client = client.timeout(std::time::Duration::from_millis(300)).build().unwrap();
+    let client = client.timeout(Duration::from_millis(300)).build().unwrap();
     assert_eq!(echo(&client, "hi").await.unwrap_err().code(), Code::DeadlineExceeded);
     assert!(server.facts().connections.is_empty());
 }
@@ -102,7 +106,7 @@ async fn a_client_comes_back_to_a_server_that_was_started_anew() {
     let client = kcp_client(Protocol::Rpcx, &server, protected());
     echo(&client, "hi").await.unwrap();
     let address = server.addresses()[0].to_string();
-    soon(server.shutdown(std::time::Duration::from_secs(5))).await;
+    soon(server.shutdown(Duration::from_secs(5))).await;
     let server = soon(async {
         loop {
             // The socket is there until the last conversation has said all it had to say.
@@ -124,6 +128,32 @@ async fn conversations_are_served_thread_per_core() {
     let builder = Client::builder(&url(Protocol::BaiduStd, &server)).kcp(protected());
     let client = builder.on(Cores::start(1).unwrap()).build().unwrap();
     assert_eq!(echo(&client, "hi").await.unwrap(), "hi");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_conversation_goes_on_since_its_client_would_not_hear_of_an_end() {
+    let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
+    let listen = Listen::on("127.0.0.1:0").kcp(protected());
+    let bound = Prober::default().server().limits(limits).bind(listen).await.unwrap();
+    let server = bound.and("127.0.0.1:0").await.unwrap().start();
+    let client = kcp_client(Protocol::Rpcx, &server, protected());
+    let peer = soon(client.call::<String>("Probe/Peer", &())).await.unwrap();
+    // One over TCP that is as idle has ended since, twice.
+    for _ in 0..2 {
+        let stream = TcpStream::connect(server.addresses()[1].to_string()).await.unwrap();
+        Socket { stream }.rest().await;
+    }
+    assert_eq!(server.connections(), 1);
+    assert_eq!(soon(client.call::<String>("Probe/Peer", &())).await.unwrap(), peer);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_not_granted_where_it_would_not_be_understood() {
+    let streams = Streams::new(|_, _| async { Ok(()) });
+    let server = by_kcp(Server::new().streams(streams), protected()).await;
+    let client = kcp_client(Protocol::Rpcx, &server, protected());
+    let error = soon(client.byte_stream(&Default::default())).await.unwrap_err();
+    assert!(error.message().contains("listens nowhere"), "{error}");
 }
 
 /// A server that has a certificate of an authority which clients know.
@@ -217,6 +247,6 @@ async fn a_shutdown_answers_what_was_accepted_over_quic() {
     let place = Secure::new(Prober::default().server(), |_, tls| tls).await;
     let client = place.client(Protocol::Rpcx);
     echo(&client, "hi").await.unwrap();
-    soon(place.server.shutdown(std::time::Duration::from_secs(5))).await;
+    soon(place.server.shutdown(Duration::from_secs(5))).await;
     assert!(echo(&client, "late").await.is_err());
 }

@@ -17,6 +17,7 @@ use polyrpc::client::{Backoff, Hook, Kind, Request, Signature};
 use polyrpc::codec::Serde;
 use polyrpc::server::Limits;
 use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Push, Result, Retry, Server, Status};
+use polyrpc_wire::session::Answer;
 use tokio::io::{AsyncReadExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -567,6 +568,20 @@ async fn a_server_may_speak_unasked() {
 }
 
 #[tokio::test]
+async fn what_a_handler_pushes_leaves_before_its_answer() {
+    let (flooded, _) = mpsc::unbounded_channel();
+    let server = serve(Server::new().service(PushesServer::new(Pusher(flooded)))).await;
+    let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
+    wire.send(1, &json_call("Pushes", "Push", "2")).await;
+    for n in 0_u32..2 {
+        let answer = wire.answer().await;
+        let Some(Answer::Push(push)) = answer else { panic!("{answer:?}") };
+        assert_eq!(push.body[..4], n.to_be_bytes());
+    }
+    assert!(matches!(wire.answer().await, Some(Answer::Reply(..))));
+}
+
+#[tokio::test]
 async fn what_is_pushed_to_a_client_that_does_not_read_has_an_end_and_none_is_lost() {
     let (flooded, mut end) = mpsc::unbounded_channel();
     let limits = Limits { unsent: 1 << 20, ..Limits::default() };
@@ -578,7 +593,7 @@ async fn what_is_pushed_to_a_client_that_does_not_read_has_an_end_and_none_is_lo
     let mut next = 0;
     while next < pushed {
         match wire.answer().await.expect("the connection goes on") {
-            polyrpc_wire::session::Answer::Push(push) => {
+            Answer::Push(push) => {
                 assert_eq!(push.body[..4], next.to_be_bytes());
                 next += 1;
             }

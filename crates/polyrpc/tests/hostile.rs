@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{PROTOCOLS, ProbeClient, Prober, Socket, baidu_frame, client, rpcx_frame, serve, soon};
+use common::{
+    PROTOCOLS, ProbeClient, Prober, Socket, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon,
+};
 use polyrpc::Protocol;
 use polyrpc::server::Running;
 
@@ -68,6 +70,25 @@ async fn a_length_that_lies_costs_its_connection_at_most() {
     for good in &goods {
         assert_eq!(good.echo("after".into()).await.unwrap(), "after");
     }
+}
+
+#[tokio::test]
+async fn what_cannot_be_decompressed_ends_a_connection_of_rpcx_behind_what_is_owed() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
+    let calls = [
+        wire.encode(1, &json_call("Probe", "Wait", "\"owed\"")),
+        rpcx_frame("Probe", "Echo", 2, true, b"\0"),
+        wire.encode(3, &json_call("Probe", "Echo", "\"late\"")),
+    ];
+    wire.socket.send(&calls.concat()).await;
+    prober.gate.came(1).await;
+    prober.gate.open();
+    let (id, reply) = wire.reply().await.unwrap();
+    assert_eq!((id, &reply.result.unwrap()[..]), (1, &b"\"owed\""[..]));
+    assert!(wire.reply().await.is_none());
+    assert_eq!(prober.ran(), 1);
 }
 
 #[tokio::test]

@@ -109,6 +109,12 @@ async fn whatever_panics_only_its_own_call_fails() {
                 );
             }
         }
+        // rpcx names the method.
+        for method in ["AtOnce", "AfterAWhile", "Blocking"] {
+            let error = soon(client.call::<()>(&format!("Fragile/{method}"), &())).await.unwrap_err();
+            let names = error.message() == format!("[service internal error]: boom, method: {method}");
+            assert_eq!(names, protocol == Protocol::Rpcx, "{protocol:?} {method}: {error}");
+        }
         let error = soon(client.call::<()>("Fragile/WithANumber", &())).await.unwrap_err();
         assert!(error.message().contains("the handler panicked"), "{protocol:?}: {error}");
         gate.open();

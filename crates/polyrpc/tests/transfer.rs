@@ -251,6 +251,19 @@ async fn over_a_unix_socket_the_bytes_go_over_it_too() {
 }
 
 #[tokio::test]
+async fn nobody_is_sent_to_where_a_token_is_not_understood() {
+    let path = std::env::temp_dir().join(format!("polyrpc-tokens-{}.sock", std::process::id()));
+    let generation = polyrpc::rest_rpc::Generation::default();
+    let deaf = Listen::on("127.0.0.1:0").rest_rpc(generation);
+    let bound = Server::new().streams(parrot()).bind(deaf).await.unwrap();
+    let _server = bound.and(format!("unix:{}", path.display())).await.unwrap().start();
+    let client = Client::new(&format!("rpcx+unix://{}", path.display())).unwrap();
+    let mut stream = soon(client.byte_stream(&none())).await.unwrap();
+    soon(stream.write_all(b"hi")).await.unwrap();
+    soon(stream.read_exact(&mut [0; 2])).await.unwrap();
+}
+
+#[tokio::test]
 async fn in_process_callers_have_streams_too() {
     let server = serve(Server::new().streams(parrot())).await;
     let client = server.client(Protocol::Rpcx).unwrap();

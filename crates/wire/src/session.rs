@@ -70,8 +70,12 @@ pub trait Server {
     }
 
     /// The failure of a call whose message cannot be decompressed, in the protocol's own words where it has some.
-    fn corrupt(_ticket: &Self::Ticket, status: Status) -> Status {
-        Self::unreadable(status)
+    ///
+    /// # Errors
+    ///
+    /// A [`Violation`] where such a message ends the connection instead.
+    fn corrupt(_ticket: &Self::Ticket, status: Status) -> Result<Status, Violation> {
+        Ok(Self::unreadable(status))
     }
 
     /// The failure of a call to something that does not exist, in the protocol's own words and numbers.

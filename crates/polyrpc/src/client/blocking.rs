@@ -30,7 +30,7 @@ use super::url::Url;
 use super::{Builder, split};
 use crate::Result;
 use crate::codec::{Body, Codec};
-use crate::net::Address;
+use crate::net::{Address, DIALLED, keep_alive};
 use crate::tls::{self, Socket as _};
 
 /// Calls a server from a plain thread. Several servers ([`Builder::discover`]) are for the asynchronous client.
@@ -519,6 +519,7 @@ impl Raw {
             match TcpStream::connect_timeout(&address, left) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
+                    keep_alive(&stream, DIALLED)?;
                     return Ok(Self::Tcp(stream));
                 }
                 Err(error) => last = error,

@@ -110,7 +110,7 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, Status> {
         match text {
             // Go's names of what is TCP anyway.
-            "tcp4" | "tcp6" => Ok(Self::Tcp),
+            "tcp4" | "tcp6" | "reuseport" | "iouring" => Ok(Self::Tcp),
             other => Self::ALL
                 .into_iter()
                 .find(|network| network.as_str() == other)
@@ -129,7 +129,10 @@ mod tests {
             assert_eq!(text.parse::<Instance>().unwrap().to_string(), text);
         }
         assert_eq!("h:1".parse::<Instance>().unwrap().to_string(), "tcp@h:1");
-        assert_eq!("tcp6@[::1]:1".parse::<Instance>().unwrap().to_string(), "tcp@[::1]:1");
+        for network in ["tcp4", "tcp6", "reuseport", "iouring"] {
+            let instance: Instance = format!("{network}@[::1]:1").parse().unwrap();
+            assert_eq!(instance.to_string(), "tcp@[::1]:1");
+        }
     }
 
     #[test]

@@ -79,6 +79,14 @@ impl Conversation {
         is_over
     }
 
+    /// Its place is needed. Returns whether it has ended.
+    pub(super) fn give_up(&self) -> bool {
+        let mut state = self.lock();
+        let ended = state.session.give_up(self.outlet.alarms.now());
+        wake(state);
+        ended
+    }
+
     /// The peer has begun another one.
     pub(super) fn replace(&self) {
         let mut state = self.lock();

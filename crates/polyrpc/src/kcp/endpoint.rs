@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::kcp::{MAX_DATAGRAM, Opened, Session, Settings};
+use polyrpc_wire::kcp::{MAX_DATAGRAM, Millis, Opened, Session, Settings};
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
@@ -36,6 +36,7 @@ impl Listener {
             settings,
             accept: Some(accept),
             conversations: HashMap::new(),
+            swept: None,
         };
         // Detached: it ends with the last conversation, none of which outlives its stream for long.
         tokio::spawn(endpoint.run());
@@ -89,7 +90,7 @@ fn converse(socket: UdpSocket, peer: SocketAddr, settings: Arc<Settings>) -> io:
     let conversation = Conversation::new(outlet.clone(), peer, session);
     let conversations = HashMap::from([(peer, Member { conv, conversation: conversation.clone() })]);
     // Detached: it ends with its conversation, which does not outlive its stream for long.
-    tokio::spawn(Endpoint { outlet, settings, accept: None, conversations }.run());
+    tokio::spawn(Endpoint { outlet, settings, accept: None, conversations, swept: None }.run());
     Ok(Stream::over(conversation))
 }
 
@@ -100,6 +101,8 @@ struct Endpoint {
     /// Where new conversations go; `None` where none may begin.
     accept: Option<mpsc::Sender<(net::Stream, SocketAddr)>>,
     conversations: HashMap<SocketAddr, Member>,
+    /// When room was last made.
+    swept: Option<Millis>,
 }
 
 struct Member {
@@ -164,16 +167,29 @@ impl Endpoint {
     fn begin(&mut self, opened: Opened<'_>, peer: SocketAddr) {
         let Some(conv) = opened.conv().filter(|_| opened.begins()) else { return };
         // Too many: its first datagrams are as good as lost, and will come again.
-        let Some(Ok(place)) = self.accept.as_ref().map(mpsc::Sender::try_reserve) else { return };
-        let Some(seed) = seed().ok().filter(|_| self.conversations.len() < self.settings.conversations())
-        else {
+        if !self.has_room() {
             return;
-        };
-        let session = Session::new(self.settings.clone(), conv, seed, self.outlet.alarms.now());
+        }
+        let Some(Ok(place)) = self.accept.as_ref().map(mpsc::Sender::try_reserve) else { return };
+        let Ok(seed) = seed() else { return };
+        let session = Session::accept(self.settings.clone(), conv, seed, self.outlet.alarms.now());
         let conversation = Conversation::new(self.outlet.clone(), peer, session);
         conversation.handle(opened);
         place.send((Stream::over(conversation.clone()), peer));
         self.conversations.insert(peer, Member { conv, conversation });
+    }
+
+    /// Whether there is room for one more. Those that are only borne with make it, if need be.
+    fn has_room(&mut self) -> bool {
+        let most = self.settings.conversations();
+        let now = self.outlet.alarms.now();
+        // Now and then: to look at all of them for each datagram would be a stranger's success.
+        let is_due = self.swept.is_none_or(|swept| now.since(swept) >= SWEEP);
+        if self.conversations.len() >= most && is_due {
+            self.swept = Some(now);
+            self.conversations.retain(|_, member| !member.conversation.give_up());
+        }
+        self.conversations.len() < most
     }
 
     fn ring(&mut self) {
@@ -214,4 +230,6 @@ const BACKLOG: usize = 128;
 const BATCH: usize = 64;
 /// What the system shall keep of what has come, in bytes.
 const RECEIVED: usize = 4 << 20;
+/// Milliseconds between two looks for room.
+const SWEEP: i32 = 1000;
 const BREATH: Duration = Duration::from_millis(50);

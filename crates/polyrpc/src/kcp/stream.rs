@@ -44,6 +44,10 @@ impl Carried for Stream {
         Poll::Ready(Ok(()))
     }
 
+    fn tells_end(&self) -> bool {
+        false
+    }
+
     fn split(self: Box<Self>) -> (Box<dyn CarriedSource>, Box<dyn CarriedSink>) {
         (Box::new(Self { hold: self.hold.clone() }), self)
     }

@@ -2,6 +2,7 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::future::poll_immediate;
@@ -119,6 +120,26 @@ async fn no_more_conversations_are_kept_than_allowed() {
     // A place that is given up is taken by one that waits.
     servers.pop();
     fourth.await.unwrap();
+}
+
+#[tokio::test]
+async fn who_is_silent_for_long_makes_room_for_others() {
+    let idle = Duration::from_secs(3);
+    let (listener, address) = listener(Config { conversations: 1, idle, ..Config::default() }).await;
+    let mut gone = carried(connect(&address, settings(Config::default())).await.unwrap());
+    write(&mut gone, b"hello").await;
+    let mut first = carried(listener.accept().await.unwrap().0);
+    read(&mut first, 5).await;
+    write(&mut first, b"world").await;
+    read(&mut gone, 5).await;
+    drop(gone);
+    let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
+    write(&mut client, b"again").await;
+    let accepted = tokio::time::timeout(5 * idle, listener.accept()).await.expect("there is room");
+    assert_eq!(read(&mut carried(accepted.unwrap().0), 5).await, "again");
+    let mut room = BytesMut::with_capacity(10);
+    let error = poll_fn(|cx| first.poll_read(cx, &mut room)).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
 }
 
 #[tokio::test]

@@ -26,18 +26,42 @@ pub(crate) async fn connect_behind_http(mut stream: Stream, path: &str) -> io::R
         }
     }
     // The server says nothing more before it is called.
-    match (*head).split(|&byte| byte == b'\n').next().map(<[u8]>::trim_ascii_end) {
-        Some([b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', b'2', b'0', b'0', ..]) => Ok(stream),
-        line => {
-            let line = String::from_utf8_lossy(line.unwrap_or_default()).into_owned();
-            Err(io::Error::other(format!("unexpected answer to CONNECT: {line}")))
-        }
+    let line = (*head).split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    if is_granted(line) {
+        return Ok(stream);
     }
+    let line = String::from_utf8_lossy(line);
+    Err(io::Error::other(format!("unexpected answer to CONNECT: {line}")))
 }
+
+/// Any proxy says 200; behind the version rpcx has words of its own.
+fn is_granted(line: &[u8]) -> bool {
+    matches!(line, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', status @ ..] if status == CONNECTED)
+}
+
+/// rpcx `client/connection.go`, `connected`
+const CONNECTED: &[u8] = b"200 Connected to rpcx";
 
 /// Bytes of an answer. Go's servers say `HTTP/1.0 200 Connected to rpcx` and nothing more.
 const MOST: usize = 1024;
 
 fn is_whole(head: &[u8]) -> bool {
     head.ends_with(b"\n\n") || head.ends_with(b"\n\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_rpcx_grants_it() {
+        for granted in ["HTTP/1.0 200 Connected to rpcx", "HTTP/1.1 200 Connected to rpcx"] {
+            assert!(is_granted(granted.as_bytes()));
+        }
+        for other in
+            ["HTTP/1.1 200 OK", "HTTP/1.1 200 Connection established", "HTTP/1.0 200 Connected to Go RPC"]
+        {
+            assert!(!is_granted(other.as_bytes()), "{other}");
+        }
+    }
 }

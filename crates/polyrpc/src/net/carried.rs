@@ -15,6 +15,9 @@ pub(crate) trait Carried: Source + fmt::Debug + Send + Sync {
     /// Says that nothing more will be sent.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
+    /// Whether the peer hears of the end.
+    fn tells_end(&self) -> bool;
+
     /// Parts it into a half to read from and a half that any task may write to.
     fn split(self: Box<Self>) -> (Box<dyn CarriedSource>, Box<dyn CarriedSink>);
 }

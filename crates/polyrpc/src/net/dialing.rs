@@ -5,7 +5,7 @@ use std::sync::Arc;
 #[cfg(feature = "kcp")]
 use polyrpc_wire::kcp::Settings;
 
-use super::{Address, Stream};
+use super::{Address, Socket, Stream};
 
 /// What a client's connections are made with.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +23,7 @@ impl Dialing {
     /// Connects.
     pub(crate) async fn connect(&self, address: &Address) -> io::Result<Stream> {
         match (self, address) {
-            (Self::Socket, address) => Stream::connect(address).await,
+            (Self::Socket, address) => Socket::connect(address).await.map(Stream::from),
             #[cfg(feature = "kcp")]
             (Self::Kcp(settings), address) => {
                 crate::kcp::connect(address.place().unwrap_or_default(), settings.clone()).await

@@ -9,6 +9,7 @@ use polyrpc_wire::kcp::Settings;
 
 use tokio::net::{TcpListener, UnixListener, lookup_host};
 
+use super::socket::{ACCEPTED, keep_alive};
 use super::{Address, Stream};
 use crate::service::Peer;
 
@@ -159,8 +160,30 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
     };
     socket.set_reuseaddr(true)?;
+    // What is accepted has it from here, at no cost (Linux `net/ipv4/tcp_minisocks.c`).
+    keep_alive(&socket, ACCEPTED)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
 const BACKLOG: u32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt;
+
+    use super::*;
+    use crate::net::Socket;
+
+    #[tokio::test]
+    async fn the_system_looks_whether_a_silent_peer_is_still_there() {
+        let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), Listening::default()).await.unwrap();
+        let dialled = Socket::connect(&listener.address().unwrap()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        for (socket, seconds) in [(dialled, 60), (Socket::of(accepted).unwrap(), 180)] {
+            let Socket::Tcp(stream) = socket else { panic!("it is TCP") };
+            assert!(sockopt::socket_keepalive(&stream).unwrap());
+            assert_eq!(sockopt::tcp_keepidle(&stream).unwrap().as_secs(), seconds);
+        }
+    }
+}

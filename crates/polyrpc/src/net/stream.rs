@@ -6,10 +6,10 @@ use std::task::{Context, Poll, ready};
 use bytes::BytesMut;
 use polyrpc_wire::Outbox;
 use rustix::net::Shutdown;
-use tokio::io::{AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
-use super::{Address, Carried, CarriedSink, CarriedSource};
+use super::{Carried, CarriedSink, CarriedSource, Socket};
 use crate::tls;
 
 /// A connected socket, or what goes over one.
@@ -22,19 +22,6 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Connects.
-    pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
-        match address {
-            Address::Tcp(address) => {
-                let stream = TcpStream::connect(address.as_str()).await?;
-                Self::tcp(stream)
-            }
-            Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
-            // Those are dialled with what they were set up with.
-            Address::Kcp(_) | Address::Quic(_) => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
     /// A TCP stream that sends what it is given at once: a round's answers leave in one write, so waiting for
     /// more (Nagle) would only meet the peer's delayed acknowledgement, 40 ms a call.
     pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
@@ -112,76 +99,6 @@ impl Stream {
         }
     }
 
-    /// Reads what has arrived, for one task at a time; 0 at the end of the stream.
-    pub(crate) fn poll_receive(
-        &self,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            let read = match self {
-                Self::Tcp(stream) => {
-                    ready!(stream.poll_read_ready(cx))?;
-                    stream.try_read_buf(buffer)
-                }
-                Self::Unix(stream) => {
-                    ready!(stream.poll_read_ready(cx))?;
-                    stream.try_read_buf(buffer)
-                }
-                Self::Tls(_) | Self::Carried(_) => {
-                    return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
-                }
-            };
-            if !is_not_yet(&read) {
-                return Poll::Ready(read);
-            }
-        }
-    }
-
-    /// Writes what the socket takes, for one task at a time.
-    pub(crate) fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            let written = match self {
-                Self::Tcp(stream) => {
-                    ready!(stream.poll_write_ready(cx))?;
-                    stream.try_write(bytes)
-                }
-                Self::Unix(stream) => {
-                    ready!(stream.poll_write_ready(cx))?;
-                    stream.try_write(bytes)
-                }
-                Self::Tls(_) | Self::Carried(_) => {
-                    return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
-                }
-            };
-            if !is_not_yet(&written) {
-                return Poll::Ready(written);
-            }
-        }
-    }
-
-    /// Says that nothing more will be sent.
-    pub(crate) fn end(&self) -> io::Result<()> {
-        let ended = match self {
-            Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Write),
-            Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Write),
-            Self::Tls(_) | Self::Carried(_) => return Err(io::ErrorKind::Unsupported.into()),
-        };
-        match ended {
-            // The peer has gone away altogether.
-            Err(rustix::io::Errno::NOTCONN) => Ok(()),
-            ended => Ok(ended?),
-        }
-    }
-
-    /// Lets the peer see that something went wrong, instead of the end of the stream, once it is closed.
-    pub(crate) fn break_off(&self) {
-        if let Self::Tcp(stream) = self {
-            // Where it cannot be done, the peer sees an end.
-            let _ = stream.set_zero_linger();
-        }
-    }
-
     /// Writes once.
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
@@ -217,6 +134,15 @@ impl Source for Stream {
     }
 }
 
+impl From<Socket> for Stream {
+    fn from(socket: Socket) -> Self {
+        match socket {
+            Socket::Tcp(stream) => Self::Tcp(stream),
+            Socket::Unix(stream) => Self::Unix(stream),
+        }
+    }
+}
+
 /// An address of IPv4 as one, not in the clothes of IPv6 that a socket for both gives it.
 fn plain(address: SocketAddr) -> SocketAddr {
     match address {
@@ -226,11 +152,6 @@ fn plain(address: SocketAddr) -> SocketAddr {
         },
         SocketAddr::V4(_) => address,
     }
-}
-
-/// The socket seemed to be ready and was not.
-fn is_not_yet(result: &io::Result<usize>) -> bool {
-    matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Something to read from.

@@ -40,6 +40,15 @@ impl Transport {
             Self::WebSocket(tunnel) => tunnel.poll_shutdown(cx),
         }
     }
+
+    /// Whether the peer hears of the end. If not, it may go on for ever with what has ended here.
+    pub(crate) fn tells_end(&self) -> bool {
+        match self {
+            Self::Socket(Stream::Carried(carried)) => carried.tells_end(),
+            // TLS and WebSocket have words for it, whatever carries them.
+            Self::Socket(_) | Self::WebSocket(_) => true,
+        }
+    }
 }
 
 impl Source for Transport {

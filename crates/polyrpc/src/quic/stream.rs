@@ -38,6 +38,10 @@ impl Carried for Stream {
         Poll::Ready(Ok(()))
     }
 
+    fn tells_end(&self) -> bool {
+        true
+    }
+
     fn split(self: Box<Self>) -> (Box<dyn CarriedSource>, Box<dyn CarriedSink>) {
         let Self { send, receive } = *self;
         (Box::new(receive), Box::new(Sink { sender: Mutex::new(send), room: Arc::default() }))

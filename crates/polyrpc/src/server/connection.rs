@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use polyrpc_wire::session::{Event, Server as Session};
+use polyrpc_wire::session::{Event, Server as Session, Violation};
 use polyrpc_wire::{Credential, Outbox, Reply, Status, StreamId, Topic, http1};
 
 use super::arrival::Arrival;
@@ -362,10 +362,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     return;
                 }
                 // Whatever the session had to say of it is in the outbox.
-                Err(_) => {
-                    self.forbearance = LINGERED;
-                    self.finish();
-                }
+                Err(_) => self.give_up(),
             }
         }
     }
@@ -409,7 +406,18 @@ impl<'a, S: Session> Connection<'a, S> {
                 self.end_call(owed, Ending::expired());
             }
             Started::Stopped(Stop::Refused(status)) => self.refuse(owed, status),
+            Started::Stopped(Stop::Broken(violation)) => self.drop_call(owed, &violation),
         }
+    }
+
+    /// Ends the connection over a call, which stays unanswered.
+    #[cold]
+    fn drop_call(&mut self, Owed { note, .. }: Owed<S::Ticket>, violation: &Violation) {
+        self.calls.ended(false);
+        if let Some(mut note) = note {
+            note.failed(&Status::invalid_argument(violation.to_string()));
+        }
+        self.give_up();
     }
 
     #[cold]
@@ -443,6 +451,10 @@ impl<'a, S: Session> Connection<'a, S> {
         self.calls.ended(ending.succeeded());
         if let Some(note) = &mut note {
             note.ended(&ending);
+        }
+        // What a handler has pushed leaves before its answer, as from rpcx's servers.
+        if self.registration.entry.has_pushes() {
+            self.push();
         }
         match ending {
             Ending::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
@@ -578,6 +590,12 @@ impl<'a, S: Session> Connection<'a, S> {
         self.end = end;
     }
 
+    /// The peer broke the protocol: as [`finish`](Self::finish), but little of what it still sends is read.
+    fn give_up(&mut self) {
+        self.forbearance = LINGERED;
+        self.finish();
+    }
+
     /// Takes on nothing more; what is owed is still written, except for calls that go on only while the peer is
     /// heard.
     fn finish(&mut self) {
@@ -637,6 +655,8 @@ impl<'a, S: Session> Connection<'a, S> {
                 Phase::MidMessage
             }
             _ if self.subscriptions.expect_silence() => Phase::Busy,
+            // The transport itself notices whether the peer is still there.
+            _ if self.out.is_empty() && !self.stream.tells_end() => Phase::Busy,
             _ => Phase::Idle,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::open::{Order, Phase, Registration};
-use crate::net::{Inbox, Stream, Transport};
+use crate::net::{Inbox, Socket, Transport};
 use crate::transfer::{self, ByteStream, Start, Work, poll_drain};
 
 /// Lets what waited for the connection have it, until that has ended or the server is told to close.
@@ -14,7 +14,8 @@ use crate::transfer::{self, ByteStream, Start, Work, poll_drain};
 /// A server that drains lets it go on; one that does nothing is ended as any idle connection.
 pub(super) async fn carry(start: Start, transport: Transport, mut inbox: Inbox, registration: Registration) {
     // Within a WebSocket or TLS there are only calls: rpcx's clients go to a port, in clear text.
-    let Transport::Socket(socket @ (Stream::Tcp(_) | Stream::Unix(_))) = transport else { return };
+    let Transport::Socket(stream) = transport else { return };
+    let Some(socket) = Socket::of(stream) else { return };
     let early = inbox.bytes.split_off(transfer::LENGTH.min(inbox.bytes.len())).freeze();
     inbox.rest();
     let socket = Arc::new(socket);
@@ -49,7 +50,7 @@ fn poll_work(
 
 /// Says that all was sent. What the peer still sends is thrown away, since closing with unread bytes would destroy the
 /// last that is on its way to it.
-async fn end(socket: &Stream, registration: &Registration) {
+async fn end(socket: &Socket, registration: &Registration) {
     if socket.end().is_err() {
         return;
     }

@@ -5,6 +5,7 @@ use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use polyrpc_wire::session::Server as Session;
 use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, sniff};
 
 use super::connection::{Connection, End};
@@ -21,7 +22,7 @@ use crate::transfer::{Seen, Start};
 /// The first bytes pick the protocol, unless TLS's handshake has; from there on everything is generic over it. The
 /// peers allow a connection to go on in another protocol between two messages, hence the loop.
 pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registration: Registration) {
-    // Who is sent elsewhere for data needs to know where he is, and so does the page of metrics, whose names bear the port.
+    // Within TLS it cannot be asked for any more. Metrics and the services of `transfer` tell it.
     let local = stream.local();
     let mut inbox = Inbox::default();
     let opening = match &port.tls {
@@ -33,7 +34,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
     };
     let Some(Opening { stream, peer, speaks }) = opening else { return };
     let mut transport = Transport::Socket(stream);
-    let mut allowed = speaks.as_ref().map_or(&port.allowed[..], slice::from_ref);
+    let mut allowed = speaks.as_ref().map_or(&port.allowed[..], |speaks| within(speaks, &port.allowed));
     let mut settled = port.spoken.or(speaks);
     let mut end = End::Foreign;
     loop {
@@ -67,43 +68,67 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
                 None => return leave(transport, inbox, &registration).await,
             },
         };
-        let facts = facts(protocol, peer.clone(), local, &registration);
-        let (stream, inbox, registration, port) = (&mut transport, &mut inbox, &registration, &*port);
-        end = match protocol {
-            Protocol::BaiduStd => {
-                let session = baidu_std::Server::new(port.baidu_std.clone());
-                Connection::new(stream, inbox, registration, port, facts, session).run().await
-            }
-            Protocol::Rpcx => {
-                let session = rpcx::Server::new(port.rpcx.clone());
-                Connection::new(stream, inbox, registration, port, facts, session).run().await
-            }
-            Protocol::FbRpc => {
-                let session = fb_rpc::Server::new(port.fb_rpc.clone());
-                Connection::new(stream, inbox, registration, port, facts, session).run().await
-            }
+        let link = Link {
+            stream: &mut transport,
+            inbox: &mut inbox,
+            registration: &registration,
+            port: &port,
+            facts: facts(protocol, peer.clone(), local, &registration),
+        };
+        end = link.speak(protocol, upgrade).await;
+    }
+}
+
+/// What may be spoken where TLS's handshake has settled on a protocol.
+fn within<'a>(settled: &'a Protocol, allowed: &'a [Protocol]) -> &'a [Protocol] {
+    match settled {
+        // Go's client of rpcx by QUIC writes the name into the settings that it has for TLS (`client/connection_quic.go`),
+        // so that those with `CONNECT` and WebSocket come under it too.
+        Protocol::Rpcx if allowed.contains(&Protocol::Http) => &[Protocol::Rpcx, Protocol::Http],
+        settled => slice::from_ref(settled),
+    }
+}
+
+/// What one session after the other has of a connection.
+struct Link<'a> {
+    stream: &'a mut Transport,
+    inbox: &'a mut Inbox,
+    registration: &'a Registration,
+    port: &'a Port,
+    facts: Arc<ConnectionFacts>,
+}
+
+impl Link<'_> {
+    /// Speaks this protocol until the connection ends or goes on in another one.
+    async fn speak(self, protocol: Protocol, upgrade: Option<Box<http1::Upgrade>>) -> End {
+        let port = self.port;
+        match protocol {
+            Protocol::BaiduStd => self.run(baidu_std::Server::new(port.baidu_std.clone())).await,
+            Protocol::Rpcx => self.run(rpcx::Server::new(port.rpcx.clone())).await,
+            Protocol::FbRpc => self.run(fb_rpc::Server::new(port.fb_rpc.clone())).await,
             Protocol::Grpc => {
                 let session = match upgrade {
                     None => grpc::Server::new(port.grpc.clone()),
                     Some(upgrade) => grpc::Server::upgraded(port.grpc.clone(), *upgrade),
                 };
-                Connection::new(stream, inbox, registration, port, facts, session).run().await
+                self.run(session).await
             }
             Protocol::Http => {
-                let config = if peer.secured().is_some() { &port.https } else { &port.http };
-                let session = http1::Server::new(config.clone());
-                Connection::new(stream, inbox, registration, port, facts, session).run().await
+                let config = if self.facts.peer.secured().is_some() { &port.https } else { &port.http };
+                self.run(http1::Server::new(config.clone())).await
             }
             Protocol::RestRpc => {
-                let generation = port.generation.or_else(|| rest_rpc::generation(&inbox.bytes));
+                let generation = port.generation.or_else(|| rest_rpc::generation(&self.inbox.bytes));
                 let session = rest_rpc::Server::new(port.rest_rpc.clone(), generation.unwrap_or_default());
-                Connection::new(stream, inbox, registration, port, facts, session).run().await
+                self.run(session).await
             }
-            Protocol::NetRpc => {
-                let session = net_rpc::Server::new(port.net_rpc.clone());
-                Connection::new(stream, inbox, registration, port, facts, session).run().await
-            }
-        };
+            Protocol::NetRpc => self.run(net_rpc::Server::new(port.net_rpc.clone())).await,
+        }
+    }
+
+    fn run<S: Session>(self, session: S) -> impl Future<Output = End> {
+        let Self { stream, inbox, registration, port, facts } = self;
+        Connection::new(stream, inbox, registration, port, facts, session).run()
     }
 }
 

@@ -5,7 +5,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use polyrpc_wire::session::{Offered, Server as Session};
+use polyrpc_wire::session::{Offered, Server as Session, Violation};
 use polyrpc_wire::{Call, Credential, Head, Message, Scope, Status, StreamId};
 
 use super::arrival::Arrival;
@@ -37,6 +37,8 @@ pub(super) enum Stop {
     Expired,
     /// The caller did not prove who he is, or is not wanted.
     Refused(Status),
+    /// In its protocol it ends the connection.
+    Broken(Violation),
 }
 
 /// Brings the calls of one connection to their methods.
@@ -177,7 +179,9 @@ impl<'a> Dispatch<'a> {
         let body = std::mem::take(&mut call.body);
         let bytes = match uncompressed(call.head.compression, body, self.port.server.limits.decompressed) {
             Ok(bytes) => bytes,
-            Err(status) => return failed(S::corrupt(ticket, status)),
+            Err(status) => {
+                return Started::Stopped(S::corrupt(ticket, status).map_or_else(Stop::Broken, Stop::Failed));
+            }
         };
         if !entry.method().shape().is_unary()
             && let Some(stream) = S::stream(ticket)

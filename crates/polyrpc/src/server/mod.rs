@@ -398,7 +398,8 @@ impl Bound {
         let inside = self.listeners[0].1.clone();
         let addresses: Vec<_> = self.listeners.iter().map(|(_, port)| port.address.clone()).collect();
         if let Some(data) = &self.shared.data {
-            data.listens(addresses.clone());
+            let takes_data = self.listeners.iter().filter(|(_, port)| port.takes_data());
+            data.listens(takes_data.map(|(_, port)| port.address.clone()).collect());
         }
         let mut tasks = JoinSet::new();
         let mut watch = JoinSet::new();
@@ -471,8 +472,8 @@ impl Running {
         self.registrations.registered.clone()
     }
 
-    /// Stops: takes itself out of the registries, accepts no more connections, refuses new calls in each protocol's own words, finishes every call
-    /// that was accepted, and closes; whatever is not done within `grace` is cut off.
+    /// Stops: takes itself out of the registries, accepts no more connections, refuses new calls in each protocol's own
+    /// words, finishes every call that was accepted, and closes; whatever is not done within `grace` is cut off.
     pub async fn shutdown(mut self, grace: Duration) {
         if let Some(health) = &self.shared.health {
             health.stop();

@@ -105,6 +105,13 @@ impl Port {
             spoken,
         }
     }
+
+    /// Whether a connection may begin with a token, and go on with nothing but bytes: they travel in clear text, and are
+    /// told from calls by what they begin with.
+    pub(super) fn takes_data(&self) -> bool {
+        let is_socket = matches!(self.address, Address::Tcp(_) | Address::Unix(_));
+        is_socket && self.spoken.is_none() && !self.tls.as_ref().is_some_and(tls::Acceptor::required)
+    }
 }
 
 /// What a connection of HTTP/2 takes on. Whatever `unsent` is, there is room for the longest message: a peer's window is

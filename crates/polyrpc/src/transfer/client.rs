@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::messages::{Asked, Grant};
 use super::{ByteStream, files, streams};
-use crate::net::{Address, Stream};
+use crate::net::{Address, Socket};
 use crate::{Client, Result};
 
 /// Streams of bytes and files beside the calls ([`transfer`](crate::transfer)). The metadata is for the server's handler.
@@ -105,7 +105,7 @@ impl Near {
     async fn connect(&self, grant: &Grant) -> Result<ByteStream, Status> {
         let address = self.address(&grant.addr)?;
         let connecting = async {
-            let stream = Arc::new(Stream::connect(&address).await?);
+            let stream = Arc::new(Socket::connect(&address).await?);
             let mut stream = ByteStream::new(stream, Bytes::new());
             stream.write_all(&grant.token.0).await?;
             io::Result::Ok(stream)

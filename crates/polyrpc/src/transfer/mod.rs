@@ -16,7 +16,8 @@
 //!
 //! rpcx's server has a port of its own for these connections. Here they come to the port that was called, which tells
 //! them by their tokens; [`advertise`](Streams::advertise) sends clients elsewhere. As in rpcx the bytes travel in clear
-//! text, so that a listener which takes nothing but TLS needs one beside it that does, and is advertised.
+//! text, so that a listener which takes nothing but TLS needs one beside it that does; one that listens at every address
+//! is to be advertised.
 //!
 //! ```
 //! use std::collections::HashMap;

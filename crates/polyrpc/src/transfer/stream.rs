@@ -6,20 +6,20 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::net::Stream;
+use crate::net::Socket;
 
 /// A connection that carries nothing but bytes, both ways.
 ///
 /// It ends in one direction with [`shutdown`](tokio::io::AsyncWriteExt::shutdown) and in both when it is dropped.
 #[derive(Debug)]
 pub struct ByteStream {
-    socket: Arc<Stream>,
+    socket: Arc<Socket>,
     /// What came together with the token.
     early: Bytes,
 }
 
 impl ByteStream {
-    pub(crate) fn new(socket: Arc<Stream>, early: Bytes) -> Self {
+    pub(crate) fn new(socket: Arc<Socket>, early: Bytes) -> Self {
         Self { socket, early }
     }
 }
@@ -55,7 +55,7 @@ impl AsyncWrite for ByteStream {
 }
 
 /// Reads what still comes and throws it away, to the end.
-pub(crate) fn poll_drain(socket: &Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+pub(crate) fn poll_drain(socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     loop {
         let mut room = [0; 4096];
         if ready!(socket.poll_receive(cx, &mut ReadBuf::new(&mut room)))? == 0 {

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub(crate) struct Data {
     waiting: Mutex<Waiting>,
     most: usize,
     timeout: Duration,
-    /// Where the server listens, once it does.
+    /// Where connections behind a token may come, once the server listens.
     addresses: OnceLock<Vec<Address>>,
 }
 
@@ -66,7 +67,7 @@ impl Data {
         }
     }
 
-    /// Says where the server listens.
+    /// Says where the server listens for connections that begin with a token.
     pub(crate) fn listens(&self, addresses: Vec<Address>) {
         // A server listens once.
         let _ = self.addresses.set(addresses);
@@ -103,10 +104,10 @@ impl Data {
 
     /// The end of the caller's own connection: what he reached once he reaches again.
     fn address(&self, cx: &Context) -> Result<String, Status> {
-        if let Some(local) = cx.local() {
+        let addresses = self.addresses.get().map(Vec::as_slice).unwrap_or_default();
+        if let Some(local) = cx.local().filter(|local| addresses.iter().any(|place| is_at(place, local))) {
             return Ok(local.to_string());
         }
-        let addresses = self.addresses.get().map(Vec::as_slice).unwrap_or_default();
         let over_tcp = addresses.iter().find(|address| matches!(address, Address::Tcp(_)));
         let address = over_tcp.or_else(|| addresses.first());
         address
@@ -147,6 +148,14 @@ impl Data {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether who listens here has this end of a connection.
+fn is_at(place: &Address, local: &SocketAddr) -> bool {
+    let Address::Tcp(place) = place else { return false };
+    place.parse().is_ok_and(|place: SocketAddr| {
+        place.port() == local.port() && (place.ip().is_unspecified() || place.ip() == local.ip())
+    })
 }
 
 /// Number and secret of a token.

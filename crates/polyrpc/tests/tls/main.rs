@@ -9,6 +9,7 @@ mod common;
 mod authority;
 
 mod raw;
+mod v1;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -506,12 +507,53 @@ async fn who_asks_for_a_protocol_in_the_handshake_must_keep_to_it() {
     let behind = [&b"CONNECT /_rpcx_ HTTP/1.0\n\n"[..], &rpcx].concat();
     let answer = ask(b"http/1.1", behind).await.unwrap().unwrap();
     assert_eq!(answer.strip_prefix(b"HTTP/1.0 200 Connected to rpcx\n\n").and_then(<[u8]>::first), Some(&8));
+    // Settings that name rpcx are used for its CONNECT too.
+    let behind = [&b"CONNECT /_rpcx_ HTTP/1.0\n\n"[..], &rpcx].concat();
+    let answer = ask(b"rpcx", behind).await.unwrap().unwrap();
+    assert_eq!(answer.strip_prefix(b"HTTP/1.0 200 Connected to rpcx\n\n").and_then(<[u8]>::first), Some(&8));
     // The connection just ends, as one in clear text that speaks nothing we know.
     assert!(ask(b"http/1.1", rpcx).await.unwrap().is_err());
     let answer = ask(b"h2", HTTP.to_vec()).await.unwrap().unwrap_or_default();
     assert!(!answer.starts_with(b"HTTP"), "{}", answer.escape_ascii());
     let error = ask(b"spdy/3.1", HTTP.to_vec()).await.unwrap().unwrap_err();
     assert!(error.contains("NoApplicationProtocol"), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_of_x509_v1_may_be_shown() {
+    let issued = v1::issue();
+    let tls = tls::Server::new(identity(&issued)).unwrap();
+    let listen = Listen::on("127.0.0.1:0").tls(tls);
+    let server = Prober::default().server().bind(listen).await.unwrap().start();
+    let address = server.address().to_string();
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut stream = raw::connect_with(&address, raw::credulous());
+        stream.write_all(HTTP).unwrap();
+        stream.conn.send_close_notify();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map(|_| answer)
+    });
+    assert!(soon(answer).await.unwrap().unwrap().ends_with("\"http\""));
+    let mixed = Issued { key: v1::issue().key, ..issued };
+    let error = tls::Server::new(identity(&mixed)).unwrap_err();
+    assert!(error.message().contains("is not that of the certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn bytes_that_travel_in_clear_text_are_not_sent_to_where_there_is_only_tls() {
+    let streams = || polyrpc::transfer::Streams::new(|_, _| async { Ok(()) });
+    let place = Place::with(Server::new().streams(streams()), tls::Builder::required).await;
+    let client = place.client(Protocol::Rpcx);
+    let error = soon(client.byte_stream(&Default::default())).await.unwrap_err();
+    assert!(error.message().contains("listens nowhere"), "{error}");
+    let tls =
+        tls::Server::builder(identity(&place.authority.issue(&["127.0.0.1"]))).required().build().unwrap();
+    let server = Server::new().streams(streams()).bind(Listen::on("127.0.0.1:0").tls(tls)).await.unwrap();
+    let server = server.and("127.0.0.1:0").await.unwrap().start();
+    let client = Client::builder(&url(Protocol::Rpcx, &server)).tls(place.trust()).build().unwrap();
+    let mut stream = soon(client.byte_stream(&Default::default())).await.unwrap();
+    let mut end = Vec::new();
+    soon(tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut end)).await.unwrap();
 }
 
 #[tokio::test]

@@ -4,9 +4,13 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::{JoinHandle, spawn};
 
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
+    ServerConnection, SignatureScheme, StreamOwned,
+};
 
 use crate::authority::Issued;
 
@@ -29,6 +33,50 @@ pub(crate) fn connect_with(address: &str, config: Arc<ClientConfig>) -> ClientSt
     let name = ServerName::try_from("localhost").unwrap();
     let connection = ClientConnection::new(config, name).unwrap();
     StreamOwned::new(connection, TcpStream::connect(address).unwrap())
+}
+
+/// A client that believes every certificate.
+pub(crate) fn credulous() -> Arc<ClientConfig> {
+    let config = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Credulous));
+    Arc::new(config.with_no_client_auth())
+}
+
+#[derive(Debug)]
+struct Credulous;
+
+impl ServerCertVerifier for Credulous {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ECDSA_NISTP256_SHA256]
+    }
 }
 
 /// Does the handshake and nothing more.

@@ -231,11 +231,11 @@ impl session::Server for Server {
         }
     }
 
-    fn corrupt(ticket: &Ticket, status: Status) -> Status {
-        match ticket.http {
+    fn corrupt(ticket: &Ticket, status: Status) -> Result<Status, Violation> {
+        Ok(match ticket.http {
             None => incoming::corrupt(status),
             Some(_) => status,
-        }
+        })
     }
 
     fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {

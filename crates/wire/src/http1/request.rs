@@ -340,6 +340,10 @@ impl Fields {
             "upgrade" => self.upgrade(&value),
             "http2-settings" => self.wish.settings(value),
             "sec-websocket-key" => self.websocket.get_or_insert_default().key(value),
+            "sec-websocket-protocol" => {
+                let wish = self.websocket.get_or_insert_default();
+                frame::list(&value).for_each(|name| wish.protocol(value.slice_ref(name)));
+            }
             "sec-websocket-version" => self.websocket.get_or_insert_default().version(value),
             // Only this side may say what was left of the path.
             mapping::UNRESOLVED_PATH => {}

@@ -15,7 +15,7 @@ pub struct Config {
     /// Bytes of a datagram, between 128 and 1500. 1400.
     pub mtu: usize,
     /// For how long a peer may be silent. It is asked for a sign of life in between, so that only one that is gone is
-    /// given up. 60 s.
+    /// given up. A listener bears ten times that with a client which has heard it, unless it needs the place. 60 s.
     pub idle: Duration,
     /// How many conversations a listening socket holds at most. 4096.
     pub conversations: usize,

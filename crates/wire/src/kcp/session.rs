@@ -18,7 +18,8 @@ use super::time::Millis;
 /// are.
 ///
 /// KCP has no word for the end. A conversation ends when the peer is silent for too long, even when asked for a sign
-/// of life; one that is [closed](Self::close) still has what was written delivered.
+/// of life; one that is [closed](Self::close) still has what was written delivered. One that the peer has begun is borne
+/// with: a client of `kcp-go` never notices that its conversation has ended, and would call into the void for ever.
 ///
 /// ```text
 ///            close                settled, and a moment for what comes late
@@ -66,6 +67,13 @@ impl Session {
             ended: None,
             settings,
         }
+    }
+
+    /// The same with a conversation that the peer has begun.
+    pub fn accept(settings: Arc<Settings>, conv: u32, seed: [u8; 32], now: Millis) -> Self {
+        let mut session = Self::new(settings, conv, seed, now);
+        session.life.bears = true;
+        session
     }
 
     /// Takes a datagram. What is wrong with it is ignored: anybody can send one.
@@ -154,6 +162,14 @@ impl Session {
         self.ended.get_or_insert(Ended::Replaced);
     }
 
+    /// Ends it if it is only borne with, and returns whether it has ended.
+    pub fn give_up(&mut self, now: Millis) -> bool {
+        if self.life.is_overdue(now) {
+            self.ended.get_or_insert(Ended::Silent);
+        }
+        self.ended.is_some()
+    }
+
     /// Why it has ended, if it has.
     pub fn ended(&self) -> Option<Ended> {
         self.ended
@@ -204,7 +220,7 @@ impl Session {
         let is_delivered = self.arq.is_settled() && since_closed >= LINGER as i32;
         if is_delivered || since_closed >= FAREWELL as i32 {
             Some(Ended::Closed)
-        } else if self.arq.is_dead() {
+        } else if self.arq.is_dead() && !self.life.bears() {
             Some(Ended::Unanswered)
         } else {
             self.life.is_over(now).then_some(Ended::Silent)
@@ -271,6 +287,8 @@ impl Packer<'_> {
 #[derive(Debug)]
 struct Life {
     idle: u32,
+    /// The peer has begun it, and is borne with once it is proven.
+    bears: bool,
     is_proven: bool,
     heard: Millis,
     probe: Millis,
@@ -278,8 +296,8 @@ struct Life {
 
 impl Life {
     fn new(idle: u32, now: Millis) -> Self {
-        let mut life =
-            Self { idle: idle.clamp(LEAST_IDLE, i32::MAX as u32), is_proven: false, heard: now, probe: now };
+        let idle = idle.clamp(LEAST_IDLE, i32::MAX as u32);
+        let mut life = Self { idle, bears: false, is_proven: false, heard: now, probe: now };
         life.heard(now, false);
         life
     }
@@ -300,17 +318,34 @@ impl Life {
     }
 
     fn is_over(&self, now: Millis) -> bool {
+        self.end().reached(now)
+    }
+
+    /// The peer does not give the sign of life that it is asked for.
+    fn is_overdue(&self, now: Millis) -> bool {
         self.heard.after(self.patience()).reached(now)
     }
 
     fn alarm(&self) -> Millis {
-        self.probe.earlier(self.heard.after(self.patience()))
+        self.probe.earlier(self.end())
+    }
+
+    fn end(&self) -> Millis {
+        let forbearance = if self.bears() { FORBEARANCE } else { 1 };
+        self.heard.after(self.patience().saturating_mul(forbearance).min(i32::MAX as u32))
+    }
+
+    fn bears(&self) -> bool {
+        self.bears && self.is_proven
     }
 
     fn patience(&self) -> u32 {
         if self.is_proven { self.idle } else { self.idle / 6 }
     }
 }
+
+/// How many times longer a peer that is borne with may be silent.
+const FORBEARANCE: u32 = 10;
 
 /// Below this, an acknowledgement that waits would look like silence.
 const LEAST_IDLE: u32 = 3000;

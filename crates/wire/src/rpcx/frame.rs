@@ -106,6 +106,12 @@ impl Frame {
     }
 }
 
+/// The method among the [names](Frame::names).
+pub(super) fn method_of(names: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = names.split_first_chunk::<PREFIX>()?;
+    rest.get(u32::from_be_bytes(*length) as usize + PREFIX..)
+}
+
 /// The key/value pairs of a frame's metadata block.
 #[derive(Debug)]
 pub(super) struct Pairs<'f> {

@@ -93,6 +93,12 @@ impl session::Server for Server {
         status::unknown(call, missing)
     }
 
+    /// rpcx unpacks a message as it reads it (`protocol/message.go`, `Decode`), so that one it cannot unpack is none.
+    #[cold]
+    fn corrupt(_ticket: &Ticket, status: Status) -> Result<Status, Violation> {
+        Err(Violation::new(format!("a message cannot be decompressed: {}", status.message())))
+    }
+
     fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
         ticket.answer(Reply::failure(status), out);
         // rpcx `server/server_conn.go`, `serveConn`: "auth failed, closed the connection".
@@ -162,7 +168,8 @@ impl Ticket {
     fn fail(self, status: &Status, metadata: &Metadata, out: &mut Outbox) {
         let flags = self.header.flags.of_answer().with(Flags::ERROR);
         let mut frame = Writer::answering(out, self.header.with_flags(flags), &self.names);
-        frame.pair(ERROR, status::write(status).as_bytes());
+        let method = frame::method_of(&self.names).unwrap_or_default();
+        frame.pair(ERROR, status::write(status, method).as_bytes());
         frame.pairs(metadata, |key| key == ERROR);
         // It does not fit only where names or metadata alone fill 4 GiB: then there is no way to say it.
         let _ = frame.finish(Bytes::new());
@@ -360,18 +367,18 @@ fn shrink(asked: Compression, flags: Flags, body: Bytes) -> (Flags, Bytes) {
     }
 }
 
-/// Whole milliseconds, rounded up: 0 would say that there is no time left.
+/// Whole milliseconds, rounded up: to a handler in Go, 0 would say that there is no time left.
 fn millis(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_nanos().div_ceil(1_000_000))
-        .map_or(LONGEST_MILLIS, |millis| millis.min(LONGEST_MILLIS))
+        .map_or(LONGEST_MILLIS, |millis| millis.clamp(1, LONGEST_MILLIS))
 }
 
 /// Milliseconds in decimal; what is not a number says nothing (rpcx `parseServerTimeout`), and neither does
-/// one beyond Go's `time.Duration`. What is negative is over.
+/// one beyond Go's `time.Duration`. Without any left, rpcx's server answers all the same: a Go client cuts what it has to
+/// milliseconds.
 fn parse_timeout(value: &[u8]) -> Option<Duration> {
-    let millis: i64 = std::str::from_utf8(value).ok()?.parse().ok()?;
-    let millis = u64::try_from(millis).unwrap_or(0);
-    (millis <= LONGEST_MILLIS).then(|| Duration::from_millis(millis))
+    let millis: u64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+    (1..=LONGEST_MILLIS).contains(&millis).then(|| Duration::from_millis(millis))
 }
 
 #[cold]

@@ -1,14 +1,21 @@
 //! Failures of rpcx, which are nothing but texts: a table of those that say more.
 
+use std::borrow::Cow;
+
 use crate::session::Missing;
 use crate::status::texts::{self, Text};
 use crate::{Call, Code, Format, Status};
 
 use super::frame;
 
-/// The text that tells a peer of a failure.
-pub(super) fn write(status: &Status) -> &str {
-    status.words()
+/// The text that tells a peer of a failure. Of a panic it names the method, as rpcx's does (`server/service.go`, `call`);
+/// the arguments and the stack that follow there are nobody's business.
+pub(super) fn write<'s>(status: &'s Status, method: &[u8]) -> Cow<'s, str> {
+    let words = status.words();
+    match words.starts_with(PANIC) && !words.contains(METHOD) {
+        true => Cow::Owned(format!("{words}{METHOD}{}", String::from_utf8_lossy(method))),
+        false => Cow::Borrowed(words),
+    }
 }
 
 /// The failure that a peer's text tells of.
@@ -58,6 +65,8 @@ const TEXTS: &[(Text, Code)] = &[
 const NO_SERVICE: &str = "rpcx: can't find service ";
 const NO_METHOD: &str = "rpcx: can't find method ";
 const NO_CODEC: &str = "can not find codec for ";
+const PANIC: &str = "[service internal error]: ";
+const METHOD: &str = ", method: ";
 
 /// Ours: rpcx closes its connections instead of refusing calls on them, so it has no such text, and its
 /// client takes every text for the handler's own (`client/xclient.go`, `uncoverError`).
@@ -87,17 +96,19 @@ mod tests {
             Status::resource_exhausted("Reached the method's max_concurrency=4"),
             Status::unknown("boom"),
         ] {
-            assert_eq!(read(write(&status)), status);
+            assert_eq!(read(&write(&status, b"Mul")), status);
         }
     }
 
     #[test]
     fn the_texts_are_those_of_the_peer() {
         let call = Call::new("NoSuch", "Nope", Format::Raw, Default::default());
-        assert_eq!(write(&unknown(&call, Missing::Service)), "rpcx: can't find service NoSuch");
-        assert_eq!(write(&unknown(&call, Missing::Method)), "rpcx: can't find method Nope");
-        assert_eq!(write(&no_codec(Format::Other(9))), "can not find codec for 9");
-        assert_eq!(write(&no_codec(Format::Json(Json::Go))), "can not find codec for 1");
+        assert_eq!(write(&unknown(&call, Missing::Service), b"Nope"), "rpcx: can't find service NoSuch");
+        assert_eq!(write(&unknown(&call, Missing::Method), b"Nope"), "rpcx: can't find method Nope");
+        assert_eq!(write(&no_codec(Format::Other(9)), b"Nope"), "can not find codec for 9");
+        assert_eq!(write(&no_codec(Format::Json(Json::Go)), b"Nope"), "can not find codec for 1");
+        let panicked = Status::internal("[service internal error]: oops");
+        assert_eq!(write(&panicked, b"Panic"), "[service internal error]: oops, method: Panic");
     }
 
     #[test]
@@ -123,7 +134,7 @@ mod tests {
     #[test]
     fn a_failure_without_words_is_told_by_its_code() {
         for code in Code::ALL {
-            assert_eq!(write(&Status::new(code, "")), code.as_str());
+            assert_eq!(write(&Status::new(code, ""), b"Mul"), code.as_str());
         }
     }
 }

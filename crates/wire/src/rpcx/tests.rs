@@ -336,7 +336,7 @@ fn the_time_left_travels_in_milliseconds_rounded_up() {
     for (sent, heard) in [
         (Duration::from_millis(4999), Duration::from_millis(4999)),
         (Duration::from_micros(1), Duration::from_millis(1)),
-        (Duration::ZERO, Duration::ZERO),
+        (Duration::ZERO, Duration::from_millis(1)),
         (Duration::MAX, Duration::from_millis(i64::MAX as u64 / 1_000_000)),
     ] {
         let mut call = call("Arith", "Mul", b"");
@@ -351,11 +351,12 @@ fn the_time_left_travels_in_milliseconds_rounded_up() {
 }
 
 #[test]
-fn a_time_left_that_is_not_a_number_says_nothing() {
+fn a_time_left_that_is_none_or_no_number_says_nothing() {
     for (written, heard) in [
         ("250", Some(Duration::from_millis(250))),
         ("+250", Some(Duration::from_millis(250))),
-        ("-1", Some(Duration::ZERO)),
+        ("0", None),
+        ("-1", None),
         ("", None),
         ("1.5", None),
         ("soon", None),

@@ -12,6 +12,8 @@ pub(crate) struct Wish {
     named: bool,
     key: Option<Bytes>,
     version: Option<Bytes>,
+    /// What the client would have the messages carry, by names of its own.
+    protocols: Vec<Bytes>,
     /// A field stands there twice.
     twice: bool,
     /// `Connection` names the upgrade.
@@ -36,6 +38,14 @@ impl Wish {
         self.twice |= self.version.replace(value).is_some();
     }
 
+    /// Takes a name out of `Sec-WebSocket-Protocol`.
+    pub(crate) fn protocol(&mut self, name: Bytes) {
+        // Of several it matters only that they are.
+        if self.protocols.len() < 2 {
+            self.protocols.push(name);
+        }
+    }
+
     /// Whether the client would go on in it.
     pub(crate) fn is_meant(&self) -> bool {
         self.named
@@ -52,16 +62,35 @@ impl Wish {
         if origin.is_some_and(|origin| !self.is_own(origin)) {
             return Err(Unfit::Origin);
         }
+        let protocol = self.agreement()?;
         Ok(format!(
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Accept: {}\r\n\r\n",
+             Sec-WebSocket-Accept: {}\r\n{protocol}\r\n",
             accept(key)
         ))
+    }
+
+    /// The field that agrees to the protocol which is asked for, without which a page's WebSocket fails. What it is the
+    /// first bytes will tell, so that of several none can be chosen (golang.org/x/net `websocket/hybi.go`,
+    /// `AcceptHandshake`).
+    fn agreement(&self) -> Result<String, Unfit> {
+        match &self.protocols[..] {
+            [] => Ok(String::new()),
+            [name] => match std::str::from_utf8(name) {
+                Ok(name) if name.bytes().all(is_of_token) => {
+                    Ok(format!("Sec-WebSocket-Protocol: {name}\r\n"))
+                }
+                _ => Err(Unfit::Malformed),
+            },
+            _ => Err(Unfit::Protocols),
+        }
     }
 
     /// Whether a page of this origin is one of this server.
     fn is_own(&self, origin: &[u8]) -> bool {
         let place = origin.windows(3).position(|part| part == b"://").and_then(|at| origin.get(at + 3..));
+        // Clients in Go write it as a URL, with a path.
+        let place = place.and_then(|place| place.split(|byte| *byte == b'/').next());
         matches!((place, &self.host), (Some(place), Some(host)) if place.eq_ignore_ascii_case(host))
     }
 }
@@ -73,6 +102,8 @@ pub(crate) enum Unfit {
     Version,
     /// The key is none, or `Connection` does not name the upgrade.
     Malformed,
+    /// The messages are to carry one of several protocols.
+    Protocols,
     /// A page of another site asks (§10.2).
     Origin,
 }
@@ -81,7 +112,7 @@ impl Unfit {
     pub(crate) fn http(self) -> u16 {
         match self {
             Self::Version => 426,
-            Self::Malformed => 400,
+            Self::Malformed | Self::Protocols => 400,
             Self::Origin => 403,
         }
     }
@@ -90,6 +121,7 @@ impl Unfit {
         match self {
             Self::Version => "version 13 of WebSocket is wanted\n",
             Self::Malformed => "this is no request for a WebSocket\n",
+            Self::Protocols => "one protocol at most is wanted\n",
             Self::Origin => "pages of this origin may not call\n",
         }
     }
@@ -155,6 +187,11 @@ fn accept(key: &[u8]) -> String {
 /// Whether it is 16 bytes in base64. Not every client leaves the bits behind the last of them empty.
 fn is_key(key: &[u8]) -> bool {
     LENIENT.decode(key).is_ok_and(|bytes| bytes.len() == 16)
+}
+
+/// Whether it may stand in a name (RFC 9110 §5.6.2).
+fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 const LENIENT: GeneralPurpose = GeneralPurpose::new(

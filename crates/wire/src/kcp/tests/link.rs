@@ -39,13 +39,11 @@ impl Pair {
         let settings = Arc::new(Settings::new(config).unwrap());
         // Close to where numbers wrap.
         let now = Millis(u32::MAX - 500);
-        let side = |seed| Side {
-            session: Session::new(settings.clone(), 7, [seed; 32], now),
-            read: BytesMut::new(),
-            sent: 0,
-            to_write: Vec::new(),
-        };
-        let sides = [side(1), side(2)];
+        let side = |session| Side { session, read: BytesMut::new(), sent: 0, to_write: Vec::new() };
+        let sides = [
+            side(Session::new(settings.clone(), 7, [1; 32], now)),
+            side(Session::accept(settings.clone(), 7, [2; 32], now)),
+        ];
         Self { now, sides, settings, faults, chance: 42, under_way: BTreeMap::new(), count: 0 }
     }
 
@@ -251,6 +249,49 @@ fn a_conversation_ends_when_the_peer_is_gone() {
     pair.run(|pair| pair.sides.iter().all(|side| side.session.ended().is_some()));
     assert!(pair.sides.iter().all(|side| side.session.ended() == Some(Ended::Silent)));
     assert!((10_000..=61_000).contains(&pair.now.since(begin)));
+}
+
+#[test]
+fn a_peer_that_never_gives_up_is_borne_with() {
+    for config in kinds() {
+        let mut pair = Pair::new(config, Faults { delay: 20, ..Faults::default() });
+        // As one of `kcp-go`, the side that begins does not look after the other.
+        pair.sides[0].session = Session::accept(pair.settings.clone(), 7, [1; 32], pair.now);
+        pair.write(0, b"hello");
+        pair.write(1, b"hello");
+        pair.run(|pair| pair.sides.iter().all(|side| !side.read.is_empty()));
+        let begin = pair.now;
+        pair.faults.loses = 100;
+        pair.write(1, b", still there?");
+        pair.run(|pair| pair.now.since(begin) > 300_000);
+        pair.faults.loses = 0;
+        pair.run(|pair| pair.sides[0].read.len() > 5);
+        assert_eq!(&pair.sides[0].read[..], b"hello, still there?");
+        // But not for ever.
+        pair.run(|pair| pair.under_way.is_empty() && pair.sides[1].session.is_settled());
+        let begin = pair.now;
+        pair.faults.loses = 100;
+        pair.run(|pair| pair.sides[1].session.ended().is_some());
+        assert_eq!(pair.sides[1].session.ended(), Some(Ended::Silent));
+        assert!((560_000..=601_000).contains(&pair.now.since(begin)), "{}", pair.now.since(begin));
+    }
+}
+
+#[test]
+fn who_is_only_borne_with_makes_room() {
+    let mut pair = Pair::new(Config::default(), Faults::default());
+    pair.write(0, b"hello");
+    pair.write(1, b"hello");
+    pair.run(|pair| pair.sides.iter().all(|side| !side.read.is_empty()));
+    pair.faults.loses = 100;
+    let begin = pair.now;
+    pair.run(|pair| pair.now.since(begin) > 50_000);
+    let now = pair.now;
+    assert!(!pair.sides[1].session.give_up(now));
+    pair.run(|pair| pair.now.since(begin) > 61_000);
+    let now = pair.now;
+    assert!(pair.sides[1].session.give_up(now));
+    assert_eq!(pair.sides[1].session.ended(), Some(Ended::Silent));
 }
 
 #[test]

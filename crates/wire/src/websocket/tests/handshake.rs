@@ -52,6 +52,9 @@ fn what_is_no_request_for_a_websocket_is_refused_in_http() {
         ("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", "", "HTTP/1.1 400 Bad Request\r\n"),
         ("Origin", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin", "HTTP/1.1 400 Bad Request\r\n"),
         ("keep-alive, Upgrade", "keep-alive", "HTTP/1.1 400 Bad Request\r\n"),
+        ("Origin", "Sec-WebSocket-Protocol: rpcx, b\r\nOrigin", "HTTP/1.1 400 Bad Request\r\n"),
+        ("Origin", "Sec-WebSocket-Protocol: a b\r\nOrigin", "HTTP/1.1 400 Bad Request\r\n"),
+        ("http://server.example.com", "http://server.example.com.evil/", "HTTP/1.1 403 Forbidden\r\n"),
         ("http://server", "http://other", "HTTP/1.1 403 Forbidden\r\n"),
         ("http://server.example.com", "null", "HTTP/1.1 403 Forbidden\r\n"),
         // These ask for none at all.
@@ -80,6 +83,14 @@ fn names_and_values_are_understood_in_any_case_and_a_page_need_not_tell_its_orig
     assert!(answer(&odd).1);
     assert!(answer(&REQUEST.replace("Origin: http://server.example.com\r\n", "")).1);
     assert!(answer(&REQUEST.replace("http://server.example.com", "https://Server.Example.Com")).1);
+    // Clients in Go write a URL.
+    assert!(answer(&REQUEST.replace("http://server.example.com", "http://server.example.com/")).1);
+}
+
+#[test]
+fn a_page_is_told_that_what_it_calls_the_protocol_is_spoken() {
+    let (answer, granted) = answer(&REQUEST.replace("Origin", "Sec-WebSocket-Protocol: rpcx\r\nOrigin"));
+    assert!(granted && answer.ends_with("=\r\nSec-WebSocket-Protocol: rpcx\r\n\r\n"), "{answer}");
 }
 
 #[test]
