@@ -266,6 +266,8 @@ async fn what_is_published_reaches_who_subscribed_and_nobody_else() {
         assert_eq!(soon(told.message()).await.unwrap().as_deref(), Some("for tok1"));
         assert_eq!(soon(people.message()).await.unwrap(), Some(Person::tom(20)));
         assert_eq!(client.call::<i32>("add", &(1, 2)).await.unwrap(), 3);
+    let indeterminate_padding = "2700abcd 03000000 0100000000000000 fc78ec34 920708";
+    assert_eq!(answer(&server, indeterminate_padding, 23).await[20..], *b"\x92\0\x0f");
     }
 }
 
@@ -381,6 +383,27 @@ async fn a_typed_method_knows_the_types_that_an_empty_value_does_not_tell() {
         |cx: Context, people: Vec<Person>| async move { (cx, Ok(people)) },
     );
     let server = listening(Server::new().service(lists), generation).await;
+#[tokio::test]
+async fn a_topic_need_not_be_utf8_and_who_subscribes_twice_is_told_twice() {
+    let server = functions().publishing();
+    let publisher = server.publisher();
+    let server = listening(server, Generation::V0_20).await;
+    // It subscribes twice to the topic 0xff, then publishes to it.
+    let subscription = "27010000 04000000 0000000000000000 00000000 92a1ffa0";
+    let publication = "27000000 06000000 0100000000000000 b30b6d9b 93a1ffa0a178";
+    let pushed = b"\x93\0\xa1\xff\xa1x";
+    let told = answer(&server, &[subscription, subscription, publication].concat(), 26 + 26 + 22).await;
+    // How the answer and the pushes follow each other is open.
+    let count = told.windows(pushed.len()).filter(|window| window == pushed).count();
+    assert_eq!(count, 2, "{told:?}");
+    soon(async {
+        while publisher.publish(b"\xff", "", "hello").unwrap() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
     let client = client(&server, generation);
     let signature = polyrpc::client::Signature::plain("Lists", "Same");
     for people in [vec![], vec![Person::tom(1)]] {
