@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use common::{Prober, serve, soon};
 use polyrpc::client::blocking;
@@ -134,12 +135,97 @@ async fn arguments_that_a_function_does_not_take_are_not_looked_at() {
         assert_eq!(client.call::<i32>("add", &(1, 2, 3)).await.unwrap(), 3, "{generation}");
         assert_eq!(client.call::<String>("echo", &("hello", [1, 2])).await.unwrap(), "hello");
         assert_eq!(client.call::<i32>("zero", &(1, 2)).await.unwrap(), 42);
-        let failure = client.call::<i32>("add", &(1,)).await.unwrap_err();
-        assert_eq!(failure.message(), "unpack failed: Args not match!");
     }
     let server = listening(functions(), Generation::V0_20).await;
     let request = "27000000 04000000 0100000000000000 fc78ec34 93010203";
     assert_eq!(answer(&server, request, 23).await[20..], *b"\x92\0\x03");
+}
+
+#[tokio::test]
+async fn arguments_that_are_missing_are_zero_or_empty() {
+    for generation in ALL.into_iter().take(5) {
+        let server = listening(functions(), generation).await;
+        let client = client(&server, generation);
+        assert_eq!(client.call::<i32>("add", &(7,)).await.unwrap(), 7, "{generation}");
+        assert_eq!(client.call::<i32>("add", &()).await.unwrap(), 0);
+        assert_eq!(client.call::<String>("echo", &()).await.unwrap(), "");
+        assert_eq!(client.call::<Option<i32>>("maybe", &()).await.unwrap(), None);
+        assert_eq!(client.call::<Vec<String>>("names", &()).await.unwrap(), [""; 0]);
+        let failure = client.call::<i32>("add", &("x",)).await.unwrap_err();
+        assert_eq!(failure.message(), "unpack failed: Args not match!");
+    }
+    let server = listening(functions(), Generation::V0_04).await;
+    let request = "06000000 0100000000000000 92a361646407";
+    assert_eq!(answer(&server, request, 15).await[12..], *b"\x92\0\x07");
+}
+
+#[tokio::test]
+async fn a_struct_as_an_array_may_have_other_members_than_its_type() {
+    for generation in ALL.into_iter().take(5) {
+        let server = listening(functions(), generation).await;
+        let client = client(&server, generation);
+        let more = ((1, "tom", 20, 5),);
+        assert_eq!(
+            client.call::<Person>("get_person", &more).await.unwrap(),
+            Person::tom(21),
+            "{generation}"
+        );
+        let fewer = ((1, "tom"), "beside it");
+        assert_eq!(client.call::<Person>("get_person", &fewer).await.unwrap(), Person::tom(1));
+        let people = (((1, "tom"), (2, "bob", 20, [1, 2])),);
+        assert_eq!(client.call::<Vec<String>>("names", &people).await.unwrap(), ["tom", "bob"]);
+    }
+}
+
+#[tokio::test]
+async fn a_method_of_a_service_gets_what_there_is_too() {
+    let lists = ServiceBuilder::new("People")
+        .method::<Serde, Person, Person, _, _>("Older", |cx: Context, person: Person| async move {
+            (cx, Ok(Person { age: person.age + 1, ..person }))
+        });
+    let server = listening(Server::new().service(lists), Generation::V0_20).await;
+    let client = client(&server, Generation::V0_20);
+    let nobody = Person { id: 0, name: String::new(), age: 1 };
+    assert_eq!(client.call::<Person>("People/Older", &()).await.unwrap(), nobody);
+    assert_eq!(client.call::<Person>("People/Older", &((1, "tom"),)).await.unwrap(), Person::tom(1));
+    assert_eq!(client.call::<Person>("People/Older", &(1, "tom")).await.unwrap(), Person::tom(1));
+    assert_eq!(client.call::<Person>("People/Older", &(1, "tom", 20)).await.unwrap(), Person::tom(21));
+}
+
+#[tokio::test]
+async fn arguments_are_a_list_and_whole_whatever_a_function_takes_of_them() {
+    let no_match = b"\x92\x01\xbeunpack failed: Args not match!";
+    let server = listening(functions(), Generation::V0_20).await;
+    for broken in [
+        // add with a cut text behind its arguments, zero with a number, and with a list that is cut.
+        "27000000 05000000 0100000000000000 fc78ec34 930102a561",
+        "27000000 01000000 0100000000000000 4c4c2cd0 05",
+        "27000000 02000000 0100000000000000 4c4c2cd0 91a5",
+    ] {
+        assert_eq!(answer(&server, broken, 20 + 33).await[20..], *no_match, "{broken}");
+    }
+    let zero = "27000000 03000000 0100000000000000 4c4c2cd0 91a161";
+    assert_eq!(answer(&server, zero, 23).await[20..], *b"\x92\0\x2a");
+
+    let server = listening(functions(), Generation::V0_11).await;
+    let unnamed = "01000000 0100000000000000 00 90";
+    assert_eq!(answer(&server, unnamed, 34).await[13..], *b"\x92\x01\xb2unknown function: ");
+    let cut = "08000000 0100000000000000 00 92a66e6f73756368";
+    assert_eq!(answer(&server, cut, 13 + 33).await[13..], *no_match);
+}
+
+#[tokio::test]
+async fn a_server_of_v0_04_has_time_to_note_a_connection_before_it_is_called() {
+    let server = listening(functions(), Generation::V0_04).await;
+    let began = Instant::now();
+    assert_eq!(client(&server, Generation::V0_04).call::<i32>("add", &(7, 8)).await.unwrap(), 15);
+    assert!(began.elapsed() >= Duration::from_millis(30));
+
+    let began = Instant::now();
+    let client = blocking::Client::new(&url(&server, Generation::V0_04)).unwrap();
+    let sum = tokio::task::spawn_blocking(move || client.call::<i32>("add", &(7, 8)));
+    assert_eq!(sum.await.unwrap().unwrap(), 15);
+    assert!(began.elapsed() >= Duration::from_millis(30));
 }
 
 #[tokio::test]
@@ -180,6 +266,8 @@ async fn two_generations_need_no_port_of_their_own() {
         let client = client(&server, generation);
         assert_eq!(client.call::<i32>("add", &(7, 8)).await.unwrap(), 15, "{generation}");
     }
+    let indeterminate_padding = "2700abcd 03000000 0100000000000000 fc78ec34 920708";
+    assert_eq!(answer(&server, indeterminate_padding, 23).await[20..], *b"\x92\0\x0f");
 }
 
 #[tokio::test]
@@ -293,6 +381,27 @@ async fn a_client_publishes_through_a_function_of_the_server() {
     assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("first"));
     assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("\u{6}"));
     assert_eq!(soon(news.message()).await.unwrap().as_deref(), Some("text"));
+}
+
+#[tokio::test]
+async fn a_topic_need_not_be_utf8_and_who_subscribes_twice_is_told_twice() {
+    let server = functions().publishing();
+    let publisher = server.publisher();
+    let server = listening(server, Generation::V0_20).await;
+    // It subscribes twice to the topic 0xff, then publishes to it.
+    let subscription = "27010000 04000000 0000000000000000 00000000 92a1ffa0";
+    let publication = "27000000 06000000 0100000000000000 b30b6d9b 93a1ffa0a178";
+    let pushed = b"\x93\0\xa1\xff\xa1x";
+    let told = answer(&server, &[subscription, subscription, publication].concat(), 26 + 26 + 22).await;
+    // How the answer and the pushes follow each other is open.
+    let count = told.windows(pushed.len()).filter(|window| window == pushed).count();
+    assert_eq!(count, 2, "{told:?}");
+    soon(async {
+        while publisher.publish(b"\xff", "", "hello").unwrap() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

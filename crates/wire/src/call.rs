@@ -162,8 +162,8 @@ pub struct Push {
 /// What a client subscribes to, as its protocol names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
-    /// By its name; a connection may have any number of them.
-    Name(String),
+    /// By its name, which need not be UTF-8; a connection may have any number of them.
+    Name(Bytes),
     /// By the number that stands for its name; a connection has one, the last.
     Id(u32),
 }

@@ -172,6 +172,15 @@ pub trait Server {
         Err(Status::unimplemented("this protocol cannot push"))
     }
 
+    /// Sends what is published under the name of a topic to which the peer has [subscribed](Event::Subscribe).
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    fn publish(&mut self, _topic: &[u8], _data: Bytes, _out: &mut Outbox) -> Result<(), Status> {
+        Err(Status::unimplemented("this protocol has no topics"))
+    }
+
     /// How many bytes the inbox must hold in all before the next event can come; 0 when unknown.
     /// A hint for sizing reads: a frame's length is known here long before its last byte arrives, and it
     /// has been checked against [`Limits::message`].

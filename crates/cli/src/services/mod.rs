@@ -29,7 +29,8 @@ pub(crate) fn server() -> Server {
         .service(HelloServer::new(hello::Benchmark))
         // rest_rpc's clients may send any bytes for a text.
         .register("echo", |text: ByteString| async move { text })
-        .register("add", |a: i64, b: i64| async move { a.wrapping_add(b) })
+        // As rest_rpc's examples have it: in struct_pack another width would be another function.
+        .register("add", |a: i32, b: i32| async move { a.wrapping_add(b) })
         .health(&Health::new())
         .reflection()
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polyrpc::codec::ByteString;
 use polyrpc::server::Publisher;
 use polyrpc::{Result, Server, Status};
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Serialize, Deserialize)]
 struct Person {
     id: i32,
-    name: String,
+    name: ByteString,
     age: i32,
 }
 
@@ -24,7 +25,7 @@ pub(super) fn add_to(server: Server) -> Server {
         .register("inc", |n: i32| async move { n.wrapping_add(1) })
         .register("half", |n: f64| async move { n / 2.0 })
         .register("zero", || async { 42_i32 })
-        .register("hello", |_: String| async {})
+        .register("hello", |_: ByteString| async {})
         .register("thr", |_: i32| async { Result::<i32>::Err(Status::unknown("boom").into()) })
         .register("get_person", |person: Person| async move {
             Person { age: person.age.wrapping_add(1), ..person }

@@ -56,6 +56,7 @@ struct Inner {
     sessions: Sessions,
     defaults: Defaults,
     connect_timeout: Duration,
+    settling: Option<Duration>,
     on_push: Option<PushHandler>,
     /// How many connections may wait for their next call.
     idle: usize,
@@ -96,6 +97,7 @@ impl Client {
             tls: builder.connector(&url)?,
             sessions: builder.sessions(&url),
             defaults: builder.defaults(&url),
+            settling: url.settling(),
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
@@ -216,6 +218,9 @@ impl Inner {
                 .with_scope(Scope::Connection)
                 .with_retry(Retry::Elsewhere)
         })?;
+        if let Some(pause) = self.settling {
+            std::thread::sleep(pause.min(left));
+        }
         Ok(match self.sessions.clone() {
             Sessions::BaiduStd(config) => Box::new(Connection::new(socket, baidu_std::Client::new(config))),
             Sessions::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),

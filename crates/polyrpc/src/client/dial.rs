@@ -171,14 +171,17 @@ impl Dialer {
     }
 }
 
-/// Connects, and does the handshakes there are to be done: that of TLS, and rpcx's `CONNECT`. That of net/rpc is its
-/// session's.
+/// Connects, lets the connection settle, and does the handshakes there are to be done: that of TLS, and rpcx's `CONNECT`.
+/// That of net/rpc is its session's.
 async fn connect(url: &Url, dialing: &Dialing, tls: Option<&tls::Connector>) -> io::Result<Stream> {
     let stream = dialing.connect(&url.address).await?;
     let stream = match tls {
         None => stream,
         Some(connector) => Stream::Tls(Box::new(tls::Stream::connect(stream, connector).await?)),
     };
+    if let Some(pause) = url.settling() {
+        tokio::time::sleep(pause).await;
+    }
     match &url.connect {
         Some(path) if url.protocol == Protocol::Rpcx => net::connect_behind_http(stream, path).await,
         _ => Ok(stream),

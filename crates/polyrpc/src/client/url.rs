@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use polyrpc_wire::fb_rpc::Dialect;
 use polyrpc_wire::net_rpc::{self, Codec};
 use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
@@ -47,6 +49,14 @@ impl Url {
             connect: words.connects.then(|| connect_path(words.protocol).to_owned()),
             ..words.to(nowhere(String::new()))
         })
+    }
+
+    /// How long a connection is left alone once it is made.
+    pub(crate) fn settling(&self) -> Option<Duration> {
+        match (self.protocol, &self.websocket) {
+            (Protocol::RestRpc, None) => self.generation.settling(),
+            _ => None,
+        }
     }
 
     /// The same at this server. One of which no more is known than TCP is reached as the URL says.

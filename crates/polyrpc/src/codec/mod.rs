@@ -1,7 +1,7 @@
 //! How a method's Rust values become bytes and back, in whatever format the peer speaks.
 
 mod flatbuffers;
-mod old_message_pack;
+mod lenient_message_pack;
 mod outline;
 mod protobuf;
 mod raw;
@@ -28,7 +28,7 @@ pub use self::serde::Serde;
 
 pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
 pub(crate) use self::serde::{
-    decode as decode_plain, decode_arguments, encode as encode_plain, encode_value,
+    decode as decode_plain, decode_arguments, decode_no_arguments, encode as encode_plain, encode_value,
 };
 
 /// Turns values of type `T` into messages and back.

@@ -11,11 +11,12 @@ mod text;
 use ::serde::Serialize;
 use ::serde::de::DeserializeOwned;
 use bytes::Bytes;
-use polyrpc_wire::payload::msgpack::{Reader, Token, Writer};
+use polyrpc_wire::payload::msgpack::Writer;
 use polyrpc_wire::payload::struct_pack;
 use polyrpc_wire::{Format, Status};
 
 use super::Body;
+use super::lenient_message_pack::{self, Lengths};
 use super::serde::{encode, encode_value, unreadable, unwritable};
 
 pub(crate) use publish::{publish, publish_coded, published, unpack};
@@ -118,58 +119,23 @@ fn pack_text(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     }
 }
 
-/// The arguments of a call up to v0.20 without those beyond `wanted`, if there are some: the peer does not look at them
-/// (msgpack-c `adaptor/cpp11/tuple.hpp`).
-pub(super) fn without_surplus(body: &Body, wanted: u32) -> Option<Body> {
-    if !body.positional || !matches!(body.format, Format::MessagePack | Format::MessagePackArray) {
-        return None;
+/// Reads the arguments of a call up to v0.20 as the peer does, once it is known that they are not what is wanted:
+/// those that are missing are zero or empty, further ones are not looked at, and so it is with the members of structs.
+#[cold]
+pub(super) fn read_list<T: DeserializeOwned>(body: &Body) -> Option<T> {
+    match is_list(body) {
+        true => lenient_message_pack::from_slice(&body.bytes, Lengths::Any).ok(),
+        false => None,
     }
-    let mut reader = Reader::new(&body.bytes);
-    let Ok(Token::Array(count)) = reader.next() else { return None };
-    if count <= wanted {
-        return None;
-    }
-    let all = reader.rest();
-    for _ in 0..wanted {
-        reader.skip().ok()?;
-    }
-    let arguments = all.get(..all.len() - reader.rest().len())?;
-    let mut bytes = Vec::with_capacity(LONGEST_HEAD + arguments.len());
-    Writer::new(&mut bytes).array(wanted);
-    bytes.extend_from_slice(arguments);
-    Some(Body { bytes: bytes.into(), ..*body })
 }
 
-/// How long the head of a text or a list in MessagePack may be.
+/// Whether these are the arguments of a call up to v0.20.
+pub(super) fn is_list(body: &Body) -> bool {
+    body.positional && matches!(body.format, Format::MessagePack | Format::MessagePackArray)
+}
+
+/// How long the head of a text in MessagePack may be.
 const LONGEST_HEAD: usize = 5;
 
 /// An empty list in MessagePack.
 pub(super) const EMPTY_LIST: &[u8] = &[0x90];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn listed(format: Format, bytes: &'static [u8]) -> Body {
-        Body { positional: true, ..Body::new(format, bytes) }
-    }
-
-    #[test]
-    fn arguments_beyond_those_wanted_are_cut() {
-        for (arguments, wanted, want) in [
-            (&b"\x93\x01\x02\x03"[..], 2, &b"\x92\x01\x02"[..]),
-            (b"\xdc\x00\x11\x92\x01\x02\xa1a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 2, b"\x92\x92\x01\x02\xa1a"),
-            (b"\x91\x01", 0, b"\x90"),
-        ] {
-            let cut = without_surplus(&listed(Format::MessagePackArray, arguments), wanted);
-            assert_eq!(cut.expect("there are more").bytes, want);
-        }
-        for (arguments, wanted) in
-            [(&b"\x92\x01\x02"[..], 2), (b"\x91\x01", 2), (b"\x01", 0), (b"\x93\x01", 2)]
-        {
-            assert!(without_surplus(&listed(Format::MessagePackArray, arguments), wanted).is_none());
-        }
-        assert!(without_surplus(&listed(Format::RestRpc, b"\x93\x01\x02\x03"), 2).is_none());
-        assert!(without_surplus(&Body::new(Format::MessagePack, &b"\x93\x01\x02\x03"[..]), 2).is_none());
-    }
-}

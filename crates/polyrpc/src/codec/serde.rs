@@ -7,7 +7,8 @@ use polyrpc_wire::payload::{gob, schema};
 use polyrpc_wire::{Format, Status};
 use rmp_serde::config::BytesMode;
 
-use super::{Body, Codec, Outline, old_message_pack, outline, rest_rpc, unsupported};
+use super::lenient_message_pack::{self, Lengths};
+use super::{Body, Codec, Outline, outline, rest_rpc, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
 /// strings as `bin`) or as C++ does (an array), struct_pack, what rest_rpc makes of these, and gob as Go's net/rpc
@@ -40,7 +41,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
             // A list of one argument for a method of one argument. Here the list may be the argument itself, as peers
             // with one request type have it.
             Format::Json(_) | Format::StructPack => decode(&body).or_else(|status| sole(&body).ok_or(status)),
-            _ => sole(&body).map_or_else(|| decode(&body.or_nothing()), Ok),
+            _ => sole(&body).map_or_else(|| decode_all(body), Ok),
         }
     }
 
@@ -61,6 +62,12 @@ fn sole<T: DeserializeOwned + 'static>(body: &Body) -> Option<T> {
     decode(body).map(|(sole,)| sole).ok()
 }
 
+/// A list of arguments that are the members of the value, or none, or fewer or more than one.
+fn decode_all<T: DeserializeOwned + 'static>(body: Body) -> Result<T, Status> {
+    let loose = || rest_rpc::read_list(&body).map(|(sole,)| sole).or_else(|| rest_rpc::read_list(&body));
+    decode(&body.clone().or_nothing()).or_else(|status| loose().ok_or(status))
+}
+
 impl Body {
     /// The same, in which no arguments are none, not an empty list.
     fn or_nothing(mut self) -> Self {
@@ -79,8 +86,9 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
         Format::Json(_) => serde_json::from_slice(or_none(b"null")).map_err(|error| unreadable(&error)),
         Format::MessagePack | Format::MessagePackArray => {
             let bytes = or_none(NIL);
-            rmp_serde::from_slice(bytes)
-                .or_else(|error| old_message_pack::from_slice(bytes).map_err(|_| unreadable(&error)))
+            rmp_serde::from_slice(bytes).or_else(|error| {
+                lenient_message_pack::from_slice(bytes, Lengths::Exact).map_err(|_| unreadable(&error))
+            })
         }
         Format::StructPack => struct_pack::from_slice(&body.bytes).map_err(|error| unreadable(&error)),
         Format::RestRpc if body.positional => rest_rpc::read_arguments(&body.bytes),
@@ -91,11 +99,17 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
     }
 }
 
-/// Reads the first `count` arguments of a call as a tuple.
-pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(body: &Body, count: u32) -> Result<T, Status> {
-    match rest_rpc::without_surplus(body, count) {
-        Some(wanted) => decode(&wanted),
-        None => decode(body),
+/// Reads the arguments of a call as a tuple.
+pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
+    decode(body).or_else(|status| rest_rpc::read_list(body).ok_or(status))
+}
+
+/// Reads the arguments of a call to what takes none. Peers without parameters send nothing, null, or an empty object:
+/// only where they must be a list is it looked at.
+pub(crate) fn decode_no_arguments(body: &Body) -> Result<(), Status> {
+    match rest_rpc::is_list(body) {
+        true => decode_arguments::<[(); 0]>(body).map(|[]| ()),
+        false => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ use super::arrival::Arrival;
 use super::dispatch::{Dispatch, Found, Started, Stop};
 use super::in_flight::{Ended, InFlight, Running, Way};
 use super::note::Note;
-use super::open::{Entry, Order, Phase, Registration};
+use super::open::{Entry, Order, Phase, Registration, Unasked};
 use super::port::Port;
 use super::streams::Streams;
 use super::topics::Subscriptions;
@@ -503,12 +503,15 @@ impl<'a, S: Session> Connection<'a, S> {
             return;
         }
         let hooks = &self.port.server.hooks;
-        for push in self.registration.entry.take_pushes() {
+        for unasked in self.registration.entry.take_pushes() {
             if !hooks.is_empty() {
-                hooks.pushed(&self.dispatch.caller().peer, &push);
+                hooks.pushed(&self.dispatch.caller().peer, &unasked.shown());
             }
             // That the protocol cannot push was said when the message was queued.
-            let _ = self.session.push(push, &mut self.out);
+            let _ = match unasked {
+                Unasked::Push(push) => self.session.push(push, &mut self.out),
+                Unasked::Published(topic, data) => self.session.publish(&topic, data, &mut self.out),
+            };
         }
     }
 

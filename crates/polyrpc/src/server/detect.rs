@@ -10,7 +10,7 @@ use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, net_rpc, res
 
 use super::connection::{Connection, End};
 use super::data;
-use super::open::{Order, Phase, Registration};
+use super::open::{Order, Phase, Registration, Unasked};
 use super::port::Port;
 use super::secure::{self, Opening};
 use crate::net::{Inbox, Stream, Transport};
@@ -226,6 +226,7 @@ fn facts(
     let entry = registration.entry.clone();
     entry.speaks(protocol);
     let pushes = matches!(protocol, Protocol::Rpcx | Protocol::RestRpc);
-    let queue: Option<PushQueue> = pushes.then(|| Box::new(move |push| entry.push(push)) as PushQueue);
+    let queue: Option<PushQueue> =
+        pushes.then(|| Box::new(move |push| entry.push(Unasked::Push(push))) as PushQueue);
     Arc::new(ConnectionFacts::new(protocol, peer, queue).numbered(registration.entry.id()).at(local))
 }

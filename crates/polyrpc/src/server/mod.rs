@@ -144,7 +144,7 @@ impl Server {
     #[must_use]
     pub fn publishing(self) -> Self {
         let publish = |publisher: Publisher| {
-            move |key: String, token: String, value: ByteString| {
+            move |key: ByteString, token: ByteString, value: ByteString| {
                 publisher.publish_packed(&key, &token, value.into_bytes());
                 std::future::ready(())
             }

@@ -1,6 +1,7 @@
 //! The connections a server has open: what is known of each from outside its task, and the watch that ends
 //! those that are too slow.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -8,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use polyrpc_wire::{Protocol, Push, Status};
+use polyrpc_wire::{Metadata, Protocol, Push, Status};
 use slab::Slab;
 use tokio::sync::Notify;
 
@@ -58,7 +60,30 @@ pub(super) struct Entry {
     /// It is woken at each tick, since its session keeps something back.
     keeps: AtomicBool,
     has_pushes: AtomicBool,
-    pushes: Mutex<VecDeque<Push>>,
+    pushes: Mutex<VecDeque<Unasked>>,
+}
+
+/// A message that no call asked for.
+#[derive(Debug)]
+pub(super) enum Unasked {
+    Push(Push),
+    /// Under the name of a topic.
+    Published(Bytes, Bytes),
+}
+
+impl Unasked {
+    /// What hooks get to see.
+    pub(super) fn shown(&self) -> Cow<'_, Push> {
+        match self {
+            Self::Push(push) => Cow::Borrowed(push),
+            Self::Published(topic, data) => Cow::Owned(Push {
+                service: String::from_utf8_lossy(topic).into_owned(),
+                method: String::new(),
+                metadata: Metadata::new(),
+                body: data.clone(),
+            }),
+        }
+    }
 }
 
 /// What a connection waits for.
@@ -328,7 +353,7 @@ impl Entry {
     }
 
     /// Queues a message that no call asked for.
-    pub(super) fn push(&self, push: Push) -> Result<(), Status> {
+    pub(super) fn push(&self, push: Unasked) -> Result<(), Status> {
         let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
         if pushes.len() >= PUSHES {
             return Err(Status::resource_exhausted("the client does not read what is pushed"));
@@ -346,7 +371,7 @@ impl Entry {
     }
 
     /// Takes what is to be pushed.
-    pub(super) fn take_pushes(&self) -> VecDeque<Push> {
+    pub(super) fn take_pushes(&self) -> VecDeque<Unasked> {
         match self.has_pushes() {
             false => VecDeque::new(),
             true => {

@@ -3,10 +3,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use polyrpc_wire::{Metadata, Push, Status, Topic, rest_rpc};
+use polyrpc_wire::{Status, Topic, rest_rpc};
 use serde::Serialize;
 
-use super::open::Entry;
+use super::open::{Entry, Unasked};
 use crate::Result;
 use crate::codec;
 
@@ -51,17 +51,17 @@ impl Publisher {
         &self.0
     }
 
-    /// Publishes a value under a key and a token, which is empty where there is none. Returns how many clients it is
-    /// on its way to; one that does not read what it was sent before is left out.
+    /// Publishes a value under a key and a token, which is empty where there is none; neither need be UTF-8. Returns for
+    /// how many subscriptions it is on its way; a client that does not read what it was sent before is left out.
     ///
     /// # Errors
     ///
     /// When the value cannot be written.
-    pub fn publish<T>(&self, key: &str, token: &str, value: &T) -> Result<usize>
+    pub fn publish<T>(&self, key: impl AsRef<[u8]>, token: impl AsRef<[u8]>, value: &T) -> Result<usize>
     where
         T: Serialize + ?Sized,
     {
-        let name = [key, token].concat();
+        let name = name(key, token);
         let (named, numbered) = self.0.subscribed(&name);
         let mut reached = 0;
         if !named.is_empty() {
@@ -76,31 +76,36 @@ impl Publisher {
     /// Publishes what a client has packed: the last argument of the functions `publish` and `publish_by_token`, by
     /// which rest_rpc's clients up to v0.20 publish through a server. [`Server::publishing`](super::Server::publishing)
     /// offers both. Returns as [`publish`](Self::publish).
-    pub fn publish_packed(&self, key: &str, token: &str, packed: impl Into<Bytes>) -> usize {
-        let name = [key, token].concat();
+    pub fn publish_packed(
+        &self,
+        key: impl AsRef<[u8]>,
+        token: impl AsRef<[u8]>,
+        packed: impl Into<Bytes>,
+    ) -> usize {
+        let name = name(key, token);
         let (named, numbered) = self.0.subscribed(&name);
         let data = codec::unpack(packed.into());
         push(&named, &name, &data) + push(&numbered, &name, &data)
     }
 }
 
-/// How many connections take it.
-fn push(subscribers: &[Arc<Entry>], topic: &str, body: &Bytes) -> usize {
-    let push = || Push {
-        service: topic.to_owned(),
-        method: String::new(),
-        metadata: Metadata::new(),
-        body: body.clone(),
-    };
-    subscribers.iter().filter(|entry| entry.push(push()).is_ok()).count()
+/// A topic's name: key and token in one.
+fn name(key: impl AsRef<[u8]>, token: impl AsRef<[u8]>) -> Bytes {
+    [key.as_ref(), token.as_ref()].concat().into()
+}
+
+/// For how many subscriptions it is taken.
+fn push(subscribers: &[Arc<Entry>], topic: &Bytes, data: &Bytes) -> usize {
+    let published = || Unasked::Published(topic.clone(), data.clone());
+    subscribers.iter().filter(|entry| entry.push(published()).is_ok()).count()
 }
 
 impl Topics {
     /// Who subscribed to a topic by its name, and who by its number.
-    fn subscribed(&self, name: &str) -> (Vec<Arc<Entry>>, Vec<Arc<Entry>>) {
+    fn subscribed(&self, name: &Bytes) -> (Vec<Arc<Entry>>, Vec<Arc<Entry>>) {
         let subscribers = self.lock();
         let of = |topic| subscribers.get(&topic).cloned().unwrap_or_default();
-        (of(Topic::Name(name.to_owned())), of(Topic::Id(rest_rpc::number(name))))
+        (of(Topic::Name(name.clone())), of(Topic::Id(rest_rpc::number(name))))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Vec<Arc<Entry>>>> {
@@ -118,30 +123,35 @@ impl fmt::Debug for Publisher {
 pub(super) struct Subscriptions {
     topics: Arc<Topics>,
     entry: Arc<Entry>,
+    /// Each of them once.
     own: Vec<Topic>,
-    /// Bytes of the names.
+    /// How often it has subscribed by name, and bytes of these names.
+    named: usize,
     bytes: usize,
 }
 
 impl Subscriptions {
     pub(super) fn new(topics: Arc<Topics>, entry: Arc<Entry>) -> Self {
-        Self { topics, entry, own: Vec::new(), bytes: 0 }
+        Self { topics, entry, own: Vec::new(), named: 0, bytes: 0 }
     }
 
-    /// Subscribes to one more topic; one with a number takes the place of the last.
+    /// Subscribes to one more topic; one with a number takes the place of the last. Who subscribes to a name twice is
+    /// pushed everything twice (rest_rpc `rpc_server.h`, whose `sub_map_` is a multimap).
     pub(super) fn add(&mut self, topic: Topic) -> Result<(), Status> {
         match &topic {
             Topic::Id(_) => self.clear(),
-            Topic::Name(_) if self.own.contains(&topic) => return Ok(()),
             Topic::Name(name) => {
+                self.named += 1;
                 self.bytes += name.len();
-                if self.own.len() >= TOPICS || self.bytes > NAMES {
+                if self.named > SUBSCRIPTIONS || self.bytes > NAMES {
                     return Err(Status::resource_exhausted("the connection subscribes to too much"));
                 }
             }
         }
         self.topics.lock().entry(topic.clone()).or_default().push(self.entry.clone());
-        self.own.push(topic);
+        if !self.own.contains(&topic) {
+            self.own.push(topic);
+        }
         Ok(())
     }
 
@@ -173,8 +183,8 @@ impl Drop for Subscriptions {
     }
 }
 
-/// How many topics a connection may have subscribed to, which it is looked up among.
-const TOPICS: usize = 1024;
+/// How often a connection may subscribe; what it has is looked up among that.
+const SUBSCRIPTIONS: usize = 1024;
 
 /// How many bytes their names may have.
 const NAMES: usize = 64 << 10;

@@ -12,7 +12,7 @@ use polyrpc_wire::Status;
 use super::Context;
 use super::method::{Handling, Method};
 use crate::Error;
-use crate::codec::{Body, Codec, Serde, decode_arguments, decode_plain, encode_value};
+use crate::codec::{Body, Codec, Serde, decode_arguments, decode_no_arguments, decode_plain, encode_value};
 
 /// An async function or closure that can be registered by name.
 ///
@@ -84,9 +84,8 @@ trait Arguments: Sized {
 }
 
 impl Arguments for () {
-    /// Whatever came is not looked at: peers without parameters send nothing, null, or an empty object.
-    fn read(_: &Body) -> Result<Self, Status> {
-        Ok(())
+    fn read(body: &Body) -> Result<Self, Status> {
+        decode_no_arguments(body)
     }
 }
 
@@ -95,7 +94,7 @@ impl<A: DeserializeOwned + 'static> Arguments for (A,) {
     /// protocol says that the arguments are a list.
     fn read(body: &Body) -> Result<Self, Status> {
         if body.positional {
-            return decode_arguments(body, 1);
+            return decode_arguments(body);
         }
         match decode_plain(body) {
             Ok(sole) => Ok((sole,)),
@@ -108,8 +107,7 @@ macro_rules! arguments {
     ($($name:ident)*) => {
         impl<$($name: DeserializeOwned + 'static),*> Arguments for ($($name,)*) {
             fn read(body: &Body) -> Result<Self, Status> {
-                const COUNT: u32 = [$(stringify!($name)),*].len() as u32;
-                decode_arguments(body, COUNT)
+                decode_arguments(body)
             }
         }
     };

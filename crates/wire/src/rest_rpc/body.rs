@@ -8,10 +8,13 @@ use crate::payload::msgpack::{Reader, Token};
 /// `std::string` to the peer (msgpack-c `adaptor/string.hpp`).
 ///
 /// The list gets a head of its own in the place of the name's last bytes, which move to the front: neither
-/// is copied elsewhere.
+/// is copied elsewhere. An empty list calls what has no name: the peer reads what is missing as empty.
 pub(super) fn cut_name(mut body: BytesMut) -> Option<(Bytes, Bytes)> {
     let mut reader = Reader::new(&body);
-    let Ok(Token::Array(count @ 1..)) = reader.next() else { return None };
+    let Ok(Token::Array(count)) = reader.next() else { return None };
+    if count == 0 {
+        return Some((Bytes::new(), body.freeze()));
+    }
     let Ok(Token::Str(name) | Token::Bin(name)) = reader.next() else { return None };
     let length = name.len();
     let arguments = body.len() - reader.rest().len();
@@ -26,19 +29,23 @@ pub(super) fn cut_name(mut body: BytesMut) -> Option<(Bytes, Bytes)> {
     Some((body.freeze(), arguments))
 }
 
-/// What a subscription names, `[key, token]`: the server knows it by both in one (rest_rpc `rpc_server.h`).
-pub(super) fn topic(body: &[u8]) -> Option<String> {
+/// What a subscription names, `[key, token]`, of which what is missing is empty: the server knows it by both in one
+/// (rest_rpc `rpc_server.h`).
+pub(super) fn topic(body: &[u8]) -> Option<Bytes> {
     let mut reader = Reader::new(body);
-    let Ok(Token::Array(count @ 1..)) = reader.next() else { return None };
-    let Ok(Token::Str(key) | Token::Bin(key)) = reader.next() else { return None };
-    let token = match count {
-        1 => &[],
-        _ => match reader.next() {
-            Ok(Token::Str(token) | Token::Bin(token)) => token,
-            _ => return None,
-        },
-    };
-    Some(String::from_utf8_lossy(&[key, token].concat()).into_owned())
+    let Ok(Token::Array(count)) = reader.next() else { return None };
+    let mut names = [&[][..]; 2];
+    for name in names.iter_mut().take(count as usize) {
+        let Ok(Token::Str(text) | Token::Bin(text)) = reader.next() else { return None };
+        *name = text;
+    }
+    is_list(body).then(|| names.concat().into())
+}
+
+/// Whether it is a list with all that should be in it. What stands behind it, the peer does not look at.
+pub(super) fn is_list(bytes: &[u8]) -> bool {
+    let mut reader = Reader::new(bytes);
+    matches!(reader.clone().next(), Ok(Token::Array(_))) && reader.skip().is_ok()
 }
 
 /// Whether a struct among these arguments was written by the names of its members, as `MSGPACK_DEFINE_MAP` of

@@ -141,6 +141,9 @@ impl Client {
     fn heed(&mut self, header: Header, body: Bytes) -> Result<Answer, Violation> {
         match (header.kind, self.is_coded()) {
             (Kind::Heartbeat, _) => Err(Violation::new("an answer without a body")),
+            (Kind::Other(number), _) => {
+                Err(Violation::new(format!("a message of the unknown type {number}")))
+            }
             (Kind::Call, false) => reply_of(&body).map(|reply| Answer::Reply(from_wire(header.id), reply)),
             (Kind::Call, true) => {
                 let id = self.asked.pop_front().ok_or_else(|| Violation::new("an answer to no call"))?;
@@ -149,9 +152,9 @@ impl Client {
             (Kind::Topic, false) => {
                 let (topic, data) = body::published(&body)
                     .ok_or_else(|| Violation::new("a published message that names no topic"))?;
-                let topic = String::from_utf8_lossy(&topic);
-                let subscribed = self.topics.iter().position(|known| known.name == topic);
-                Ok(self.give(subscribed, data).unwrap_or_else(|data| pushed(&topic, data)))
+                let subscribed = self.topics.iter().position(|known| known.name.as_bytes() == topic);
+                let name = |data| pushed(&String::from_utf8_lossy(&topic), data);
+                Ok(self.give(subscribed, data).unwrap_or_else(name))
             }
             (Kind::Topic, true) => {
                 let data = coded(&body)?.map_err(|_| Violation::new("a published message that failed"))?;
@@ -229,13 +232,14 @@ impl session::Client for Client {
         }
     }
 
-    /// Up to v0.20 a subscription cannot be undone: what still comes is nobody's. Since v0.21 neither can a call be
-    /// told from the next; the peer's client closes the connection too (rest_rpc `rest_rpc_client.hpp`).
+    /// Up to v0.20 a subscription cannot be undone: what still comes is nobody's. Where calls are answered one at a time,
+    /// the next would wait for this one; since v0.21 neither could its answer be told from this one's, and the peer's
+    /// client closes the connection too (rest_rpc `rest_rpc_client.hpp`).
     fn cancel(&mut self, id: CallId, _out: &mut Outbox) {
         for topic in &mut self.topics {
             topic.by.retain(|subscriber| subscriber.id != id);
         }
-        self.spent = self.is_coded();
+        self.spent = self.config.generation.is_one_at_a_time();
     }
 
     fn wanted(&self) -> usize {

@@ -32,6 +32,8 @@ pub(super) enum Kind {
     Topic,
     /// What has no body up to v0.20: a sign of life.
     Heartbeat,
+    /// None that is known, by its number.
+    Other(u8),
 }
 
 /// What the front of an inbox is.
@@ -49,7 +51,7 @@ pub(super) fn take(inbox: &mut BytesMut, generation: Generation, limit: usize) -
         return Err(Violation::new("the magic byte is not 39"));
     }
     let Some(head) = inbox.get(..generation.header()) else { return Ok(Taken::Short { wanted: 0 }) };
-    let header = generation.read(head)?;
+    let header = generation.read(head);
     let total = generation.frame_length(header.length, limit)?;
     if inbox.len() < total {
         return Ok(Taken::Short { wanted: total });
@@ -87,17 +89,17 @@ impl Generation {
     }
 
     /// Reads a header, which `head` holds whole.
-    fn read(self, mut head: &[u8]) -> Result<Header, Violation> {
+    fn read(self, mut head: &[u8]) -> Header {
         match self {
             Self::V0_04 => {
                 let length = head.get_u32_le() as usize;
-                let kind = Kind::until_v0_20(0, length)?;
-                Ok(Header { kind, length, id: head.get_u64_le(), function: 0 })
+                let kind = Kind::until_v0_20(0, length);
+                Header { kind, length, id: head.get_u64_le(), function: 0 }
             }
             Self::V0_11 => {
                 let (length, id) = (head.get_u32_le() as usize, head.get_u64_le());
-                let kind = Kind::until_v0_20(head.get_u8(), length)?;
-                Ok(Header { kind, length, id, function: 0 })
+                let kind = Kind::until_v0_20(head.get_u8(), length);
+                Header { kind, length, id, function: 0 }
             }
             Self::From20221223 | Self::From20230216 | Self::V0_20 => {
                 head.advance(1);
@@ -106,19 +108,19 @@ impl Generation {
                 head.advance(2);
                 let (length, id) = (head.get_u32_le() as usize, head.get_u64_le());
                 let function = if self == Self::From20221223 { 0 } else { head.get_u32_le() };
-                Ok(Header { kind: Kind::until_v0_20(kind, length)?, length, id, function })
+                Header { kind: Kind::until_v0_20(kind, length), length, id, function }
             }
             Self::V0_21(order) => {
                 // Behind the magic byte a version and a kind of serialization, both unused.
                 head.advance(3);
-                let kind = Kind::of(head.get_u8())?;
+                let kind = Kind::of(head.get_u8());
                 let (function, id, length) = match order {
                     ByteOrder::Little => (head.get_u32_le(), head.get_u64_le(), head.get_u64_le()),
                     ByteOrder::Big => (head.get_u32(), head.get_u64(), head.get_u64()),
                 };
                 // What is longer than memory is beyond every limit.
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
-                Ok(Header { kind, length, id, function })
+                Header { kind, length, id, function }
             }
         }
     }
@@ -170,15 +172,15 @@ impl Generation {
 impl Kind {
     /// Whatever has no body is a heartbeat: the peer does not look at its kind (rest_rpc `connection.h`,
     /// `read_head`).
-    fn until_v0_20(number: u8, length: usize) -> Result<Self, Violation> {
-        if length == 0 { Ok(Self::Heartbeat) } else { Self::of(number) }
+    fn until_v0_20(number: u8, length: usize) -> Self {
+        if length == 0 { Self::Heartbeat } else { Self::of(number) }
     }
 
-    fn of(number: u8) -> Result<Self, Violation> {
+    fn of(number: u8) -> Self {
         match number {
-            0 => Ok(Self::Call),
-            1 => Ok(Self::Topic),
-            other => Err(Violation::new(format!("a message of the unknown type {other}"))),
+            0 => Self::Call,
+            1 => Self::Topic,
+            other => Self::Other(other),
         }
     }
 
@@ -186,6 +188,7 @@ impl Kind {
         match self {
             Self::Call | Self::Heartbeat => 0,
             Self::Topic => 1,
+            Self::Other(number) => number,
         }
     }
 }

@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// The number by which a function or a topic is called: the first four bytes of its name's MD5, read big-endian
-/// (rest_rpc `md5.hpp`, `MD5Hash32`).
+/// (rest_rpc `md5.hpp`, `MD5Hash32`). A topic's name need not be UTF-8.
 ///
 /// ```
 /// assert_eq!(polyrpc_wire::rest_rpc::number("add"), 0x34ec_78fc);
 /// ```
-pub fn number(name: &str) -> u32 {
+pub fn number(name: impl AsRef<[u8]>) -> u32 {
     let md5::Digest([a, b, c, d, ..]) = md5::compute(name);
     u32::from_be_bytes([a, b, c, d])
 }
@@ -25,9 +25,13 @@ pub fn qualified(service: &str, method: &str) -> String {
 #[derive(Clone, Default)]
 pub struct Functions {
     targets: Vec<Target>,
-    names: BTreeMap<String, usize>,
-    numbers: BTreeMap<u32, usize>,
+    names: BTreeMap<String, Place>,
+    numbers: BTreeMap<u32, Place>,
 }
+
+/// Where a method stands among those on offer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place(usize);
 
 /// A method as the server knows it.
 #[derive(Clone, Debug)]
@@ -40,25 +44,29 @@ impl Functions {
     /// Adds a method under its [qualified] name and as `Service/Method`. A name that is taken, or whose number is,
     /// stays with who has it.
     pub fn add(&mut self, service: &str, method: &str) {
-        let target = self.targets.len();
+        let place = Place(self.targets.len());
         self.targets.push(Target { service: service.to_owned(), method: method.to_owned() });
-        self.name(qualified(service, method), target);
+        self.name(qualified(service, method), place);
         if !service.is_empty() {
-            self.name(format!("{service}/{method}"), target);
+            self.name(format!("{service}/{method}"), place);
         }
     }
 
-    fn name(&mut self, name: String, target: usize) {
-        self.numbers.entry(number(&name)).or_insert(target);
-        self.names.entry(name).or_insert(target);
+    fn name(&mut self, name: String, place: Place) {
+        self.numbers.entry(number(&name)).or_insert(place);
+        self.names.entry(name).or_insert(place);
     }
 
-    pub(super) fn named(&self, name: &str) -> Option<&Target> {
-        self.names.get(name).and_then(|target| self.targets.get(*target))
+    pub(super) fn named(&self, name: &str) -> Option<Place> {
+        self.names.get(name).copied()
     }
 
-    pub(super) fn numbered(&self, number: u32) -> Option<&Target> {
-        self.numbers.get(&number).and_then(|target| self.targets.get(*target))
+    pub(super) fn numbered(&self, number: u32) -> Option<Place> {
+        self.numbers.get(&number).copied()
+    }
+
+    pub(super) fn at(&self, Place(place): Place) -> Option<&Target> {
+        self.targets.get(place)
     }
 }
 

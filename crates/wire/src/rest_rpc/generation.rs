@@ -1,5 +1,6 @@
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::Format;
 
@@ -77,11 +78,21 @@ impl Generation {
         matches!(self, Self::V0_04 | Self::V0_21(_))
     }
 
+    /// How long a client leaves a connection alone once it is made. Up to v0.04 the server begins to read before it has
+    /// entered the connection where it looks it up to answer: a call that comes in between is never answered, nor is
+    /// any after it (rest_rpc v0.01 `rpc_server.h`, `do_accept`).
+    pub fn settling(self) -> Option<Duration> {
+        (self == Self::V0_04).then_some(SETTLING)
+    }
+
     /// Whether the body of a call begins with the function's name; later the header has its number.
     pub(super) fn calls_by_name(self) -> bool {
         matches!(self, Self::V0_04 | Self::V0_11 | Self::From20221223)
     }
 }
+
+/// What the peer was seen to need, and much more.
+const SETTLING: Duration = Duration::from_millis(30);
 
 /// The newest, little-endian as the peer's default is.
 impl Default for Generation {

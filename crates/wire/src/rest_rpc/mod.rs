@@ -52,29 +52,26 @@ enum Told {
     Unknown,
 }
 
-/// The magic byte, the kind of message and what lies around it are looked at as they come, so that other
-/// protocols need not wait.
+/// What both headers begin with decides, together with what stands at bytes 8 to 15: an id up to v0.20, which calls have
+/// and heartbeats and subscriptions do not, and a sequence number since, which is always 0.
 fn told(start: &[u8]) -> Told {
-    // Byte 1 is the kind up to v0.20 and a version, 0, since; byte 3 padding up to v0.20 and the kind since.
-    let fits = [|b| b == frame::MAGIC, |b| b <= 1, |b| b == 0, |b| b <= 1];
-    if !start.iter().zip(fits).all(|(byte, fits)| fits(*byte)) {
+    // Byte 1 is the kind up to v0.20 and a version, 0, since.
+    let begins = [|byte| byte == frame::MAGIC, |byte| byte <= 1];
+    if !start.iter().zip(begins).all(|(byte, fits)| fits(*byte)) {
         return Told::Unknown;
     }
-    let Some(&[_, old_kind, _, new_kind, n0, n1, n2, n3]) = start.first_chunk() else {
+    let Some((&[_, first, second, third, n0, n1, n2, n3], rest)) = start.split_first_chunk() else {
         return Told::NeedMore;
     };
-    match (old_kind, new_kind) {
-        (0, 0) => {}
-        (1, 0) => return older(start, u32::from_le_bytes([n0, n1, n2, n3]) as usize),
-        (0, 1) => return newest(start),
-        _ => return Told::Unknown,
-    }
-    // A call has an id other than 0 up to v0.20 and none since; a heartbeat has nothing but the magic byte.
-    let Some(rest) = start.get(4..16) else { return Told::NeedMore };
-    let (number, id) = rest.split_at(4);
-    match (id.iter().all(|byte| *byte == 0), number.iter().all(|byte| *byte == 0)) {
-        (true, false) => newest(start),
-        _ => older(start, u32::from_le_bytes([n0, n1, n2, n3]) as usize),
+    // The length of the body up to v0.20, the number of the function since.
+    let number = u32::from_le_bytes([n0, n1, n2, n3]);
+    let Some(&id) = rest.first_chunk() else { return Told::NeedMore };
+    match ([first, second, third], u64::from_le_bytes(id)) {
+        ([0, 0, 0], 0) if number != 0 => newest(start),
+        ([0, 0, 1], 0) => newest(start),
+        // The peer's compiler leaves in the padding whatever was there: then a call is told by its id alone.
+        ([_, 0, 0], _) | (_, 1..) => older(start, number as usize),
+        _ => Told::Unknown,
     }
 }
 

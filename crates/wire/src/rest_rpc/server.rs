@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::frame::{self, Header, Kind, MAX_BODY, Taken};
-use super::functions::{Functions, Target, number};
+use super::functions::{Functions, Place, Target, number};
 use super::generation::Generation;
 use super::{body, status};
 use crate::payload::msgpack::Writer;
@@ -17,7 +17,7 @@ use crate::{Call, Format, Head, Limits, Outbox, Push, Reply, Status, Topic, Viol
 pub struct Server {
     config: Arc<ServerConfig>,
     generation: Generation,
-    /// The function's name that the last event borrows, where the call bore one.
+    /// The name that the last event borrows, where the call bore one of no function.
     name: Bytes,
     wanted: usize,
     /// A call is being answered, before which no further one is looked at.
@@ -52,12 +52,18 @@ impl Server {
     /// What a frame asks of the handlers; `None` if the session has dealt with it.
     fn heed(&mut self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<Heard> {
         match header.kind {
+            Kind::Call => self.call(header, body, out),
             Kind::Topic => self.topic(header, &body).map(Heard::Subscription),
             Kind::Heartbeat => {
                 self.heartbeats += 1;
                 None
             }
-            Kind::Call => self.call(header, body, out),
+            // What is no topic is a call since v0.21 (rest_rpc `rpc_connection.hpp`). Before that the peer reads the
+            // body and does nothing with it (`connection.h`, `read_body`).
+            Kind::Other(_) => match self.generation {
+                Generation::V0_21(_) => self.call(header, body, out),
+                _ => None,
+            },
         }
     }
 
@@ -71,42 +77,41 @@ impl Server {
     }
 
     fn call(&self, header: Header, body: BytesMut, out: &mut Outbox) -> Option<Heard> {
-        let called = match self.generation.calls_by_name() {
-            true => Called::Name(Bytes::new()),
-            false => Called::Number(header.function),
+        let (called, arguments) = if self.generation.calls_by_name() {
+            // Without a list there is no name, and what follows is no list either.
+            let (name, arguments) = body::cut_name(body).unwrap_or_default();
+            (Called::Name(name), arguments)
+        } else {
+            (Called::Number(header.function), body.freeze())
         };
+        let place = self.place(&called);
         let ticket = Ticket { id: header.id, called };
         if self.draining {
             self.answer(&ticket, Reply::failure(status::shutting_down()), out);
             return None;
         }
-        if matches!(ticket.called, Called::Number(_)) {
-            return Some(Heard::Call(body.freeze(), ticket));
+        // The peer reads a call whole before it looks for the name (rest_rpc `router.h`, `route`). What is offered reads
+        // its arguments itself.
+        if place.is_none() && matches!(ticket.called, Called::Name(_)) && !body::is_list(&arguments) {
+            self.answer(&ticket, Reply::failure(status::no_match()), out);
+            return None;
         }
-        match body::cut_name(body) {
-            Some((name, arguments)) => {
-                Some(Heard::Call(arguments, Ticket { called: Called::Name(name), ..ticket }))
-            }
-            None => {
-                self.answer(&ticket, Reply::failure(status::no_match()), out);
-                None
-            }
+        Some(Heard::Call { place, arguments, ticket })
+    }
+
+    fn place(&self, called: &Called) -> Option<Place> {
+        let functions = &self.config.functions;
+        match called {
+            Called::Name(name) => std::str::from_utf8(name).ok().and_then(|name| functions.named(name)),
+            Called::Number(number) => functions.numbered(*number),
         }
     }
 
     /// Service and method of a call. One that nobody offers has no service, and what it was called as its method.
-    fn target(&self, called: &Called) -> (&str, &str) {
-        let functions = &self.config.functions;
-        let (target, name) = match called {
-            Called::Name(_) => {
-                let name = std::str::from_utf8(&self.name).unwrap_or("\u{fffd}");
-                (functions.named(name), name)
-            }
-            Called::Number(number) => (functions.numbered(*number), ""),
-        };
-        match target {
+    fn target(&self, place: Option<Place>) -> (&str, &str) {
+        match place.and_then(|place| self.config.functions.at(place)) {
             Some(Target { service, method }) => (service, method),
-            None => ("", name),
+            None => ("", std::str::from_utf8(&self.name).unwrap_or("\u{fffd}")),
         }
     }
 
@@ -183,8 +188,12 @@ impl Server {
 
 /// What a frame asks of the handlers.
 enum Heard {
-    /// A call with these arguments.
-    Call(Bytes, Ticket),
+    /// A call of what stands at this place, if anything does.
+    Call {
+        place: Option<Place>,
+        arguments: Bytes,
+        ticket: Ticket,
+    },
     Subscription(Topic),
 }
 
@@ -217,12 +226,12 @@ impl session::Server for Server {
         };
         Ok(Some(match heard {
             Heard::Subscription(topic) => Event::Subscribe(topic),
-            Heard::Call(arguments, ticket) => {
+            Heard::Call { place, arguments, ticket } => {
                 self.answering = self.generation.is_one_at_a_time();
-                if let Called::Name(name) = &ticket.called {
+                if let (None, Called::Name(name)) = (place, &ticket.called) {
                     self.name = name.clone();
                 }
-                let (service, method) = self.target(&ticket.called);
+                let (service, method) = self.target(place);
                 let head = self.head(&arguments);
                 let call = Call { head, ..Call::new(service, method, Format::Raw, arguments) };
                 Event::Call(call, ticket)
@@ -258,23 +267,26 @@ impl session::Server for Server {
 
     /// What is published: the topic is the push's service.
     fn push(&mut self, push: Push, out: &mut Outbox) -> Result<(), Status> {
-        let Push { service: topic, body: data, .. } = push;
+        self.publish(push.service.as_bytes(), push.body, out)
+    }
+
+    fn publish(&mut self, topic: &[u8], data: Bytes, out: &mut Outbox) -> Result<(), Status> {
         match self.generation {
             Generation::V0_04 => Err(Status::unimplemented("rest_rpc has topics since v0.05")),
             Generation::V0_21(_) => {
-                self.send_coded(Kind::Topic, number(&topic), 0, data, out);
+                self.send_coded(Kind::Topic, number(topic), 0, data, out);
                 Ok(())
             }
             _ => {
                 let heads = 2 + body::text_head(topic.len()) + body::text_head(data.len());
                 let length = heads + topic.len() + data.len();
                 if length >= MAX_BODY {
-                    return Err(status::too_long(&topic));
+                    return Err(status::too_long(&String::from_utf8_lossy(topic)));
                 }
                 self.write_header(Kind::Topic, 0, length, out);
                 out.copy(&[0x93, 0]);
                 let mut writer = Writer::new(out.buffer());
-                writer.str(&topic);
+                writer.raw_str(topic);
                 writer.str_head(data.len());
                 out.body(data);
                 Ok(())

@@ -20,7 +20,8 @@ pub(super) fn of_text(text: String) -> Status {
 /// not an unknown function is an exception of the function (rest_rpc `rpc_router.hpp`).
 pub(super) fn coded(status: &Status) -> (u8, Cow<'_, str>) {
     let text = text(status);
-    match text.starts_with(UNKNOWN) {
+    // A function may fail in the same words.
+    match status.code() == Code::Unimplemented && text.starts_with(UNKNOWN) {
         true => (NO_SUCH_FUNCTION, text.into()),
         false => (FUNCTION_EXCEPTION, format!("{EXCEPTION}{text}").into()),
     }
@@ -141,6 +142,8 @@ mod tests {
     fn the_texts_are_those_of_the_peer() {
         assert_eq!(text(&unknown(&"nosuch")), "unknown function: nosuch");
         assert_eq!(coded(&unknown(&7)), (1, "unknown function: 7".into()));
+        let same_words = Status::unknown("unknown function: 7");
+        assert_eq!(coded(&same_words), (4, "exception occur when callunknown function: 7".into()));
         assert_eq!(coded(&Status::unknown("boom")), (4, "exception occur when callboom".into()));
         assert_eq!(text(&no_match()), "unpack failed: Args not match!");
     }

@@ -135,7 +135,9 @@ fn reply_of(generation: Generation, body: &Bytes) -> Reply {
     let value = |from: usize| Reply::message(generation.format(), body.slice(from..));
     match (generation, &body[..]) {
         (Generation::V0_21(_), [0, ..]) => value(1),
-        (Generation::V0_21(_), [1, text @ ..]) => failed(text),
+        (Generation::V0_21(_), [1, text @ ..]) => {
+            Reply::failure(Status::unimplemented(String::from_utf8_lossy(text).into_owned()))
+        }
         (Generation::V0_21(_), [4, text @ ..]) => {
             failed(text.strip_prefix(b"exception occur when call").unwrap())
         }
@@ -327,8 +329,72 @@ fn a_name_may_be_bytes() {
 }
 
 #[test]
+fn a_topic_need_not_be_utf8() {
+    let generation = Generation::V0_20;
+    let (mut server, mut out) = (server(generation), Outbox::new());
+    let subscription = "27010000 04000000 0000000000000000 00000000 92a1ff a0";
+    let mut inbox = BytesMut::from(&hex(subscription)[..]);
+    match server.next_event(&mut inbox, &mut out) {
+        Ok(Some(Event::Subscribe(Topic::Name(name)))) => assert_eq!(name, &b"\xff"[..]),
+        other => panic!("{other:?}"),
+    }
+    server.publish(b"\xff", Bytes::from_static(b"x"), &mut out).expect("it can push");
+    let pushed = out.take();
+    assert_bytes(&pushed[20..], b"\x93\0\xa1\xff\xa1x");
+
+    let mut client = client(generation);
+    client.subscribe(CallId(7), "\u{fffd}", "", &mut out).expect("it has topics");
+    let answer = client.next_event(&mut BytesMut::from(&pushed[..]), &mut out);
+    assert!(matches!(answer, Ok(Some(Answer::Push(_)))), "it is another topic");
+}
+
+#[test]
+fn what_a_subscription_does_not_say_is_empty() {
+    for (body, want) in [("90", ""), ("91a16b", "k"), ("92a16ba174", "kt"), ("93a16ba17407", "kt")] {
+        let length = body.len() / 2;
+        let frame = hex(&format!("{length:02x}000000 0000000000000000 01 {body}"));
+        let (mut server, mut out) = (server(Generation::V0_11), Outbox::new());
+        match server.next_event(&mut BytesMut::from(&frame[..]), &mut out) {
+            Ok(Some(Event::Subscribe(Topic::Name(name)))) => assert_eq!(name, want),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_unknown_name_is_only_looked_for_in_a_call_that_is_whole() {
+    let refused = "9201be756e7061636b206661696c65643a2041726773206e6f74206d6174636821";
+    for (bytes, generation) in [
+        // A text of five bytes, of which one is there; an argument that is missing.
+        ("0a000000 0100000000000000 92a66e6f73756368a561", Generation::V0_04),
+        ("08000000 0100000000000000 00 92a66e6f73756368", Generation::V0_11),
+    ] {
+        let (mut server, mut out) = (server(generation), Outbox::new());
+        let mut inbox = BytesMut::from(&hex(bytes)[..]);
+        assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(None)));
+        assert_bytes(&out.take()[generation.header()..], hex(refused));
+    }
+    // What stands behind the list is not looked at.
+    let (mut server, mut out) = (server(Generation::V0_04), Outbox::new());
+    let (method, ..) =
+        sole_call(&mut server, &hex("0a000000 0100000000000000 91a66e6f73756368a561"), &mut out);
+    assert_eq!(method, "nosuch");
+}
+
+#[test]
+fn a_connection_whose_call_is_waited_for_no_more_is_kept_only_where_the_next_need_not_wait() {
+    for generation in Generation::ALL {
+        let (mut client, mut out) = (client(generation), Outbox::new());
+        client.send(CallId(0), call("add", ADD), &mut out).expect("it can be said");
+        client.cancel(CallId(0), &mut out);
+        assert_eq!(client.reusable(), !generation.is_one_at_a_time(), "{generation}");
+    }
+}
+
+#[test]
 fn a_call_by_no_name_is_of_no_number_either() {
     for (bytes, generation) in [
+        ("01000000 0100000000000000 90", Generation::V0_04),
         ("02000000 0100000000000000 91a0", Generation::V0_04),
         ("02000000 0100000000000000 00 91a0", Generation::V0_11),
     ] {
@@ -456,8 +522,8 @@ fn whatever_has_no_body_is_a_heartbeat_up_to_v0_20() {
 
 #[test]
 fn a_subscription_that_names_nothing_is_passed_over() {
-    // An empty list, a number, a list of numbers.
-    for body in ["90", "07", "920708"] {
+    // A number, lists of numbers, of a text that is cut, and of more than it should have, which is cut.
+    for body in ["07", "920708", "91a26b", "93a16ba0a5"] {
         let length = body.len() / 2;
         let broken = format!("27010000 {length:02x}000000 0000000000000000 00000000 {body}");
         let good = "27000000 03000000 0100000000000000 fc78ec34 920708";
@@ -503,15 +569,51 @@ fn a_body_of_10_mib_ends_the_connection_before_memory_is_set_aside() {
 }
 
 #[test]
-fn another_magic_byte_or_kind_ends_the_connection() {
-    for (head, generation) in [
-        ("28", Generation::V0_20),
-        ("28", Generation::default()),
-        ("2702000001000000010000000000000000000000", Generation::V0_20),
-        ("01000000 0100000000000000 02", Generation::V0_11),
-    ] {
-        let mut inbox = BytesMut::from(&hex(head)[..]);
+fn another_magic_byte_ends_the_connection() {
+    for generation in [Generation::V0_20, Generation::default()] {
+        let mut inbox = BytesMut::from(&hex("28")[..]);
         server(generation).next_event(&mut inbox, &mut Outbox::new()).expect_err("not of rest_rpc");
+    }
+}
+
+#[test]
+fn a_frame_of_an_unknown_kind_is_passed_over_by_a_server_up_to_v0_20_and_by_no_client() {
+    for (other, good, generation) in [
+        (
+            "01000000 0100000000000000 02 90",
+            "07000000 0200000000000000 00 93a3616464 0708",
+            Generation::V0_11,
+        ),
+        (
+            "27ff0000 01000000 0100000000000000 90",
+            "27000000 07000000 0200000000000000 93a3616464 0708",
+            Generation::From20221223,
+        ),
+        (
+            "27020000 01000000 0100000000000000 fc78ec34 90",
+            "27000000 03000000 0200000000000000 fc78ec34 92 0708",
+            Generation::V0_20,
+        ),
+    ] {
+        let (mut server, mut out) = (server(generation), Outbox::new());
+        let (method, body, _) = sole_call(&mut server, &hex(&[other, good].concat()), &mut out);
+        assert_eq!(method, "add", "{generation}");
+        assert_bytes(body, ADD);
+        assert!(out.is_empty(), "it has no answer");
+
+        let mut inbox = BytesMut::from(&hex(other)[..]);
+        client(generation).next_event(&mut inbox, &mut out).expect_err("no answer");
+    }
+}
+
+#[test]
+fn what_is_no_topic_is_a_call_since_v0_21() {
+    for kind in ["02", "ff"] {
+        let add = format!("270000{kind} 34ec78fc 0000000000000000 0000000000000001 0000000000000000 07");
+        let (mut server, mut out) = (server(Generation::V0_21(ByteOrder::Big)), Outbox::new());
+        let (method, body, _) = sole_call(&mut server, &hex(&add), &mut out);
+        assert_eq!(method, "add");
+        assert_bytes(body, &[7]);
     }
 }
 
@@ -597,11 +699,31 @@ fn the_generation_is_told_by_the_first_bytes_of_every_captured_conversation() {
 }
 
 #[test]
+fn a_call_of_v0_20_is_told_whatever_its_padding_holds() {
+    for padding in ["abcd", "00cd", "ab00", "0001", "0101"] {
+        let call = hex(&format!("2700{padding} 03000000 0100000000000000 fc78ec34 920708"));
+        assert_eq!(generation(&call), Some(Generation::V0_20), "{padding}");
+        for end in 0..call.len() {
+            assert_ne!(sniff(&call[..end], &Protocol::ALL), Guess::Unknown, "{end} bytes, {padding}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_told_is_not_taken_for_something_else() {
     for untold in [Generation::From20221223, Generation::From20230216] {
         let mut out = Outbox::new();
         client(untold).send(CallId(0), call("add", ADD), &mut out).expect("it can be said");
         assert_eq!(generation(&out.take()), None);
+    }
+    // Padding that is not zero, around a heartbeat, a subscription and what is no list.
+    for front in [
+        "2700abcd 00000000 0000000000000000 00000000 27",
+        "2701abcd 03000000 0000000000000000 00000000 92a0a0",
+        "2700abcd 03000000 0100000000000000 fc78ec34 070809",
+        "2700abcd 0000a000 0100000000000000 fc78ec34 920708",
+    ] {
+        assert_eq!(sniff(&hex(front), &Protocol::ALL), Guess::Unknown, "{front}");
     }
     // A big-endian call with a body.
     assert_eq!(generation(&hex("2700000034ec78fc000000000000000000000000000000120000000000000000")), None);

@@ -1,5 +1,10 @@
-//! MessagePack from before it told bytes from texts: what a type wants as a list of bytes may be written as a text
-//! (go-msgpack v0.5.5, which the rpcx of 2016 stands on).
+//! MessagePack of peers that do not look too closely. What a type wants as a list of bytes may be written as a text, as
+//! before it told these apart (go-msgpack v0.5.5, which the rpcx of 2016 stands on). And where lists may have
+//! [`Any`](Lengths::Any) length, a tuple or a struct takes what there is (msgpack-c, on which rest_rpc stands).
+
+mod zero;
+
+use std::cell::Cell;
 
 use ::serde::de::value::{Error, SeqDeserializer};
 use ::serde::de::{
@@ -9,16 +14,36 @@ use ::serde::de::{
 use ::serde::forward_to_deserialize_any;
 use polyrpc_wire::payload::msgpack::{Reader, Token};
 
+use zero::Zero;
+
 /// Reads what newer readers refuse. They are tried first: they are faster.
-pub(super) fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    T::deserialize(Value { reader: &mut Reader::new(bytes), depth: MOST_DEPTH })
+pub(super) fn from_slice<T: DeserializeOwned>(bytes: &[u8], lengths: Lengths) -> Result<T, Error> {
+    let zeros = Cell::new(bytes.len() + SPARE_ZEROS);
+    let zeros = (lengths == Lengths::Any).then_some(&zeros);
+    T::deserialize(Value { reader: &mut Reader::new(bytes), zeros, depth: MOST_DEPTH })
+}
+
+/// How long a list may be that stands for a tuple or a struct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lengths {
+    /// As long as that is.
+    Exact,
+    /// As long as it likes: what is too much is passed over, and what is missing is zero or empty (msgpack-c
+    /// `adaptor/cpp11/tuple.hpp`, `adaptor/detail/cpp11_define_array.hpp`).
+    Any,
 }
 
 /// How deep values may be in one another.
 const MOST_DEPTH: usize = 128;
 
+/// How many zeros may stand for what is missing, beside one for each byte there is: what a message becomes in memory is no
+/// more than twice what as many bytes could be.
+const SPARE_ZEROS: usize = 4096;
+
 struct Value<'r, 'de> {
     reader: &'r mut Reader<'de>,
+    /// How many may still be made where lists have any length.
+    zeros: Option<&'r Cell<usize>>,
     depth: usize,
 }
 
@@ -29,7 +54,22 @@ impl<'r, 'de> Value<'r, 'de> {
 
     fn parts(self, left: u32) -> Result<Parts<'r, 'de>, Error> {
         let depth = self.depth.checked_sub(1).ok_or_else(|| Error::custom("too deep"))?;
-        Ok(Parts { reader: self.reader, left, depth })
+        Ok(Parts { reader: self.reader, left, zeros: self.zeros, depth })
+    }
+
+    /// What stands for so many values, if it is a list.
+    fn list<V: Visitor<'de>>(mut self, wanted: usize, visitor: V) -> Result<V::Value, Error> {
+        match (self.zeros, self.reader.clone().next()) {
+            (Some(zeros), Ok(Token::Array(count))) => {
+                self.token()?;
+                let missing = wanted.saturating_sub(count as usize);
+                let mut filled = Filled { parts: self.parts(count)?, missing, zeros };
+                let value = visitor.visit_seq(&mut filled)?;
+                filled.parts.skip()?;
+                Ok(value)
+            }
+            _ => self.deserialize_any(visitor),
+        }
     }
 }
 
@@ -90,6 +130,28 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
         visitor.visit_newtype_struct(self)
     }
 
+    fn deserialize_tuple<V: Visitor<'de>>(self, wanted: usize, visitor: V) -> Result<V::Value, Error> {
+        self.list(wanted, visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        wanted: usize,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.list(wanted, visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        members: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.list(members.len(), visitor)
+    }
+
     /// A variant's name, or its name and what it holds.
     fn deserialize_enum<V: Visitor<'de>>(
         mut self,
@@ -113,7 +175,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
-        tuple tuple_struct map struct identifier ignored_any
+        map identifier ignored_any
     }
 }
 
@@ -149,12 +211,18 @@ impl IntoDeserializer<'_, Error> for Byte {
 struct Parts<'r, 'de> {
     reader: &'r mut Reader<'de>,
     left: u32,
+    zeros: Option<&'r Cell<usize>>,
     depth: usize,
 }
 
 impl<'de> Parts<'_, 'de> {
     fn value(&mut self) -> Value<'_, 'de> {
-        Value { reader: self.reader, depth: self.depth }
+        Value { reader: self.reader, zeros: self.zeros, depth: self.depth }
+    }
+
+    /// Passes over what nobody took.
+    fn skip(&mut self) -> Result<(), Error> {
+        (0..self.left).try_for_each(|_| self.reader.skip()).map_err(Error::custom)
     }
 
     /// What nobody took would be taken for what follows.
@@ -170,6 +238,26 @@ impl<'de> SeqAccess<'de> for &mut Parts<'_, 'de> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
         seed.deserialize(self.value()).map(Some)
+    }
+}
+
+/// The elements of an array, and nothings where it is too short.
+struct Filled<'r, 'de> {
+    parts: Parts<'r, 'de>,
+    missing: usize,
+    zeros: &'r Cell<usize>,
+}
+
+impl<'de> SeqAccess<'de> for &mut Filled<'_, 'de> {
+    type Error = Error;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
+        if self.parts.left > 0 {
+            return (&mut self.parts).next_element_seed(seed);
+        }
+        let Some(missing) = self.missing.checked_sub(1) else { return Ok(None) };
+        self.missing = missing;
+        seed.deserialize(Zero::new(self.zeros, self.parts.depth)?).map(Some)
     }
 }
 
@@ -234,7 +322,7 @@ mod tests {
         Named { blob: Vec<u8> },
     }
 
-    #[derive(Debug, PartialEq, Deserialize)]
+    #[derive(Debug, Default, PartialEq, Deserialize)]
     struct Everything {
         blob: Vec<u8>,
         text: String,
@@ -281,17 +369,69 @@ mod tests {
             pair: (-1, 1.5),
             plain: vec![1, 255],
         };
-        assert_eq!(from_slice(&bytes), Ok(want));
-        for end in 0..bytes.len() {
-            assert!(from_slice::<Everything>(&bytes[..end]).is_err(), "cut at {end}");
+        for lengths in [Lengths::Exact, Lengths::Any] {
+            assert_eq!(from_slice(&bytes, lengths).as_ref(), Ok(&want));
+            for end in 0..bytes.len() {
+                assert!(from_slice::<Everything>(&bytes[..end], lengths).is_err(), "cut at {end}");
+            }
         }
     }
 
     #[test]
     fn a_text_is_no_list_of_other_numbers_and_no_tuple() {
-        assert!(from_slice::<Vec<i32>>(b"\xa2ab").is_err());
-        assert!(from_slice::<(u8, u8)>(b"\xa2ab").is_err());
-        assert!(from_slice::<Vec<u8>>(b"\x91\xa1a").is_err());
+        for lengths in [Lengths::Exact, Lengths::Any] {
+            assert!(from_slice::<Vec<i32>>(b"\xa2ab", lengths).is_err());
+            assert!(from_slice::<(u8, u8)>(b"\xa2ab", lengths).is_err());
+            assert!(from_slice::<Vec<u8>>(b"\x91\xa1a", lengths).is_err());
+        }
+    }
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    struct Person {
+        id: i32,
+        name: String,
+        age: Option<i32>,
+    }
+
+    #[test]
+    fn lists_of_any_length_give_what_they_have_to_tuples_and_structs() {
+        type People = (Person, Vec<Person>, (f64, Everything));
+
+        let tom = || Person { id: 1, name: "tom".to_owned(), age: Some(20) };
+        let empty = (0.0, Everything::default());
+        for (bytes, want) in [
+            (&b"\x90"[..], (Person::default(), vec![], empty)),
+            (b"\x91\x94\x01\xa3tom\x14\x05", (tom(), vec![], (0.0, Everything::default()))),
+            (
+                b"\x92\x91\x07\x92\x90\x95\x01\xa3tom\x14\x05\x91\x81\x01\x02",
+                (Person { id: 7, ..Person::default() }, vec![Person::default(), tom()], Default::default()),
+            ),
+            (
+                b"\x94\x93\x01\xa3tom\x14\x90\x91\xcb\x3f\xf8\0\0\0\0\0\0\xa1x",
+                (tom(), vec![], (1.5, Everything::default())),
+            ),
+        ] {
+            assert_eq!(from_slice::<People>(bytes, Lengths::Any).as_ref(), Ok(&want));
+            assert!(from_slice::<People>(bytes, Lengths::Exact).is_err());
+            for end in 0..bytes.len() {
+                assert!(from_slice::<People>(&bytes[..end], Lengths::Any).is_err(), "cut at {end}");
+            }
+        }
+        assert!(from_slice::<(i32, i32)>(b"\x07", Lengths::Any).is_err(), "no list");
+        assert!(from_slice::<(i32, i32)>(b"\x93\x01\x02\xa5a", Lengths::Any).is_err(), "the rest is broken");
+        assert!(from_slice::<[(); 0]>(b"\x91\xc1", Lengths::Any).is_err(), "the rest is broken");
+    }
+
+    #[test]
+    fn what_is_missing_does_not_fill_the_memory() {
+        type Wide = [[u64; 32]; 32];
+
+        let lists =
+            |count: u16| [&[0x91, 0xdc][..], &count.to_be_bytes(), &vec![0x90; count.into()]].concat();
+        let (few,): (Vec<Wide>,) = from_slice(&lists(3), Lengths::Any).expect("a few");
+        assert_eq!(few, [[[0; 32]; 32]; 3]);
+        let error = from_slice::<(Vec<Wide>,)>(&lists(1000), Lengths::Any).expect_err("a million");
+        assert_eq!(error.to_string(), "too much is missing");
     }
 
     #[test]
@@ -299,7 +439,10 @@ mod tests {
         #[derive(Debug, Deserialize)]
         struct Nest(#[allow(dead_code, reason = "only its depth matters")] Vec<Self>);
 
-        assert!(from_slice::<Nest>(&[[0x91; 127].as_slice(), &[0x90]].concat()).is_ok());
-        assert!(from_slice::<Nest>(&[[0x91; 128].as_slice(), &[0x90]].concat()).is_err());
+        let nested = |depth| [vec![0x91; depth], vec![0x90]].concat();
+        for lengths in [Lengths::Exact, Lengths::Any] {
+            assert!(from_slice::<Nest>(&nested(127), lengths).is_ok());
+            assert!(from_slice::<Nest>(&nested(128), lengths).is_err());
+        }
     }
 }
