@@ -3,10 +3,13 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use common::serve;
+use common::{Socket, serve, soon};
+use polyrpc::server::Limits;
 use polyrpc::{Client, Server};
 use serde::Deserialize;
+use tokio::net::TcpStream;
 
 /// A Go client that waits for a list of texts takes no other type, and gives its connection up over one; but what is
 /// empty shows none.
@@ -32,4 +35,19 @@ async fn empty_results_are_of_their_type() {
     }
     let grid: Vec<Vec<i64>> = client.call("grid", &()).await.unwrap();
     assert_eq!(grid, [Vec::<i64>::new()]);
+}
+
+#[tokio::test]
+async fn an_idle_connection_goes_on_since_gos_client_makes_no_other() {
+    let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
+    let add = |a: i64, b: i64| async move { a + b };
+    let server = serve(Server::new().limits(limits).register("add", add)).await;
+    let client = Client::new(&format!("net-rpc://{}", server.address())).unwrap();
+    let sum: i64 = soon(client.call("add", &(1, 2))).await.unwrap();
+    assert_eq!(sum, 3);
+    // One that has not called has ended since, twice.
+    for _ in 0..2 {
+        Socket { stream: TcpStream::connect(server.address().to_string()).await.unwrap() }.rest().await;
+    }
+    assert_eq!(server.connections(), 1);
 }

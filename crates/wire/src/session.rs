@@ -43,6 +43,9 @@ pub trait Server {
     /// waking of the peer cost more than it gains by having something to do meanwhile.
     const PART: usize = 16;
 
+    /// Whether a client whose idle connection was ended makes another one for its next call.
+    const RECONNECTS: bool = true;
+
     /// Takes the next event out of `inbox`, or `None` when it needs more bytes.
     ///
     /// What the protocol answers by itself (heartbeats, malformed calls) goes into `out` without an event.

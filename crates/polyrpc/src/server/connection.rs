@@ -660,6 +660,7 @@ impl<'a, S: Session> Connection<'a, S> {
             _ if self.subscriptions.expect_silence() => Phase::Busy,
             // The transport itself notices whether the peer is still there.
             _ if self.out.is_empty() && !self.stream.tells_end() => Phase::Busy,
+            _ if self.out.is_empty() && !S::RECONNECTS && self.calls.started > 0 => Phase::Busy,
             _ => Phase::Idle,
         }
     }

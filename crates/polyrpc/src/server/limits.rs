@@ -24,8 +24,8 @@ pub struct Limits {
     /// How long a connection may take to show its protocol, and a message to bring its header or the next
     /// kilobyte of its body. 10 s.
     pub header_timeout: Duration,
-    /// How long a connection may do nothing. `None`: forever. 10 minutes. Over KCP, whose clients would not hear of an
-    /// end, it may for as long as the client is there.
+    /// How long a connection may do nothing. `None`: forever. 10 minutes. Clients that would not hear of an end (over KCP)
+    /// or make no other connection (Go's of `net/rpc`, once they have called) may for as long as they are there.
     pub idle_timeout: Option<Duration>,
     /// Streams and files that were granted and not begun (`transfer`); one more ends the oldest. 1,024.
     pub tokens: usize,

@@ -81,6 +81,9 @@ impl Server {
 impl session::Server for Server {
     type Ticket = Ticket;
 
+    /// Go's `rpc.Client` fails every call from then on, with `connection is shut down`.
+    const RECONNECTS: bool = false;
+
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,

@@ -73,7 +73,7 @@ impl Client {
 
     /// A call since v0.21: its body is what the codec made of its arguments.
     fn send_coded(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        let function = number(&qualified(call.service, call.method));
+        let function = number(qualified(call.service, call.method));
         let header = Header { kind: Kind::Call, length: call.body.len(), id: 0, function };
         self.config.generation.write(header, out.buffer());
         out.body(call.body);
@@ -120,7 +120,7 @@ impl Client {
         let function = match generation {
             Generation::V0_04 => return Err(Status::unimplemented("rest_rpc has topics since v0.05")),
             Generation::V0_21(_) if !self.topics.is_empty() => return Err(one_topic()),
-            Generation::V0_21(_) => number(&[key, token].concat()),
+            Generation::V0_21(_) => number([key, token].concat()),
             _ => {
                 let mut writer = Writer::new(&mut names);
                 writer.array(2);

@@ -613,7 +613,7 @@ fn what_is_no_topic_is_a_call_since_v0_21() {
         let (mut server, mut out) = (server(Generation::V0_21(ByteOrder::Big)), Outbox::new());
         let (method, body, _) = sole_call(&mut server, &hex(&add), &mut out);
         assert_eq!(method, "add");
-        assert_bytes(body, &[7]);
+        assert_bytes(body, [7]);
     }
 }
 
