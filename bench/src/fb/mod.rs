@@ -18,10 +18,12 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::bar::{Bar, Limit};
+use crate::exchange::Protocol;
 use crate::measure;
 use crate::report::{self, Machine};
-use crate::rounds::{self, Series};
-use crate::run::{self, Outcome, Timing};
+use crate::rounds::{self, Series, Spread};
+use crate::run::{self, Outcome, Placement, Timing, Workload};
+use crate::subject::{Shape, Subject};
 
 pub(crate) use self::echo::{ClientOptions, ServerOptions, call, serve};
 
@@ -54,6 +56,27 @@ impl Messages {
     }
 }
 
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Side {
+    /// The same bytes without any RPC: what no message and no protocol over these sockets can spare.
+    Floor,
+    /// A service with messages of this kind.
+    Of(Messages),
+}
+
+impl Side {
+    const ALL: [Self; 3] = [Self::Floor, Self::Of(Messages::Protobuf), Self::Of(Messages::Flatbuffers)];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Floor => "floor",
+            Self::Of(messages) => messages.as_str(),
+        }
+    }
+}
+
 /// How the suite is measured.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -82,12 +105,12 @@ struct Measured {
     bars: Vec<Bar>,
 }
 
-/// A size and a number of callers, and what both kinds of messages came to.
+/// A size and a number of callers, and what both kinds of messages, and neither, came to.
 #[derive(Debug, Serialize)]
 struct Case {
     callers: usize,
     size: usize,
-    series: Vec<Series<Messages>>,
+    series: Vec<Series<Side>>,
 }
 
 /// What a call allocates, client and server together, and what reading its request does.
@@ -128,21 +151,27 @@ impl Case {
     fn measure(options: &Options, callers: usize, size: usize) -> Self {
         eprintln!("measuring {}", name(callers, size));
         let window = Duration::from_secs_f64(options.seconds.clamp(0.01, 3600.0));
-        let series = rounds::interleave(options.rounds, &Messages::ALL, |messages| {
-            load(messages, callers, size, window)
+        let timing = Timing { warm_up: WARM_UP, window };
+        let series = rounds::interleave(options.rounds, &Side::ALL, |side| match side {
+            Side::Floor => run::run(Subject::Floor, &floor(callers, size), timing),
+            Side::Of(messages) => load(messages, callers, size, timing),
         });
         Self { callers, size, series }
     }
 
-    fn of(&self, messages: Messages) -> Option<&Series<Messages>> {
-        self.series.iter().find(|series| series.subject == messages)
+    fn of(&self, side: Side) -> Option<&Series<Side>> {
+        self.series.iter().find(|series| series.subject == side)
+    }
+
+    /// A figure of one side over that of protobuf, round by round.
+    fn to_protobuf(&self, side: Side, figure: impl Fn(&Outcome) -> f64) -> Option<Spread> {
+        self.of(side)?.ratio(self.of(Side::Of(Messages::Protobuf))?, figure)
     }
 
     /// FlatBuffers never cost more CPU time, and clearly less where there is something to copy.
     fn bar(&self) -> Bar {
         let limit = if self.size >= LARGE { LARGE_RATIO } else { 1.0 };
-        let (own, other) = (self.of(Messages::Flatbuffers), self.of(Messages::Protobuf));
-        let ratio = own.zip(other).and_then(|(own, other)| own.ratio(other, Outcome::cpu_us));
+        let ratio = self.to_protobuf(Side::Of(Messages::Flatbuffers), Outcome::cpu_us);
         Bar {
             name: name(self.callers, self.size),
             value: ratio.map(|ratio| ratio.median),
@@ -167,16 +196,27 @@ fn reading_bar(allocations: &[Allocations]) -> Option<Bar> {
 
 /// Calls for a while, server and client as processes of their own. A single caller and its server share a core: what
 /// is measured is the work of a call, not the waking of another core.
-fn load(messages: Messages, callers: usize, size: usize, window: Duration) -> io::Result<Outcome> {
+fn load(messages: Messages, callers: usize, size: usize, timing: Timing) -> io::Result<Outcome> {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let core = if callers == 1 { Some(measure::last_core()?) } else { None };
     let server = ServerOptions { messages, listen, core }.to_arguments();
-    let timing = Timing { warm_up: WARM_UP, window };
     run::between(&server, timing, |connect| {
-        let (warm_up, window) = (WARM_UP.as_millis() as u64, window.as_millis() as u64);
+        let (warm_up, window) = (timing.warm_up.as_millis() as u64, timing.window.as_millis() as u64);
         ClientOptions { messages, connect, callers, size, warm_up, window, core }.to_arguments()
     })
 }
+
+/// As many bytes, each way, as a call over baidu_std has.
+fn floor(callers: usize, size: usize) -> Workload {
+    let (shape, placement) = match callers {
+        1 => (Shape::Blocking, Placement::OneCore),
+        callers => (Shape::Shared(callers), Placement::Free),
+    };
+    Workload { protocol: Protocol::BaiduStd, payload: FIXED + size, shape, placement }
+}
+
+/// Bytes of a message's other fields.
+const FIXED: usize = 32;
 
 const WARM_UP: Duration = Duration::from_millis(300);
 

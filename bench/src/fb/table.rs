@@ -1,6 +1,6 @@
 //! The figures in the form of the proposal: a column for each size.
 
-use super::{Allocations, Case, Messages};
+use super::{Allocations, Case, Messages, Side};
 use crate::report::dash;
 use crate::rounds::Spread;
 use crate::run::Outcome;
@@ -14,21 +14,22 @@ pub(super) fn print(callers: usize, cases: &[&Case]) {
     row("bytes of the string", cases, |case| case.size.to_string());
     for messages in Messages::ALL {
         let figure = |case: &Case| {
-            let rate = median(case, messages, |outcome| outcome.calls_per_second);
+            let rate = median(case, Side::Of(messages), |outcome| outcome.calls_per_second);
             rate.map_or_else(dash, |rate| format!("{:.1}k", rate / 1e3))
         };
         row(&format!("calls/s, {}", messages.as_str()), cases, figure);
     }
+    let flatbuffers = Side::Of(Messages::Flatbuffers);
     row("more calls/s with flatbuffers", cases, |case| {
-        percent(case, |outcome| outcome.calls_per_second, 1.0)
+        percent(case, flatbuffers, |outcome| outcome.calls_per_second, 1.0)
     });
-    for messages in Messages::ALL {
-        let figure = |case: &Case| {
-            median(case, messages, Outcome::cpu_us).map_or_else(dash, |cpu| format!("{cpu:.2}"))
-        };
-        row(&format!("CPU µs/call, {}", messages.as_str()), cases, figure);
+    for side in Side::ALL {
+        let figure =
+            |case: &Case| median(case, side, Outcome::cpu_us).map_or_else(dash, |cpu| format!("{cpu:.2}"));
+        row(&format!("CPU µs/call, {}", side.as_str()), cases, figure);
     }
-    row("less CPU with flatbuffers", cases, |case| percent(case, Outcome::cpu_us, -1.0));
+    row("less CPU with flatbuffers", cases, |case| percent(case, flatbuffers, Outcome::cpu_us, -1.0));
+    row("less CPU without any RPC", cases, |case| percent(case, Side::Floor, Outcome::cpu_us, -1.0));
 }
 
 pub(super) fn print_allocations(allocations: &[Allocations]) {
@@ -47,13 +48,12 @@ fn row(name: &str, cases: &[&Case], figure: impl Fn(&Case) -> String) {
     println!("{name:<30} {}", cells.join(" "));
 }
 
-fn median(case: &Case, messages: Messages, figure: impl Fn(&Outcome) -> f64) -> Option<f64> {
-    Some(case.of(messages)?.spread(figure)?.median)
+fn median(case: &Case, side: Side, figure: impl Fn(&Outcome) -> f64) -> Option<f64> {
+    Some(case.of(side)?.spread(figure)?.median)
 }
 
-/// By how many percent FlatBuffers differ, in the direction of `sign`.
-fn percent(case: &Case, figure: impl Fn(&Outcome) -> f64, sign: f64) -> String {
-    let (own, other) = (case.of(Messages::Flatbuffers), case.of(Messages::Protobuf));
-    let ratio = own.zip(other).and_then(|(own, other)| own.ratio(other, figure));
+/// By how many percent a side differs from protobuf, in the direction of `sign`.
+fn percent(case: &Case, side: Side, figure: impl Fn(&Outcome) -> f64, sign: f64) -> String {
+    let ratio = case.to_protobuf(side, figure);
     ratio.map_or_else(dash, |Spread { median, .. }| format!("{:.1}%", sign * (median - 1.0) * 100.0))
 }

@@ -40,6 +40,16 @@ impl Http2 {
         let _ = soon(self.stream.write_all(&self.out.take())).await;
     }
 
+    /// Waits until the server says that it leaves behind this stream.
+    async fn goes_away(&mut self, last_stream: u32) {
+        loop {
+            match self.event().await.expect("the server waits") {
+                Event::GoAway { last, .. } if last == last_stream => return,
+                _ => {}
+            }
+        }
+    }
+
     /// The next event; `None` at the end of the connection.
     async fn event(&mut self) -> Option<Event> {
         loop {
@@ -142,13 +152,7 @@ async fn a_request_of_which_a_part_is_here_is_not_cut_off() {
     peer.send(other, &b"\"x\""[..], true);
     assert_eq!(peer.field(":status").await, "200");
     let going = tokio::spawn(server.shutdown(PATIENCE));
-    loop {
-        if let Event::GoAway { last, .. } = peer.event().await.expect("the server waits")
-            && last == other
-        {
-            break;
-        }
-    }
+    peer.goes_away(other).await;
     peer.send(stream, &b"two\""[..], true);
     peer.flush().await;
     assert_eq!(peer.field(":status").await, "200");
@@ -246,13 +250,7 @@ async fn a_call_that_is_kept_back_is_not_cut_off() {
     peer.send(other, message(false, b"\"x\""), true);
     assert_eq!(peer.field("grpc-status").await, "0");
     let going = tokio::spawn(server.shutdown(PATIENCE));
-    loop {
-        if let Event::GoAway { last, .. } = peer.event().await.expect("the server waits")
-            && last == other
-        {
-            break;
-        }
-    }
+    peer.goes_away(other).await;
     peer.send(stream, message(false, b"\"y\""), true);
     peer.flush().await;
     assert_eq!(peer.field("grpc-status").await, "0");

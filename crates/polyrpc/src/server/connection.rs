@@ -101,6 +101,8 @@ struct Round {
     taken: usize,
     /// About how many it were in the longest of the last rounds.
     usual: usize,
+    /// How many calls a part has, as the session wishes it, and now.
+    wished: usize,
     part: usize,
 }
 
@@ -109,13 +111,13 @@ const FEW: usize = 128;
 
 impl Round {
     fn new(part: usize) -> Self {
-        Self { taken: 0, usual: 0, part }
+        Self { taken: 0, usual: 0, wished: part, part }
     }
 
     /// The inbox is empty.
-    fn end(&mut self, part: usize) {
+    fn end(&mut self) {
         self.usual = self.taken.max(self.usual - self.usual.div_ceil(256));
-        self.part = if self.usual <= FEW { part } else { usize::MAX };
+        self.part = if self.usual <= FEW { self.wished } else { usize::MAX };
         self.taken = 0;
     }
 }
@@ -355,7 +357,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 Ok(Some(Event::WebSocket)) => self.hand_over(End::WebSocket),
                 Ok(None) => {
                     self.starved = true;
-                    self.round.end(S::PART);
+                    self.round.end();
                     if self.session.finished() {
                         self.finish();
                     }

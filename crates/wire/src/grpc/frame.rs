@@ -15,6 +15,31 @@ pub(crate) fn prefix(compressed: bool, length: usize) -> [u8; PREFIX] {
     [u8::from(compressed), a, b, c, d]
 }
 
+/// A prefix as it came.
+struct Prefix {
+    flag: u8,
+    length: usize,
+}
+
+impl Prefix {
+    fn read([flag, a, b, c, d]: [u8; PREFIX]) -> Self {
+        Self { flag, length: u32::from_be_bytes([a, b, c, d]) as usize }
+    }
+
+    /// Whether it is one of a message that is taken.
+    fn check(&self, limit: usize) -> Result<(), Malformed> {
+        match self.flag {
+            0 | 1 if self.length <= limit => Ok(()),
+            0 | 1 => Err(Malformed::TooLong { length: self.length, limit }),
+            flag => Err(Malformed::Flag(flag)),
+        }
+    }
+
+    fn is_compressed(&self) -> bool {
+        self.flag == 1
+    }
+}
+
 /// One message as it came.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Framed {
@@ -33,22 +58,17 @@ pub(crate) enum Malformed {
 
 /// The only message of a body that is here whole; `None` if it holds anything else.
 pub(crate) fn sole(body: &Bytes, limit: usize) -> Option<Framed> {
-    let [flag @ 0..=1, a, b, c, d] = *body.first_chunk()? else { return None };
-    let length = u32::from_be_bytes([a, b, c, d]) as usize;
-    (length <= limit && body.len() == PREFIX + length)
-        .then(|| Framed { compressed: flag == 1, body: body.slice(PREFIX..) })
+    let prefix = Prefix::read(*body.first_chunk()?);
+    (prefix.check(limit).is_ok() && body.len() == PREFIX + prefix.length)
+        .then(|| Framed { compressed: prefix.is_compressed(), body: body.slice(PREFIX..) })
 }
 
 /// Whether a body may become the only message of its request: it is no more than the beginning of one.
 pub(crate) fn may_be_sole(body: &[u8], limit: usize) -> bool {
-    match body.first_chunk() {
-        Some(&[0..=1, a, b, c, d]) => {
-            let length = u32::from_be_bytes([a, b, c, d]) as usize;
-            length <= limit && body.len() <= PREFIX + length
-        }
-        Some(_) => false,
-        None => true,
-    }
+    body.first_chunk().is_none_or(|prefix| {
+        let prefix = Prefix::read(*prefix);
+        prefix.check(limit).is_ok() && body.len() <= PREFIX + prefix.length
+    })
 }
 
 /// Puts messages together from the pieces in which they come.
@@ -83,20 +103,14 @@ impl Assembler {
 
     /// The next message, if all of it is here.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Framed>, Malformed> {
-        let Some([flag, a, b, c, d]) = self.peek_prefix() else { return Ok(None) };
-        if flag > 1 {
-            return Err(Malformed::Flag(flag));
-        }
-        let length = u32::from_be_bytes([a, b, c, d]) as usize;
-        if length > limit {
-            return Err(Malformed::TooLong { length, limit });
-        }
-        if self.held < PREFIX + length {
+        let Some(prefix) = self.peek_prefix().map(Prefix::read) else { return Ok(None) };
+        prefix.check(limit)?;
+        if self.held < PREFIX + prefix.length {
             self.join_if_many();
             return Ok(None);
         }
         self.skip(PREFIX);
-        Ok(Some(Framed { compressed: flag == 1, body: self.take(length) }))
+        Ok(Some(Framed { compressed: prefix.is_compressed(), body: self.take(prefix.length) }))
     }
 
     fn peek_prefix(&self) -> Option<[u8; PREFIX]> {

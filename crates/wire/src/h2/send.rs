@@ -107,11 +107,12 @@ impl<T: Default> Connection<T> {
     ) -> Option<Bytes> {
         let length = prefix.len() + body.len();
         let most = PIECE.min(self.peer.frame).min(self.send_window.max(0) as usize);
-        let fits = length <= most && head.len().max(trailers.len()) <= most && !self.encoder.is_resized();
-        let fits = |stream: &&mut Stream<T>| {
-            fits && stream.sends() && stream.is_flushed() && length as i64 <= stream.send_window
+        let is_usual = length.max(head.len()).max(trailers.len()) <= most && !self.encoder.is_resized();
+        let takes_it = |stream: &&mut Stream<T>| {
+            stream.sends() && stream.is_flushed() && length as i64 <= stream.send_window
         };
-        let Some(stream) = self.streams.get_mut(id).filter(fits) else { return Some(body) };
+        let stream = self.streams.get_mut(id).filter(|_| is_usual).filter(takes_it);
+        let Some(stream) = stream else { return Some(body) };
         stream.send_window -= length as i64;
         self.send_window -= length as i64;
         let buffer = out.buffer();

@@ -139,7 +139,9 @@ async fn the_server_may_send_more_only_when_messages_were_taken() {
     assert_eq!(answer.message().await.unwrap().unwrap().len(), large.len());
     assert_eq!(answer.message().await.unwrap().unwrap().len(), large.len());
     peer.hears(&format!("consumed 0 {}\n", 2 * large.len())).await;
+    // The last that is here is told at once: the server may wait for it.
     assert_eq!(answer.message().await.unwrap().unwrap(), "x");
+    peer.hears("consumed 0 1\n").await;
     drop(answer);
     peer.hears("cancel 0\n").await;
 }
@@ -354,7 +356,7 @@ async fn a_raw_call_is_spoken_by_hand() {
     assert_eq!(call.next().await.unwrap().unwrap().bytes, "x");
     call.finish_sending().await.unwrap();
     assert_eq!(call.send("two").await.unwrap_err().code(), Code::FailedPrecondition);
-    peer.hears("end 0\n").await;
+    peer.hears("consumed 0 1\nend 0\n").await;
     peer.say("end 0 key=tail\n").await;
     assert!(call.next().await.unwrap().is_none());
     assert!(call.next().await.unwrap().is_none());
@@ -386,7 +388,7 @@ async fn a_raw_call_is_cancelled_when_both_halves_are_gone() {
     let mut receiver = receiver;
     assert_eq!(receiver.next().await.unwrap().unwrap().bytes, "x");
     drop(receiver);
-    peer.hears("cancel 0\n").await;
+    peer.hears("consumed 0 1\ncancel 0\n").await;
 }
 
 /// Makes a unary call, in a task of its own.
