@@ -7,13 +7,20 @@
 use std::time::Duration;
 
 use polyrpc::discovery::{Attributes, Discover, InProcess, Register};
-use polyrpc::server::Registration;
+use polyrpc::server::{Event, Registration};
 use polyrpc::{Client, Result, Server};
+use tokio::sync::watch;
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let (registry, found) = open(std::env::args().nth(1))?;
-    let registration = Registration::new().attributes(Attributes::new().with("weight", "5")).rates();
+    let (entered, mut known) = watch::channel(false);
+    let registration = Registration::new()
+        .attributes(Attributes::new().with("weight", "5"))
+        .rates()
+        .on_event(move |event| {
+            entered.send_replace(matches!(event, Event::Entered(_)));
+        });
     let server = Server::new()
         .register("Arith/Mul", |a: i64, b: i64| async move { a * b })
         .register_in(registry, registration)
@@ -21,7 +28,8 @@ async fn main() -> Result<()> {
         .await?
         .start();
 
-    // It is found as soon as it runs; the first call waits for that.
+    // It is entered as soon as it runs. A client that asks earlier hears that there is nobody.
+    known.wait_for(|known| *known).await.expect("the server runs");
     let client = Client::builder("rpcx://Arith").discover(found).build()?;
     let product: i64 = client.call("Arith/Mul", &(7, 8)).await?;
     println!("7 * 8 = {product}");

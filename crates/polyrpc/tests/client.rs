@@ -786,11 +786,14 @@ fn a_blocking_client_finds_its_way_back() {
     // A connection used within the last second is trusted unseen; an older one is looked at first.
     let limits = Limits { idle_timeout: Some(Duration::from_millis(1100)), ..Limits::default() };
     let (runtime, server) = serve_apart(Prober::default().server().limits(limits));
+    // A connection of Go's net/rpc is not ended.
     let probes: Vec<_> = PROTOCOLS
+        .into_iter()
+        .filter(|protocol| *protocol != Protocol::NetRpc)
         .map(|protocol| {
             ProbeBlockingClient::new(polyrpc::blocking::Client::new(&url(protocol, &server)).unwrap())
         })
-        .into();
+        .collect();
     for probe in &probes {
         probe.echo("a".into()).unwrap();
     }

@@ -172,16 +172,3 @@ async fn a_call_whose_time_is_over_when_it_is_taken_up_is_not_begun() {
         assert!(server.facts().expired >= 3, "{protocol:?}");
     }
 }
-
-#[tokio::test]
-async fn a_call_that_has_no_time_at_all_is_not_begun() {
-    let prober = Prober::default();
-    let server = serve(prober.server()).await;
-    let mut wire = Wire::connect(Protocol::Rpcx, &server).await;
-    let mut call = json_call("Probe", "Echo", "\"a\"");
-    // The session would round it up: a peer may say it all the same.
-    call.head.metadata.insert("__ServerTimeout", "0");
-    wire.send(1, &call).await;
-    assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::DeadlineExceeded);
-    assert_eq!((prober.ran(), server.facts().expired), (0, 1));
-}
