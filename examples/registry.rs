@@ -30,6 +30,7 @@ async fn main() -> Result<()> {
 
     // It is entered as soon as it runs. A client that asks earlier hears that there is nobody.
     known.wait_for(|known| *known).await.expect("the server runs");
+
     let client = Client::builder("rpcx://Arith").discover(found).build()?;
     let product: i64 = client.call("Arith/Mul", &(7, 8)).await?;
     println!("7 * 8 = {product}");
