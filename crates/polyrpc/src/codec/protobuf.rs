@@ -75,8 +75,10 @@ fn sole(body: Body) -> Body {
     match body.format {
         Format::Json(_) if body.positional => {
             let arguments: Vec<&RawValue> = serde_json::from_slice(&body.bytes).unwrap_or_default();
-            let first = arguments.first().map(|first| body.bytes.slice_ref(first.get().as_bytes()));
-            first.map_or(body.clone(), |bytes| Body { bytes, positional: false, ..body })
+            match arguments.first().map(|first| body.bytes.slice_ref(first.get().as_bytes())) {
+                Some(bytes) => Body { bytes, positional: false, ..body },
+                None => body,
+            }
         }
         Format::MessagePack | Format::MessagePackArray
             if body.positional && reader.next() == Ok(Token::Array(1)) =>
