@@ -1,0 +1,70 @@
+//! From declarations to a [`Schema`]: names become what they name, fields get ids and places, values are checked.
+
+mod attributes;
+mod defaults;
+mod enums;
+mod names;
+mod roots;
+mod services;
+mod structs;
+mod tables;
+mod types;
+mod values;
+
+use self::names::Names;
+use super::ast::Object;
+use super::load::Loaded;
+use super::schema::{File, Schema};
+use crate::Error;
+use crate::error::{Kind, Place, Position};
+
+/// Links everything that the files declare.
+pub(super) fn resolve(files: Vec<Loaded>) -> Result<Schema, Error> {
+    let names = Names::collect(&files)?;
+    let mut resolver = Resolver::new(&files, &names);
+    resolver.enums()?;
+    resolver.structs()?;
+    resolver.unions()?;
+    resolver.tables()?;
+    resolver.services()?;
+    resolver.roots()?;
+    Ok(resolver.schema)
+}
+
+struct Resolver<'f> {
+    files: &'f [Loaded],
+    names: &'f Names<'f>,
+    schema: Schema,
+}
+
+impl<'f> Resolver<'f> {
+    fn new(files: &'f [Loaded], names: &'f Names<'f>) -> Self {
+        let described = files.iter().map(|file| File {
+            name: file.name.clone(),
+            path: file.path.clone(),
+            named: file.named,
+            root: None,
+            extension: file.declared.extension.clone(),
+        });
+        let schema = Schema {
+            files: described.collect(),
+            tables: Vec::new(),
+            structs: Vec::new(),
+            enums: Vec::new(),
+            unions: Vec::new(),
+            services: Vec::new(),
+        };
+        Self { files, names, schema }
+    }
+
+    fn objects(&self, fixed: bool) -> Vec<(&'f Loaded, &'f Object)> {
+        let all =
+            self.files.iter().flat_map(|file| file.declared.objects.iter().map(move |object| (file, object)));
+        all.filter(|(_, object)| object.fixed == fixed).collect()
+    }
+}
+
+#[cold]
+fn fail(file: &Loaded, at: Position, reason: String) -> Error {
+    Kind::Schema { at: Place::new(&file.name, at), reason }.into()
+}

@@ -1,0 +1,89 @@
+//! Every declared name, and what it means in a namespace.
+
+use std::collections::{HashMap, HashSet};
+
+use super::attributes::ATTRIBUTES;
+use super::fail;
+use crate::Error;
+use crate::fbs::ast::Spot;
+use crate::fbs::load::Loaded;
+use crate::fbs::schema::{Type, full};
+
+/// What a full name means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Named {
+    Table(usize),
+    Struct(usize),
+    Enum(usize),
+    Union(usize),
+}
+
+impl Named {
+    pub(super) fn ty(self) -> Type {
+        match self {
+            Self::Table(at) => Type::Table(at),
+            Self::Struct(at) => Type::Struct(at),
+            Self::Enum(at) => Type::Enum(at),
+            Self::Union(at) => Type::Union(at),
+        }
+    }
+}
+
+/// Every declared name, and the attributes that may be used.
+pub(super) struct Names<'f> {
+    types: HashMap<String, Named>,
+    pub(super) attributes: HashSet<&'f str>,
+}
+
+impl<'f> Names<'f> {
+    pub(super) fn collect(files: &'f [Loaded]) -> Result<Self, Error> {
+        let mut names = Self { types: HashMap::new(), attributes: ATTRIBUTES.into_iter().collect() };
+        let (mut tables, mut structs, mut enums, mut unions) = (0.., 0.., 0.., 0..);
+        for file in files {
+            names.attributes.extend(file.declared.attributes.iter().map(String::as_str));
+            for object in &file.declared.objects {
+                let named = match object.fixed {
+                    true => structs.next().map(Named::Struct),
+                    false => tables.next().map(Named::Table),
+                };
+                names.enter(file, &object.head.namespace, &object.head.name, named)?;
+            }
+            for decl in &file.declared.enums {
+                let named = match decl.union {
+                    true => unions.next().map(Named::Union),
+                    false => enums.next().map(Named::Enum),
+                };
+                names.enter(file, &decl.head.namespace, &decl.head.name, named)?;
+            }
+        }
+        Ok(names)
+    }
+
+    fn enter(
+        &mut self,
+        file: &Loaded,
+        namespace: &str,
+        name: &Spot<String>,
+        named: Option<Named>,
+    ) -> Result<(), Error> {
+        let full = full(namespace, &name.value);
+        match named.and_then(|named| self.types.insert(full.clone(), named)) {
+            None => Ok(()),
+            Some(_) => Err(fail(file, name.at, format!("`{full}` is declared twice"))),
+        }
+    }
+
+    /// What a name means in a namespace: there, or in one around it.
+    pub(super) fn find(&self, name: &str, namespace: &str) -> Option<Named> {
+        let mut namespace = namespace;
+        loop {
+            if let Some(named) = self.types.get(&full(namespace, name)) {
+                return Some(*named);
+            }
+            if namespace.is_empty() {
+                return None;
+            }
+            namespace = namespace.rsplit_once('.').map_or("", |(outer, _)| outer);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The root of each file, and by which identifier it is known.
+
+use super::names::Named;
+use super::{Resolver, fail};
+use crate::Error;
+use crate::fbs::ast::Spot;
+use crate::fbs::load::Loaded;
+
+impl<'f> Resolver<'f> {
+    pub(super) fn roots(&mut self) -> Result<(), Error> {
+        for (at, file) in self.files.iter().enumerate() {
+            let Some((name, namespace)) = &file.declared.root else {
+                if let Some(identifier) = &file.declared.identifier {
+                    identifier_of(file, identifier)?;
+                }
+                continue;
+            };
+            let Some(Named::Table(table)) = self.names.find(&name.value, namespace) else {
+                return Err(fail(file, name.at, format!("there is no table `{}`", name.value)));
+            };
+            self.schema.files[at].root = Some(table);
+            if let Some(identifier) = &file.declared.identifier {
+                self.schema.tables[table].identifier = Some(identifier_of(file, identifier)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn identifier_of(file: &Loaded, identifier: &Spot<String>) -> Result<[u8; 4], Error> {
+    let bytes = <[u8; 4]>::try_from(identifier.value.as_bytes());
+    bytes.map_err(|_| fail(file, identifier.at, "a file's identifier has four letters".into()))
+}
