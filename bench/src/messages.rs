@@ -18,15 +18,19 @@ pub(crate) mod pb {
 
     impl BenchmarkService for Echo {
         async fn test(&self, _: &mut Context, request: BenchmarkRequest) -> Result<BenchmarkResponse> {
-            Ok(BenchmarkResponse {
-                opcode: request.opcode,
-                echo_attachment: request.echo_attachment,
-                attachment_size: request.attachment_size,
-                request_id: request.request_id,
-                reserved: request.reserved,
-                message: request.message,
-                ..Default::default()
-            })
+            Ok(answer(request))
+        }
+    }
+
+    pub(crate) fn answer(request: BenchmarkRequest) -> BenchmarkResponse {
+        BenchmarkResponse {
+            opcode: request.opcode,
+            echo_attachment: request.echo_attachment,
+            attachment_size: request.attachment_size,
+            request_id: request.request_id,
+            reserved: request.reserved,
+            message: request.message,
+            ..Default::default()
         }
     }
 
@@ -71,17 +75,21 @@ pub(crate) mod fbs {
             _: &mut Context,
             request: Message<BenchmarkRequest>,
         ) -> Result<Message<BenchmarkResponse>> {
-            let request = request.root();
-            let response = BenchmarkResponseArgs {
-                opcode: request.opcode(),
-                echo_attachment: request.echo_attachment(),
-                attachment_size: request.attachment_size(),
-                request_id: request.request_id(),
-                reserved: request.reserved(),
-                message: request.message(),
-            };
-            Ok(response.into())
+            Ok(answer(&request))
         }
+    }
+
+    pub(crate) fn answer(request: &Message<BenchmarkRequest>) -> Message<BenchmarkResponse> {
+        let request = request.root();
+        let response = BenchmarkResponseArgs {
+            opcode: request.opcode(),
+            echo_attachment: request.echo_attachment(),
+            attachment_size: request.attachment_size(),
+            request_id: request.request_id(),
+            reserved: request.reserved(),
+            message: request.message(),
+        };
+        response.into()
     }
 
     pub(crate) fn request(text: &str) -> Message<BenchmarkRequest> {

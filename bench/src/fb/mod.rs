@@ -1,9 +1,10 @@
 //! `fb`: FlatBuffers over fb_rpc beside protobuf over baidu_std, as in the benchmark with which FlatBuffers were proposed
 //! to brpc (apache/brpc#3197): a message of 32 bytes of fixed fields and a string, 1 and 64 callers on one connection.
 //!
-//! [`echo`] is the service in both kinds of messages and its callers, [`table`] prints what they came to as the proposal
-//! does.
+//! [`echo`] is the service in both kinds of messages and its callers, [`alone`] is the messages without them, [`table`] prints
+//! what they came to as the proposal does.
 
+mod alone;
 mod echo;
 mod table;
 
@@ -111,6 +112,8 @@ struct Case {
     callers: usize,
     size: usize,
     series: Vec<Series<Side>>,
+    /// Microseconds of CPU for the messages of a call by themselves.
+    alone: Vec<Series<Messages, f64>>,
 }
 
 /// What a call allocates, client and server together, and what reading its request does.
@@ -156,11 +159,19 @@ impl Case {
             Side::Floor => run::run(Subject::Floor, &floor(callers, size), timing),
             Side::Of(messages) => load(messages, callers, size, timing),
         });
-        Self { callers, size, series }
+        let alone =
+            rounds::interleave(options.rounds, &Messages::ALL, |messages| alone::cpu_us(messages, size));
+        Self { callers, size, series, alone }
     }
 
     fn of(&self, side: Side) -> Option<&Series<Side>> {
         self.series.iter().find(|series| series.subject == side)
+    }
+
+    /// What the messages of a call cost by themselves.
+    fn alone(&self, messages: Messages) -> Option<f64> {
+        let series = self.alone.iter().find(|series| series.subject == messages)?;
+        Some(series.spread(|cpu_us| *cpu_us)?.median)
     }
 
     /// A figure of one side over that of protobuf, round by round.
