@@ -3,6 +3,8 @@ use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
 
+use crate::payload::append::append;
+
 /// Bytes on their way to the peer.
 ///
 /// Small chunks are copied together, so that a round of replies leaves in one write; large ones are
@@ -23,6 +25,10 @@ impl Outbox {
     /// From this size on a body is shared instead of copied: below it, the bookkeeping of a chunk of its
     /// own and the longer vectored write cost more than the copy.
     pub const SHARE: usize = 8 << 10;
+
+    /// From this size on what stands before a shared body is moved instead of copied: below it, another buffer costs more
+    /// than the copy.
+    const MOVE: usize = 1 << 10;
 
     /// An empty outbox.
     pub const fn new() -> Self {
@@ -50,7 +56,7 @@ impl Outbox {
 
     /// Appends a copy.
     pub fn copy(&mut self, bytes: &[u8]) {
-        self.tail.extend_from_slice(bytes);
+        append(&mut self.tail, bytes);
     }
 
     /// Appends a body: copied if small, shared if large.
@@ -141,14 +147,22 @@ impl Outbox {
         self.sent = 0;
     }
 
-    /// Turns the tail into a chunk, so that something can be put behind it without a copy.
+    /// Turns the tail into a chunk, so that something can be put behind it without a copy. A short one is copied, so that
+    /// the buffer stays for what follows.
     fn close_tail(&mut self) {
-        if !self.tail.is_empty() {
-            let mut chunk = Bytes::from(std::mem::take(&mut self.tail));
-            chunk.advance(std::mem::take(&mut self.sent));
-            self.shared += chunk.len();
-            self.chunks.push_back(chunk);
-        }
+        let pending = &self.tail[self.sent..];
+        let chunk = match pending.len() {
+            0 => return,
+            1..Self::MOVE => {
+                let copy = Bytes::copy_from_slice(pending);
+                self.tail.clear();
+                copy
+            }
+            _ => Bytes::from(std::mem::take(&mut self.tail)).split_off(self.sent),
+        };
+        self.sent = 0;
+        self.shared += chunk.len();
+        self.chunks.push_back(chunk);
     }
 }
 

@@ -8,6 +8,7 @@ mod raw;
 mod rest_rpc;
 mod serde;
 
+mod buffer;
 mod byte_string;
 
 #[cfg(feature = "prost")]

@@ -1,9 +1,12 @@
+use buffa::SizeCache;
+use buffa::message::checked_encode_size;
 use bytes::Bytes;
 use polyrpc_wire::payload::msgpack::{Reader, Token};
 use polyrpc_wire::payload::{schema, transcode};
 use polyrpc_wire::{Format, Status};
 use serde_json::value::RawValue;
 
+use super::buffer::Buffer;
 use super::{Body, Codec, Outline, outline, unsupported};
 
 /// Messages generated from a `.proto` by `polyrpc-build`.
@@ -37,8 +40,17 @@ where
     }
 
     fn encode(value: &T, format: Format, schema: Option<&schema::Message>) -> Result<Bytes, Status> {
-        from_binary(value.encode_to_vec(), format, schema, T::FULL_NAME)
+        from_binary(encode_binary(value)?, format, schema, T::FULL_NAME)
     }
+}
+
+fn encode_binary<T: buffa::Message + buffa::MessageName>(value: &T) -> Result<Bytes, Status> {
+    let mut sizes = SizeCache::new();
+    let size = checked_encode_size(value.compute_size(&mut sizes));
+    let size = size.map_err(|error| unwritable(T::FULL_NAME, &error))?;
+    let mut buffer = Buffer::with_capacity(size as usize);
+    value.write_to(&mut sizes, buffer.memory());
+    Ok(buffer.finish())
 }
 
 /// Any format to binary protobuf, with the required fields checked.
@@ -91,17 +103,17 @@ fn sole(body: Body) -> Body {
 
 /// Binary protobuf to any format.
 pub(super) fn from_binary(
-    binary: Vec<u8>,
+    binary: Bytes,
     format: Format,
     schema: Option<&schema::Message>,
     name: &str,
 ) -> Result<Bytes, Status> {
     match (format, schema) {
         // Raw is what a protocol without formats asks for.
-        (Format::Protobuf | Format::RestRpc | Format::Raw, _) => Ok(binary.into()),
+        (Format::Protobuf | Format::RestRpc | Format::Raw, _) => Ok(binary),
         (format, Some(schema)) => transcode::from_protobuf(schema, format, &binary)
             .map(Bytes::from)
-            .map_err(|error| Status::internal(format!("cannot write {name}: {error}"))),
+            .map_err(|error| unwritable(name, &error)),
         (format, None) => Err(unsupported(name, format)),
     }
 }
@@ -109,4 +121,9 @@ pub(super) fn from_binary(
 #[cold]
 fn unreadable(name: &str, error: &dyn std::fmt::Display) -> Status {
     Status::invalid_argument(format!("cannot read {name}: {error}"))
+}
+
+#[cold]
+pub(super) fn unwritable(name: &str, error: &dyn std::fmt::Display) -> Status {
+    Status::internal(format!("cannot write {name}: {error}"))
 }

@@ -16,6 +16,7 @@ use polyrpc_wire::payload::struct_pack;
 use polyrpc_wire::{Format, Status};
 
 use super::Body;
+use super::buffer::Buffer;
 use super::lenient_message_pack::{self, Lengths};
 use super::serde::{encode, encode_value, unreadable, unwritable};
 
@@ -110,9 +111,9 @@ pub(super) fn write_packed(value: &(impl Serialize + ?Sized)) -> Result<Bytes, S
 fn pack_text(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     match text::write(value, false) {
         Written::Text(text) => {
-            let mut packed = Vec::with_capacity(LONGEST_HEAD + text.len());
-            Writer::new(&mut packed).raw_str(&text);
-            Ok(packed.into())
+            let mut head = Vec::with_capacity(LONGEST_HEAD);
+            Writer::new(&mut head).str_head(text.len());
+            Ok(Buffer::copy(&[&head, &text]))
         }
         Written::Wrong(error) => Err(unwritable(&error)),
         Written::NotBasic => encode(value, Format::MessagePackArray),

@@ -7,6 +7,7 @@ use polyrpc_wire::payload::{gob, schema};
 use polyrpc_wire::{Format, Status};
 use rmp_serde::config::BytesMode;
 
+use super::buffer::Buffer;
 use super::lenient_message_pack::{self, Lengths};
 use super::{Body, Codec, Outline, outline, rest_rpc, unsupported};
 
@@ -139,29 +140,30 @@ where
 /// What Go's empty struct is here, or no value at all.
 fn nothing_in_gob<T: DeserializeOwned>() -> Result<T, Status> {
     let unit: UnitDeserializer<ValueError> = ().into_deserializer();
-    T::deserialize(unit).or_else(|_| gob::from_slice(EMPTY_STRUCT).map_err(|error| unreadable(&error)))
+    T::deserialize(unit).or_else(|_| gob::from_slice(gob::EMPTY_STRUCT).map_err(|error| unreadable(&error)))
 }
-
-/// A gob stream of a struct without name and fields.
-const EMPTY_STRUCT: &[u8] = b"\x09\x7f\x03\x01\x02\xff\x80\x00\x00\x00\x03\xff\x80\x00";
 
 /// Writes a value of a plain type.
 pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Result<Bytes, Status> {
     match format {
-        Format::Json(_) => serde_json::to_vec(value).map(Bytes::from).map_err(|error| unwritable(&error)),
+        Format::Json(_) => {
+            let mut buffer = Buffer::with_capacity(USUAL);
+            serde_json::to_writer(&mut buffer, value).map_err(|error| unwritable(&error))?;
+            Ok(buffer.finish())
+        }
         Format::MessagePack => {
-            let mut bytes = Vec::with_capacity(64);
-            let mut writer = rmp_serde::Serializer::new(&mut bytes)
+            let mut buffer = Buffer::with_capacity(USUAL);
+            let mut writer = rmp_serde::Serializer::new(&mut buffer)
                 .with_struct_map()
                 .with_bytes(BytesMode::ForceIterables);
             value.serialize(&mut writer).map_err(|error| unwritable(&error))?;
-            Ok(bytes.into())
+            Ok(buffer.finish())
         }
         Format::MessagePackArray => {
-            let mut bytes = Vec::with_capacity(64);
-            let mut writer = rmp_serde::Serializer::new(&mut bytes).with_bytes(BytesMode::ForceIterables);
+            let mut buffer = Buffer::with_capacity(USUAL);
+            let mut writer = rmp_serde::Serializer::new(&mut buffer).with_bytes(BytesMode::ForceIterables);
             value.serialize(&mut writer).map_err(|error| unwritable(&error))?;
-            Ok(bytes.into())
+            Ok(buffer.finish())
         }
         Format::StructPack => match Type::of_value(value).map_err(|error| unwritable(&error))? {
             Type::Unit => Ok(Bytes::new()),
@@ -171,6 +173,9 @@ pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Resul
         format => Err(unsupported("a serde type", format)),
     }
 }
+
+/// Room for a usual message.
+const USUAL: usize = 64;
 
 fn struct_packed(plan: &Plan, value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     plan.encode(value, Form::Bare).map(Bytes::from).map_err(|error| unwritable(&error))

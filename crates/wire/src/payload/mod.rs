@@ -1,6 +1,7 @@
 //! What is inside a message: how it is written ([`Format`]), how it is compressed ([`Compression`]), and,
 //! for messages of a `.proto`, how one format becomes another ([`schema`], [`transcode`]).
 
+pub(crate) mod append;
 mod calendar;
 pub mod compress;
 pub mod flatbuffers;

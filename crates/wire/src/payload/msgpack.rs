@@ -21,6 +21,8 @@
 
 use std::fmt;
 
+use super::append::append;
+
 /// One piece of a MessagePack text. What it holds is borrowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Token<'a> {
@@ -292,7 +294,7 @@ impl<'o> Writer<'o> {
     /// When it is longer than 4 GiB.
     pub fn raw_str(&mut self, value: &[u8]) {
         self.str_head(value.len());
-        self.out.extend_from_slice(value);
+        append(self.out, value);
     }
 
     /// The head of a text: so many bytes must follow.
@@ -300,7 +302,7 @@ impl<'o> Writer<'o> {
     /// # Panics
     ///
     /// When they are more than 4 GiB.
-    pub(crate) fn str_head(&mut self, length: usize) {
+    pub fn str_head(&mut self, length: usize) {
         match length {
             0..=0x1f => self.out.push(0xa0 | length as u8),
             _ => self.length(0xd9, length),
@@ -314,7 +316,7 @@ impl<'o> Writer<'o> {
     /// When they are more than 4 GiB.
     pub fn bin(&mut self, value: &[u8]) {
         self.length(0xc4, value.len());
-        self.out.extend_from_slice(value);
+        append(self.out, value);
     }
 
     /// An array: so many values must follow.

@@ -9,6 +9,8 @@ use serde::de::{
 };
 use serde::ser::{self, Impossible, Serialize, SerializeTuple, Serializer};
 
+use super::super::buffer::Buffer;
+
 /// What became of reading a value.
 pub(super) enum Read<T> {
     Value(T),
@@ -383,7 +385,7 @@ impl Serializer for Writer {
     }
 
     fn serialize_bytes(self, value: &[u8]) -> Result<Bytes, Error> {
-        self.text(Bytes::copy_from_slice(value))
+        self.text(Buffer::copy(&[value]))
     }
 
     /// No value is an empty text.

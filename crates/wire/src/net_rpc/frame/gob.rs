@@ -8,7 +8,7 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Header, Parts};
-use crate::payload::gob::{Error, Reader, Writer};
+use crate::payload::gob::{EMPTY_STRUCT, Error, Reader, Writer};
 use crate::{Limits, Outbox, Status, Violation};
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Parts for Gob {
 
 /// A body of no bytes is no value: it is the struct without fields that stands behind a failure in Go.
 fn value(body: &[u8]) -> &[u8] {
-    if body.is_empty() { EMPTY } else { body }
+    if body.is_empty() { EMPTY_STRUCT } else { body }
 }
 
 /// A call's header, named and ordered as in Go.
@@ -141,9 +141,6 @@ impl<'de> Deserialize<'de> for Text {
         deserializer.deserialize_str(Either)
     }
 }
-
-/// A gob stream of a struct without name and fields.
-const EMPTY: &[u8] = b"\x0a\xff\x81\x03\x01\x02\xff\x82\x00\x00\x00\x03\xff\x82\x00";
 
 #[cold]
 fn unwritable(error: &Error) -> Status {

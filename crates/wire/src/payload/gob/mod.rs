@@ -61,6 +61,9 @@ use self::decode::Decoder;
 use self::number::Cursor;
 use self::types::Table;
 
+/// The stream of a struct without name and fields, which is what Go writes where there is nothing to say.
+pub const EMPTY_STRUCT: &[u8] = b"\x0a\xff\x81\x03\x01\x02\xff\x82\x00\x00\x00\x03\xff\x82\x00";
+
 /// What a reader takes of a peer. Every length and count meets one of these, or the bytes that are there, before
 /// memory is set aside for it.
 #[derive(Clone, Debug, PartialEq, Eq)]

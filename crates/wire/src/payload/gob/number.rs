@@ -5,6 +5,7 @@
 //! end, since the low ones are often zero (Go's `encoding/gob/doc.go`, "Encoding Details").
 
 use super::Error;
+use crate::payload::append::append;
 
 /// What is left to be read of some bytes.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +132,7 @@ pub(in crate::payload) fn put_float(out: &mut Vec<u8>, value: f64) {
 
 pub(in crate::payload) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_uint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
+    append(out, bytes);
 }
 
 /// Leaves room for the length of what follows; [`end`] fills it in.

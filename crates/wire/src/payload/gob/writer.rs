@@ -11,6 +11,7 @@ use super::number::{Cursor, begin, end, put_int};
 use super::types::{Definition, Kind, Shape, Table, define, id};
 use super::walk::{Names, Walk};
 use super::{Error, Limits, Split, describe, encode, sole, to_vec};
+use crate::payload::append::append;
 
 /// The memory of what was sent in one direction of a gob stream: which types the peer knows.
 ///
@@ -132,7 +133,7 @@ impl Writer {
         walk.begin(of, &mut content, &mut check, &*renaming, &limits)?;
         let mark = begin(out);
         put_int(out, renaming.name(of)?.into());
-        out.extend_from_slice(&walk.finish().0);
+        append(out, &walk.finish().0);
         end(out, mark);
         Ok(())
     }
@@ -241,7 +242,7 @@ fn plain(message: &[u8], names: &Renaming, out: &mut Vec<u8>) -> Result<(), Erro
     let of = names.name(content.id()?)?;
     let mark = begin(out);
     put_int(out, of.into());
-    out.extend_from_slice(content.rest());
+    append(out, content.rest());
     end(out, mark);
     Ok(())
 }

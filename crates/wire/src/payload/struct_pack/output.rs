@@ -6,6 +6,7 @@ use super::Error;
 use super::head::{self, Width};
 use super::plan::Plan;
 use super::types::Scalar;
+use crate::payload::append::append;
 use crate::payload::protobuf::put_varint;
 
 /// What stands before a value besides the code of its type.
@@ -52,7 +53,7 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn put(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        append(&mut self.bytes, bytes);
     }
 
     /// An integer or a character; `None` if it does not fit.

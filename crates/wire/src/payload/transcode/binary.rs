@@ -1,5 +1,6 @@
 //! Writing protobuf's binary format.
 
+use crate::payload::append::append;
 use crate::payload::protobuf::{WireType, put_tag, put_varint, varint_len};
 use crate::payload::schema::Kind;
 
@@ -77,5 +78,5 @@ fn zigzag(value: i64) -> u64 {
 /// A string or bytes behind their length.
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
+    append(out, bytes);
 }
