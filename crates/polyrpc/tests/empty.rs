@@ -86,6 +86,10 @@ async fn json_rpc_says_that_parameters_are_wanted() {
         (r#","params":null"#, "-32602"),
         (r#","params":7"#, "-32603"),
         (r#","params":{}"#, "result"),
+        (r#","params":[{}]"#, "result"),
+        // Of several the first is meant, as in Go's jsonrpc.
+        (r#","params":[{},7]"#, "result"),
+        (r#","params":[7,{}]"#, "-32603"),
     ] {
         let body = format!(r#"{{"jsonrpc":"2.0","method":"{SERVICE}.Check","id":1{params}}}"#);
         let request = format!(

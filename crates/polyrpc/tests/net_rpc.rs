@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use common::{Socket, serve, soon};
+use polyrpc::introspection::Health;
 use polyrpc::server::Limits;
 use polyrpc::{Client, Server};
 use serde::Deserialize;
@@ -50,4 +51,20 @@ async fn an_idle_connection_goes_on_since_gos_client_makes_no_other() {
         Socket { stream: TcpStream::connect(server.address().to_string()).await.unwrap() }.rest().await;
     }
     assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn the_first_of_several_params_is_a_methods_message_as_in_go() {
+    let server = serve(Server::new().health(&Health::new())).await;
+    let mut socket = Socket::connect(&server).await;
+    for (params, want) in [
+        ("[{}]", r#""error":null"#),
+        (r#"[{},{"service":"nobody"},7]"#, r#""error":null"#),
+        (r#"[{"service":"nobody"},{}]"#, r#""result":null"#),
+    ] {
+        let request = format!(r#"{{"method":"grpc.health.v1.Health.Check","params":{params},"id":1}}"#);
+        socket.send(request.as_bytes()).await;
+        let answer = socket.up_to("\n").await;
+        assert!(answer.contains(want), "{params}: {answer}");
+    }
 }

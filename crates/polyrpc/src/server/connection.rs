@@ -455,9 +455,7 @@ impl<'a, S: Session> Connection<'a, S> {
             note.ended(&ending);
         }
         // What a handler has pushed leaves before its answer, as from rpcx's servers.
-        if self.registration.entry.has_pushes() {
-            self.push();
-        }
+        self.push();
         match ending {
             Ending::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
             Ending::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),

@@ -222,19 +222,18 @@ impl Client {
 
     fn answer(&mut self, frame: Frame) -> Result<Answer, Violation> {
         let response = Response::read(&frame.meta).ok_or_else(truncated)?;
-        let (result, attachment) = match response.error_code {
-            0 => match response.sizes.divide(frame.payload, frame.dialect) {
-                Some((message, attachment)) => (Ok(message), attachment),
-                None => (Err(unusable_response()), Bytes::new()),
-            },
-            _ if frame.dialect == Dialect::Pr3559 && !frame.payload.is_empty() => {
-                (Err(unusable_response()), Bytes::new())
+        let told = match response.error_code {
+            0 => {
+                let parts = response.sizes.divide(frame.payload, frame.dialect);
+                parts.map(|(message, attachment)| (Ok(message), attachment))
             }
+            _ if frame.dialect == Dialect::Pr3559 && !frame.payload.is_empty() => None,
             number => {
                 self.logged_off |= number == ELOGOFF;
-                (Err(status::status(number)), Bytes::new())
+                Some((Err(status::status(number)), Bytes::new()))
             }
         };
+        let (result, attachment) = told.unwrap_or_else(|| (Err(unusable_response()), Bytes::new()));
         let head = Head { format: Format::FlatBuffers, ..Head::default() };
         let reply = Reply { result, head, attachment, trailers: Metadata::new() };
         Ok(Answer::Reply(CallId(response.correlation_id), reply))

@@ -81,11 +81,6 @@ impl Value for Text<'static> {
     }
 
     #[inline]
-    fn view_in_union(buffer: &[u8], at: usize) -> Option<Text<'_>> {
-        Self::view(buffer, at)
-    }
-
-    #[inline]
     fn verify(verifier: &mut Verifier<'_>, at: usize) -> Result<(), Invalid> {
         verifier.string(at)
     }

@@ -24,8 +24,10 @@ pub trait Value: 'static {
     fn view(buffer: &[u8], at: usize) -> Option<Self::View<'_>>;
 
     /// The same for the value of a union, whose place always holds a distance.
+    #[inline]
     fn view_in_union(buffer: &[u8], at: usize) -> Option<Self::View<'_>> {
-        Self::view(buffer, behind(buffer, at)?)
+        let at = if Self::REFERS { at } else { behind(buffer, at)? };
+        Self::view(buffer, at)
     }
 
     /// Checks that the value whose place is `at` lies in the buffer, with all that hangs on it.
@@ -142,11 +144,6 @@ impl<T: Value> Value for [T] {
         Vector::at(buffer, behind(buffer, at)?)
     }
 
-    #[inline]
-    fn view_in_union(buffer: &[u8], at: usize) -> Option<Vector<'_, T>> {
-        Self::view(buffer, at)
-    }
-
     fn verify(verifier: &mut Verifier<'_>, at: usize) -> Result<(), Invalid> {
         verifier.vector::<T>(at)
     }
@@ -161,11 +158,6 @@ impl<T: Table> Value for T {
     #[inline]
     fn view(buffer: &[u8], at: usize) -> Option<T::Ref<'_>> {
         Fields::at(buffer, behind(buffer, at)?).map(T::over)
-    }
-
-    #[inline]
-    fn view_in_union(buffer: &[u8], at: usize) -> Option<T::Ref<'_>> {
-        Self::view(buffer, at)
     }
 
     #[inline]

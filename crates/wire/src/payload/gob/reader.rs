@@ -258,7 +258,10 @@ impl Preludes {
         }
         self.bytes += prelude.bytes.len();
         let missing = (!complete).then_some(there_are);
-        self.known.insert(types.into(), Known { prelude: prelude.clone(), missing });
+        let known = Known { prelude: prelude.clone(), missing };
+        if let Some(replaced) = self.known.insert(types.into(), known) {
+            self.bytes -= replaced.prelude.bytes.len();
+        }
         prelude
     }
 }
