@@ -28,6 +28,7 @@ var cases = []struct {
 	{"nothing_in_them", nothingInThem},
 	{"one_argument", length},
 	{"alias", alias},
+	{"authorized", mulBy("Arith.Mul\x1fsecret\x1fBearer")},
 	{"large_text", largeText},
 	{"concurrent_100", concurrent},
 	{"pending_calls_end_in_any_order", overtaking},

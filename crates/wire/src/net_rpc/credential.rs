@@ -1,11 +1,14 @@
 //! How the rpcx of 2016 says who calls: within the name of the method.
 //!
-//! `Arith.Mul`, a unit separator, what was authorized, another one, and what kind of authorization it is (rpcx v1.1
-//! `plugin/auth.go`). As a credential it is what HTTP's `Authorization` has: the kind, a blank, and the rest.
+//! `Arith.Mul`, a unit separator, what was authorized, another one, and what kind of authorization it is (rpcx v1.2.0
+//! `authorization.go`); or all three as a struct in gob (v1.1.0). As a credential it is what HTTP's `Authorization` has: the
+//! kind, a blank, and the rest.
 
 use bytes::Bytes;
+use serde::Deserialize;
 
 use crate::Status;
+use crate::payload::gob;
 
 /// A name with its credential taken out.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,20 +18,40 @@ pub(super) struct Signed {
 }
 
 impl Signed {
-    /// Parts a name. One without three parts is a name alone.
+    /// Parts a name. One that has no three parts is a name alone.
     pub(super) fn read(name: Bytes) -> Self {
-        let mut parts = name.split(|byte| *byte == SEPARATOR);
-        let (Some(method), Some(authorization), Some(tag), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Self { method: name, credential: None };
+        let signed = match name[..] {
+            [_, 0x7f | 0xff, ..] => Self::read_gob(&name),
+            _ => Self::read_parts(&name),
         };
+        signed.unwrap_or(Self { method: name, credential: None })
+    }
+
+    fn read_parts(name: &Bytes) -> Option<Self> {
+        let mut parts = name.split(|byte| *byte == SEPARATOR);
+        let (method, authorization, tag) = (parts.next()?, parts.next()?, parts.next()?);
         let credential = match tag {
             [] => name.slice_ref(authorization),
             tag => [tag, b" ", authorization].concat().into(),
         };
-        Self { method: name.slice_ref(method), credential: Some(credential) }
+        parts.next().is_none().then(|| Self { method: name.slice_ref(method), credential: Some(credential) })
     }
+
+    /// The stream begins with the definition of a type, whose number is below -63 and so has one of two first bytes.
+    fn read_gob(name: &[u8]) -> Option<Self> {
+        let Authorized { authorization, service_method, tag } = gob::from_slice(name).ok()?;
+        let credential = if tag.is_empty() { authorization } else { format!("{tag} {authorization}") };
+        Some(Self { method: service_method.into(), credential: Some(credential.into()) })
+    }
+}
+
+/// What v1.1.0 has in the place of a name.
+#[derive(Default, Deserialize)]
+#[serde(rename = "AuthorizationAndServiceMethod", rename_all = "PascalCase", default)]
+struct Authorized {
+    authorization: String,
+    service_method: String,
+    tag: String,
 }
 
 /// Puts a credential behind the name of a method.
@@ -60,6 +83,7 @@ fn unspeakable() -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{damage, hex};
 
     #[test]
     fn a_credential_stands_behind_the_name() {
@@ -77,9 +101,27 @@ mod tests {
         }
     }
 
+    /// Written by Go's gob.
+    #[test]
+    fn name_and_credential_may_be_a_struct_in_gob() {
+        let definition = "567f0301011d417574686f72697a6174696f6e416e64536572766963654d6574686f6401ff8000010301\
+                          0d417574686f72697a6174696f6e010c00010d536572766963654d6574686f64010c000103546167010c000000";
+        for (value, credential) in [
+            ("20ff800108306237395f414243010941726974682e4d756c010642656172657200", "Bearer 0b79_ABC"),
+            ("1cff80010c7365637265742d746f6b656e010941726974682e4d756c00", "secret-token"),
+        ] {
+            let name = hex(&format!("{definition}{value}"));
+            let signed = Signed { method: "Arith.Mul".into(), credential: Some(credential.into()) };
+            assert_eq!(Signed::read(name.clone()), signed);
+            damage(&name, |name| {
+                Signed::read(Bytes::copy_from_slice(name));
+            });
+        }
+    }
+
     #[test]
     fn a_name_without_three_parts_is_a_name() {
-        for name in ["Arith.Mul", "", "Arith.Mul\x1fonly", "a\x1fb\x1fc\x1fd"] {
+        for name in ["Arith.Mul", "", "Arith.Mul\x1fonly", "a\x1fb\x1fc\x1fd", "V\x7f", "\x03\x7f\x03\x01"] {
             assert_eq!(Signed::read(name.into()), Signed { method: name.into(), credential: None });
         }
     }
