@@ -1,3 +1,5 @@
+use std::fmt::Display;
+
 use ::serde::Serialize;
 use ::serde::de::value::{Error as ValueError, UnitDeserializer};
 use ::serde::de::{DeserializeOwned, IntoDeserializer};
@@ -146,25 +148,15 @@ fn nothing_in_gob<T: DeserializeOwned>() -> Result<T, Status> {
 /// Writes a value of a plain type.
 pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Result<Bytes, Status> {
     match format {
-        Format::Json(_) => {
-            let mut buffer = Buffer::with_capacity(USUAL);
-            serde_json::to_writer(&mut buffer, value).map_err(|error| unwritable(&error))?;
-            Ok(buffer.finish())
-        }
-        Format::MessagePack => {
-            let mut buffer = Buffer::with_capacity(USUAL);
-            let mut writer = rmp_serde::Serializer::new(&mut buffer)
-                .with_struct_map()
-                .with_bytes(BytesMode::ForceIterables);
-            value.serialize(&mut writer).map_err(|error| unwritable(&error))?;
-            Ok(buffer.finish())
-        }
-        Format::MessagePackArray => {
-            let mut buffer = Buffer::with_capacity(USUAL);
-            let mut writer = rmp_serde::Serializer::new(&mut buffer).with_bytes(BytesMode::ForceIterables);
-            value.serialize(&mut writer).map_err(|error| unwritable(&error))?;
-            Ok(buffer.finish())
-        }
+        Format::Json(_) => buffered(|buffer| serde_json::to_writer(buffer, value)),
+        Format::MessagePack => buffered(|buffer| {
+            let writer = rmp_serde::Serializer::new(buffer).with_struct_map();
+            value.serialize(&mut writer.with_bytes(BytesMode::ForceIterables))
+        }),
+        Format::MessagePackArray => buffered(|buffer| {
+            let writer = rmp_serde::Serializer::new(buffer);
+            value.serialize(&mut writer.with_bytes(BytesMode::ForceIterables))
+        }),
         Format::StructPack => match Type::of_value(value).map_err(|error| unwritable(&error))? {
             Type::Unit => Ok(Bytes::new()),
             ty => struct_packed(&Plan::new(ty).map_err(|error| unwritable(&error))?, value),
@@ -172,6 +164,13 @@ pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Resul
         Format::Gob => gob::to_vec_plain(value).map(Bytes::from).map_err(|error| unwritable(&error)),
         format => Err(unsupported("a serde type", format)),
     }
+}
+
+/// A message that is written piece by piece.
+fn buffered<E: Display>(write: impl FnOnce(&mut Buffer) -> Result<(), E>) -> Result<Bytes, Status> {
+    let mut buffer = Buffer::with_capacity(USUAL);
+    write(&mut buffer).map_err(|error| unwritable(&error))?;
+    Ok(buffer.finish())
 }
 
 /// Room for a usual message.
@@ -182,12 +181,12 @@ fn struct_packed(plan: &Plan, value: &(impl Serialize + ?Sized)) -> Result<Bytes
 }
 
 #[cold]
-pub(super) fn unreadable(error: &dyn std::fmt::Display) -> Status {
+pub(super) fn unreadable(error: &dyn Display) -> Status {
     Status::invalid_argument(format!("cannot read the value: {error}"))
 }
 
 #[cold]
-pub(super) fn unwritable(error: &dyn std::fmt::Display) -> Status {
+pub(super) fn unwritable(error: &dyn Display) -> Status {
     Status::internal(format!("cannot write the value: {error}"))
 }
 

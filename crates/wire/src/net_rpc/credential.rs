@@ -21,7 +21,7 @@ impl Signed {
     /// Parts a name. One that has no three parts is a name alone.
     pub(super) fn read(name: Bytes) -> Self {
         let signed = match name[..] {
-            [_, 0x7f | 0xff, ..] => Self::read_gob(&name),
+            [_, 0x7f | 0xf8.., ..] => Self::read_gob(&name),
             _ => Self::read_parts(&name),
         };
         signed.unwrap_or(Self { method: name, credential: None })
@@ -37,7 +37,8 @@ impl Signed {
         parts.next().is_none().then(|| Self { method: name.slice_ref(method), credential: Some(credential) })
     }
 
-    /// The stream begins with the definition of a type, whose number is below -63 and so has one of two first bytes.
+    /// The stream begins with the definition of a type. Its number is below -63, so its first byte is one that stands in
+    /// no name.
     fn read_gob(name: &[u8]) -> Option<Self> {
         let Authorized { authorization, service_method, tag } = gob::from_slice(name).ok()?;
         let credential = if tag.is_empty() { authorization } else { format!("{tag} {authorization}") };
@@ -104,13 +105,28 @@ mod tests {
     /// Written by Go's gob.
     #[test]
     fn name_and_credential_may_be_a_struct_in_gob() {
-        let definition = "567f0301011d417574686f72697a6174696f6e416e64536572766963654d6574686f6401ff8000010301\
-                          0d417574686f72697a6174696f6e010c00010d536572766963654d6574686f64010c000103546167010c000000";
-        for (value, credential) in [
-            ("20ff800108306237395f414243010941726974682e4d756c010642656172657200", "Bearer 0b79_ABC"),
-            ("1cff80010c7365637265742d746f6b656e010941726974682e4d756c00", "secret-token"),
+        for (name, credential) in [
+            (
+                "567f0301011d417574686f72697a6174696f6e416e64536572766963654d6574686f6401ff80000103010d41757468\
+                 6f72697a6174696f6e010c00010d536572766963654d6574686f64010c000103546167010c00000020ff8001083062\
+                 37395f414243010941726974682e4d756c010642656172657200",
+                "Bearer 0b79_ABC",
+            ),
+            (
+                "567f0301011d417574686f72697a6174696f6e416e64536572766963654d6574686f6401ff80000103010d41757468\
+                 6f72697a6174696f6e010c00010d536572766963654d6574686f64010c000103546167010c0000001cff80010c7365\
+                 637265742d746f6b656e010941726974682e4d756c00",
+                "secret-token",
+            ),
+            // From a program that has written 70 other types before.
+            (
+                "59fe010b0301011d417574686f72697a6174696f6e416e64536572766963654d6574686f6401fe010c000103010d41\
+                 7574686f72697a6174696f6e010c00010d536572766963654d6574686f64010c000103546167010c0000001dfe010c\
+                 010c7365637265742d746f6b656e010941726974682e4d756c00",
+                "secret-token",
+            ),
         ] {
-            let name = hex(&format!("{definition}{value}"));
+            let name = hex(name);
             let signed = Signed { method: "Arith.Mul".into(), credential: Some(credential.into()) };
             assert_eq!(Signed::read(name.clone()), signed);
             damage(&name, |name| {
