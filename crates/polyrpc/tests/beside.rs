@@ -293,6 +293,7 @@ fn asks_for_a_stream(what: &str) -> Vec<u8> {
         timeout: None,
         oneway: false,
         credential: Credential::Connection(None),
+        authenticated: false,
         spoiled: None,
     };
     let options = StreamOptions::default();

@@ -47,6 +47,10 @@ pub struct Call<'a> {
     pub oneway: bool,
     /// What proves who calls.
     pub credential: Credential,
+    /// The credential was accepted when the request's head was judged ([`Verdict::Accepted`]).
+    ///
+    /// [`Verdict::Accepted`]: crate::session::Verdict::Accepted
+    pub authenticated: bool,
     /// The body cannot be used, for this reason (a checksum that does not fit). Told only once the method
     /// is known to exist, since that is the peers' order of checks.
     pub spoiled: Option<Status>,
@@ -64,6 +68,7 @@ impl<'a> Call<'a> {
             timeout: None,
             oneway: false,
             credential: Credential::Call(None),
+            authenticated: false,
             spoiled: None,
         }
     }

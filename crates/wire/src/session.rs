@@ -25,12 +25,14 @@
 //! each of them goes on by itself, [`Message`](Event::Message) by message, until a side ends it.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
 use crate::baidu_std::StreamOptions;
 use crate::{
-    Call, CallId, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId, Topic, http1,
+    Call, CallId, Credential, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId, Topic,
+    http1,
 };
 
 /// The server's side of a connection.
@@ -157,14 +159,42 @@ pub trait Server {
         false
     }
 
-    /// Whether parts of calls are kept back without an event, since what follows may make them whole.
-    fn keeps(&self) -> bool {
+    /// Tells the session the time, as the duration since a moment that never changes. Time-outs that the session keeps
+    /// by itself are applied here; what follows from them comes with the next events.
+    ///
+    /// The driver calls it before it asks for events, and at least each quarter of a second while the session
+    /// [wants it](Self::wants_ticks).
+    fn tick(&mut self, _now: Duration, _out: &mut Outbox) {}
+
+    /// Whether a time-out runs in the session, so that it must be [told the time](Self::tick) though nothing arrives.
+    fn wants_ticks(&self) -> bool {
         false
     }
 
-    /// Gives out as it is, with the next events, what is [kept](Self::keeps) back: too long a wait, and nobody would
-    /// answer these calls when their time is over.
-    fn release(&mut self) {}
+    /// Decides about the request whose head was given out by [`Event::Head`]: whether its body is read. Any other verdict
+    /// answers the request. Returns whether the connection must be closed once `out` is written.
+    fn judge(&mut self, _stream: StreamId, _verdict: Verdict, _out: &mut Outbox) -> bool {
+        false
+    }
+
+    /// Bytes of requests that the session holds: of messages that are incomplete, or were not asked for yet.
+    fn buffered(&self) -> usize {
+        0
+    }
+
+    /// Bytes of answers that the session holds, since the peer's windows are closed or earlier answers must leave first.
+    fn unsent(&self) -> usize {
+        0
+    }
+
+    /// Asks the peer whether it is there; its answer is [`Event::Alive`]. Returns `false` where the protocol has no such
+    /// question.
+    fn ping(&mut self, _out: &mut Outbox) -> bool {
+        false
+    }
+
+    /// Tells the peer why its connection will be closed at once, where the protocol can say so.
+    fn abort(&mut self, _status: &Status, _out: &mut Outbox) {}
 
     /// Sends a message that no call asked for.
     ///
@@ -323,6 +353,9 @@ pub trait Client {
 /// What a server finds in its inbox.
 #[derive(Debug)]
 pub enum Event<'s, T> {
+    /// The head of a request whose body has not arrived. The session reads on only when [`Server::judge`] was called
+    /// for it.
+    Head(RequestHead<'s>, StreamId),
     /// A whole unary request. Names are borrowed from the session; the body is shared, not copied.
     Call(Call<'s>, T),
     /// A request of which more follows: messages, then [`End`](Self::End). Whether it is a unary one that comes
@@ -336,6 +369,8 @@ pub enum Event<'s, T> {
     Room(StreamId),
     /// The peer no longer waits for this call: its answer would be thrown away.
     Cancelled(StreamId),
+    /// The peer has answered a [`ping`](Server::ping).
+    Alive,
     /// Much was done for this peer, though it may not have led to anything: others should have their turn. More may be
     /// in the inbox.
     Pause,
@@ -354,6 +389,28 @@ pub enum Event<'s, T> {
     /// The connection goes on as a WebSocket ([`websocket::Endpoint`](crate::websocket::Endpoint)): detect anew what
     /// its messages carry.
     WebSocket,
+}
+
+/// What is known of a request before its body is here.
+#[derive(Debug)]
+pub struct RequestHead<'s> {
+    /// Service and method; `None` where only the body names them (JSON-RPC).
+    pub target: Option<(&'s str, &'s str)>,
+    /// What proves who calls.
+    pub credential: Credential,
+}
+
+/// What becomes of a request by its head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its body is read. Its call is given out as [authenticated](Call::authenticated).
+    Accepted,
+    /// Its credential was refused.
+    Unauthenticated(Status),
+    /// It cannot be served now.
+    Refused(Status),
+    /// It names something that does not exist.
+    Missing(Missing),
 }
 
 /// Streams that a caller offers beside a call.
@@ -407,11 +464,36 @@ pub struct Limits {
     pub decompressed: usize,
     /// Bytes of a message's header part where it has no length of its own (an HTTP head). 64 KiB.
     pub header: usize,
+    /// How long a message may take, where a session has several incomplete ones at a time (HTTP/2).
+    pub pace: Pace,
+}
+
+/// How long an incomplete message may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// How often it is judged whether enough bytes came. 10 s.
+    pub interval: Duration,
+    /// Bytes a second that must come, as the mean over an interval. 1 KiB.
+    pub rate: usize,
+    /// How long a message may take from its first byte to its last. 2 minutes.
+    pub whole: Duration,
+}
+
+impl Pace {
+    /// The usual one.
+    pub const DEFAULT: Self =
+        Self { interval: Duration::from_secs(10), rate: 1 << 10, whole: Duration::from_secs(120) };
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { message: 64 << 20, decompressed: 64 << 20, header: 64 << 10 }
+        Self { message: 64 << 20, decompressed: 64 << 20, header: 64 << 10, pace: Pace::default() }
     }
 }
 
@@ -420,12 +502,35 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     reason: String,
+    kind: ViolationKind,
+}
+
+/// What kind of violation ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViolationKind {
+    /// Bytes that the protocol does not allow.
+    Malformed,
+    /// A message, or a head, above its limit.
+    TooLarge,
+    /// More work than an honest peer causes: resets, control frames, empty frames.
+    Flood,
 }
 
 impl Violation {
     /// A violation with its reason, in lower case and without a full stop.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into() }
+        Self { reason: reason.into(), kind: ViolationKind::Malformed }
+    }
+
+    /// The same violation, as one of this kind.
+    #[must_use]
+    pub fn of_kind(self, kind: ViolationKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// What kind of violation it is.
+    pub fn kind(&self) -> ViolationKind {
+        self.kind
     }
 }
 

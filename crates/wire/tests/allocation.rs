@@ -360,7 +360,12 @@ fn json_rpc_client(limits: Limits) -> http1::Client {
     http1::Client::new(http1::ClientConfig { limits, json_rpc: true, ..<_>::default() })
 }
 
-const NO_LIMITS: Limits = Limits { message: usize::MAX, decompressed: usize::MAX, header: usize::MAX };
+const NO_LIMITS: Limits = Limits {
+    message: usize::MAX,
+    decompressed: usize::MAX,
+    header: usize::MAX,
+    pace: polyrpc_wire::session::Pace::DEFAULT,
+};
 
 fn shown(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(100)].escape_ascii().to_string()

@@ -151,6 +151,7 @@ impl Defaults {
             timeout,
             oneway: options.oneway,
             credential: Credential::Call(options.credential),
+            authenticated: false,
             spoiled: None,
         })
     }

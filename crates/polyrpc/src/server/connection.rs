@@ -4,14 +4,14 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use polyrpc_wire::session::{Event, Server as Session, Violation};
+use polyrpc_wire::session::{Event, Server as Session, Verdict, Violation};
 use polyrpc_wire::{Credential, Outbox, Reply, Status, StreamId, Topic, http1};
 
 use super::arrival::Arrival;
 use super::dispatch::{Dispatch, Found, Started, Stop};
 use super::in_flight::{Ended, InFlight, Running, Way};
 use super::note::Note;
-use super::open::{Entry, Order, Phase, Registration, Unasked};
+use super::open::{Entry, Order, Phase, Registration, TICK, Unasked};
 use super::port::Port;
 use super::streams::Streams;
 use super::topics::Subscriptions;
@@ -52,8 +52,10 @@ pub(super) struct Connection<'a, S: Session> {
     arrival: Arrival,
     /// How many heartbeats the hooks were told of.
     heartbeats: u64,
-    /// Since when the session keeps parts of calls back, in ticks.
-    keeps: Option<u32>,
+    /// When the session was last told the time, in ticks.
+    ticked: u32,
+    /// The session must be told the time though nothing arrives.
+    wants_ticks: bool,
 }
 
 /// A call that was not answered yet.
@@ -203,9 +205,6 @@ struct Pace {
 /// How many bytes are read from a peer while what it has sent waits for an answer.
 const AHEAD: usize = 64 << 10;
 
-/// How long a part of a call waits for the rest before the call is opened without it, in ticks: 250 to 500 ms.
-const KEPT: u32 = 2;
-
 /// How many bytes of a message must come within [`Limits::header_timeout`](super::Limits::header_timeout) for
 /// it to begin anew.
 const PACE: u64 = 1024;
@@ -245,7 +244,8 @@ impl<'a, S: Session> Connection<'a, S> {
             pace: Pace::default(),
             arrival: Arrival::new(port.server.times_calls),
             heartbeats: 0,
-            keeps: None,
+            ticked: 0,
+            wants_ticks: false,
         })
     }
 
@@ -264,7 +264,7 @@ impl<'a, S: Session> Connection<'a, S> {
         if !self.turn.passed || self.registration.entry.may_go_on() {
             self.turn = Turn::default();
         }
-        self.release_overdue();
+        self.tick();
         let end = loop {
             if self.obey() == Order::Close {
                 break Poll::Ready(Ok(End::Closed));
@@ -286,12 +286,12 @@ impl<'a, S: Session> Connection<'a, S> {
         end
     }
 
-    /// Has the session give out what it has kept back for too long.
-    fn release_overdue(&mut self) {
+    /// Tells the session the time.
+    fn tick(&mut self) {
         let now = self.registration.tick();
-        if self.keeps.is_some_and(|since| now.saturating_sub(since) >= KEPT) {
-            self.session.release();
-            self.keeps = Some(now);
+        if now != self.ticked {
+            self.ticked = now;
+            self.session.tick(TICK * now, &mut self.out);
         }
     }
 
@@ -349,6 +349,10 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.streams.cancel(stream);
                     self.in_flight.cancel(stream);
                 }
+                Ok(Some(Event::Head(_, stream))) => {
+                    self.session.judge(stream, Verdict::Accepted, &mut self.out);
+                }
+                Ok(Some(Event::Alive)) => {}
                 Ok(Some(Event::Pause)) => self.turn.tire(),
                 Ok(Some(Event::Subscribe(topic))) => self.subscribe(topic),
                 Ok(Some(Event::Foreign)) => self.hand_over(End::Foreign),
@@ -632,9 +636,9 @@ impl<'a, S: Session> Connection<'a, S> {
         let phase = self.phase();
         let entry = &self.registration.entry;
         entry.note(self.calls);
-        if self.session.keeps() != self.keeps.is_some() {
-            self.keeps = self.session.keeps().then(|| self.registration.tick());
-            entry.keeps(self.keeps.is_some());
+        if self.session.wants_ticks() != self.wants_ticks {
+            self.wants_ticks = !self.wants_ticks;
+            entry.wants_ticks(self.wants_ticks);
         }
         let goes_on = match phase {
             Phase::Idle | Phase::Busy => true,
@@ -652,7 +656,7 @@ impl<'a, S: Session> Connection<'a, S> {
     fn phase(&self) -> Phase {
         match self.state {
             State::Lingering => Phase::Closing,
-            _ if !self.in_flight.is_empty() || self.session.keeps() => Phase::Busy,
+            _ if !self.in_flight.is_empty() || self.session.wants_ticks() => Phase::Busy,
             // While answers wait for the peer to read them, its messages may wait too.
             State::Serving if self.out.is_empty() && self.session.mid_message(&self.inbox.bytes) => {
                 Phase::MidMessage

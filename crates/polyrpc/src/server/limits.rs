@@ -1,59 +1,212 @@
 use std::time::Duration;
 
-/// What a server will take on.
+use polyrpc_wire::session::Pace;
+
+use super::memory;
+
+/// What one peer, one connection and all of them together may use of a server.
 ///
-/// Every length a peer announces, every wait and every queue meets one of these.
+/// Every length a peer announces, every byte it makes the server hold, every wait and every queue is bounded by one of
+/// these. `docs/security.md` lists them with what a peer sees when it reaches one.
+///
+/// ```
+/// use std::time::Duration;
+/// use polyrpc::Server;
+/// use polyrpc::server::Limits;
+///
+/// let server = Server::new().limits(Limits {
+///     memory: 256 << 20,
+///     message: 8 << 20,
+///     message_timeout: Duration::from_secs(30),
+///     ..Limits::default()
+/// });
+/// ```
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Bytes of one message on the wire. 64 MiB.
+    ///
+    /// A longer one is refused: with `resource_exhausted` where the call can still be answered, by the end of the
+    /// connection elsewhere.
     pub message: usize,
     /// Bytes of one message after decompression. 64 MiB.
     pub decompressed: usize,
-    /// Bytes of an HTTP head. 64 KiB.
-    pub header: usize,
-    /// Open connections; one more is closed at once. 100,000.
-    pub connections: usize,
-    /// Calls being answered at a time, over all connections; one more is refused. 65,536.
+    /// Bytes of an HTTP head or of an HTTP/2 header list. 64 KiB.
     ///
-    /// A call that its handler answers without waiting does not count: it is over before the next begins.
-    pub in_flight: usize,
-    /// Calls being answered at a time for one connection; then it is not read on. 4,096.
-    pub in_flight_per_connection: usize,
-    /// Bytes of answers that one client may leave unread; then its calls are not read on. 4 MiB.
+    /// A longer one is answered with 431, in gRPC with `resource_exhausted`; other calls of the connection go on.
+    pub header: usize,
+
+    /// Bytes that all peers together may make the server hold: requests that are incomplete or wait for a handler,
+    /// decompressed messages, replies and pushes that were not read, queued messages of streams. A quarter of the
+    /// memory that the process may use, at most 1 GiB.
+    ///
+    /// Near this bound connections that hold much are not read any more and their new calls are refused with
+    /// `resource_exhausted`; beyond it the largest holder's connection is closed.
+    pub memory: usize,
+    /// Of [`memory`](Self::memory), the bytes that one peer address may hold. Half of it, but enough for one
+    /// connection.
+    pub memory_per_peer: usize,
+    /// Of [`memory`](Self::memory), the bytes that one connection may hold. 160 MiB: a message of 64 MiB, decompressed
+    /// to 64 MiB more, and room for its answer to begin.
+    pub memory_per_connection: usize,
+    /// Bytes of answers that one client may leave unread; then its calls are not read any more. 4 MiB.
     pub unsent: usize,
-    /// How long a connection may take to show its protocol, and a message to bring its header or the next
-    /// kilobyte of its body. 10 s.
+
+    /// Open connections. 100,000, and no more than the process may have file descriptors for.
+    ///
+    /// One more is closed at once. Shortly before, connections that have sent nothing yet make room.
+    pub connections: usize,
+    /// Open connections from one peer address. 50,000.
+    pub connections_per_peer: usize,
+
+    /// Calls whose handlers wait, over all connections. 65,536.
+    ///
+    /// A call counts from when its message is whole, and not if its handler answers without waiting. One more is refused
+    /// with `resource_exhausted`. The last quarter is shared: a connection takes from it only up to an equal share.
+    pub in_flight: usize,
+    /// Calls whose handlers wait for one peer address. 49,152.
+    pub in_flight_per_peer: usize,
+    /// Calls whose handlers wait for one connection; then it is not read any more. 4,096.
+    pub in_flight_per_connection: usize,
+
+    /// Open streams, over all connections: calls with several messages in a direction. 65,536, the last quarter shared
+    /// as for [`in_flight`](Self::in_flight).
+    pub streams: usize,
+    /// Open streams of one peer address. 49,152.
+    pub streams_per_peer: usize,
+    /// Open streams of one connection. 1,024. HTTP/2 announces it as `MAX_CONCURRENT_STREAMS`, where unary calls
+    /// count too.
+    pub streams_per_connection: usize,
+
+    /// How long a new connection may be silent. 2 minutes.
+    pub first_byte_timeout: Duration,
+    /// How long a connection may take to show its protocol, to do a TLS handshake, and to send an HTTP head. It is also
+    /// the interval after which [`message_rate`](Self::message_rate) is judged. 10 s.
     pub header_timeout: Duration,
+    /// How long one message may take from its first byte to its last. 2 minutes.
+    ///
+    /// A stream of HTTP/2 that exceeds it fails with `deadline_exceeded`; in the other protocols, where nothing can
+    /// follow an incomplete message, the connection ends.
+    pub message_timeout: Duration,
+    /// Bytes a second that an incomplete message must bring, as the mean over each
+    /// [`header_timeout`](Self::header_timeout). 1 KiB.
+    pub message_rate: usize,
+    /// How long a peer may take nothing of what is to be sent to it. 30 s.
+    pub write_timeout: Duration,
     /// How long a connection may do nothing. `None`: forever. 10 minutes. Clients that would not hear of an end (over KCP)
     /// or make no other connection (Go's of `net/rpc`, once they have called) may for as long as they are there.
     pub idle_timeout: Option<Duration>,
+    /// How long an open stream may go without a message in either direction. `None`: forever. 1 hour.
+    pub stream_idle_timeout: Option<Duration>,
+    /// How long a connection may exist; then it is drained as on shutdown. Varied by up to a tenth, so that clients do
+    /// not come back all at once. `None`, the default: for as long as its peer wants.
+    pub connection_age: Option<Duration>,
+    /// How long a connection that reached its [age](Self::connection_age) may still finish its calls. 30 s.
+    pub connection_age_grace: Duration,
+
+    /// How long an [authenticator](super::Listen::authenticate_async) may take. 10 s.
+    pub authentication_timeout: Duration,
+    /// Failed credentials from one peer address before each further one is answered late, by a second. One is forgiven
+    /// each second. 10.
+    pub credential_failures: u32,
+
+    /// What is particular to HTTP/2.
+    pub http2: Http2,
+
     /// Streams and files that were granted and not begun (`transfer`); one more ends the oldest. 1,024.
     pub tokens: usize,
     /// How long a stream or a file that was granted may be begun. 30 s.
     pub token_timeout: Duration,
 }
 
+/// What is particular to HTTP/2, and so to gRPC.
+#[derive(Debug, Clone)]
+pub struct Http2 {
+    /// Bytes that a stream may send before they are taken, at first (`INITIAL_WINDOW_SIZE`). 64 KiB.
+    pub stream_window: u32,
+    /// What a stream's window may grow to while its messages are taken as fast as they come. 4 MiB.
+    pub max_stream_window: u32,
+    /// Bytes that all streams of a connection may send before they are taken. 16 MiB.
+    pub connection_window: u32,
+    /// Bytes of one frame (`MAX_FRAME_SIZE`). 16 KiB, the least that the protocol allows.
+    pub frame: u32,
+    /// Streams that a peer may reset, or make the server reset, in one burst. 1,000. Streams that end well make up for
+    /// those that do not.
+    ///
+    /// A peer that goes beyond is sent GOAWAY `ENHANCE_YOUR_CALM`.
+    pub resets: u32,
+    /// How many resets are forgiven each second. 100.
+    pub resets_per_second: u32,
+    /// How long a connection with open streams may be silent before the server sends a PING. `None`: never. 5 minutes.
+    pub keepalive_interval: Option<Duration>,
+    /// How long the peer may take to answer that PING; then the connection is closed. 20 s.
+    pub keepalive_timeout: Duration,
+}
+
 impl Default for Limits {
     fn default() -> Self {
         let wire = polyrpc_wire::Limits::default();
+        let memory = memory::default_budget();
+        let memory_per_connection = MEMORY_PER_CONNECTION.min(memory);
         Self {
             message: wire.message,
             decompressed: wire.decompressed,
             header: wire.header,
-            connections: 100_000,
-            in_flight: 65_536,
-            in_flight_per_connection: 4_096,
+            memory,
+            memory_per_peer: (memory / 2).max(memory_per_connection),
+            memory_per_connection,
             unsent: 4 << 20,
+            connections: 100_000,
+            connections_per_peer: 50_000,
+            in_flight: 65_536,
+            in_flight_per_peer: 49_152,
+            in_flight_per_connection: 4_096,
+            streams: 65_536,
+            streams_per_peer: 49_152,
+            streams_per_connection: 1_024,
+            first_byte_timeout: Duration::from_secs(120),
             header_timeout: Duration::from_secs(10),
+            message_timeout: Duration::from_secs(120),
+            message_rate: 1 << 10,
+            write_timeout: Duration::from_secs(30),
             idle_timeout: Some(Duration::from_secs(600)),
+            stream_idle_timeout: Some(Duration::from_secs(3600)),
+            connection_age: None,
+            connection_age_grace: Duration::from_secs(30),
+            authentication_timeout: Duration::from_secs(10),
+            credential_failures: 10,
+            http2: Http2::default(),
             tokens: 1024,
             token_timeout: Duration::from_secs(30),
         }
     }
 }
 
+impl Default for Http2 {
+    fn default() -> Self {
+        Self {
+            stream_window: 64 << 10,
+            max_stream_window: 4 << 20,
+            connection_window: 16 << 20,
+            frame: 16 << 10,
+            resets: 1_000,
+            resets_per_second: 100,
+            keepalive_interval: Some(Duration::from_secs(300)),
+            keepalive_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+const MEMORY_PER_CONNECTION: usize = 160 << 20;
+
 impl Limits {
     pub(super) fn wire(&self) -> polyrpc_wire::Limits {
-        polyrpc_wire::Limits { message: self.message, decompressed: self.decompressed, header: self.header }
+        let pace =
+            Pace { interval: self.header_timeout, rate: self.message_rate, whole: self.message_timeout };
+        polyrpc_wire::Limits {
+            message: self.message,
+            decompressed: self.decompressed,
+            header: self.header,
+            pace,
+        }
     }
 }

@@ -28,6 +28,7 @@ mod registration;
 
 mod arrival;
 mod limits;
+mod memory;
 mod open;
 mod port;
 
@@ -57,7 +58,7 @@ pub use polyrpc_wire::grpc_web::Cors;
 
 pub use self::concurrency::{Auto, Concurrency, Timely, UnknownConcurrency};
 pub use self::hook::{Answered, Hook, Received};
-pub use self::limits::Limits;
+pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
 pub use self::registration::{Event, Registered, Registration};
 pub use self::topics::Publisher;

@@ -57,8 +57,8 @@ pub(super) struct Entry {
     waker: AtomicWaker,
     /// Others have had their turn.
     goes_on: AtomicBool,
-    /// It is woken at each tick, since its session keeps something back.
-    keeps: AtomicBool,
+    /// It is woken at each tick, since a time-out runs in its session.
+    wants_ticks: AtomicBool,
     has_pushes: AtomicBool,
     pushes: Mutex<VecDeque<Unasked>>,
 }
@@ -152,7 +152,7 @@ impl Open {
             order: AtomicU8::new(Order::Serve as u8),
             waker: AtomicWaker::new(),
             goes_on: AtomicBool::new(false),
-            keeps: AtomicBool::new(false),
+            wants_ticks: AtomicBool::new(false),
             has_pushes: AtomicBool::new(false),
             pushes: Mutex::default(),
         });
@@ -216,7 +216,7 @@ impl Open {
                 if now.saturating_sub(entry.since.load(Ordering::Relaxed)) > allowed {
                     entry.tell(Order::Close);
                 }
-                if entry.keeps.load(Ordering::Relaxed) {
+                if entry.wants_ticks.load(Ordering::Relaxed) {
                     entry.waker.wake();
                 }
             }
@@ -233,7 +233,7 @@ impl Open {
 }
 
 /// How often slow connections are looked for.
-const TICK: Duration = Duration::from_millis(250);
+pub(super) const TICK: Duration = Duration::from_millis(250);
 /// How long a connection that said good-bye waits for the peer to do so, in ticks: 2 s.
 const CLOSING: u32 = 8;
 
@@ -333,8 +333,8 @@ impl Entry {
     }
 
     /// Notes whether the connection is to be woken at each tick.
-    pub(super) fn keeps(&self, keeps: bool) {
-        self.keeps.store(keeps, Ordering::Relaxed);
+    pub(super) fn wants_ticks(&self, wants: bool) {
+        self.wants_ticks.store(wants, Ordering::Relaxed);
     }
 
     /// Notes that from `tick` on the connection waits for this.

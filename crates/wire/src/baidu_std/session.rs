@@ -252,8 +252,18 @@ impl Server {
             Box::new(streams.offer(correlation_id, settings))
         });
         let ticket = Ticket(Owed::Response { correlation_id, offering });
-        let call =
-            Call { service, method, body, attachment, head, timeout, oneway: false, credential, spoiled };
+        let call = Call {
+            service,
+            method,
+            body,
+            attachment,
+            head,
+            timeout,
+            oneway: false,
+            credential,
+            authenticated: false,
+            spoiled,
+        };
         Ok(Event::Call(call, ticket))
     }
 

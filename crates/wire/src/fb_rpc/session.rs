@@ -87,6 +87,7 @@ impl Server {
             timeout: None,
             oneway: false,
             credential: Credential::Connection(None),
+            authenticated: false,
             spoiled,
         };
         Event::Call(call, ticket)

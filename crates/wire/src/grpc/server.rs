@@ -7,6 +7,7 @@ mod web;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
@@ -328,12 +329,12 @@ impl session::Server for Server {
         !inbox.is_empty() || self.http.mid_message()
     }
 
-    fn keeps(&self) -> bool {
-        !self.parts.is_empty()
+    fn tick(&mut self, now: Duration, _out: &mut Outbox) {
+        self.parts.tick(now);
     }
 
-    fn release(&mut self) {
-        self.parts.release();
+    fn wants_ticks(&self) -> bool {
+        !self.parts.is_empty()
     }
 
     fn drain(&mut self, out: &mut Outbox) {

@@ -21,7 +21,7 @@ use crate::{Call, Limits, Outbox, Reply, Status};
 
 fn config() -> Arc<ServerConfig> {
     Arc::new(ServerConfig {
-        limits: Limits { message: 64 << 10, decompressed: 64 << 10, header: 4 << 10 },
+        limits: Limits { message: 64 << 10, decompressed: 64 << 10, header: 4 << 10, ..Limits::default() },
         address: "127.0.0.1:18001".to_owned(),
         version: "Impl".to_owned(),
         ..ServerConfig::default()
@@ -163,6 +163,7 @@ fn owned(call: Call<'_>) -> Call<'static> {
         timeout: call.timeout,
         oneway: call.oneway,
         credential: call.credential,
+        authenticated: call.authenticated,
         spoiled: call.spoiled,
     }
 }

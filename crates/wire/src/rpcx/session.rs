@@ -282,6 +282,7 @@ fn call_of(frame: &Frame) -> Result<Call<'_>, Violation> {
         timeout,
         oneway: frame.header.flags.has(Flags::ONEWAY),
         credential: Credential::Call(credential),
+        authenticated: false,
         spoiled: None,
     })
 }

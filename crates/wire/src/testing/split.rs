@@ -58,6 +58,8 @@ pub fn tell_part<T>(event: &Event<'_, T>) -> String {
         Event::End(stream) => format!("{stream:?} ended"),
         Event::Room(stream) => format!("{stream:?} has room"),
         Event::Cancelled(stream) => format!("{stream:?} cancelled"),
+        Event::Head(head, stream) => format!("{stream:?} announced: {head:?}"),
+        Event::Alive => "alive".to_owned(),
         Event::Pause => "others have their turn".to_owned(),
         Event::Subscribe(topic) => format!("subscribed to {topic:?}"),
         Event::Foreign => "another protocol".to_owned(),

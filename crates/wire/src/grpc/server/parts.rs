@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
@@ -69,7 +70,13 @@ pub(in crate::grpc) struct Parts {
     parts: VecDeque<Part>,
     /// How many of the first are not to wait any longer.
     overdue: usize,
+    /// Since when some wait, to a tick.
+    since: Option<Duration>,
 }
+
+/// How long a part of a call waits for the rest before the call is opened without it. Longer, and nobody would answer it
+/// when its time is over.
+const WAIT: Duration = Duration::from_millis(500);
 
 impl Parts {
     pub(super) fn push(&mut self, stream: u32, request: Arc<Request>) {
@@ -100,9 +107,14 @@ impl Parts {
         self.parts.remove(at)
     }
 
-    /// Those that are here wait no longer.
-    pub(super) fn release(&mut self) {
-        self.overdue = self.parts.len();
+    /// Those that have waited for too long wait no longer.
+    pub(super) fn tick(&mut self, now: Duration) {
+        if self.parts.is_empty() {
+            self.since = None;
+        } else if now.saturating_sub(*self.since.get_or_insert(now)) >= WAIT {
+            self.overdue = self.parts.len();
+            self.since = Some(now);
+        }
     }
 
     /// What is here stays for longer than the read by which it came.

@@ -56,6 +56,8 @@ impl Both {
                 | Event::Connect
                 | Event::Upgrade(_)
                 | Event::WebSocket
+                | Event::Head(..)
+                | Event::Alive
                 | Event::Subscribe(_) => "foreign".to_owned(),
             });
         }
@@ -362,12 +364,12 @@ fn a_call_of_one_message_is_heard_of_when_it_is_whole() {
     let mut both = of_one();
     both.open(1);
     assert_eq!(both.heard(), [""; 0]);
-    assert!(both.server.keeps());
+    assert!(both.server.wants_ticks());
     both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
     assert_eq!(both.heard(), [""; 0], "its end is a frame of its own");
     both.client.end(CallId(1), &mut both.up);
     assert_eq!(both.heard(), ["call Echo"]);
-    assert!(!both.server.keeps());
+    assert!(!both.server.wants_ticks());
     let ticket = both.tickets.pop().unwrap();
     both.server.reply(ticket, Reply::message(Format::Protobuf, Bytes::from_static(b"one")), &mut both.down);
     assert_eq!(both.answered(), ["head 1", "message 1 one", "done 1"]);
@@ -381,7 +383,8 @@ fn a_call_that_waits_for_too_long_is_heard_of_in_parts() {
     both.open(2);
     both.client.message(CallId(2), Bytes::from_static(b"all"), &mut both.up);
     both.heard();
-    both.server.release();
+    both.server.tick(Duration::ZERO, &mut both.down);
+    both.server.tick(Duration::from_secs(1), &mut both.down);
     assert_eq!(both.heard(), ["open 1 Echo", "open 3 Echo", "message 3 all"]);
     both.open(3);
     assert_eq!(both.heard(), [""; 0], "what comes later waits again");
@@ -408,8 +411,9 @@ fn a_call_that_is_cancelled_before_it_was_heard_of_never_is() {
     both.heard();
     both.client.cancel(CallId(1), &mut both.up);
     assert_eq!(both.heard(), [""; 0]);
-    assert!(!both.server.keeps());
-    both.server.release();
+    assert!(!both.server.wants_ticks());
+    both.server.tick(Duration::ZERO, &mut both.down);
+    both.server.tick(Duration::from_secs(1), &mut both.down);
     assert_eq!((both.heard(), both.server.streams()), (vec![], 0));
 }
 

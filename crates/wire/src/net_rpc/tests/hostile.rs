@@ -1,9 +1,10 @@
 //! Peers that lie.
 
 use super::*;
+use crate::session::Pace;
 use crate::testing::hear;
 
-const LIMITS: Limits = Limits { message: 1024, decompressed: 1024, header: 128 };
+const LIMITS: Limits = Limits { message: 1024, decompressed: 1024, header: 128, pace: Pace::DEFAULT };
 
 #[test]
 fn a_length_beyond_the_limit_ends_the_connection_before_anything_of_it_has_come() {

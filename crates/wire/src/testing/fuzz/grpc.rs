@@ -158,9 +158,10 @@ impl Serving {
                 break;
             }
         }
-        self.session.release();
+        self.session.tick(Duration::ZERO, &mut self.out);
+        self.session.tick(Duration::from_secs(1), &mut self.out);
         self.pull();
-        assert!(!self.session.keeps() || self.heard.violation.is_some(), "what was kept is given out");
+        assert!(!self.session.wants_ticks() || self.heard.violation.is_some(), "what was kept is given out");
         self.answer_all();
         self.heard.out.extend(self.out.take());
         self.reset_all();
@@ -357,6 +358,7 @@ impl Found {
             Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket => {
                 panic!("what begins as HTTP/2 stays it")
             }
+            Event::Head(..) | Event::Alive => panic!("not asked for"),
             Event::Subscribe(_) => panic!("gRPC has no topics"),
         }
     }

@@ -80,7 +80,8 @@ pub const TARGETS: [(&str, Target); 31] = [
 ];
 
 /// What a fuzzed connection accepts: so little that the inputs of a fuzzer reach it.
-const LIMITS: Limits = Limits { message: 2048, decompressed: 4096, header: 512 };
+const LIMITS: Limits =
+    Limits { message: 2048, decompressed: 4096, header: 512, pace: crate::session::Pace::DEFAULT };
 
 /// What the streams of a fuzzed connection may take up.
 const STREAMS: baidu_std::StreamLimits =
