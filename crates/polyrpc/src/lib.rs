@@ -39,6 +39,7 @@ pub mod codec;
 
 pub mod cores;
 
+mod budget;
 mod runtime;
 
 pub mod streaming;

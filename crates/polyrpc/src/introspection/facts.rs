@@ -14,6 +14,23 @@ pub struct Facts {
     pub expired: u64,
     /// The connections that are open, in no order.
     pub connections: Vec<Connection>,
+    /// What all connections use together, of what [`Limits`](crate::server::Limits) bounds.
+    pub used: Used,
+    /// How many calls and connections were refused, by cause.
+    pub refusals: Vec<(&'static str, u64)>,
+    /// How many connections the server closed before their peers did, by cause.
+    pub closings: Vec<(&'static str, u64)>,
+}
+
+/// What the connections of a server use together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Bytes that peers make the server hold.
+    pub memory: usize,
+    /// Calls whose handlers wait.
+    pub calls: usize,
+    /// Open streams.
+    pub streams: usize,
 }
 
 /// How many calls began, and how they ended.

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
 use polyrpc_wire::rest_rpc::{self, Functions, Generation};
-use polyrpc_wire::{Protocol, Status, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
+use polyrpc_wire::{Protocol, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
 
+use super::authentication::Authenticator;
 use super::{Limits, Shared};
 use crate::net::Address;
-use crate::service::{Peer, Router};
+use crate::service::Router;
 use crate::tls;
 
 /// What the connections of one listening socket share.
@@ -14,6 +15,8 @@ pub(super) struct Port {
     pub(super) address: Address,
     pub(super) allowed: Vec<Protocol>,
     pub(super) authenticator: Option<Authenticator>,
+    /// A credential that was accepted on a gRPC connection holds for its calls without one.
+    pub(super) trusts_grpc: bool,
     pub(super) tls: Option<tls::Acceptor>,
     pub(super) baidu_std: Arc<baidu_std::ServerConfig>,
     pub(super) rpcx: Arc<rpcx::ServerConfig>,
@@ -93,6 +96,7 @@ impl Port {
             tls: tls.map(|tls| tls::Acceptor::new(tls, &allowed)),
             allowed,
             authenticator,
+            trusts_grpc: false,
             baidu_std: Arc::new(baidu_std),
             rpcx: Arc::new(rpcx),
             fb_rpc: Arc::new(fb_rpc),
@@ -155,6 +159,3 @@ pub(super) enum Spoken {
     /// Only this, of fb_rpc.
     FbRpc(fb_rpc::Dialect),
 }
-
-/// Judges who calls by the credential that came with the call, if one did.
-pub(super) type Authenticator = Arc<dyn Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync>;

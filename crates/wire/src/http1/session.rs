@@ -393,6 +393,10 @@ impl Server {
 impl session::Server for Server {
     type Ticket = Ticket;
 
+    fn in_head(&self) -> bool {
+        matches!(self.reading, Reading::Head)
+    }
+
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
