@@ -39,6 +39,7 @@ pub mod codec;
 
 pub mod cores;
 
+mod rate_limited;
 mod runtime;
 
 pub mod streaming;
