@@ -40,6 +40,7 @@ pub mod codec;
 pub mod cores;
 
 mod budget;
+mod rate_limited;
 mod runtime;
 
 pub mod streaming;
