@@ -292,7 +292,8 @@ impl Account {
     pub(crate) fn free(&self) -> usize {
         let Quotas { server, peer, connection } = *self.quotas;
         let own = connection.bytes.saturating_sub(self.bytes());
-        own.min(server.bytes.saturating_sub(self.server.bytes())).min(peer.bytes.saturating_sub(self.peer.bytes()))
+        own.min(server.bytes.saturating_sub(self.server.bytes()))
+            .min(peer.bytes.saturating_sub(self.peer.bytes()))
     }
 
     /// Where the connection holds more than its share of what is left; it is to take nothing more on.

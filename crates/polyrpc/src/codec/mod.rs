@@ -149,9 +149,7 @@ fn decompress(
             let text = format!("cannot decompress {}: {error}", compression.as_str());
             Err(match error {
                 // Another server would not take it either.
-                compress::Error::TooLarge { .. } => {
-                    Status::resource_exhausted(text).with_retry(Retry::Never)
-                }
+                compress::Error::TooLarge { .. } => Status::resource_exhausted(text).with_retry(Retry::Never),
                 _ => Status::invalid_argument(text),
             })
         }

@@ -27,7 +27,9 @@ struct Allowed {
 impl Allowed {
     fn new(limits: &Limits) -> Self {
         let forever = u32::MAX;
-        let rate = |window| (limits.message_rate as u64).saturating_mul(u64::from(window)) * TICK.as_millis() as u64 / 1000;
+        let rate = |window| {
+            (limits.message_rate as u64).saturating_mul(u64::from(window)) * TICK.as_millis() as u64 / 1000
+        };
         let (header, write) = (ticks(limits.header_timeout), ticks(limits.write_timeout));
         Self {
             header,
@@ -195,7 +197,8 @@ impl Clocks {
     /// The earliest tick at which something may be due.
     fn next(&self) -> u32 {
         let Allowed { header, message, write, idle, ping, pong, .. } = self.allowed;
-        let after = |since: Option<u32>, ticks: u32| since.map_or(u32::MAX, |since| since.saturating_add(ticks));
+        let after =
+            |since: Option<u32>, ticks: u32| since.map_or(u32::MAX, |since| since.saturating_add(ticks));
         let interval = self.message.filter(|_| !self.is_withheld).map(|message| message.interval);
         let whole = self.message.map(|message| message.since);
         after(interval, header.max(1))
@@ -225,7 +228,8 @@ impl Clocks {
         {
             return Some(Due::Close(Closing::Write));
         }
-        let passed = |since: Option<u32>, ticks: u32| since.is_some_and(|since| now.saturating_sub(since) >= ticks);
+        let passed =
+            |since: Option<u32>, ticks: u32| since.is_some_and(|since| now.saturating_sub(since) >= ticks);
         if passed(self.idle, allowed.idle.saturating_add(1)) {
             return Some(Due::Close(Closing::Idle));
         }

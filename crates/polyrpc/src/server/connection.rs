@@ -286,6 +286,11 @@ impl<'a, S: Session> Connection<'a, S> {
     pub(super) async fn run(mut self: Box<Self>) -> End {
         let end = poll_fn(|cx| self.poll_drive(cx)).await.unwrap_or(End::Closed);
         self.dispatch.close();
+        // Whatever the peer speaks next begins with a first byte.
+        let entry = &self.registration.entry;
+        entry.waits(Phase::Silent, self.registration.tick());
+        entry.wake_at(u32::MAX);
+        entry.wants_ticks(false);
         end
     }
 
@@ -628,6 +633,8 @@ impl<'a, S: Session> Connection<'a, S> {
     fn reply(&mut self, ticket: S::Ticket, mut reply: Reply) {
         let length = reply.attachment.len() + reply.result.as_ref().map_or(0, |message| message.len());
         if length >= LARGE_REPLY {
+            // The request may be gone by now.
+            self.report_held();
             match length > self.account.free() {
                 true => {
                     self.registration.entry.refused(Refusal::Memory);
@@ -828,19 +835,16 @@ impl<'a, S: Session> Connection<'a, S> {
         if let Some(buffer) = self.out.reclaim() {
             scratch::give_back(buffer);
         }
-        self.settle();
-        let (phase, now) = (self.phase(), self.registration.tick());
+        self.report_held();
+        let now = self.registration.tick();
         let entry = &self.registration.entry;
         entry.note(self.calls);
-        let idle = match phase {
-            // The watch closes it, whatever it still does.
-            Phase::Closing => false,
-            phase => phase == Phase::Idle,
-        };
+        // Its own clocks judge all but how long it takes to close.
+        let phase = if self.state == State::Lingering { Phase::Closing } else { Phase::Busy };
         if phase != entry.phase() {
             entry.waits(phase, now);
         }
-        let alarm = self.clocks.observe(now, self.observed(idle));
+        let alarm = self.clocks.observe(now, self.observed());
         self.transferred.took = false;
         let overdue = if self.draining { self.draining_since + DRAIN_PATIENCE } else { u32::MAX };
         let streams = if self.streams.is_empty() { u32::MAX } else { self.look_at_streams.max(now + 1) };
@@ -853,7 +857,7 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     /// Reports what the connection holds. One that holds more than it may ends.
-    fn settle(&mut self) {
+    fn report_held(&self) {
         let held = self.inbox.bytes.len() + self.out.len() + self.session.buffered() + self.session.unsent();
         self.account.settle(held);
         if self.account.exceeds_quota() {
@@ -861,7 +865,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    fn observed(&self, idle: bool) -> Observed {
+    fn observed(&self) -> Observed {
         let reads = self.state == State::Serving && !self.saturated() && !self.session.holds_back();
         let incomplete = (reads && self.session.mid_message(&self.inbox.bytes)).then(|| match () {
             () if self.withholds() => Incomplete::Withheld,
@@ -874,23 +878,22 @@ impl<'a, S: Session> Connection<'a, S> {
             incomplete,
             took: self.transferred.took,
             writing: !self.out.is_empty(),
-            idle,
+            idle: self.is_idle(),
             busy: self.state == State::Serving && !self.in_flight.is_empty(),
         }
     }
 
-    /// What the watch sees of it: its own clocks judge all but how long it takes to close.
-    fn phase(&self) -> Phase {
+    /// Whether nothing is under way, so that the connection may be closed if that lasts.
+    fn is_idle(&self) -> bool {
         match self.state {
-            State::Lingering => Phase::Closing,
-            _ if !self.in_flight.is_empty() || self.session.wants_ticks() => Phase::Busy,
-            State::Serving if self.session.mid_message(&self.inbox.bytes) => Phase::Busy,
-            _ if !self.out.is_empty() || self.session.unsent() > 0 => Phase::Busy,
-            _ if self.subscriptions.expect_silence() => Phase::Busy,
+            State::Lingering => false,
+            _ if !self.in_flight.is_empty() || self.session.wants_ticks() => false,
+            State::Serving if self.session.mid_message(&self.inbox.bytes) => false,
+            _ if !self.out.is_empty() || self.session.unsent() > 0 => false,
+            _ if self.subscriptions.expect_silence() => false,
             // The transport itself notices whether the peer is still there.
-            _ if !self.stream.tells_end() => Phase::Busy,
-            _ if !S::RECONNECTS && self.calls.started > 0 => Phase::Busy,
-            _ => Phase::Idle,
+            _ if !self.stream.tells_end() => false,
+            _ => S::RECONNECTS || self.calls.started == 0,
         }
     }
 }

@@ -27,7 +27,13 @@ pub(super) enum Started {
     /// It has ended.
     Ended(Ending),
     /// Its handler waits for something.
-    Waiting { handling: Handling, deadline: Option<Instant>, inherited: Inherited, way: in_flight::Way, bytes: usize },
+    Waiting {
+        handling: Handling,
+        deadline: Option<Instant>,
+        inherited: Inherited,
+        way: in_flight::Way,
+        bytes: usize,
+    },
     /// Its message has not come.
     Gathering { gathering: Gathering, deadline: Option<Instant>, inherited: Inherited },
     /// It was not begun.
@@ -317,9 +323,8 @@ impl<'a> Dispatch<'a> {
             }
             (true, judging) => {
                 let (entry, way) = (entry.clone(), Way::Streams(incoming, outgoing));
-                let handling = judged(judging, inherited, deadline, move || {
-                    Ok(opened(&entry, cx, Bytes::new(), way))
-                });
+                let handling =
+                    judged(judging, inherited, deadline, move || Ok(opened(&entry, cx, Bytes::new(), way)));
                 streamed(handling)
             }
             (false, judging) => {
@@ -371,7 +376,9 @@ impl<'a> Dispatch<'a> {
         let started = judged(judging, inherited, deadline, move || {
             let bytes = uncompressed(compression, body, limit, Some(&account)).map_err(S::unreadable)?;
             match ways {
-                None => entry.take(cx, Body { format, positional, required, bytes }, Way::Whole, S::unreadable),
+                None => {
+                    entry.take(cx, Body { format, positional, required, bytes }, Way::Whole, S::unreadable)
+                }
                 Some((incoming, outgoing)) if goes_on => {
                     incoming.preface(bytes);
                     Ok(opened(&entry, cx, Bytes::new(), Way::Streams(incoming, outgoing)))

@@ -85,11 +85,6 @@ impl<T: Send + 'static> InFlight<T> {
         running.filter(|call| call.gathering.is_some()).for_each(|call| call.fail(status.clone()));
     }
 
-    /// Whether every call waits for its message.
-    pub(super) fn only_gathers(&self) -> bool {
-        self.running.iter().flat_map(|running| running.iter()).all(|call| call.gathering.is_some())
-    }
-
     /// Ends every call whose messages come or leave one by one.
     pub(super) fn cancel_streams(&mut self) {
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());

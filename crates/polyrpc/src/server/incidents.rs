@@ -48,8 +48,6 @@ causes! {
         Credential => "credential",
         /// The authenticator did not answer in time.
         AuthenticationTimeout => "authentication_timeout",
-        /// A request's message did not come in time.
-        MessageTimeout => "message_timeout",
         /// A stream was idle for too long.
         StreamIdle => "stream_idle",
         /// Nobody takes what is pushed.

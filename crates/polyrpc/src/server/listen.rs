@@ -10,9 +10,9 @@ use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Protocol, Status};
 
 use super::Shared;
+use super::authentication::{Authenticator, Judging};
 use super::detect;
 use super::open::Registration;
-use super::authentication::{Authenticator, Judging};
 use super::port::{Port, Spoken};
 use crate::cores::Cores;
 use crate::net::{Address, Listener, Listening, Stream};

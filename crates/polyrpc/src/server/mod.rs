@@ -305,15 +305,20 @@ impl Server {
         let times_calls = self.extensions.time_calls();
         let hooks = self.extensions.put_in_place(&self.router)?;
         let limits = Arc::new(self.limits.within_system());
+        let open = Arc::new(Open::new(hooks.clone(), limits.clone()));
+        if let Some(metrics) = &self.metrics {
+            let counts: Arc<dyn introspection::Countable> = open.clone();
+            metrics.attach(Arc::downgrade(&counts));
+        }
         let shared = Arc::new(Shared {
             router: self.router,
-            limits: limits.clone(),
+            limits,
             cores: self.cores,
             version,
             cors: self.cors,
             health: self.health,
             data,
-            open: Arc::new(Open::new(hooks.clone(), limits)),
+            open,
             publisher: self.publisher,
             hooks,
             times_calls,

@@ -26,6 +26,17 @@ use crate::introspection::{self, Calls, Facts};
 use crate::rate_limited::EventLimiter;
 use crate::service::Peer;
 
+impl introspection::Countable for Open {
+    fn totals(&self) -> introspection::Totals {
+        introspection::Totals {
+            connections: self.len(),
+            used: self.used(),
+            refusals: self.incidents.refusals(),
+            closings: self.incidents.closings(),
+        }
+    }
+}
+
 /// All open connections of a server.
 #[derive(Debug)]
 pub(super) struct Open {
@@ -205,13 +216,9 @@ impl Open {
         }
     }
 
-    /// What the server had to refuse, and why it closed connections.
-    pub(super) fn incidents(&self) -> &Incidents {
-        &self.incidents
-    }
-
     /// What all connections use together.
-    pub(super) fn pool(&self) -> &Pool {
+    #[cfg(test)]
+    pub(super) fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
@@ -296,13 +303,17 @@ impl Open {
         let connections: Vec<_> = entries.open.iter().map(|(_, entry)| entry.facts(now)).collect();
         let mut calls = self.past.read();
         connections.iter().for_each(|connection| calls.add(connection.calls));
-        let used = introspection::Used {
+        let used = self.used();
+        let (refusals, closings) = (self.incidents.refusals(), self.incidents.closings());
+        Facts { calls, expired: self.expired.load(Ordering::Relaxed), connections, used, refusals, closings }
+    }
+
+    fn used(&self) -> introspection::Used {
+        introspection::Used {
             memory: self.pool.bytes(),
             calls: self.pool.calls(),
             streams: self.pool.streams(),
-        };
-        let (refusals, closings) = (self.incidents.refusals(), self.incidents.closings());
-        Facts { calls, expired: self.expired.load(Ordering::Relaxed), connections, used, refusals, closings }
+        }
     }
 
     /// How many calls have begun, and how many connections were opened, since the server began.
@@ -336,7 +347,9 @@ impl Open {
             entries.open.iter().for_each(|(_, entry)| entry.watch(now, &patience));
             self.relieve(&mut entries);
             if now.is_multiple_of(FORGET) {
-                entries.peers.retain(|_, record| Arc::strong_count(record) > 1 || record.failures.are_recent(now));
+                entries
+                    .peers
+                    .retain(|_, record| Arc::strong_count(record) > 1 || record.failures.are_recent(now));
             }
         }
     }

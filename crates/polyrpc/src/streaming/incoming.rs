@@ -57,6 +57,16 @@ impl Incoming {
         Self(Arc::new(Shared { stream: 0, bell: None, limit: usize::MAX, state: Mutex::new(state) }))
     }
 
+    /// Puts a message before those that come on the stream, unless it is empty.
+    pub(crate) fn preface(&self, body: Bytes) {
+        if !body.is_empty() {
+            self.0.keep(body.len());
+            let mut state = self.0.lock();
+            state.uncounted += body.len();
+            state.messages.push_front(Message { body, compression: Compression::None });
+        }
+    }
+
     /// The next message, its compression undone; `None` behind the last. An error is given once and ends it.
     pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
         let next = ready!(self.poll_raw(cx));
