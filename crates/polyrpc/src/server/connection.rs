@@ -365,6 +365,8 @@ impl<'a, S: Session> Connection<'a, S> {
         };
         self.session.abort(&Status::deadline_exceeded(text), &mut self.out);
         self.inbox.bytes.clear();
+        // Nobody reads their answers.
+        (0..self.in_flight.cut_off()).for_each(|_| self.calls.ended(false));
         self.give_up();
     }
 

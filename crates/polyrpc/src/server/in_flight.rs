@@ -50,12 +50,7 @@ impl<T: Send + 'static> InFlight<T> {
         let running = self.running.as_mut().filter(|running| !running.is_empty())?;
         match running.poll_next_unpin(cx) {
             Poll::Ready(Some(ended)) => {
-                self.account.release(ended.held);
-                match ended.counted {
-                    Some(Counted::Call) => self.account.remove_call(),
-                    Some(Counted::Stream) => self.account.remove_stream(),
-                    None => {}
-                }
+                give_back(ended.counted, ended.held, &self.account);
                 Some(ended)
             }
             _ => None,
@@ -85,6 +80,13 @@ impl<T: Send + 'static> InFlight<T> {
         running.filter(|call| call.gathering.is_some()).for_each(|call| call.fail(status.clone()));
     }
 
+    /// Ends every call, as nobody waits for any; returns how many there were.
+    pub(super) fn cut_off(&mut self) -> usize {
+        let Some(mut running) = self.running.take() else { return 0 };
+        running.iter_mut().for_each(|call| give_back(call.counted, call.held, &self.account));
+        running.len()
+    }
+
     /// Ends every call whose messages come or leave one by one.
     pub(super) fn cancel_streams(&mut self) {
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
@@ -108,14 +110,7 @@ pub(super) struct Ended<T> {
 impl<T> Drop for InFlight<T> {
     fn drop(&mut self) {
         let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
-        running.for_each(|call| {
-            self.account.release(call.held);
-            match call.counted {
-                Some(Counted::Call) => self.account.remove_call(),
-                Some(Counted::Stream) => self.account.remove_stream(),
-                None => {}
-            }
-        });
+        running.for_each(|call| give_back(call.counted, call.held, &self.account));
     }
 }
 
@@ -130,6 +125,16 @@ fn count(counted: Option<Counted>, account: &Account) {
     match counted {
         Some(Counted::Call) => account.add_call(),
         Some(Counted::Stream) => account.add_stream(),
+        None => {}
+    }
+}
+
+/// A call that was counted so, and held so many bytes, has ended.
+fn give_back(counted: Option<Counted>, held: usize, account: &Account) {
+    account.release(held);
+    match counted {
+        Some(Counted::Call) => account.remove_call(),
+        Some(Counted::Stream) => account.remove_stream(),
         None => {}
     }
 }
