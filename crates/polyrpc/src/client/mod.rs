@@ -28,6 +28,8 @@ mod dial;
 mod dials;
 mod factory;
 
+mod connect_backoff;
+mod connect_gate;
 mod connection;
 mod keepalive;
 mod link;
@@ -383,7 +385,7 @@ pub struct Builder {
     kind: Kind,
     timeout: Option<Duration>,
     connect_timeout: Duration,
-    backoff: Backoff,
+    backoff: Option<Backoff>,
     format: Option<Format>,
     compression: Compression,
     credential: Option<Bytes>,
@@ -411,7 +413,7 @@ impl Builder {
             kind: Kind::default(),
             timeout: Some(Duration::from_secs(10)),
             connect_timeout: Duration::from_secs(3),
-            backoff: Backoff::default(),
+            backoff: None,
             format: None,
             compression: Compression::None,
             credential: None,
@@ -451,9 +453,11 @@ impl Builder {
         self
     }
 
-    /// How long to wait between failed attempts to connect.
+    /// How long to wait between failed attempts to connect to a server; calls fail at once meanwhile, unless they
+    /// [wait](Options::wait_for_ready). Default: from 500 ms, 1.6 times as long each time, up to 5 s; in a client that
+    /// chooses among servers, or repeats calls, [`Backoff::default`].
     pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
+        self.backoff = Some(backoff);
         self
     }
 
@@ -677,8 +681,9 @@ impl Builder {
             (plan, discover) => {
                 let discover = discover.unwrap_or_else(|| Box::new(List::new([url.instance()])));
                 let plan = plan.map_or_else(Plan::default, |plan| *plan);
+                let backoff = self.backoff.get_or_insert_default();
                 if let Some(health) = &plan.health {
-                    self.backoff.max = self.backoff.max.min(health.every);
+                    backoff.max = backoff.max.min(health.every);
                 }
                 let (name, factory) = (self.url.clone(), Factory::new(self, url));
                 Transport::Channel(Arc::new(Channel::new(name, plan, discover, factory, defaults.keep)))
