@@ -8,6 +8,7 @@
 //!
 //! [`blocking`] is the same without a runtime: the caller's own thread writes and reads.
 
+mod redacted;
 mod request;
 mod url;
 
@@ -685,7 +686,7 @@ impl Builder {
                 if let Some(health) = &plan.health {
                     backoff.max = backoff.max.min(health.every);
                 }
-                let (name, factory) = (self.url.clone(), Factory::new(self, url));
+                let (name, factory) = (discovery::redacted(&self.url), Factory::new(self, url));
                 Transport::Channel(Arc::new(Channel::new(name, plan, discover, factory, defaults.keep)))
             }
         };
@@ -785,7 +786,7 @@ impl Builder {
             // What was meant to be secret must not go out in clear text.
             (Some(_), false) => Err(Status::invalid_argument(format!(
                 "`{}` is for clear text, but TLS was set up: write +tls behind the protocol",
-                self.url
+                discovery::redacted(&self.url)
             ))),
         }
     }
@@ -797,8 +798,11 @@ impl Builder {
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The credential is nobody's business.
-        f.debug_struct("Builder").field("url", &self.url).field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("url", &discovery::redacted(&self.url))
+            .field("kind", &self.kind)
+            .field("credential", &redacted::redacted(self.credential.as_ref()))
+            .finish_non_exhaustive()
     }
 }
 
