@@ -118,6 +118,17 @@ impl Probation {
         }
     }
 
+    /// The server wants no more calls on it. One that says so as soon as it was connected to refuses to serve; later it is
+    /// how a server lets go of its connections.
+    #[cold]
+    pub(super) fn dismiss(&mut self) {
+        self.refused |= self.is_young();
+    }
+
+    fn is_young(&self) -> bool {
+        now().saturating_duration_since(self.begun) < YOUNG
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.answered
     }
@@ -135,8 +146,7 @@ impl Probation {
             return self.pass();
         }
         // A connection that nobody used may be closed by an idle server, but not as soon as it is made.
-        let is_young = now().saturating_duration_since(self.begun) < YOUNG;
-        if self.refused || left || is_young && !by_us {
+        if self.refused || left || !by_us && self.is_young() {
             self.gate.ended_early(self.begun, status);
         }
     }
@@ -177,4 +187,86 @@ static CHANGES: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
 /// The time by the clock that timers go by, which a test may have stopped.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use polyrpc_wire::Head;
+
+    use super::*;
+
+    /// Whether dials have to wait after two connections that went so.
+    async fn waits(connection: impl AsyncFn(Probation)) -> bool {
+        let server = Address::Tcp("h:1".into());
+        let gate = Arc::new(ConnectGate::new(server, Backoff::of_one_server()));
+        for _ in 0..2 {
+            let begun = gate.enter().await.expect("the first failure is forgiven");
+            gate.dialled(begun, None);
+            connection(Probation::new(gate.clone(), begun)).await;
+        }
+        gate.refusal().is_some()
+    }
+
+    fn closed() -> Status {
+        Status::unavailable("closed")
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_fails_if_it_ends_without_a_reply() {
+        assert!(waits(async |probation| probation.end(true, false, &closed())).await, "calls waited");
+        assert!(waits(async |probation| probation.end(false, false, &closed())).await, "closed at once");
+        let dismissed = async |mut probation: Probation| {
+            probation.dismiss();
+            probation.end(false, true, &closed());
+        };
+        assert!(waits(dismissed).await, "GOAWAY at once");
+        let refused = async |mut probation: Probation| {
+            let status = closed().with_scope(Scope::Connection).with_retry(Retry::Elsewhere);
+            probation.hear(Some(&Reply::new(Err(status), Head::default())));
+            probation.end(false, true, &closed());
+        };
+        assert!(waits(refused).await, "no call was looked at");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_ends_otherwise_has_not_failed() {
+        let answered = async |mut probation: Probation| {
+            probation.hear(Some(&Reply::new(Err(Status::not_found("x")), Head::default())));
+            probation.end(true, false, &closed());
+        };
+        assert!(!waits(answered).await, "a failure is a reply too");
+        assert!(!waits(async |probation| probation.end(false, true, &closed())).await, "by us");
+        let idle = async |mut probation: Probation| {
+            tokio::time::advance(SECOND * 2).await;
+            probation.dismiss();
+            probation.end(false, false, &closed());
+        };
+        assert!(!waits(idle).await, "nobody used it for long");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_who_wait_for_a_slot_go_on_as_soon_as_the_server_answers() {
+        let gate = Arc::new(ConnectGate::new(Address::Tcp("h:1".into()), Backoff::of_one_server()));
+        let begun = gate.enter().await.unwrap();
+        Probation::new(gate.clone(), begun).end(true, false, &closed());
+        let again = gate.enter().await.unwrap();
+        let waiting: Vec<_> = (0..10)
+            .map(|_| {
+                let gate = gate.clone();
+                tokio::spawn(async move { gate.enter().await.is_ok() })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert!(waiting.iter().all(|caller| !caller.is_finished()));
+        let before = tokio::time::Instant::now();
+        let mut probation = Probation::new(gate.clone(), again);
+        probation.hear(None);
+        probation.pass();
+        for caller in waiting {
+            assert!(caller.await.unwrap());
+        }
+        assert_eq!(before.elapsed(), Duration::ZERO);
+    }
 }

@@ -568,7 +568,12 @@ impl<S: Session + Send + 'static> Reader<S> {
                         heartbeat.keepalive.halve();
                     }
                 }
-                Ok(Some(Answer::GoAway)) => shared.retiring = true,
+                Ok(Some(Answer::GoAway)) => {
+                    shared.retiring = true;
+                    if let Some(probation) = &mut self.probation {
+                        probation.dismiss();
+                    }
+                }
                 Ok(None) => break Ok(()),
                 Err(violation) => break Err(broken_protocol(&violation)),
             }
