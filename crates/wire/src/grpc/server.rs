@@ -22,7 +22,6 @@ use super::{block, coding};
 use crate::grpc_web::{Cors, Dialect};
 use crate::h2::hpack::Fields;
 use crate::h2::{self, Connection, ErrorCode};
-use crate::http1::asked;
 use crate::http1::request::Request as HttpRequest;
 use crate::session::{self, Event, Missing, Server as _};
 use crate::{
@@ -226,9 +225,9 @@ impl session::Server for Server {
     }
 
     fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
-        match ticket.http {
+        match &ticket.http {
             None => Self::unknown(call, missing),
-            Some(_) => asked::unknown(call, missing),
+            Some(http) => http.unknown(call, missing),
         }
     }
 

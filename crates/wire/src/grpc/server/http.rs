@@ -9,12 +9,12 @@ use crate::grpc::request::Unfit;
 use crate::grpc_web;
 use crate::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
 use crate::http1::ServerConfig;
-use crate::http1::asked::{Answer, Asked, Entries, Form, Names};
+use crate::http1::asked::{self, Answer, Asked, Entries, Form, Names};
 use crate::http1::frame::Refusal;
 use crate::http1::head::WriteHead;
 use crate::http1::request::{Method, Request};
 use crate::json_rpc;
-use crate::session::Event;
+use crate::session::{Event, Missing};
 use crate::{Call, Outbox, Reply, Status};
 
 /// What requests have left that were handed out.
@@ -73,6 +73,14 @@ pub(super) struct Owed {
 impl Owed {
     pub(super) fn may_be_empty(&self) -> bool {
         matches!(&self.form, Reads::Response(form) if form.may_be_empty())
+    }
+
+    /// The failure of the call if it names something that does not exist.
+    pub(super) fn unknown(&self, call: &Call<'_>, missing: Missing) -> Status {
+        match &self.form {
+            Reads::Response(form) => form.unknown(call, missing),
+            Reads::Entry(_) | Reads::Nothing => asked::unknown_to_rpcx(call, missing),
+        }
     }
 }
 
