@@ -783,6 +783,8 @@ impl Server {
         };
         if is_grpc {
             self.decline(stream, fields, &Status::resource_exhausted(text), out);
+        } else if fields.get(b":method") == Some(b"HEAD") {
+            self.http.headers(stream, &block::http(431, &[]), true, out);
         } else {
             self.tell(stream, 431, None, text, out);
         }

@@ -118,9 +118,9 @@ impl Incoming {
         }
     }
 
-    /// Whether more of it must come.
+    /// Whether more of it must come. Until it was judged, nothing must of a request that waits to be told to go on.
     pub(super) fn is_incomplete(&self) -> bool {
-        matches!(self, Self::Body(body) if !body.ended)
+        matches!(self, Self::Body(body) if !body.ended && (body.accepted || !body.request.expects))
     }
 
     /// Whether somebody judges its head.

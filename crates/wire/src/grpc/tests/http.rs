@@ -321,6 +321,24 @@ fn unjudged_request_whose_body_does_not_come_is_cancelled() {
 }
 
 #[test]
+fn request_that_waits_to_go_on_is_told_so_once_it_was_judged() {
+    let mut browser = browser();
+    let fields = [JSON, ("expect", "100-continue")];
+    let block = super::browser::block("POST", "/EchoService/Echo", &fields);
+    let stream = browser.http.open(&block, false, &mut browser.up);
+    assert_eq!(found(&mut browser).len(), 1);
+    assert!(!browser.server.wants_ticks(), "the peer may not be late");
+    browser.down.take();
+    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    // HEADERS on stream 1 that ends nothing.
+    let said = browser.down.take();
+    assert_eq!(said[3..9], [1, 4, 0, 0, 0, 1]);
+    let fields = crate::h2::hpack::Decoder::new(4096, 4096).decode(&said[9..]).unwrap();
+    assert_eq!(fields.get(b":status"), Some(&b"100"[..]));
+    assert!(browser.server.wants_ticks());
+}
+
+#[test]
 fn header_list_that_is_too_large_is_answered_with_431() {
     let mut browser = browser();
     let cookie = "c".repeat(70_000);
