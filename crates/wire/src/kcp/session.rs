@@ -218,6 +218,12 @@ impl Session {
         self.arq.is_settled()
     }
 
+    /// Bytes that are kept, as if each segment were full: received and not read, written and not acknowledged, not taken
+    /// by the socket.
+    pub fn held(&self) -> usize {
+        self.arq.segments() * self.settings.mss() + self.out.len()
+    }
+
     /// Lets go of memory that a burst has left, if nothing waits in it.
     pub fn rest(&mut self) {
         self.arq.rest();

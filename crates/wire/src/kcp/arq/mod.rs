@@ -237,6 +237,11 @@ impl Arq {
         self.sending.is_dead()
     }
 
+    /// How many segments are kept.
+    pub(super) fn segments(&self) -> usize {
+        self.sending.segments() + self.receiving.segments()
+    }
+
     /// Lets go of memory that a burst has left.
     pub(super) fn rest(&mut self) {
         self.sending.rest();

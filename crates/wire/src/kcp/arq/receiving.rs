@@ -98,6 +98,11 @@ impl Receiving {
         }
     }
 
+    /// How many segments are kept, or have their place among those that are.
+    pub(super) fn segments(&self) -> usize {
+        self.early.len() + self.ready.len()
+    }
+
     pub(super) fn is_readable(&self) -> bool {
         !self.ready.is_empty()
     }

@@ -83,6 +83,11 @@ impl Sending {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
+    /// How many segments are kept.
+    pub(super) fn segments(&self) -> usize {
+        self.waiting.len() + self.in_flight.len()
+    }
+
     /// Whether something waits that may be sent, or could not be when it was due.
     pub(super) fn has_unsent(&self) -> bool {
         self.held_back || !self.waiting.is_empty() && self.in_flight.len() < self.window()
