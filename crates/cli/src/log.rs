@@ -36,8 +36,8 @@ pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<(),
 pub(crate) fn filter(text: &str) -> Result<Targets, String> {
     let wrong =
         || format!("`{text}` is no level: want error, warn, info, debug, trace or off, or target=level,…");
-    // Alone, a word that is no level would be taken for a target.
-    let is_level = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
+    // Alone, a word that is no level would be taken for a target, and nothing at all for a level.
+    let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok() || part.contains('=');
     match text.split(',').all(is_level) {
         true => text.parse().map_err(|_| wrong()),
         false => Err(wrong()),
