@@ -860,7 +860,8 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Reports what the connection holds. One that holds more than it may ends.
     fn report_held(&self) {
-        let held = self.inbox.bytes.len() + self.out.len() + self.session.buffered() + self.session.unsent();
+        let within = self.session.buffered() + self.session.unsent();
+        let held = self.inbox.held() + self.stream.held() + self.out.len() + within;
         self.account.settle(held);
         if self.account.exceeds_quota() {
             self.registration.entry.close(Closing::Memory);
