@@ -153,7 +153,7 @@ fn request(protocol: Protocol, compression: Compression, bomb: &[u8]) -> Vec<u8>
         Protocol::Http => {
             let coding = if compression == Compression::Gzip { "gzip" } else { "deflate" };
             let head = format!(
-                "POST /Probe/Echo HTTP/1.1\r\nContent-Type: application/json\r\n\
+                "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
                  Content-Encoding: {coding}\r\nContent-Length: {}\r\n\r\n",
                 bomb.len()
             );

@@ -16,7 +16,7 @@ mod prost;
 
 use bytes::Bytes;
 use polyrpc_wire::payload::{compress, schema};
-use polyrpc_wire::{Compression, Format, Message, Status, grpc, rpcx};
+use polyrpc_wire::{Compression, Format, Message, Retry, Status, grpc, rpcx};
 
 pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
@@ -121,7 +121,8 @@ pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) 
         _ => compress::decompress(compression, &body, limit).map(Bytes::from).map_err(|error| {
             let text = format!("cannot decompress {}: {error}", compression.as_str());
             match error {
-                compress::Error::TooLarge { .. } => Status::resource_exhausted(text),
+                // As large as it is it would be everywhere.
+                compress::Error::TooLarge { .. } => Status::resource_exhausted(text).with_retry(Retry::Never),
                 _ => Status::invalid_argument(text),
             }
         }),
