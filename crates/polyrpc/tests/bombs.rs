@@ -9,7 +9,7 @@ use bytes::Bytes;
 use common::{Prober, Socket, Wire, baidu_frame, forget_peak, json_call, memory, rpcx_frame, serve};
 use polyrpc::payload::compress;
 use polyrpc::server::Limits;
-use polyrpc::{Code, Compression, Protocol};
+use polyrpc::{Code, Compression, Protocol, Retry};
 
 /// What may come out.
 const LIMIT: usize = 4 << 20;
@@ -104,6 +104,14 @@ async fn a_bomb_is_refused_with_no_more_memory_than_the_limit() {
                 // On the number of a limit, brpc's client would try the bomb on the next server.
                 Protocol::BaiduStd => assert_eq!(status.number(), Some(1003), "{case}"),
                 Protocol::Grpc => assert_eq!(status.code(), Code::ResourceExhausted, "{case}"),
+                // 413: a proxy does not try it on the next server.
+                Protocol::Http => {
+                    assert_eq!(
+                        (status.code(), status.retry()),
+                        (Code::ResourceExhausted, Retry::Never),
+                        "{case}"
+                    );
+                }
                 _ => {}
             }
         })

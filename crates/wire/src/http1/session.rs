@@ -302,7 +302,8 @@ impl Server {
         if self.draining {
             return self.decline(Answer::GoingAway, out);
         }
-        if request.is_web() {
+        // The latter is gRPC's own, which goes on in HTTP/2.
+        if request.is_web() || request.grpc.is_some() && request.upgrade.is_some() {
             return self.ask_web(out);
         }
         let peeked = asked::peek(&self.config, request, &mut self.names);

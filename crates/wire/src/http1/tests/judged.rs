@@ -365,3 +365,19 @@ fn message_that_is_too_large_is_413_and_overload_is_503() {
         assert_eq!((response.status, response.field("retry-after")), (want, Some("1")), "{path}");
     }
 }
+
+#[test]
+fn call_of_grpc_that_goes_on_in_http_2_is_judged_by_its_head() {
+    let config = ServerConfig { h2c: true, ..(*config()).clone() };
+    let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };
+    talk.say(
+        "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+         HTTP2-Settings: AAMAAABk\r\nContent-Type: application/grpc\r\nContent-Length: 9\r\n\r\n",
+    );
+    let (target, _, stream) = head(&mut talk);
+    assert_eq!(target, Some(("Echo".to_owned(), "Say".to_owned())));
+    judge(&mut talk, stream, Verdict::Accepted);
+    talk.say(b"\0\0\0\0\x04true");
+    let event = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation");
+    assert!(matches!(event, Some(Event::Upgrade(_))), "{event:?}");
+}
