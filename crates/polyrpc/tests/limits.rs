@@ -45,7 +45,7 @@ async fn http_says_that_a_message_is_too_long_before_it_was_sent() {
     assert_eq!(status, 413);
     assert!(socket.rest().await.is_empty());
     let mut socket = Socket::connect(&server).await;
-    socket.offer(format!("GET /{} HTTP/1.1\r\n", "x".repeat(70 << 10)).as_bytes()).await;
+    socket.offer(format!("GET /{} HTTP/1.1\r\nHost: a\r\n", "x".repeat(70 << 10)).as_bytes()).await;
     let (status, _) = socket.http_response().await;
     assert_eq!(status, 431);
 }
@@ -315,7 +315,7 @@ async fn whoever_does_not_show_his_protocol_is_sent_away() {
     }
     // After a change of protocol too.
     let mut socket = Socket::connect(&server).await;
-    socket.send(b"POST /Probe/Echo HTTP/1.1\r\nContent-Length: 3\r\n\r\n\"a\"PR").await;
+    socket.send(b"POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\"a\"PR").await;
     assert_eq!(socket.http_response().await, (200, "\"a\"".to_owned()));
     assert!(socket.rest().await.is_empty());
 }
