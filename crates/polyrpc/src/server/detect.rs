@@ -10,6 +10,7 @@ use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, net_rpc, res
 
 use super::connection::{Connection, End};
 use super::data;
+use super::incidents::Closing;
 use super::open::{Order, Phase, Registration, Unasked};
 use super::port::Port;
 use super::secure::{self, Opening};
@@ -184,7 +185,10 @@ fn poll_detect(
             Seen::NeedMore => {}
             Seen::No => match sniff::sniff(&inbox.bytes, allowed) {
                 Guess::Is(protocol) => return Poll::Ready(Some(Purpose::Calls(protocol))),
-                Guess::Unknown => return Poll::Ready(None),
+                Guess::Unknown => {
+                    registration.entry.closed(Closing::UnknownProtocol);
+                    return Poll::Ready(None);
+                }
                 Guess::NeedMore => {}
             },
         }

@@ -18,8 +18,6 @@ pub(super) struct Port {
     pub(super) address: Address,
     pub(super) allowed: Vec<Protocol>,
     pub(super) authenticator: Option<Authenticator>,
-    /// A credential that was accepted on a gRPC connection holds for its calls without one.
-    pub(super) trusts_grpc: bool,
     pub(super) tls: Option<tls::Acceptor>,
     pub(super) baidu_std: Arc<baidu_std::ServerConfig>,
     pub(super) rpcx: Arc<rpcx::ServerConfig>,
@@ -32,8 +30,6 @@ pub(super) struct Port {
     /// Every connection speaks this of rest_rpc, whatever it begins with.
     pub(super) generation: Option<Generation>,
     pub(super) net_rpc: Arc<net_rpc::ServerConfig>,
-    /// An accepted credential holds for the other calls of its gRPC connection that bring none.
-    pub(super) trust_grpc: bool,
     /// The protocols that may follow each other on one connection without being asked for.
     pub(super) family: Vec<Protocol>,
     /// The one protocol that is spoken here without being told by the first bytes.
@@ -107,14 +103,15 @@ impl Port {
             rest_rpc::ServerConfig { limits: limits.clone(), functions: functions(&server.router) };
         let gateway = allowed.contains(&Protocol::Http).then(|| http.clone());
         let methods = taking_one(&server.router);
-        let grpc = grpc::ServerConfig { limits, http: Arc::new(http2), cors, gateway, methods };
+        let trust_connection = options.trust_grpc;
+        let http2 = Arc::new(http2);
+        let grpc = grpc::ServerConfig { limits, http: http2, cors, gateway, methods, trust_connection };
         Self {
             server,
             address,
             tls: tls.map(|tls| tls::Acceptor::new(tls, &allowed)),
             allowed,
             authenticator,
-            trusts_grpc: false,
             baidu_std: Arc::new(baidu_std),
             rpcx: Arc::new(rpcx),
             fb_rpc: Arc::new(fb_rpc),
@@ -124,7 +121,6 @@ impl Port {
             rest_rpc: Arc::new(rest_rpc),
             generation,
             net_rpc: Arc::new(net_rpc),
-            trust_grpc: options.trust_grpc,
             family,
             spoken,
         }
