@@ -28,8 +28,8 @@ use crate::h2::{self, Connection, ErrorCode};
 use crate::http1::request::Request as HttpRequest;
 use crate::session::{self, Event, Missing, Server as _, Verdict};
 use crate::{
-    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId,
-    Violation, http1,
+    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status,
+    StreamId, Violation, http1,
 };
 
 /// What all connections of a server have in common.
