@@ -1,0 +1,151 @@
+//! Frames of the other protocols.
+
+/// A baidu_std request. `compress` is the number of the compression: 1 snappy, 2 gzip.
+pub(crate) fn baidu_std(service: &str, method: &str, id: u64, compress: u64, message: &[u8]) -> Vec<u8> {
+    let mut frame = baidu_std_head(service, method, id, compress, message.len());
+    frame.extend(message);
+    frame
+}
+
+/// The same without its message, of which it only says how long it will be.
+pub(crate) fn baidu_std_head(service: &str, method: &str, id: u64, compress: u64, message: usize) -> Vec<u8> {
+    let mut request = Vec::new();
+    proto_bytes(&mut request, 1, service.as_bytes());
+    proto_bytes(&mut request, 2, method.as_bytes());
+    let mut meta = Vec::new();
+    proto_bytes(&mut meta, 1, &request);
+    proto_number(&mut meta, 3, compress);
+    proto_number(&mut meta, 4, id);
+    let mut frame = b"PRPC".to_vec();
+    frame.extend(((meta.len() + message) as u32).to_be_bytes());
+    frame.extend((meta.len() as u32).to_be_bytes());
+    frame.extend(meta);
+    frame
+}
+
+/// An rpcx request with raw bytes as its payload.
+pub(crate) fn rpcx(service: &str, method: &str, seq: u64, payload: &[u8]) -> Vec<u8> {
+    rpcx_compressed(service, method, seq, false, payload)
+}
+
+/// The same, its payload compressed by gzip.
+pub(crate) fn rpcx_compressed(service: &str, method: &str, seq: u64, gzip: bool, payload: &[u8]) -> Vec<u8> {
+    let mut frame = rpcx_head(service, method, seq, gzip, payload.len());
+    frame.extend(payload);
+    frame
+}
+
+/// The same without its payload.
+pub(crate) fn rpcx_head(service: &str, method: &str, seq: u64, gzip: bool, payload: usize) -> Vec<u8> {
+    let mut blocks = Vec::new();
+    for block in [service.as_bytes(), method.as_bytes(), b""] {
+        blocks.extend((block.len() as u32).to_be_bytes());
+        blocks.extend(block);
+    }
+    blocks.extend((payload as u32).to_be_bytes());
+    // Of the serialization, 0 is raw bytes.
+    let mut frame = vec![0x08, 0, if gzip { 1 << 2 } else { 0 }, 0];
+    frame.extend(seq.to_be_bytes());
+    frame.extend(((blocks.len() + payload) as u32).to_be_bytes());
+    frame.extend(blocks);
+    frame
+}
+
+/// The header of a rest_rpc call (v0.20) of the function `echo`, with a body of this length.
+pub(crate) fn rest_rpc_head(id: u64, body: usize) -> Vec<u8> {
+    rest_rpc_head_of(ECHO_MD5, id, body)
+}
+
+/// The header of a rest_rpc call (v0.20) of the function with this number.
+pub(crate) fn rest_rpc_head_of(function: u32, id: u64, body: usize) -> Vec<u8> {
+    let mut frame = vec![39, 0, 0, 0];
+    frame.extend((body as u32).to_le_bytes());
+    frame.extend(id.to_le_bytes());
+    frame.extend(function.to_le_bytes());
+    frame
+}
+
+/// A whole rest_rpc call of the function with this number and one text as its argument.
+pub(crate) fn rest_rpc(function: u32, id: u64, text: &str) -> Vec<u8> {
+    // A list of one text of up to 31 bytes, in MessagePack.
+    let body = [&[0x91, 0xa0 | text.len() as u8][..], text.as_bytes()].concat();
+    [rest_rpc_head_of(function, id, body.len()), body].concat()
+}
+
+/// The first four bytes of the MD5 of `echo`, of `wait` and of `blob`.
+pub(crate) const ECHO_MD5: u32 = 0xcbb1_1ed8;
+pub(crate) const WAIT_MD5: u32 = 0x4925_6b98;
+pub(crate) const BLOB_MD5: u32 = 0xee26_908b;
+
+/// A subscription of rest_rpc (v0.20) to a key, with an empty token.
+pub(crate) fn rest_rpc_subscription(key: u32, name: &str) -> Vec<u8> {
+    let body = [&[0x92, 0xa0 | name.len() as u8][..], name.as_bytes(), &[0xa0]].concat();
+    let mut frame = vec![39, 1, 0, 0];
+    frame.extend((body.len() as u32).to_le_bytes());
+    frame.extend(0_u64.to_le_bytes());
+    frame.extend(key.to_le_bytes());
+    frame.extend(body);
+    frame
+}
+
+/// A call of Go's net/rpc in JSON.
+pub(crate) fn net_rpc(method: &str, id: u64, text: &str) -> Vec<u8> {
+    format!("{{\"method\":\"{method}\",\"params\":[\"{text}\"],\"id\":{id}}}\n").into_bytes()
+}
+
+/// The head of an HTTP/1.1 request in JSON.
+pub(crate) fn http(path: &str, fields: &str, length: usize) -> Vec<u8> {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{fields}\
+         Content-Length: {length}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+/// The request that begins a WebSocket.
+pub(crate) const WEBSOCKET: &[u8] = b"GET /_rpcx_ HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
+    Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+
+/// A frame of a WebSocket whose mask changes nothing. `first` holds its flags and its kind.
+pub(crate) fn websocket(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = websocket_head(first, payload.len() as u64);
+    frame.extend(payload);
+    frame
+}
+
+/// The same without its payload, of which it only says how long it will be.
+pub(crate) fn websocket_head(first: u8, length: u64) -> Vec<u8> {
+    let mut frame = vec![first];
+    match length {
+        0..=125 => frame.push(0x80 | length as u8),
+        126..=65_535 => {
+            frame.push(0x80 | 126);
+            frame.extend((length as u16).to_be_bytes());
+        }
+        _ => {
+            frame.push(0x80 | 127);
+            frame.extend(length.to_be_bytes());
+        }
+    }
+    frame.extend([0; 4]);
+    frame
+}
+
+pub(crate) fn proto_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+    varint(out, field << 3 | 2);
+    varint(out, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+pub(crate) fn proto_number(out: &mut Vec<u8>, field: u64, value: u64) {
+    varint(out, field << 3);
+    varint(out, value);
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
