@@ -57,7 +57,7 @@ impl Profile {
     /// other work.
     pub(crate) fn patience(self, limit: Duration) -> Option<Duration> {
         let patience = limit + limit / 4 + Duration::from_secs(1);
-        (patience <= self.pick(Duration::from_secs(30), Duration::from_secs(6))).then_some(patience)
+        (patience <= self.pick(Duration::from_secs(40), Duration::from_secs(6))).then_some(patience)
     }
 
     /// After how long the memory must have come back.

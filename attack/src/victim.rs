@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use polyrpc::Address;
-use polyrpc::server::Listen;
+use polyrpc::server::{Listen, Publisher};
 use polyrpc::tls::{self, Identity, Pem};
 use rcgen::{CertificateParams, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
@@ -66,7 +66,9 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     let certificate = Certificate::issue().map_err(io::Error::other)?;
     let unix = std::env::temp_dir().join(format!("polyrpc-attack-{}.sock", std::process::id()));
     let guarded = Listen::on("127.0.0.1:0").authenticate(|credential, _peer| service::judge(credential));
-    let bound = service::server()
+    let server = service::server();
+    tokio::spawn(publish(server.publisher()));
+    let bound = server
         .limits(options.profile.limits())
         .bind("127.0.0.1:0")
         .await?
@@ -99,6 +101,15 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     let _ = std::fs::remove_file(unix);
     // Not through the runtime's end, which would wait for the thread that reads standard input.
     std::process::exit(0);
+}
+
+/// Publishes 64 KiB under the topic `news` again and again.
+async fn publish(publisher: Publisher) {
+    let news = "x".repeat(64 << 10);
+    loop {
+        let _ = publisher.publish("news", "", &news);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Is ready when standard input ends: the parent is gone, or wants no server any more.

@@ -5,7 +5,9 @@ mod siege;
 
 mod bodies;
 mod bombs;
+mod calls;
 mod heads;
+mod loris;
 
 use std::io;
 use std::pin::Pin;
@@ -118,7 +120,9 @@ impl Attack {
 
     /// All of them.
     pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
-        [&heads::ATTACKS[..], &bombs::ATTACKS, &bodies::ATTACKS].into_iter().flatten()
+        [&heads::ATTACKS[..], &bombs::ATTACKS, &bodies::ATTACKS, &loris::ATTACKS, &calls::ATTACKS]
+            .into_iter()
+            .flatten()
     }
 
     pub(crate) fn named(name: &str) -> Option<&'static Self> {

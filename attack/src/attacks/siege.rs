@@ -85,11 +85,13 @@ impl Siege {
     /// Waits until the server has ended all lines, if it must, or else for as long as the well-behaved clients are
     /// measured. The lines stay open as long as the attacker.
     pub(crate) async fn hold(&self, lines: Vec<Line>) -> Outcome {
-        let patience = match self.end.limit(self.profile) {
-            Some(limit) => self.profile.patience(limit).unwrap_or(self.profile.window()),
-            None => self.profile.window(),
-        };
-        self.hold_for(patience, lines).await
+        self.hold_for(self.patience(), lines).await
+    }
+
+    /// How long [`hold`](Self::hold) waits.
+    pub(crate) fn patience(&self) -> Duration {
+        let must_end = self.end.limit(self.profile).and_then(|limit| self.profile.patience(limit));
+        must_end.unwrap_or(self.profile.window())
     }
 
     /// The same for no longer than this.

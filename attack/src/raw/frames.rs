@@ -7,8 +7,43 @@ pub(crate) fn baidu_std(service: &str, method: &str, id: u64, compress: u64, mes
     frame
 }
 
+/// A baidu_std request that offers a stream beside the call, of which feedback is wanted.
+pub(crate) fn baidu_std_stream(service: &str, method: &str, id: u64, message: &[u8]) -> Vec<u8> {
+    let mut settings = Vec::new();
+    proto_number(&mut settings, 1, id);
+    proto_number(&mut settings, 2, 1);
+    proto_number(&mut settings, 3, 1);
+    let mut frame = baidu_std_frame(service, method, id, 0, &[(8, &settings)], message.len());
+    frame.extend(message);
+    frame
+}
+
+/// A baidu_std request with a credential.
+pub(crate) fn baidu_std_with(
+    credential: &str,
+    service: &str,
+    method: &str,
+    id: u64,
+    message: &[u8],
+) -> Vec<u8> {
+    let mut frame = baidu_std_frame(service, method, id, 0, &[(7, credential.as_bytes())], message.len());
+    frame.extend(message);
+    frame
+}
+
 /// The same without its message, of which it only says how long it will be.
 pub(crate) fn baidu_std_head(service: &str, method: &str, id: u64, compress: u64, message: usize) -> Vec<u8> {
+    baidu_std_frame(service, method, id, compress, &[], message)
+}
+
+fn baidu_std_frame(
+    service: &str,
+    method: &str,
+    id: u64,
+    compress: u64,
+    fields: &[(u64, &[u8])],
+    message: usize,
+) -> Vec<u8> {
     let mut request = Vec::new();
     proto_bytes(&mut request, 1, service.as_bytes());
     proto_bytes(&mut request, 2, method.as_bytes());
@@ -16,6 +51,9 @@ pub(crate) fn baidu_std_head(service: &str, method: &str, id: u64, compress: u64
     proto_bytes(&mut meta, 1, &request);
     proto_number(&mut meta, 3, compress);
     proto_number(&mut meta, 4, id);
+    for (field, bytes) in fields {
+        proto_bytes(&mut meta, *field, bytes);
+    }
     let mut frame = b"PRPC".to_vec();
     frame.extend(((meta.len() + message) as u32).to_be_bytes());
     frame.extend((meta.len() as u32).to_be_bytes());
@@ -78,12 +116,13 @@ pub(crate) const WAIT_MD5: u32 = 0x4925_6b98;
 pub(crate) const BLOB_MD5: u32 = 0xee26_908b;
 
 /// A subscription of rest_rpc (v0.20) to a key, with an empty token.
-pub(crate) fn rest_rpc_subscription(key: u32, name: &str) -> Vec<u8> {
-    let body = [&[0x92, 0xa0 | name.len() as u8][..], name.as_bytes(), &[0xa0]].concat();
+pub(crate) fn rest_rpc_subscription(key: &str) -> Vec<u8> {
+    let body = [&[0x92, 0xa0 | key.len() as u8][..], key.as_bytes(), &[0xa0]].concat();
     let mut frame = vec![39, 1, 0, 0];
     frame.extend((body.len() as u32).to_le_bytes());
     frame.extend(0_u64.to_le_bytes());
-    frame.extend(key.to_le_bytes());
+    // The number of the function, which servers do not look at.
+    frame.extend(0_u32.to_le_bytes());
     frame.extend(body);
     frame
 }
