@@ -264,27 +264,25 @@ async fn post_http2(sender: h2::client::SendRequest<Bytes>, place: &str) -> std:
     Ok(())
 }
 
-/// gRPC-Web as a browser speaks it over HTTP/1.1, one call at a time. One connection; a new one when it broke.
+/// gRPC-Web as a browser speaks it over HTTP/1.1: a call at a time on each connection.
 fn grpc_web(place: &str) -> Call {
     let place: Arc<str> = place.into();
-    let connection = Arc::new(Mutex::new(None::<TcpStream>));
+    let idle = Arc::new(Mutex::new(Vec::<TcpStream>::new()));
     Arc::new(move || {
-        let (place, connection) = (place.clone(), connection.clone());
+        let (place, idle) = (place.clone(), idle.clone());
         Box::pin(async move {
-            let mut connection = connection.lock().await;
-            let answer = post_grpc_web(&mut connection, &place).await;
-            if answer.is_err() {
-                connection.take();
-            }
-            answer.map_err(|error| error.to_string())
+            let unused = idle.lock().await.pop();
+            let socket = post_grpc_web(unused, &place).await.map_err(|error| error.to_string())?;
+            idle.lock().await.push(socket);
+            Ok(())
         })
     })
 }
 
-async fn post_grpc_web(connection: &mut Option<TcpStream>, place: &str) -> std::io::Result<()> {
-    let socket = match connection {
+async fn post_grpc_web(unused: Option<TcpStream>, place: &str) -> std::io::Result<TcpStream> {
+    let mut socket = match unused {
         Some(socket) => socket,
-        None => connection.insert(TcpStream::connect(place).await?),
+        None => TcpStream::connect(place).await?,
     };
     socket.set_nodelay(true)?;
     let message = format!("\"{TEXT}\"");
@@ -304,7 +302,7 @@ async fn post_grpc_web(connection: &mut Option<TcpStream>, place: &str) -> std::
     }
     let text = String::from_utf8_lossy(&response);
     match text.contains("grpc-status:0") {
-        true => Ok(()),
+        true => Ok(socket),
         false => Err(std::io::Error::other(text.lines().next().unwrap_or_default().to_owned())),
     }
 }

@@ -43,7 +43,7 @@ pub(crate) const REMAINS: usize = 32 << 20;
 /// How often an attack is repeated whose only fault is the p99; the median counts.
 const REPEATS: usize = 2;
 /// An attack that is not over by then is broken off.
-const MOST: Duration = Duration::from_secs(60);
+const MOST: Duration = Duration::from_secs(90);
 /// How long a server without calls may take to exit.
 const EXIT: Duration = Duration::from_secs(3);
 /// Fewer calls of one client than this say nothing of its p99; then that of all clients is looked at alone.

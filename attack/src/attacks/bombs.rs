@@ -46,7 +46,7 @@ const CONNECTIONS: usize = 32;
 const SIZE: usize = 63 << 20;
 
 async fn grpc_bombs(siege: Siege) -> io::Result<Outcome> {
-    let bomb = bomb(Compression::Zstd, b'x')?;
+    let bomb = bomb(Compression::Zstd, b'x', SIZE)?;
     let mut frames = Frames::begin();
     frames.head(
         1,
@@ -57,12 +57,12 @@ async fn grpc_bombs(siege: Siege) -> io::Result<Outcome> {
 }
 
 async fn baidu_std_bombs(siege: Siege, compression: Compression, number: u64) -> io::Result<Outcome> {
-    let bomb = bomb(compression, b'x')?;
+    let bomb = bomb(compression, b'x', SIZE)?;
     unread(siege, &frames::baidu_std("Bare", "Echo", 1, number, &bomb)).await
 }
 
 async fn http_bombs(siege: Siege) -> io::Result<Outcome> {
-    let bomb = bomb(Compression::Gzip, b'1')?;
+    let bomb = bomb(Compression::Gzip, b'1', SIZE)?;
     let head = frames::http("/Bare/Echo", "Content-Encoding: gzip\r\n", bomb.len());
     unread(siege, &[head, bomb].concat()).await
 }
@@ -75,7 +75,8 @@ async fn unread(siege: Siege, bytes: &[u8]) -> io::Result<Outcome> {
     Ok(siege.hold(lines).await)
 }
 
-fn bomb(compression: Compression, byte: u8) -> io::Result<Vec<u8>> {
-    let packed = compress::compress(compression, &vec![byte; SIZE]);
+/// So many times the same byte, compressed.
+pub(super) fn bomb(compression: Compression, byte: u8, size: usize) -> io::Result<Vec<u8>> {
+    let packed = compress::compress(compression, &vec![byte; size]);
     packed.map(Into::into).map_err(|error| io::Error::other(format!("{error:?}")))
 }

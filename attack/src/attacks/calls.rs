@@ -67,7 +67,7 @@ pub(super) const ATTACKS: [Attack; 9] = [
     attack(
         "http_pipeline_unread",
         "kin",
-        "16 HTTP/1.1 connections × 20,000 pipelined calls, never read",
+        "16 HTTP/1.1 connections × 5,000 pipelined calls of 2 kB, never read",
         End::Within(|limits| limits.write_timeout),
         |siege| Box::pin(pipeline(siege)),
     ),
@@ -178,6 +178,6 @@ async fn subscriptions(siege: Siege) -> io::Result<Outcome> {
 async fn pipeline(siege: Siege) -> io::Result<Outcome> {
     let body = format!("\"{}\"", "x".repeat(2_000));
     let call = [frames::http("/Bare/Echo", "", body.len()), body.into_bytes()].concat();
-    let lines = deaf_raid(&siege, 16, &call.repeat(20_000)).await?;
+    let lines = deaf_raid(&siege, 16, &call.repeat(5_000)).await?;
     Ok(siege.hold(lines).await)
 }

@@ -17,7 +17,8 @@ use crate::raw::h2::Answers;
 #[derive(Debug)]
 pub(crate) struct Line {
     socket: TcpStream,
-    begun: Instant,
+    /// From when on the server's time counts.
+    since: Instant,
     /// Whether it reads what the server sends.
     reads: bool,
     /// Streams of HTTP/2 that it has opened; once the server has ended them all, it holds nothing.
@@ -50,7 +51,7 @@ impl Line {
         socket.set_nodelay(true)?;
         Ok(Self {
             socket,
-            begun: Instant::now(),
+            since: Instant::now(),
             reads: true,
             streams: 0,
             answers: Answers::default(),
@@ -64,6 +65,11 @@ impl Line {
     pub(crate) fn deaf(mut self) -> Self {
         self.reads = false;
         self
+    }
+
+    /// Reads the server's answers as frames of HTTP/2, though it is only the end of the connection that counts.
+    pub(crate) fn hear_frames(&mut self) {
+        self.streams = usize::MAX;
     }
 
     /// The same line, of which so many streams of HTTP/2 must end.
@@ -161,13 +167,33 @@ impl Line {
         poll(&mut sockets, Some(&at_once)).is_ok() && sockets[0].revents().intersects(end)
     }
 
+    /// From now on the server's time counts: everything was sent. Without it, it counts from the beginning.
+    pub(super) fn mark(&mut self) {
+        self.since = Instant::now();
+    }
+
     pub(super) fn age(&self) -> Duration {
-        self.begun.elapsed()
+        self.since.elapsed()
     }
 
     pub(crate) fn is_closed(&mut self) -> bool {
         self.is_released();
         self.closed
+    }
+
+    /// Waits until the server has said something more. `false` if it does not, or has closed.
+    pub(crate) async fn wait_for_words(&mut self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            if !matches!(timeout(left, self.socket.readable()).await, Ok(Ok(()))) {
+                return false;
+            }
+            self.read();
+            if !self.heard.is_empty() {
+                return !self.closed;
+            }
+        }
+        false
     }
 
     /// Sends bytes and gives what the server answers, until it says nothing more for a while or closes.

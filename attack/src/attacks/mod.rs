@@ -6,8 +6,17 @@ mod siege;
 mod bodies;
 mod bombs;
 mod calls;
+mod credentials;
+mod datagrams;
+mod floods;
+mod glue;
 mod heads;
+mod http;
+mod json;
+mod local;
 mod loris;
+mod resets;
+mod shutdown;
 
 use std::io;
 use std::pin::Pin;
@@ -120,9 +129,24 @@ impl Attack {
 
     /// All of them.
     pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
-        [&heads::ATTACKS[..], &bombs::ATTACKS, &bodies::ATTACKS, &loris::ATTACKS, &calls::ATTACKS]
-            .into_iter()
-            .flatten()
+        [
+            &heads::ATTACKS[..],
+            &bombs::ATTACKS,
+            &bodies::ATTACKS,
+            &credentials::ATTACKS,
+            &resets::ATTACKS,
+            &datagrams::ATTACKS,
+            &local::ATTACKS,
+            &http::ATTACKS,
+            &shutdown::ATTACKS,
+            &glue::ATTACKS,
+            &floods::ATTACKS,
+            &loris::ATTACKS,
+            &calls::ATTACKS,
+            &json::ATTACKS,
+        ]
+        .into_iter()
+        .flatten()
     }
 
     pub(crate) fn named(name: &str) -> Option<&'static Self> {

@@ -83,8 +83,9 @@ impl Siege {
     }
 
     /// Waits until the server has ended all lines, if it must, or else for as long as the well-behaved clients are
-    /// measured. The lines stay open as long as the attacker.
-    pub(crate) async fn hold(&self, lines: Vec<Line>) -> Outcome {
+    /// measured. The lines stay open as long as the attacker. The server's time counts from now.
+    pub(crate) async fn hold(&self, mut lines: Vec<Line>) -> Outcome {
+        lines.iter_mut().for_each(Line::mark);
         self.hold_for(self.patience(), lines).await
     }
 
@@ -94,7 +95,7 @@ impl Siege {
         must_end.unwrap_or(self.profile.window())
     }
 
-    /// The same for no longer than this.
+    /// The same for no longer than this. The server's time counts from when each line was connected.
     pub(crate) async fn hold_for(&self, patience: Duration, mut lines: Vec<Line>) -> Outcome {
         let begun = Instant::now();
         let mut outcome = Outcome { connections: lines.len(), ..Outcome::default() };

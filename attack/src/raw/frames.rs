@@ -132,6 +132,32 @@ pub(crate) fn net_rpc(method: &str, id: u64, text: &str) -> Vec<u8> {
     format!("{{\"method\":\"{method}\",\"params\":[\"{text}\"],\"id\":{id}}}\n").into_bytes()
 }
 
+/// A call of Go's net/rpc in gob, with a text of up to 100 bytes as its argument: a connection's first bytes.
+pub(crate) fn gob(method: &str, text: &str) -> Vec<u8> {
+    // The type of a request, as Go describes it.
+    let mut bytes =
+        b"\x2e\x7f\x03\x01\x01\x07Request\x01\xff\x80\x00\x01\x02\x01\x0dServiceMethod\x01\x0c\x00\
+        \x01\x03Seq\x01\x06\x00\x00\x00"
+            .to_vec();
+    bytes.extend([5 + method.len() as u8, 0xff, 0x80, 1, method.len() as u8]);
+    bytes.extend(method.as_bytes());
+    bytes.push(0);
+    bytes.extend([3 + text.len() as u8, 0x0c, 0, text.len() as u8]);
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+/// A call of rest_rpc (v0.21) of the function with this number, with a text as its argument.
+pub(crate) fn struct_pack(function: u32, text: &str) -> Vec<u8> {
+    let mut frame = vec![39, 0, 0, 0];
+    frame.extend(function.to_le_bytes());
+    frame.extend(0_u64.to_le_bytes());
+    frame.extend((text.len() as u64).to_le_bytes());
+    frame.extend(0_u64.to_le_bytes());
+    frame.extend(text.as_bytes());
+    frame
+}
+
 /// The head of an HTTP/1.1 request in JSON.
 pub(crate) fn http(path: &str, fields: &str, length: usize) -> Vec<u8> {
     format!(
