@@ -34,6 +34,8 @@ mod message;
 mod reflection;
 
 mod failure;
+mod limits;
+mod log;
 mod terminal;
 mod tls;
 
@@ -45,12 +47,14 @@ mod fbs;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
-    match Command::parse().run() {
+    match Cli::parse().run() {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("{failure}");
@@ -62,6 +66,23 @@ fn main() -> ExitCode {
 /// Serves, calls and measures RPC over every protocol PolyRPC speaks.
 #[derive(Debug, Parser)]
 #[command(name = "polyrpc", version)]
+struct Cli {
+    /// What to log on standard error: error, warn, info, debug, trace or off, or target=level,… [default: RUST_LOG, or
+    /// else warn while serving and error otherwise]
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = log::filter)]
+    log: Option<Targets>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+impl Cli {
+    fn run(self) -> Result<ExitCode, Failure> {
+        log::install(self.log, self.command.usual_level())?;
+        self.command.run()
+    }
+}
+
+#[derive(Debug, Subcommand)]
 enum Command {
     /// Start a server on a free port and call it over every protocol
     Demo(demo::Options),
@@ -80,6 +101,14 @@ enum Command {
 }
 
 impl Command {
+    /// What a command logs unless it is told otherwise. One that calls reports itself why that failed.
+    fn usual_level(&self) -> LevelFilter {
+        match self {
+            Self::Serve(_) => LevelFilter::WARN,
+            _ => LevelFilter::ERROR,
+        }
+    }
+
     fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Demo(options) => demo::run(&options),
@@ -99,6 +128,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound() {
-        super::Command::command().debug_assert();
+        super::Cli::command().debug_assert();
     }
 }

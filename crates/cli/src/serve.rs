@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use clap::Args;
-use polyrpc::discovery::Attributes;
+use polyrpc::discovery::{Attributes, redacted};
 use polyrpc::net_rpc::Codec;
 use polyrpc::rest_rpc::{ByteOrder, Generation};
 use polyrpc::server::{Bound, Event, Listen, Registration};
@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::failure::Failure;
 use crate::kcp::Kcp;
+use crate::limits::LimitOptions;
 use crate::tls::Proof;
 use crate::{services, vectors};
 
@@ -56,6 +57,9 @@ pub(crate) struct Options {
     proof: Proof,
     #[command(flatten)]
     kcp: Kcp,
+    // Last, since its heading stands above all options that follow.
+    #[command(flatten)]
+    limits: LimitOptions,
 }
 
 /// Where the server makes itself known.
@@ -76,7 +80,7 @@ impl Registering {
     /// Has the server make itself known once it runs; what goes wrong with that is told.
     pub(crate) fn add_to(&self, mut server: Server) -> Result<Server, Failure> {
         for url in &self.register {
-            let told = url.clone();
+            let told = redacted(url);
             let mut registration = Registration::new()
                 .attributes(self.attributes.clone())
                 .rates()
@@ -167,7 +171,8 @@ async fn serve(options: Options) -> Result<(), Failure> {
     let stop = stop_signal().map_err(|error| Failure::system("watch for signals", &error))?;
     let mut listeners = listeners(&options)?;
     let others = if options.vectors { others(&mut listeners) } else { Vec::new() };
-    let mut server = services::server();
+    let limits = options.limits.limits()?;
+    let mut server = services::server().limits(limits.clone());
     let mut publishing = JoinSet::new();
     if options.vectors {
         server = vectors::add_to(server);
@@ -179,7 +184,7 @@ async fn serve(options: Options) -> Result<(), Failure> {
     let server = options.registering.add_to(server)?;
     let mut bound = vec![bind(server, listeners).await?];
     for (server, listener) in others {
-        bound.push(bind(server, vec![listener]).await?);
+        bound.push(bind(server.limits(limits.clone()), vec![listener]).await?);
     }
     announce(&bound).map_err(|error| Failure::system("write to standard output", &error))?;
     let running: Vec<_> = bound.into_iter().map(|(_, bound)| bound.start()).collect();

@@ -23,6 +23,12 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure>
     Ok(runtime.block_on(future))
 }
 
+/// Whether what is printed there may have colours: it is a terminal and `NO_COLOR` is not set (no-color.org).
+pub(crate) fn is_coloured(stream: &impl IsTerminal) -> bool {
+    let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !unwanted
+}
+
 /// Colours what it is given, if standard output is a terminal and `NO_COLOR` is not set (no-color.org).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paint {
@@ -31,8 +37,7 @@ pub(crate) struct Paint {
 
 impl Paint {
     pub(crate) fn for_stdout() -> Self {
-        let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { on: io::stdout().is_terminal() && !unwanted }
+        Self { on: is_coloured(&io::stdout()) }
     }
 
     pub(crate) fn bold(self, text: impl Display) -> String {

@@ -148,7 +148,9 @@ pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Register>>
 
 /// Opens what the first word of the scheme means that is a registry's: one before it is a protocol's.
 fn first<T>(url: &str, open: impl Fn(&str, &str) -> Result<Option<T>>) -> Result<T> {
-    let wrong = |why: &str| Status::invalid_argument(format!("`{url}`: {why}, for example {EXAMPLES}"));
+    let wrong = |why: &str| {
+        Status::invalid_argument(format!("`{}`: {why}, for example {EXAMPLES}", discovery::redacted(url)))
+    };
     let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("want the URL of a registry"))?;
     for word in scheme.split('+') {
         if let Some(opened) = open(word, rest)? {
@@ -173,6 +175,47 @@ mod tests {
             assert!(discover(url).is_err(), "{url}");
         }
         assert!(register("list://a:1").is_err());
+    }
+
+    #[test]
+    fn neither_errors_nor_debug_repeat_a_password() {
+        for url in [
+            "me:hunter2@h:1",
+            "nothing://me:hunter2@h:1",
+            "rpcx+nothing://h:1/x?password=hunter2",
+            "remotefile://ftp://me:hunter2@h/x",
+            "dns://me:hunter2@h",
+            #[cfg(feature = "etcd")]
+            "etcd://me:hunter2@h:1/%ff",
+            #[cfg(feature = "redis")]
+            "redis://:hunter2@h:x/base/Arith",
+            #[cfg(feature = "consul")]
+            "consul://me:hunter2@h:1/base/Arith",
+            #[cfg(feature = "nacos")]
+            "nacos://me:hunter2@h:1/Arith?username=me&password=hunter2",
+        ] {
+            let error = discover(url).err().unwrap_or_else(|| panic!("{url} is wrong"));
+            assert!(!error.message().contains("hunter2"), "{error}");
+            let built = builder(&format!("rpcx+{url}")).and_then(client::Builder::build);
+            assert!(!built.err().is_some_and(|error| error.message().contains("hunter2")), "{url}");
+        }
+        for url in [
+            #[cfg(feature = "etcd")]
+            "etcd://me:hunter2@h:1/base/Arith",
+            #[cfg(feature = "redis")]
+            "redis://:hunter2@h:1/base/Arith",
+            #[cfg(feature = "nacos")]
+            "nacos://h:1/Arith?username=me&password=hunter2",
+            #[cfg(feature = "consul")]
+            "consul://h:1/base/Arith?token=hunter2",
+        ] {
+            let client = builder(&format!("rpcx+{url}")).unwrap();
+            assert!(!format!("{client:?} {:?}", client.build()).contains("hunter2"), "{url}");
+        }
+        #[cfg(feature = "redis")]
+        assert!(!format!("{:?}", redis::Redis::new("redis://:hunter2@h:1").unwrap()).contains("hunter2"));
+        #[cfg(feature = "etcd")]
+        assert!(!format!("{:?}", etcd::Etcd::new(["h:1"]).user("me", "hunter2")).contains("hunter2"));
     }
 
     #[tokio::test]

@@ -2,10 +2,9 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use polyrpc::Status;
-use polyrpc::discovery::Attributes;
+use polyrpc::discovery::{Attributes, redacted};
 
 /// `host:port,host:port/path?name=value`.
-#[derive(Debug)]
 pub(crate) struct Place {
     /// The registry's servers.
     pub(crate) hosts: String,
@@ -21,9 +20,9 @@ impl Place {
         let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
         let path = path.split('/').filter(|segment| !segment.is_empty()).map(|segment| {
             let segment = percent_decode_str(segment).decode_utf8();
-            segment
-                .map(Into::into)
-                .map_err(|_| Status::invalid_argument(format!("the path of `{text}` is no UTF-8")))
+            segment.map(Into::into).map_err(|_| {
+                Status::invalid_argument(format!("the path of `{}` is no UTF-8", redacted(text)))
+            })
         });
         Ok(Self {
             hosts: hosts.to_owned(),
@@ -93,7 +92,8 @@ mod tests {
         assert_eq!(place.origins(), "https://a:1,b:2");
         assert!(place.only(&["token", "tls"]).is_ok());
         assert!(place.only(&["tls"]).unwrap_err().message().contains("`token`"));
-        assert!(Place::parse("h/%ff").is_err());
+        let error = Place::parse("me:hunter2@h/%ff?token=hunter2").err().unwrap();
+        assert!(!error.message().contains("hunter2"), "{error}");
     }
 
     #[test]

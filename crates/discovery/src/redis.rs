@@ -17,7 +17,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
-use polyrpc::discovery::{Discover, Entry, Instance, Register, Sets};
+use polyrpc::discovery::{Discover, Entry, Instance, Register, Sets, redacted};
 use polyrpc::{Result, Status};
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Client, RedisError, cmd, pipe};
@@ -30,7 +30,7 @@ use crate::tree::{BASE_VALUE, Found, Tree, split};
 use crate::watch::{self, Ask};
 
 /// A server of Redis, and how it is asked.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Redis {
     client: Client,
 }
@@ -42,8 +42,9 @@ impl Redis {
     ///
     /// When the URL is none. Nothing is connected yet.
     pub fn new(url: &str) -> Result<Self> {
-        let wrong =
-            |error: RedisError| Status::invalid_argument(format!("`{url}` is no URL of Redis: {error}"));
+        let wrong = |error: RedisError| {
+            Status::invalid_argument(format!("`{}` is no URL of Redis: {error}", redacted(url)))
+        };
         Ok(Self { client: Client::open(url).map_err(wrong)? })
     }
 
@@ -64,6 +65,15 @@ impl Redis {
             .set_connection_timeout(Some(ANSWER))
             .set_response_timeout(Some(ANSWER));
         within(self.client.get_multiplexed_async_connection_with_config(&config)).await
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The rest of what is known of the connection has the password.
+        f.debug_struct("Redis")
+            .field("address", &self.client.get_connection_info().addr().to_string())
+            .finish_non_exhaustive()
     }
 }
 

@@ -39,6 +39,8 @@ pub mod codec;
 
 pub mod cores;
 
+mod budget;
+mod rate_limited;
 mod runtime;
 
 pub mod streaming;

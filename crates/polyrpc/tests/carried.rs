@@ -7,6 +7,7 @@ mod common;
 #[path = "../src/tls/tests/authority.rs"]
 mod authority;
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use authority::{Authority, Issued};
@@ -17,6 +18,8 @@ use polyrpc::service::Peer;
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::transfer::Streams;
 use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Result, Server, quic};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tokio::net::TcpStream;
 
 fn protected() -> kcp::Config {
@@ -147,6 +150,33 @@ async fn an_idle_conversation_goes_on_since_its_client_would_not_hear_of_an_end(
     assert_eq!(soon(client.call::<String>("Probe/Peer", &())).await.unwrap(), peer);
 }
 
+/// Begins 20,000 conversations from as many addresses, none of which hears what it is answered.
+fn flood(place: &str) {
+    for number in 0..20_000_u32 {
+        let [_, a, b, c] = (number + (1 << 16) + 1).to_be_bytes();
+        let socket = std::net::UdpSocket::bind((Ipv4Addr::new(127, a, b, c), 0)).unwrap();
+        let mut datagram = number.to_le_bytes().to_vec();
+        datagram.extend_from_slice(&[81, 0, 128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 0, 0, 0]);
+        datagram.extend_from_slice(b"GET / HTTP/1.1\r\n\r\n");
+        // One that the system does not take is one less.
+        let _ = socket.send_to(&datagram, place);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forged_conversations_do_not_keep_a_new_client_out() {
+    let server = by_kcp(Prober::default().server(), kcp::Config::default()).await;
+    let before = kcp_client(Protocol::Rpcx, &server, kcp::Config::default());
+    assert_eq!(echo(&before, "before").await.unwrap(), "before");
+    let Address::Kcp(place) = server.addresses()[0].clone() else { panic!("it is KCP") };
+    tokio::task::spawn_blocking(move || flood(&place)).await.unwrap();
+    let client = kcp_client(Protocol::Rpcx, &server, kcp::Config::default());
+    let call = tokio::time::timeout(Duration::from_secs(1), echo(&client, "hi"));
+    assert_eq!(call.await.expect("it is answered within a second").unwrap(), "hi");
+    assert_eq!(echo(&client, &"long ".repeat(50_000)).await.unwrap().len(), 250_000);
+    assert_eq!(echo(&before, "after").await.unwrap(), "after");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_not_granted_where_it_would_not_be_understood() {
     let streams = Streams::new(|_, _| async { Ok(()) });
@@ -249,4 +279,25 @@ async fn a_shutdown_answers_what_was_accepted_over_quic() {
     echo(&client, "hi").await.unwrap();
     soon(place.server.shutdown(Duration::from_secs(5))).await;
     assert!(echo(&client, "late").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quic_connection_without_a_stream_is_closed() {
+    let authority = Authority::new("authority");
+    let tls = tls::Server::new(identity(&authority.issue(&["127.0.0.1", "localhost"]))).unwrap();
+    let config = quic::Config { stream_timeout: Duration::from_millis(200), ..quic::Config::default() };
+    let listen = Listen::on("127.0.0.1:0").quic(config).tls(tls);
+    let server = Prober::default().server().bind(listen).await.unwrap().start();
+    let Address::Quic(place) = server.addresses()[0].clone() else { panic!("it is QUIC") };
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+    let mut crypto = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    crypto.alpn_protocols = vec![b"rpcx".to_vec()];
+    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(crypto).unwrap();
+    let endpoint = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let config = quinn::ClientConfig::new(std::sync::Arc::new(crypto));
+    let connection =
+        endpoint.connect_with(config, place.parse().unwrap(), "localhost").unwrap().await.unwrap();
+    let ended = soon(connection.closed()).await;
+    assert!(ended.to_string().contains("no stream was opened"), "{ended}");
 }

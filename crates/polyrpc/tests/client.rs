@@ -5,7 +5,7 @@ mod common;
 use std::collections::HashSet;
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{
@@ -194,12 +194,137 @@ async fn after_a_failure_callers_fail_at_once_until_it_is_time_to_try_again() {
         soon(failed).await.unwrap().unwrap_err();
     }
     let server = Prober::default().server().bind(address.to_string()).await.unwrap().start();
-    // Though there is a server now, the one does not look before its time, and says why.
-    assert_eq!(soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err(), reason);
+    // Though there is a server now, the one does not look before its time, and says why, and when it will.
+    let early = soon(patient.call::<()>("Probe/Echo", "a")).await.unwrap_err();
+    assert_eq!(early.code(), reason.code());
+    let (why, when) = early.message().split_once("; next attempt in ").expect("it says when");
+    assert_eq!(why, reason.message());
+    assert!(when.ends_with(" s"), "{when}");
     let begun = Instant::now();
     assert_eq!(again(|| hasty.call::<String>("Probe/Echo", "a")).await, "a");
     assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
     drop(server);
+}
+
+/// A server of rpcx behind a listener that accepts and closes at once, until it is told to let connections through.
+struct Slammed {
+    address: String,
+    accepted: Arc<AtomicUsize>,
+    good: Arc<AtomicBool>,
+}
+
+impl Slammed {
+    async fn start() -> Self {
+        let server = serve(Prober::default().server()).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (accepted, good) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, lets_through) = (accepted.clone(), good.clone());
+        tokio::spawn(async move {
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                count.fetch_add(1, Ordering::Relaxed);
+                let behind = server.address().to_string();
+                if lets_through.load(Ordering::Relaxed) {
+                    tokio::spawn(async move {
+                        let mut behind = TcpStream::connect(behind).await.unwrap();
+                        let _ = copy_bidirectional(&mut client, &mut behind).await;
+                    });
+                }
+            }
+        });
+        Self { address, accepted, good }
+    }
+
+    fn builder(&self) -> polyrpc::client::Builder {
+        Client::builder(&format!("rpcx://{}", self.address))
+    }
+
+    /// While `callers` call for two seconds, at most two dials a second are made, but for the first failures, of which
+    /// there are at most `first`. Returns the callers when all have had an answer.
+    async fn is_dialled_seldom(self, case: &str, first: usize, callers: tokio::task::JoinHandle<()>) {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let dials = self.accepted.load(Ordering::Relaxed);
+        assert!(dials <= first + 4, "{case}: {dials} dials in two seconds");
+        self.good.store(true, Ordering::Relaxed);
+        let begun = Instant::now();
+        soon(callers).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(4), "{case}: {:?}", begun.elapsed());
+    }
+}
+
+const CALLERS: usize = 50;
+
+/// Many callers at the same time, each until it has an answer.
+fn call_until_answered(client: &Client) -> tokio::task::JoinHandle<()> {
+    let callers = (0..CALLERS).map(|_| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            while client.call::<String>("Probe/Echo", "a").await.is_err() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+    });
+    let callers: Vec<_> = callers.collect();
+    tokio::spawn(async move {
+        for caller in callers {
+            caller.await.unwrap();
+        }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_accepts_and_closes_is_dialled_twice_a_second_at_most() {
+    let cases = [(Kind::Single, 2), (Kind::Pooled, CALLERS + 1), (Kind::Short, CALLERS + 1)];
+    let cases = cases.map(|(kind, first)| async move {
+        let server = Slammed::start().await;
+        let callers = call_until_answered(&server.builder().kind(kind).build().unwrap());
+        server.is_dialled_seldom(&format!("{kind:?}"), first, callers).await;
+    });
+    futures_util::future::join_all(cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocking_client_dials_a_server_that_accepts_and_closes_twice_a_second_at_most() {
+    let server = Slammed::start().await;
+    let client = server.builder().build_blocking().unwrap();
+    let callers = tokio::task::spawn_blocking(move || {
+        std::thread::scope(|scope| {
+            for _ in 0..CALLERS {
+                scope.spawn(|| {
+                    while client.call::<String>("Probe/Echo", "a").is_err() {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                });
+            }
+        });
+    });
+    server.is_dialled_seldom("blocking", CALLERS + 1, callers).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_before_any_reply_is_replaced_at_once_and_then_the_reason_is_told() {
+    let server = Slammed::start().await;
+    let client = server.builder().build().unwrap();
+    let call = || soon(client.call::<String>("Probe/Echo", "a"));
+    while server.accepted.load(Ordering::Relaxed) < 2 {
+        call().await.unwrap_err();
+    }
+    let told = loop {
+        let failed = call().await.unwrap_err();
+        if failed.message().contains("next attempt in") {
+            break failed;
+        }
+    };
+    assert_eq!(told.code(), Code::Unavailable);
+    let message = told.message();
+    assert!(message.contains(&server.address) && message.contains("before any reply"), "{message}");
+    assert_eq!(server.accepted.load(Ordering::Relaxed), 2);
+    // Who waits for the server has it as soon as it is tried again.
+    server.good.store(true, Ordering::Relaxed);
+    let request = Request::new("a".to_owned()).with_wait_for_ready();
+    let answer = soon(client.invoke::<Serde, String, String>(&ECHO, request)).await.unwrap();
+    assert_eq!(answer.message, "a");
 }
 
 #[tokio::test]

@@ -102,8 +102,8 @@ pub enum Checksum {
     MessageAndAttachment,
 }
 
-/// What proves who calls, and for how long the proof holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What proves who calls, and for how long the proof holds. `Debug` leaves the proof out.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
     /// Judged once: the first message of a connection carries it, later ones are trusted as it was.
     Connection(Option<Bytes>),
@@ -117,6 +117,16 @@ impl Credential {
         match self {
             Self::Connection(bytes) | Self::Call(bytes) => bytes.as_ref(),
         }
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Connection(_) => "Connection",
+            Self::Call(_) => "Call",
+        };
+        f.debug_tuple(name).field(&self.bytes().map(|_| format_args!("<redacted>"))).finish()
     }
 }
 
@@ -260,5 +270,22 @@ impl<K: Into<Cow<'static, str>>, V: Into<Bytes>> FromIterator<(K, V)> for Metada
         let mut metadata = Self::new();
         pairs.into_iter().for_each(|(key, value)| metadata.insert(key, value));
         metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_prints_no_credential() {
+        let mut call = Call::new("S", "M", Format::default(), Bytes::new());
+        call.credential = Credential::Call(Some("hunter2".into()));
+        let shown = format!("{call:?}");
+        assert!(shown.contains("credential: Call(Some(<redacted>))"), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let shown = format!("{:?}", Credential::Connection(Some("hunter2".into())));
+        assert_eq!(shown, "Connection(Some(<redacted>))");
+        assert_eq!(format!("{:?}", Credential::Call(None)), "Call(None)");
     }
 }

@@ -225,6 +225,11 @@ pub trait Server {
         !inbox.is_empty()
     }
 
+    /// Whether what is incomplete is a head of unknown length (HTTP/1), which must end within a time of its own.
+    fn in_head(&self) -> bool {
+        false
+    }
+
     /// How many times the peer asked whether it is heard, and was answered.
     fn heartbeats(&self) -> u64 {
         0

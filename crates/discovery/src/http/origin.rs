@@ -1,4 +1,5 @@
 use polyrpc::Status;
+use polyrpc::discovery::redacted;
 
 /// One server, as its URL names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +31,9 @@ impl Origin {
     }
 
     fn parse(url: &str, port: u16, tls: bool) -> Result<Self, Status> {
-        let wrong =
-            |why: &str| Status::invalid_argument(format!("`{url}` is no address of a registry: {why}"));
+        let wrong = |why: &str| {
+            Status::invalid_argument(format!("`{}` is no address of a registry: {why}", redacted(url)))
+        };
         let (tls, rest) = match url.split_once("://") {
             None => (tls, url),
             Some(("http", rest)) => (false, rest),

@@ -3,6 +3,8 @@
 //! For one call at a time this is the fastest way there is, since nothing has to be handed to another task and
 //! back. Threads do not share a connection: each call takes one from a pool.
 
+mod gate;
+
 use std::fmt;
 use std::io::{self, IoSlice, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -21,8 +23,9 @@ use rustix::net::{RecvFlags, SendFlags};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::gate::Gate;
 use super::connection::{PushHandler, broken_protocol, closed};
-use super::dial::Sessions;
+use super::dial::{Backoff, Sessions};
 use super::exchange::Defaults;
 use super::pool::Kind;
 use super::request::{Options, Request, Response, Signature};
@@ -57,6 +60,7 @@ struct Inner {
     defaults: Defaults,
     connect_timeout: Duration,
     settling: Option<Duration>,
+    gate: Gate,
     on_push: Option<PushHandler>,
     /// How many connections may wait for their next call.
     idle: usize,
@@ -98,6 +102,7 @@ impl Client {
             sessions: builder.sessions(&url),
             defaults: builder.defaults(&url),
             settling: url.settling(),
+            gate: Gate::new(builder.backoff.unwrap_or_else(Backoff::of_one_server)),
             address: url.address,
             connect_timeout: builder.connect_timeout,
             on_push: builder.on_push,
@@ -171,18 +176,23 @@ impl Inner {
         let mut call = self.defaults.call(service, method, body, options)?;
         let now = Instant::now();
         let deadline = call.timeout.and_then(|timeout| now.checked_add(timeout));
-        let mut link = match self.take(now) {
-            Some(link) => link,
+        let (mut link, dialled) = match self.take(now) {
+            Some(link) => (link, None),
             None => {
-                let link = self.connect(deadline)?;
+                let begun = self.gate.enter(deadline)?;
+                let link = self.connect(begun, deadline)?;
                 // Connecting took its part: the server is told, and the socket waits, what is left.
                 call.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                link
+                (link, Some(begun))
             }
         };
-        // On an error the connection is not put back: a late reply may still be on its way.
         let format = call.head.format;
-        let reply = link.exchange(call, now, deadline, self.on_push.as_ref())?;
+        let ended = link.exchange(call, now, deadline, self.on_push.as_ref());
+        if let Some(begun) = dialled {
+            self.gate.judge(&self.address, begun, &ended);
+        }
+        // On an error the connection is not put back: a late reply may still be on its way.
+        let reply = ended?;
         self.put_back(link);
         self.defaults.open(reply, format)
     }
@@ -203,7 +213,7 @@ impl Inner {
         }
     }
 
-    fn connect(&self, deadline: Option<Instant>) -> Result<Box<dyn Link>, Status> {
+    fn connect(&self, begun: Instant, deadline: Option<Instant>) -> Result<Box<dyn Link>, Status> {
         let left =
             deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_zero() {
@@ -214,10 +224,13 @@ impl Inner {
             if error.kind() == io::ErrorKind::TimedOut && left < self.connect_timeout {
                 return Status::deadline_exceeded("no connection in time");
             }
-            Status::unavailable(format!("cannot connect to {}: {error}", self.address))
+            let reason = Status::unavailable(format!("cannot connect to {}: {error}", self.address))
                 .with_scope(Scope::Connection)
-                .with_retry(Retry::Elsewhere)
+                .with_retry(Retry::Elsewhere);
+            self.gate.failed(&self.address, begun, &reason);
+            reason
         })?;
+        self.gate.connected();
         if let Some(pause) = self.settling {
             std::thread::sleep(pause.min(left));
         }

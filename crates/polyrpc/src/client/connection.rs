@@ -15,6 +15,7 @@ use polyrpc_wire::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Sta
 use tokio::time::{Sleep, sleep_until};
 
 use super::beside::Beside;
+use super::connect_gate::Probation;
 use super::hook::Watched;
 use super::keepalive::{Heartbeat, Keepalive};
 use super::link::{Link, Over, Standing};
@@ -36,10 +37,12 @@ pub(super) struct Connection<S> {
 }
 
 /// Who is told what happens on a connection beside its calls.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Ears {
     pub(super) push: Option<PushHandler>,
     pub(super) watched: Option<Watched>,
+    /// Until the first reply.
+    pub(super) probation: Option<Probation>,
 }
 
 /// Called with each message that no call asked for.
@@ -66,7 +69,12 @@ struct Shared<S> {
 impl<S: Session + Send + 'static> Connection<S> {
     /// Takes a socket over: spawns the task that reads from it, in the current runtime. The task ends with the
     /// connection.
-    pub(super) fn start(stream: Stream, session: S, keepalive: Option<Keepalive>, ears: Ears) -> Arc<Self> {
+    pub(super) fn start(
+        stream: Stream,
+        session: S,
+        keepalive: Option<Keepalive>,
+        mut ears: Ears,
+    ) -> Arc<Self> {
         let (source, socket) = stream.split();
         let shared = Shared {
             session,
@@ -79,6 +87,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             held: Vec::new(),
             vacancy: None,
         };
+        let probation = ears.probation.take();
         let connection =
             Arc::new(Self { shared: Mutex::new(shared), socket, reader: AtomicWaker::new(), ears });
         let reader = Reader {
@@ -90,6 +99,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             unwritable: None,
             alarm: None,
             heartbeat: keepalive.map(Heartbeat::new),
+            probation,
         };
         tokio::spawn(reader.run());
         connection
@@ -411,12 +421,25 @@ struct Reader<S> {
     /// Rings when a call may have waited too long.
     alarm: Option<Pin<Box<Sleep>>>,
     heartbeat: Option<Heartbeat>,
+    /// No reply has come yet.
+    probation: Option<Probation>,
 }
 
 impl<S: Session + Send + 'static> Reader<S> {
     async fn run(mut self) {
         let ended = poll_fn(|cx| self.poll_read(cx)).await;
+        self.end_probation(ended.as_ref().err());
         self.end(ended.err().unwrap_or_else(|| Status::unavailable("the connection was closed")));
+    }
+
+    /// The connection ends: what that says of the server, if no reply ever came.
+    fn end_probation(&mut self, failure: Option<&Status>) {
+        let Some(probation) = self.probation.take() else { return };
+        let shared = self.connection.lock();
+        let left = shared.pending.waiting() > 0;
+        let by_us = shared.retiring && !left;
+        drop(shared);
+        probation.end(left, by_us, failure.unwrap_or(&no_more_calls()));
     }
 
     /// Goes on until the connection ends.
@@ -498,6 +521,9 @@ impl<S: Session + Send + 'static> Reader<S> {
     fn take_answers(&mut self) -> Result<bool, Status> {
         let mut pushes = Vec::new();
         let taken = self.take_into(&mut pushes);
+        if let Some(probation) = self.probation.take_if(|probation| probation.is_over()) {
+            probation.pass();
+        }
         // Outside of the lock: the handler may make calls of its own on this connection.
         if let Some(on_push) = &self.connection.ears.push {
             // A handler's panic is no reason to fail the calls of others.
@@ -512,9 +538,22 @@ impl<S: Session + Send + 'static> Reader<S> {
         shared.listening = false;
         let taken = loop {
             match shared.session.next_event(&mut self.inbox.bytes, &mut shared.out) {
-                Ok(Some(Answer::Reply(id, reply))) => shared.pending.end(id, Ok(reply), &mut self.wakers),
-                Ok(Some(Answer::Message(id, message))) => shared.give(id, message, &mut self.wakers),
+                Ok(Some(Answer::Reply(id, reply))) => {
+                    if let Some(probation) = &mut self.probation {
+                        probation.hear(Some(&reply));
+                    }
+                    shared.pending.end(id, Ok(reply), &mut self.wakers);
+                }
+                Ok(Some(Answer::Message(id, message))) => {
+                    if let Some(probation) = &mut self.probation {
+                        probation.hear(None);
+                    }
+                    shared.give(id, message, &mut self.wakers);
+                }
                 Ok(Some(Answer::Head(id, head))) => {
+                    if let Some(probation) = &mut self.probation {
+                        probation.hear(None);
+                    }
                     if let Some(opened) = shared.pending.opened(id) {
                         opened.begin(head, &mut self.wakers);
                     }
@@ -529,7 +568,12 @@ impl<S: Session + Send + 'static> Reader<S> {
                         heartbeat.keepalive.halve();
                     }
                 }
-                Ok(Some(Answer::GoAway)) => shared.retiring = true,
+                Ok(Some(Answer::GoAway)) => {
+                    shared.retiring = true;
+                    if let Some(probation) = &mut self.probation {
+                        probation.dismiss();
+                    }
+                }
                 Ok(None) => break Ok(()),
                 Err(violation) => break Err(broken_protocol(&violation)),
             }
@@ -544,6 +588,9 @@ impl<S: Session + Send + 'static> Reader<S> {
     fn take_last(&mut self) -> Result<(), Status> {
         let mut shared = self.connection.lock();
         if let Some(Answer::Reply(id, reply)) = shared.session.end_of_stream(&mut self.inbox.bytes) {
+            if let Some(probation) = &mut self.probation {
+                probation.hear(Some(&reply));
+            }
             shared.pending.end(id, Ok(reply), &mut self.wakers);
         }
         Err(closed())

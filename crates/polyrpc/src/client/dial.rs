@@ -1,6 +1,6 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polyrpc_wire::session::Client as Session;
@@ -8,6 +8,7 @@ use polyrpc_wire::{
     Protocol, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, websocket,
 };
 
+use super::connect_gate::{ConnectGate, Probation};
 use super::connection::{Connection, Ears, PushHandler};
 use super::dials::{Dial, Fresh};
 use super::hook::{Hooks, Watched};
@@ -22,22 +23,26 @@ use crate::tls;
 /// Makes connections to one server.
 ///
 /// After a failure the next attempt waits, longer each time, so that a server that comes back is not met by
-/// a storm; calls in between fail at once with the reason of the last failure.
+/// a storm; calls in between fail at once with the reason of the last failure. [`ConnectBackoff`] says when.
+///
+/// [`ConnectBackoff`]: super::connect_backoff::ConnectBackoff
 pub(super) struct Dialer {
     pub(super) url: Url,
     pub(super) dialing: Dialing,
     pub(super) tls: Option<tls::Connector>,
     pub(super) sessions: Sessions,
     pub(super) connect_timeout: Duration,
-    pub(super) backoff: Backoff,
+    pub(super) gate: Arc<ConnectGate>,
     pub(super) cores: Option<Cores>,
     pub(super) keepalive: Option<Keepalive>,
     pub(super) on_push: Option<PushHandler>,
     pub(super) hooks: Hooks,
-    pub(super) failing: Mutex<Option<Failing>>,
 }
 
 /// How long to wait between attempts to connect, give or take a fifth.
+///
+/// An attempt has failed if no connection could be made, or if it ended before any reply came on it (the first such
+/// connection is replaced at once). The first reply ends the failure.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     /// After the first failure. 100 ms.
@@ -54,43 +59,39 @@ impl Default for Backoff {
     }
 }
 
-/// What happened to the last attempts.
-pub(super) struct Failing {
-    wait: Duration,
-    until: Instant,
-    reason: Status,
+impl Backoff {
+    /// The default of a client of one server. At most two dials a second, where gRPC begins with one: a server that
+    /// restarts is to be noticed soon. At most five seconds between them, where gRPC goes up to two minutes: a dial every
+    /// five seconds costs no server anything, and callers of RPC want the server as soon as it is back.
+    pub(super) fn of_one_server() -> Self {
+        Self { initial: Duration::from_millis(500), max: Duration::from_secs(5), factor: 1.6 }
+    }
 }
 
 impl Dialer {
     /// Connects, unless it is too early after a failure.
     pub(super) async fn dial(&self) -> Result<Arc<dyn Link>, Status> {
-        match self.too_early() {
-            Some(reason) => Err(reason),
-            None => self.attempt().await,
-        }
-    }
-
-    /// The same in a task, for more than one call to wait for.
-    pub(super) fn begin(self: &Arc<Self>) -> Result<Dial, Status> {
-        if let Some(reason) = self.too_early() {
-            return Err(reason);
-        }
-        let dialer = self.clone();
-        Ok(tokio::spawn(async move { dialer.attempt().await.map(Fresh::new) }).into())
-    }
-
-    async fn attempt(&self) -> Result<Arc<dyn Link>, Status> {
-        let connected = tokio::time::timeout(self.connect_timeout, self.connect()).await;
+        let begun = self.gate.enter().await?;
+        let connected = tokio::time::timeout(self.connect_timeout, self.connect(begun)).await;
         let result = match connected {
             Ok(Ok(link)) => self.admit(link),
             Ok(Err(error)) => Err(self.unreachable(&error)),
             Err(_) => Err(self.unreachable(&io::ErrorKind::TimedOut.into())),
         };
-        self.note(result.as_ref().err());
+        self.gate.dialled(begun, result.as_ref().err());
         if let Err(failure) = &result {
             self.hooks.connect_failed(&self.url.address, failure);
         }
         result
+    }
+
+    /// The same in a task, for more than one call to wait for.
+    pub(super) fn begin(self: &Arc<Self>) -> Result<Dial, Status> {
+        if let Some(reason) = self.gate.refusal() {
+            return Err(reason);
+        }
+        let dialer = self.clone();
+        Ok(tokio::spawn(async move { dialer.dial().await.map(Fresh::new) }).into())
     }
 
     /// Lets the hooks judge a connection that was made.
@@ -104,19 +105,23 @@ impl Dialer {
         }
     }
 
-    fn ears(&self) -> Ears {
-        Ears { push: self.on_push.clone(), watched: Watched::by(&self.hooks, &self.url.address) }
+    fn ears(&self, begun: Instant) -> Ears {
+        Ears {
+            push: self.on_push.clone(),
+            watched: Watched::by(&self.hooks, &self.url.address),
+            probation: Some(Probation::new(self.gate.clone(), begun)),
+        }
     }
 
-    async fn connect(&self) -> io::Result<Arc<dyn Link>> {
+    async fn connect(&self, begun: Instant) -> io::Result<Arc<dyn Link>> {
         let Some(cores) = &self.cores else {
             let stream = connect(&self.url, &self.dialing, self.tls.as_ref()).await?;
-            return Ok(self.sessions.start(stream, self.keepalive.clone(), self.ears()));
+            return Ok(self.sessions.start(stream, self.keepalive.clone(), self.ears(begun)));
         };
         // The socket must be watched by the runtime that is to read from it.
         let (url, tls, sessions) = (self.url.clone(), self.tls.clone(), self.sessions.clone());
         let dialing = self.dialing.clone();
-        let (keepalive, ears) = (self.keepalive.clone(), self.ears());
+        let (keepalive, ears) = (self.keepalive.clone(), self.ears(begun));
         let connecting = cores.next().spawn(async move {
             let stream = connect(&url, &dialing, tls.as_ref()).await?;
             Ok(sessions.start(stream, keepalive, ears))
@@ -132,35 +137,9 @@ impl Dialer {
         Ok((stream, session))
     }
 
-    fn too_early(&self) -> Option<Status> {
-        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        failing
-            .as_ref()
-            .filter(|failing| Instant::now() < failing.until)
-            .map(|failing| failing.reason.clone())
-    }
-
     /// When it is not too early any more.
     pub(super) fn next_attempt(&self) -> Instant {
-        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        failing.as_ref().map_or_else(Instant::now, |failing| failing.until)
-    }
-
-    fn note(&self, failure: Option<&Status>) {
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        *failing = failure.map(|reason| {
-            let (wait, until) = match &*failing {
-                None => (self.backoff.initial, now + spread(self.backoff.initial)),
-                // Attempts that were made together fail together: that is one failure.
-                Some(last) if now < last.until => (last.wait, last.until),
-                Some(last) => {
-                    let wait = last.wait.mul_f64(self.backoff.factor).min(self.backoff.max);
-                    (wait, now + spread(wait))
-                }
-            };
-            Failing { wait, until, reason: reason.clone() }
-        });
+        self.gate.next_attempt()
     }
 
     #[cold]
@@ -186,11 +165,6 @@ async fn connect(url: &Url, dialing: &Dialing, tls: Option<&tls::Connector>) -> 
         Some(path) if url.protocol == Protocol::Rpcx => net::connect_behind_http(stream, path).await,
         _ => Ok(stream),
     }
-}
-
-/// A fifth more or less, so that clients that failed together do not come back together.
-fn spread(wait: Duration) -> Duration {
-    wait.mul_f64(0.8 + 0.4 * chance())
 }
 
 /// From zero to one. Each state of the standard hasher begins with keys of its own: chance enough for this.

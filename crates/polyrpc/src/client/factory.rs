@@ -1,9 +1,12 @@
 //! Connections as a builder was told to make them, to one server or to any of a channel's.
 
+use std::sync::Arc;
+
 use polyrpc_wire::Status;
 
 use super::Builder;
-use super::dial::Dialer;
+use super::connect_gate::ConnectGate;
+use super::dial::{Backoff, Dialer};
 use super::keepalive::Keepalive;
 use super::pool::Pool;
 use super::url::Url;
@@ -62,18 +65,18 @@ impl Factory {
 impl Builder {
     /// The connections to the server at `url`.
     pub(super) fn pool(&self, url: Url, tls: Option<crate::tls::Connector>) -> Result<Pool, Status> {
+        let backoff = self.backoff.clone().unwrap_or_else(Backoff::of_one_server);
         let dialer = Dialer {
             sessions: self.sessions(&url),
             dialing: self.dialing(&url)?,
             tls,
             keepalive: self.keepalive.or_else(|| super::keepalive(&url)).map(Keepalive::every),
+            gate: Arc::new(ConnectGate::new(url.address.clone(), backoff)),
             url,
             connect_timeout: self.connect_timeout,
-            backoff: self.backoff.clone(),
             cores: self.cores.clone(),
             on_push: self.on_push.clone(),
             hooks: self.hooks.clone(),
-            failing: Default::default(),
         };
         Ok(Pool::new(dialer, self.kind, self.bounds))
     }

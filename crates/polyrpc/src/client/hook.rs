@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polyrpc_wire::{Call, Metadata, Reply, Status};
 
+use super::redacted::RedactedMetadata;
 use crate::net::Address;
 
 /// What a program wants to know of a client's connections, and of each attempt to have a call answered. It implements
@@ -85,7 +86,6 @@ pub struct Attempt<'a> {
 }
 
 /// What may be edited of a request before it is written.
-#[derive(Debug)]
 pub struct Sending<'a> {
     /// User fields, metadata, headers.
     pub metadata: &'a mut Metadata,
@@ -93,13 +93,30 @@ pub struct Sending<'a> {
     pub body: &'a mut Bytes,
 }
 
+impl fmt::Debug for Sending<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sending")
+            .field("metadata", &RedactedMetadata(self.metadata))
+            .field("body", &self.body)
+            .finish()
+    }
+}
+
 /// What may be edited of a reply before it counts.
-#[derive(Debug)]
 pub struct Received<'a> {
     /// User fields, metadata, headers.
     pub metadata: &'a mut Metadata,
     /// The encoded message, compressed as it came, or why there is none.
     pub result: &'a mut Result<Bytes, Status>,
+}
+
+impl fmt::Debug for Received<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Received")
+            .field("metadata", &RedactedMetadata(self.metadata))
+            .field("result", &self.result)
+            .finish()
+    }
 }
 
 /// The hooks of a client. Most clients have none and pay nothing.

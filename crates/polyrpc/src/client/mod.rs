@@ -8,6 +8,7 @@
 //!
 //! [`blocking`] is the same without a runtime: the caller's own thread writes and reads.
 
+mod redacted;
 mod request;
 mod url;
 
@@ -28,6 +29,8 @@ mod dial;
 mod dials;
 mod factory;
 
+mod connect_backoff;
+mod connect_gate;
 mod connection;
 mod keepalive;
 mod link;
@@ -383,7 +386,7 @@ pub struct Builder {
     kind: Kind,
     timeout: Option<Duration>,
     connect_timeout: Duration,
-    backoff: Backoff,
+    backoff: Option<Backoff>,
     format: Option<Format>,
     compression: Compression,
     credential: Option<Bytes>,
@@ -411,7 +414,7 @@ impl Builder {
             kind: Kind::default(),
             timeout: Some(Duration::from_secs(10)),
             connect_timeout: Duration::from_secs(3),
-            backoff: Backoff::default(),
+            backoff: None,
             format: None,
             compression: Compression::None,
             credential: None,
@@ -451,9 +454,11 @@ impl Builder {
         self
     }
 
-    /// How long to wait between failed attempts to connect.
+    /// How long to wait between failed attempts to connect to a server; calls fail at once meanwhile, unless they
+    /// [wait](Options::wait_for_ready). Default: from 500 ms, 1.6 times as long each time, up to 5 s; in a client that
+    /// chooses among servers, or repeats calls, [`Backoff::default`].
     pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
+        self.backoff = Some(backoff);
         self
     }
 
@@ -677,10 +682,11 @@ impl Builder {
             (plan, discover) => {
                 let discover = discover.unwrap_or_else(|| Box::new(List::new([url.instance()])));
                 let plan = plan.map_or_else(Plan::default, |plan| *plan);
+                let backoff = self.backoff.get_or_insert_default();
                 if let Some(health) = &plan.health {
-                    self.backoff.max = self.backoff.max.min(health.every);
+                    backoff.max = backoff.max.min(health.every);
                 }
-                let (name, factory) = (self.url.clone(), Factory::new(self, url));
+                let (name, factory) = (discovery::redacted(&self.url), Factory::new(self, url));
                 Transport::Channel(Arc::new(Channel::new(name, plan, discover, factory, defaults.keep)))
             }
         };
@@ -780,7 +786,7 @@ impl Builder {
             // What was meant to be secret must not go out in clear text.
             (Some(_), false) => Err(Status::invalid_argument(format!(
                 "`{}` is for clear text, but TLS was set up: write +tls behind the protocol",
-                self.url
+                discovery::redacted(&self.url)
             ))),
         }
     }
@@ -792,8 +798,11 @@ impl Builder {
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The credential is nobody's business.
-        f.debug_struct("Builder").field("url", &self.url).field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("url", &discovery::redacted(&self.url))
+            .field("kind", &self.kind)
+            .field("credential", &redacted::redacted(self.credential.as_ref()))
+            .finish_non_exhaustive()
     }
 }
 

@@ -218,7 +218,7 @@ impl Receiving {
     fn open(&mut self, message: Message) -> Result<Body, Status> {
         self.credit(message.body.len());
         let format = self.head.as_ref().map_or(self.format, |head| head.format);
-        let bytes = uncompressed_message(message, self.limit)?;
+        let bytes = uncompressed_message(message, self.limit, None)?;
         Ok(Body::new(format, bytes))
     }
 

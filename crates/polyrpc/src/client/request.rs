@@ -5,6 +5,7 @@ use bytes::Bytes;
 use polyrpc_wire::payload::schema;
 use polyrpc_wire::{Checksum, Compression, Format, Metadata, Protocol};
 
+use super::redacted::{RedactedMetadata, redacted};
 use crate::codec::Codec;
 
 /// A request with what travels beside it.
@@ -19,7 +20,9 @@ pub struct Request<T> {
 }
 
 /// What a call says beside its message; what is left at its default is as the client was built.
-#[derive(Debug, Clone, Default)]
+///
+/// `Debug` leaves out the credential, and metadata that is likely to be secret.
+#[derive(Clone, Default)]
 pub struct Options {
     /// User fields, metadata, headers, by whatever name the protocol has for them.
     pub metadata: Metadata,
@@ -44,6 +47,24 @@ pub struct Options {
     /// What calls have in common that are to go to the same server, where the client has several and balances by a
     /// hash: brpc's request code.
     pub key: Option<u64>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("metadata", &RedactedMetadata(&self.metadata))
+            .field("attachment", &self.attachment)
+            .field("timeout", &self.timeout)
+            .field("format", &self.format)
+            .field("compression", &self.compression)
+            .field("checksum", &self.checksum)
+            .field("oneway", &self.oneway)
+            .field("credential", &redacted(self.credential.as_ref()))
+            .field("wait_for_ready", &self.wait_for_ready)
+            .field("idempotent", &self.idempotent)
+            .field("key", &self.key)
+            .finish()
+    }
 }
 
 impl<T> From<T> for Request<T> {
@@ -138,7 +159,9 @@ impl<T> Request<T> {
 }
 
 /// A reply with what came beside it.
-#[derive(Debug, Clone)]
+///
+/// `Debug` leaves out metadata that is likely to be secret.
+#[derive(Clone)]
 pub struct Response<T> {
     /// The message.
     pub message: T,
@@ -148,6 +171,17 @@ pub struct Response<T> {
     pub trailers: Metadata,
     /// Bytes beside the message.
     pub attachment: Bytes,
+}
+
+impl<T: fmt::Debug> fmt::Debug for Response<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("message", &self.message)
+            .field("metadata", &RedactedMetadata(&self.metadata))
+            .field("trailers", &RedactedMetadata(&self.trailers))
+            .field("attachment", &self.attachment)
+            .finish()
+    }
 }
 
 impl<T> Response<T> {
@@ -207,5 +241,31 @@ impl Signature {
 impl fmt::Debug for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.service, self.method)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_prints_no_secrets() {
+        let request = Request::new("message")
+            .with_credential("hunter2")
+            .with_metadata("Authorization", "Bearer hunter2")
+            .with_metadata("x-api-key", "hunter2")
+            .with_metadata("cookie", "session=hunter2")
+            .with_metadata("traceparent", "00-aa-bb-01");
+        let mut response = Response::new(());
+        response.metadata.insert("set-cookie", "session=hunter2");
+        for shown in [format!("{request:?}"), format!("{:#?}", request.options), format!("{response:?}")] {
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+        let shown = format!("{request:?}");
+        assert!(shown.contains("credential: Some(<redacted>)"), "{shown}");
+        assert!(shown.contains("00-aa-bb-01"), "{shown}");
+        assert!(format!("{:?}", Options::default()).contains("credential: None"));
+        let builder = crate::Client::builder("rpcx+etcd://me:hunter2@h:1/base").credential("hunter2");
+        assert!(!format!("{builder:?}").contains("hunter2"));
     }
 }

@@ -5,7 +5,7 @@ use polyrpc_wire::net_rpc::{self, Codec};
 use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
 use polyrpc_wire::{Protocol, Status};
 
-use crate::discovery::{Attributes, Instance, Network};
+use crate::discovery::{self, Attributes, Instance, Network};
 use crate::net::Address;
 
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
@@ -33,7 +33,9 @@ pub(crate) struct Url {
 
 impl Url {
     pub(crate) fn parse(text: &str) -> Result<Self, Status> {
-        let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is no URL to call: {why}"));
+        let wrong = |why: &str| {
+            Status::invalid_argument(format!("`{}` is no URL to call: {why}", discovery::redacted(text)))
+        };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("want protocol://host:port"))?;
         let words = Words::parse(scheme).map_err(|why| wrong(&why))?;
         words.at(rest).map_err(wrong)
@@ -216,6 +218,10 @@ impl Words {
 
     fn address(&self, rest: &str) -> Result<Address, &'static str> {
         let host = rest.split(['/', '?']).next().unwrap_or_default();
+        if !self.unix && host.contains('@') {
+            // Nothing would read it, and it would stand in every text that names the server.
+            return Err("a user or password does not belong in it: set a credential");
+        }
         let address = match (self.unix, host.parse(), self.protocol) {
             (true, _, _) => Address::Unix(rest.into()),
             (false, Ok(address), _) => address,
@@ -284,6 +290,15 @@ mod tests {
         assert_eq!(parsed("http://h/ignored"), (Protocol::Http, "h:80".into(), false));
         assert_eq!(parsed("http+json-rpc://h:3/"), (Protocol::Http, "h:3".into(), true));
         assert_eq!(parsed("rpcx+unix:///run/x"), (Protocol::Rpcx, "unix:/run/x".into(), false));
+    }
+
+    #[test]
+    fn a_url_with_a_password_is_refused_and_not_repeated() {
+        for text in ["rpcx://me:hunter2@h:1", "https://me:hunter2@h/x", "nothing://me:hunter2@h:1"] {
+            let error = Url::parse(text).unwrap_err();
+            assert!(!error.message().contains("ter2"), "{error}");
+        }
+        assert_eq!(parsed("rpcx+unix:///run/a@b").1, "unix:/run/a@b");
     }
 
     #[test]

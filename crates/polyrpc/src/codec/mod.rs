@@ -16,7 +16,9 @@ mod prost;
 
 use bytes::Bytes;
 use polyrpc_wire::payload::{compress, schema};
-use polyrpc_wire::{Compression, Format, Message, Status, grpc, rpcx};
+use polyrpc_wire::{Compression, Format, Message, Retry, Status, grpc, rpcx};
+
+use crate::budget::{self, Account};
 
 pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
@@ -114,23 +116,53 @@ impl Body {
     }
 }
 
-/// A body with its compression undone.
-pub(crate) fn uncompressed(compression: Compression, body: Bytes, limit: usize) -> Result<Bytes, Status> {
+/// A body with its compression undone: `limit` bytes at most, and no more than the account of its connection, if there is
+/// one, has free.
+pub(crate) fn uncompressed(
+    compression: Compression,
+    body: Bytes,
+    limit: usize,
+    account: Option<&Account>,
+) -> Result<Bytes, Status> {
     match compression {
         Compression::None => Ok(body),
-        _ => compress::decompress(compression, &body, limit).map(Bytes::from).map_err(|error| {
-            let text = format!("cannot decompress {}: {error}", compression.as_str());
-            match error {
-                compress::Error::TooLarge { .. } => Status::resource_exhausted(text),
-                _ => Status::invalid_argument(text),
+        _ => decompress(compression, &body, limit, account),
+    }
+}
+
+fn decompress(
+    compression: Compression,
+    body: &[u8],
+    limit: usize,
+    account: Option<&Account>,
+) -> Result<Bytes, Status> {
+    let free = account.map_or(usize::MAX, Account::free);
+    match compress::decompress(compression, body, limit.min(free)) {
+        Ok(bytes) => {
+            if let Some(account) = account {
+                account.charge(bytes.len());
             }
-        }),
+            Ok(bytes.into())
+        }
+        Err(compress::Error::TooLarge { .. }) if free < limit => Err(budget::exhausted()),
+        Err(error) => {
+            let text = format!("cannot decompress {}: {error}", compression.as_str());
+            Err(match error {
+                // Another server would not take it either.
+                compress::Error::TooLarge { .. } => Status::resource_exhausted(text).with_retry(Retry::Never),
+                _ => Status::invalid_argument(text),
+            })
+        }
     }
 }
 
 /// A message of a stream with its compression undone. Only gRPC compresses these.
-pub(crate) fn uncompressed_message(message: Message, limit: usize) -> Result<Bytes, Status> {
-    uncompressed(message.compression, message.body, limit).map_err(grpc::corrupt)
+pub(crate) fn uncompressed_message(
+    message: Message,
+    limit: usize,
+    account: Option<&Account>,
+) -> Result<Bytes, Status> {
+    uncompressed(message.compression, message.body, limit, account).map_err(grpc::corrupt)
 }
 
 /// Writes the arguments of a call as [`Client::call`](crate::Client::call) does by rest_rpc, for who makes the call with

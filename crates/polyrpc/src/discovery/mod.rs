@@ -10,6 +10,7 @@ mod attributes;
 mod instance;
 
 mod open;
+mod redacted;
 
 mod line;
 mod list;
@@ -56,6 +57,8 @@ pub use self::mdns::Mdns;
 pub use self::merged::Merged;
 pub use self::names::Names;
 pub use self::open::{open, open_registry};
+pub(crate) use self::redacted::is_secret;
+pub use self::redacted::redacted;
 pub use self::remote::RemoteFile;
 
 pub(crate) use self::polled::jittered;

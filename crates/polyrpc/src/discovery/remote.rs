@@ -1,3 +1,4 @@
+use std::fmt;
 use std::io;
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,13 +9,13 @@ use tokio::net::TcpStream;
 
 use super::line::Lines;
 use super::polled::{self, Answer, Source, jittered};
-use super::{Discover, Sets};
+use super::{Discover, Sets, redacted};
 use crate::Result;
 
 /// Servers as a file on an HTTP server lists them, in the format of a [`File`](super::File): brpc's `remotefile://`.
 ///
 /// It is fetched again every 5 s. Where that fails, or names no server, what was fetched before stays true.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RemoteFile {
     /// Host and port.
     authority: String,
@@ -31,12 +32,20 @@ impl RemoteFile {
     }
 }
 
+impl fmt::Debug for RemoteFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = redacted(&format!("http://{}{}", self.authority, self.path));
+        f.debug_struct("RemoteFile").field("url", &url).field("every", &self.every).finish()
+    }
+}
+
 impl FromStr for RemoteFile {
     type Err = Status;
 
     /// Reads `http://host:port/path`, or that without the scheme.
     fn from_str(text: &str) -> Result<Self, Status> {
-        let wrong = |why: &str| Status::invalid_argument(format!("`{text}` is no file to fetch: {why}"));
+        let wrong =
+            |why: &str| Status::invalid_argument(format!("`{}` is no file to fetch: {why}", redacted(text)));
         let place = match text.split_once("://") {
             Some(("http", place)) => place,
             Some((scheme, _)) => return Err(wrong(&format!("`{scheme}` is not http"))),
@@ -69,7 +78,7 @@ impl Source for Fetched {
 
     async fn ask(&mut self) -> Result<Answer> {
         let RemoteFile { authority, path, every } = &self.0;
-        let url = format!("http://{authority}{path}");
+        let url = redacted(&format!("http://{authority}{path}"));
         let wrong = |why: &str| Status::unavailable(format!("{url}: {why}"));
         let text = fetch(authority, path).await.map_err(|error| wrong(&error.to_string()))?;
         let lines = Lines::read(&String::from_utf8_lossy(&text));

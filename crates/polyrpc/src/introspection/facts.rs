@@ -14,6 +14,57 @@ pub struct Facts {
     pub expired: u64,
     /// The connections that are open, in no order.
     pub connections: Vec<Connection>,
+    /// What all connections use together, of what [`Limits`](crate::server::Limits) bounds.
+    pub used: Used,
+    /// How many calls and connections were refused, by cause.
+    pub refusals: Vec<(&'static str, u64)>,
+    /// How many connections the server closed before their peers did, by cause.
+    pub closings: Vec<(&'static str, u64)>,
+}
+
+/// What a server counts of itself as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) connections: usize,
+    pub(crate) used: Used,
+    pub(crate) refusals: Vec<(&'static str, u64)>,
+    pub(crate) closings: Vec<(&'static str, u64)>,
+}
+
+impl Totals {
+    /// Adds what another server counts by the same causes.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.connections += other.connections;
+        self.used.memory += other.used.memory;
+        self.used.calls += other.used.calls;
+        self.used.streams += other.used.streams;
+        add_counts(&mut self.refusals, other.refusals);
+        add_counts(&mut self.closings, other.closings);
+    }
+}
+
+fn add_counts(sums: &mut Vec<(&'static str, u64)>, more: Vec<(&'static str, u64)>) {
+    if sums.is_empty() {
+        *sums = more;
+        return;
+    }
+    sums.iter_mut().zip(more).for_each(|(sum, (_, more))| sum.1 += more);
+}
+
+/// A server that tells what it counts of itself.
+pub(crate) trait Countable: std::fmt::Debug + Send + Sync {
+    fn totals(&self) -> Totals;
+}
+
+/// What the connections of a server use together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Bytes that peers make the server hold.
+    pub memory: usize,
+    /// Calls whose handlers wait.
+    pub calls: usize,
+    /// Open streams.
+    pub streams: usize,
 }
 
 /// How many calls began, and how they ended.

@@ -16,7 +16,8 @@ mod rpcx;
 #[path = "proto/mod.rs"]
 mod generated;
 
-pub use self::facts::{Calls, Connection, Facts};
+pub use self::facts::{Calls, Connection, Facts, Used};
+pub(crate) use self::facts::{Countable, Totals};
 /// The messages, traits and stubs of the standard services, as `polyrpc-build` generates them.
 #[doc(inline)]
 pub use self::generated::grpc;

@@ -43,6 +43,13 @@ impl Alarms {
         let at = Instant::now() + Duration::from_millis(u64::from(wait));
         let mut set = self.lock();
         let is_first = set.peek().is_none_or(|first| at < first.at);
+        if set.len() == set.capacity() {
+            // Conversations that have ended keep their memory while their alarms wait. With half of the room free
+            // afterwards, the cost of looking for them is shared by as many alarms as there are.
+            set.retain(|alarm| alarm.conversation.strong_count() > 0);
+            let live = set.len();
+            set.reserve(live.max(LEAST));
+        }
         set.push(Alarm { at, conversation: Arc::downgrade(conversation) });
         drop(set);
         if is_first {
@@ -53,6 +60,11 @@ impl Alarms {
     /// When the next rings.
     pub(super) fn next(&self) -> Option<Instant> {
         self.lock().peek().map(|first| first.at)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
     }
 
     /// One whose alarm rings.
@@ -71,6 +83,9 @@ impl Alarms {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Alarms for which there is room at least.
+const LEAST: usize = 16;
 
 /// The earliest is the greatest, and on top of the heap.
 impl Ord for Alarm {

@@ -53,12 +53,14 @@ impl Conversation {
         self.peer
     }
 
-    /// A datagram has come.
-    pub(super) fn handle(self: &Arc<Self>, datagram: Opened<'_>) {
+    /// A datagram has come. Returns whether the peer's address is validated.
+    pub(super) fn handle(self: &Arc<Self>, datagram: Opened<'_>) -> bool {
         let mut state = self.lock();
         state.session.handle(self.outlet.alarms.now(), datagram);
+        let is_validated = state.session.is_validated();
         self.settle(&mut state);
         wake(state);
+        is_validated
     }
 
     /// An alarm has rung. Returns whether it has ended.
@@ -85,6 +87,23 @@ impl Conversation {
         let ended = state.session.give_up(self.outlet.alarms.now());
         wake(state);
         ended
+    }
+
+    /// Its place is needed for a peer whose address may be the better one.
+    pub(super) fn evict(&self) {
+        let mut state = self.lock();
+        state.session.evict();
+        wake(state);
+    }
+
+    /// Bytes that it keeps.
+    pub(super) fn held(&self) -> usize {
+        self.lock().session.held()
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().is_over()
     }
 
     /// The peer has begun another one.
@@ -210,7 +229,7 @@ impl State {
         }
         match self.session.ended() {
             None => self.shut.then_some(Ok(())),
-            Some(Ended::Closed | Ended::Replaced) => Some(Ok(())),
+            Some(Ended::Closed | Ended::Replaced | Ended::Evicted) => Some(Ok(())),
             Some(ended @ (Ended::Silent | Ended::Unanswered)) => {
                 Some(Err(io::Error::new(io::ErrorKind::TimedOut, ended)))
             }

@@ -1,17 +1,17 @@
-use std::collections::HashMap;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polyrpc_wire::kcp::{MAX_DATAGRAM, Millis, Opened, Session, Settings};
 use tokio::net::{UdpSocket, lookup_host};
-use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
 use super::alarms::Alarms;
+use super::backlog::Backlog;
 use super::conversation::{Conversation, Outlet};
+use super::members::Members;
 use super::stream::Stream;
 use crate::net;
 
@@ -19,7 +19,7 @@ use crate::net;
 #[derive(Debug)]
 pub(crate) struct Listener {
     outlet: Arc<Outlet>,
-    accepted: Mutex<mpsc::Receiver<(net::Stream, SocketAddr)>>,
+    backlog: Arc<Backlog>,
 }
 
 impl Listener {
@@ -30,23 +30,29 @@ impl Listener {
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVED);
         let outlet = Outlet { socket, alarms: Alarms::new(), is_connected: false };
         let outlet = Arc::new(outlet);
-        let (accept, accepted) = mpsc::channel(BACKLOG);
+        let backlog = Arc::new(Backlog::new());
         let endpoint = Endpoint {
             outlet: outlet.clone(),
             settings,
-            accept: Some(accept),
-            conversations: HashMap::new(),
+            backlog: Some(backlog.clone()),
+            conversations: Members::default(),
             swept: None,
         };
         // Detached: it ends with the last conversation, none of which outlives its stream for long.
         tokio::spawn(endpoint.run());
-        Ok(Self { outlet, accepted: Mutex::new(accepted) })
+        Ok(Self { outlet, backlog })
     }
 
     pub(crate) async fn accept(&self) -> io::Result<(net::Stream, SocketAddr)> {
-        let accepted =
-            poll_fn(|cx| self.accepted.lock().unwrap_or_else(PoisonError::into_inner).poll_recv(cx));
-        accepted.await.ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let conversation = poll_fn(|cx| self.backlog.poll_next(cx)).await?;
+        let peer = conversation.peer();
+        Ok((Stream::over(conversation), peer))
+    }
+
+    /// How many alarms are set.
+    #[cfg(test)]
+    pub(super) fn alarms(&self) -> usize {
+        self.outlet.alarms.len()
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -56,7 +62,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).close();
+        for conversation in self.backlog.close() {
+            conversation.close();
+        }
         self.outlet.alarms.earlier.notify_one();
     }
 }
@@ -88,9 +96,10 @@ fn converse(socket: UdpSocket, peer: SocketAddr, settings: Arc<Settings>) -> io:
     let conv = getrandom::u32().map_err(io::Error::other)?;
     let session = Session::new(settings.clone(), conv, seed()?, outlet.alarms.now());
     let conversation = Conversation::new(outlet.clone(), peer, session);
-    let conversations = HashMap::from([(peer, Member { conv, conversation: conversation.clone() })]);
+    let mut conversations = Members::default();
+    conversations.insert(conv, conversation.clone(), true);
     // Detached: it ends with its conversation, which does not outlive its stream for long.
-    tokio::spawn(Endpoint { outlet, settings, accept: None, conversations, swept: None }.run());
+    tokio::spawn(Endpoint { outlet, settings, backlog: None, conversations, swept: None }.run());
     Ok(Stream::over(conversation))
 }
 
@@ -99,15 +108,10 @@ struct Endpoint {
     outlet: Arc<Outlet>,
     settings: Arc<Settings>,
     /// Where new conversations go; `None` where none may begin.
-    accept: Option<mpsc::Sender<(net::Stream, SocketAddr)>>,
-    conversations: HashMap<SocketAddr, Member>,
+    backlog: Option<Arc<Backlog>>,
+    conversations: Members,
     /// When room was last made.
     swept: Option<Millis>,
-}
-
-struct Member {
-    conv: u32,
-    conversation: Arc<Conversation>,
 }
 
 impl Endpoint {
@@ -130,7 +134,7 @@ impl Endpoint {
 
     /// Nobody wants new conversations, and all old ones have ended.
     fn is_over(&self) -> bool {
-        self.conversations.is_empty() && self.accept.as_ref().is_none_or(mpsc::Sender::is_closed)
+        self.conversations.is_empty() && self.backlog.as_ref().is_none_or(|backlog| backlog.is_closed())
     }
 
     /// Takes what has come, but leaves others their turn now and then.
@@ -153,41 +157,56 @@ impl Endpoint {
         let Some(opened) = settings.open(datagram) else { return };
         if let Some(member) = self.conversations.get(&peer) {
             if opened.conv().is_none_or(|conv| conv == member.conv) {
-                return member.conversation.handle(opened);
+                if member.conversation.handle(opened) && !member.is_validated() {
+                    self.conversations.validated(peer);
+                }
+                return;
             }
-            if !opened.replaces() || self.accept.is_none() {
+            if !opened.replaces() || self.backlog.is_none() {
                 return;
             }
             member.conversation.replace();
-            self.conversations.remove(&peer);
+            self.conversations.remove(peer);
         }
         self.begin(opened, peer);
     }
 
     fn begin(&mut self, opened: Opened<'_>, peer: SocketAddr) {
         let Some(conv) = opened.conv().filter(|_| opened.begins()) else { return };
+        let Some(backlog) = self.backlog.clone().filter(|backlog| !backlog.is_closed()) else { return };
         // Too many: its first datagrams are as good as lost, and will come again.
-        if !self.has_room() {
+        if !self.has_room(peer) {
             return;
         }
-        let Some(Ok(place)) = self.accept.as_ref().map(mpsc::Sender::try_reserve) else { return };
         let Ok(seed) = seed() else { return };
         let session = Session::accept(self.settings.clone(), conv, seed, self.outlet.alarms.now());
         let conversation = Conversation::new(self.outlet.clone(), peer, session);
-        conversation.handle(opened);
-        place.send((Stream::over(conversation.clone()), peer));
-        self.conversations.insert(peer, Member { conv, conversation });
+        let is_validated = conversation.handle(opened);
+        self.conversations.insert(conv, conversation.clone(), is_validated);
+        if let Some(oldest) = backlog.push(conversation) {
+            oldest.evict();
+            if self.is_of(&oldest) {
+                self.conversations.remove(oldest.peer());
+            }
+        }
     }
 
-    /// Whether there is room for one more. Those that are only borne with make it, if need be.
-    fn has_room(&mut self) -> bool {
+    /// Whether there is room for one more. Those whose address may be forged make it, the oldest first, and those that
+    /// are only borne with.
+    fn has_room(&mut self, newcomer: SocketAddr) -> bool {
         let most = self.settings.conversations();
         let now = self.outlet.alarms.now();
         // Now and then: to look at all of them for each datagram would be a stranger's success.
         let is_due = self.swept.is_none_or(|swept| now.since(swept) >= SWEEP);
         if self.conversations.len() >= most && is_due {
             self.swept = Some(now);
-            self.conversations.retain(|_, member| !member.conversation.give_up());
+            self.conversations.retain(|conversation| !conversation.give_up());
+        }
+        let unvalidated = self.settings.unvalidated();
+        if (self.conversations.len() >= most || self.conversations.is_crowded(newcomer, unvalidated))
+            && let Some(oldest) = self.conversations.evict(newcomer, unvalidated)
+        {
+            oldest.evict();
         }
         self.conversations.len() < most
     }
@@ -195,7 +214,7 @@ impl Endpoint {
     fn ring(&mut self) {
         while let Some(conversation) = self.outlet.alarms.ringing() {
             if conversation.ring() && self.is_of(&conversation) {
-                self.conversations.remove(&conversation.peer());
+                self.conversations.remove(conversation.peer());
             }
         }
     }
@@ -207,7 +226,11 @@ impl Endpoint {
     }
 
     fn break_down(&mut self, error: io::ErrorKind) {
-        self.conversations.drain().for_each(|(_, member)| member.conversation.break_down(error));
+        self.conversations.drain().for_each(|conversation| conversation.break_down(error));
+        // Nothing more can be accepted: whoever waits for it is told.
+        if let Some(backlog) = &self.backlog {
+            backlog.close();
+        }
     }
 }
 
@@ -224,8 +247,6 @@ fn seed() -> io::Result<[u8; 32]> {
     Ok(seed)
 }
 
-/// How many conversations may wait to be accepted (`sess.go: acceptBacklog`).
-const BACKLOG: usize = 128;
 /// How many datagrams are taken before others have their turn.
 const BATCH: usize = 64;
 /// What the system shall keep of what has come, in bytes.

@@ -16,13 +16,15 @@
 //! ```
 //!
 //! The conversation itself, its encryption and its error correction are a state machine of `polyrpc-wire`. Within:
-//! `endpoint` is the task that owns a socket, `conversation` what it shares with whoever reads and writes, `alarms`
+//! `endpoint` is the task that owns a socket, `members` its conversations, `backlog` those that wait to be accepted, `conversation` what it shares with whoever reads and writes, `alarms`
 //! when to look after which, `stream` what the rest of the crate sees.
 
 mod endpoint;
 
 mod alarms;
+mod backlog;
 mod conversation;
+mod members;
 
 mod stream;
 

@@ -44,6 +44,10 @@ impl Carried for Stream {
         Poll::Ready(Ok(()))
     }
 
+    fn held(&self) -> usize {
+        self.conversation().held()
+    }
+
     fn tells_end(&self) -> bool {
         false
     }

@@ -2,6 +2,7 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -9,7 +10,7 @@ use futures_util::future::poll_immediate;
 use polyrpc_wire::kcp::Settings;
 use tokio::net::UdpSocket;
 
-use super::{Algorithm, Cipher, Config, Listener, connect};
+use super::{Algorithm, Cipher, Config, Listener, Tuning, connect};
 use crate::net::{Carried, Stream};
 
 fn settings(config: Config) -> Arc<Settings> {
@@ -104,9 +105,11 @@ async fn no_more_conversations_are_kept_than_allowed() {
     let (listener, address) = listener(Config { conversations: 3, ..Config::default() }).await;
     let mut clients = Vec::new();
     for _ in 0..20 {
-        let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
-        write(&mut client, b"hello").await;
-        clients.push(client);
+        clients.push(carried(connect(&address, settings(Config::default())).await.unwrap()));
+    }
+    // All at once: none is answered before it has to make room for another, so that each comes again.
+    for client in &mut clients {
+        stuff(client, b"hello");
     }
     let mut servers = Vec::new();
     for _ in 0..3 {
@@ -154,4 +157,107 @@ async fn datagrams_of_strangers_change_nothing() {
     let (server, peer) = listener.accept().await.unwrap();
     assert_eq!(read(&mut carried(server), 5).await, "hello");
     assert_ne!(peer, stranger.local_addr().unwrap());
+}
+
+/// Writes what the stream takes without waiting.
+fn stuff(stream: &mut Box<dyn Carried>, bytes: &[u8]) {
+    let mut cx = Context::from_waker(Waker::noop());
+    let _ = stream.poll_write(&mut cx, &[IoSlice::new(bytes)]);
+}
+
+/// What ends the reading.
+async fn end(stream: &mut Box<dyn Carried>) -> std::io::Result<usize> {
+    let mut rest = BytesMut::with_capacity(100);
+    loop {
+        match poll_fn(|cx| stream.poll_read(cx, &mut rest)).await {
+            Ok(1..) => rest.clear(),
+            end => return end,
+        }
+    }
+}
+
+/// A segment with data, under this number of a conversation, without a wrapping.
+fn segment(conv: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = conv.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&[81, 0, 255, 255]);
+    bytes.extend_from_slice(&[0; 12]);
+    bytes.extend_from_slice(&(data.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(data);
+    bytes
+}
+
+#[tokio::test]
+async fn forged_address_is_sent_at_most_three_times_what_came_from_it() {
+    let (idle, tuning) = (Duration::from_secs(6), Tuning::fast());
+    let (listener, address) = listener(Config { idle, tuning, ..Config::default() }).await;
+    let victim = UdpSocket::bind("127.0.0.9:0").await.unwrap();
+    let request = segment(7, &[0; 18]);
+    victim.send_to(&request, &address).await.unwrap();
+    let mut server = carried(listener.accept().await.unwrap().0);
+    read(&mut server, 18).await;
+    stuff(&mut server, &[1; 100_000]);
+    // Until it is given up.
+    let error = end(&mut server).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    let (mut sent, mut datagram) = (0, [0; 2000]);
+    while let Ok(length) = victim.try_recv(&mut datagram) {
+        sent += length;
+    }
+    assert!((1..=3 * request.len()).contains(&sent), "{sent} bytes for {}", request.len());
+}
+
+#[tokio::test]
+async fn oldest_conversation_without_a_validated_address_makes_room() {
+    let (listener, address) = listener(Config { unvalidated: 2, ..Config::default() }).await;
+    let mut proven = carried(connect(&address, settings(Config::default())).await.unwrap());
+    write(&mut proven, b"hello").await;
+    let mut kept = carried(listener.accept().await.unwrap().0);
+    read(&mut kept, 5).await;
+    write(&mut kept, b"world").await;
+    read(&mut proven, 5).await;
+    // Its acknowledgement is on its way: what comes behind it is read after it.
+    write(&mut proven, b"again").await;
+    read(&mut kept, 5).await;
+
+    let mut forged = Vec::new();
+    for network in 1..=3 {
+        let socket = UdpSocket::bind(format!("127.0.{network}.1:0")).await.unwrap();
+        socket.send_to(&segment(network, b"forged"), &address).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        assert_eq!(peer, socket.local_addr().unwrap());
+        forged.push(carried(stream));
+    }
+    assert_eq!(end(&mut forged[0]).await.unwrap(), 0, "the oldest has ended");
+    for other in &mut forged[1..] {
+        assert!(poll_immediate(pin!(end(other))).await.is_none());
+    }
+    write(&mut kept, b"still").await;
+    assert_eq!(read(&mut proven, 5).await, "still");
+}
+
+#[tokio::test]
+async fn one_network_has_half_of_the_places_without_a_validated_address() {
+    let (listener, address) = listener(Config { unvalidated: 200, ..Config::default() }).await;
+    let mut streams = Vec::new();
+    for conv in 0..=101 {
+        let network = if conv == 0 { 1 } else { 2 };
+        let socket = UdpSocket::bind(format!("127.0.{network}.1:0")).await.unwrap();
+        socket.send_to(&segment(conv, b"forged"), &address).await.unwrap();
+        streams.push(carried(listener.accept().await.unwrap().0));
+    }
+    assert_eq!(end(&mut streams[1]).await.unwrap(), 0, "the oldest of the crowded network has ended");
+    for other in [0, 2, 3, 101] {
+        assert!(poll_immediate(pin!(end(&mut streams[other]))).await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn alarms_of_ended_conversations_are_forgotten() {
+    let (listener, address) = listener(Config { unvalidated: 4, ..Config::default() }).await;
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    for conv in 0..1000 {
+        socket.send_to(&segment(conv, b"forged"), &address).await.unwrap();
+        drop(listener.accept().await.unwrap());
+    }
+    assert!(listener.alarms() < 100, "{} alarms", listener.alarms());
 }

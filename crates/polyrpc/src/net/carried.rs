@@ -15,6 +15,11 @@ pub(crate) trait Carried: Source + fmt::Debug + Send + Sync {
     /// Says that nothing more will be sent.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
+    /// Bytes that it keeps, received or written, where that is known.
+    fn held(&self) -> usize {
+        0
+    }
+
     /// Whether the peer hears of the end.
     fn tells_end(&self) -> bool;
 

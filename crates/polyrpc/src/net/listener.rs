@@ -1,15 +1,15 @@
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 #[cfg(feature = "kcp")]
 use std::sync::Arc;
 
 #[cfg(feature = "kcp")]
 use polyrpc_wire::kcp::Settings;
 
-use tokio::net::{TcpListener, UnixListener, lookup_host};
+use tokio::net::{TcpListener, lookup_host};
 
 use super::socket::{ACCEPTED, keep_alive};
+use super::unix::UnixSocket;
 use super::{Address, Stream};
 use crate::service::Peer;
 
@@ -17,7 +17,7 @@ use crate::service::Peer;
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    Unix(UnixSocket),
     #[cfg(feature = "kcp")]
     Kcp(crate::kcp::Listener),
     #[cfg(feature = "quic")]
@@ -54,7 +54,7 @@ impl Listening {
 }
 
 impl Listener {
-    /// Begins to listen. A Unix socket that nobody answers any more is replaced.
+    /// Begins to listen.
     #[cfg_attr(
         not(any(feature = "kcp", feature = "quic")),
         allow(unused_variables, reason = "there is nothing to be set up")
@@ -86,20 +86,7 @@ impl Listener {
                 Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without QUIC"))
             }
             Address::Tcp(address) => bind_tcp(address).await.map(Self::Tcp),
-            Address::Unix(path) => {
-                let is_stale = |error: &io::Error| {
-                    error.kind() == io::ErrorKind::AddrInUse
-                        && std::os::unix::net::UnixStream::connect(path).is_err()
-                };
-                let listener = match UnixListener::bind(path) {
-                    Err(error) if is_stale(&error) => {
-                        std::fs::remove_file(path)?;
-                        UnixListener::bind(path)?
-                    }
-                    bound => bound?,
-                };
-                Ok(Self::Unix(listener, path.clone()))
-            }
+            Address::Unix(path) => UnixSocket::bind(path).await.map(Self::Unix),
         }
     }
 
@@ -109,10 +96,7 @@ impl Listener {
                 let (stream, peer) = listener.accept().await?;
                 Ok((Stream::tcp(stream)?, Peer::Tcp(peer)))
             }
-            Self::Unix(listener, _) => {
-                let (stream, _) = listener.accept().await?;
-                Ok((Stream::Unix(stream), Peer::Unix))
-            }
+            Self::Unix(socket) => Ok((Stream::Unix(socket.accept().await?), Peer::Unix)),
             #[cfg(feature = "kcp")]
             Self::Kcp(listener) => listener.accept().await.map(|(stream, peer)| (stream, Peer::Udp(peer))),
             #[cfg(feature = "quic")]
@@ -124,20 +108,11 @@ impl Listener {
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => Ok(Address::Tcp(listener.local_addr()?.to_string())),
-            Self::Unix(_, path) => Ok(Address::Unix(path.clone())),
+            Self::Unix(socket) => Ok(Address::Unix(socket.path().to_owned())),
             #[cfg(feature = "kcp")]
             Self::Kcp(listener) => Ok(Address::Kcp(listener.local_addr()?.to_string())),
             #[cfg(feature = "quic")]
             Self::Quic(listener) => Ok(Address::Quic(listener.local_addr().to_string())),
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            // Gone already is as good.
-            let _ = std::fs::remove_file(path);
         }
     }
 }

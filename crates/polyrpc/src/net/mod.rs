@@ -12,6 +12,7 @@ mod socket;
 mod stream;
 mod transport;
 mod tunnel;
+mod unix;
 
 pub use address::Address;
 pub(crate) use behind_http::connect_behind_http;

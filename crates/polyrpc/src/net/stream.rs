@@ -59,6 +59,15 @@ impl Stream {
         }
     }
 
+    /// Bytes that it keeps between the socket and who reads and writes.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => 0,
+            Self::Tls(stream) => stream.held(),
+            Self::Carried(stream) => stream.held(),
+        }
+    }
+
     /// Writes until `out` is empty or the socket takes no more.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Outbox) -> Poll<io::Result<()>> {
         if let Self::Tls(stream) = self {

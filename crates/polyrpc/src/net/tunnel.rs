@@ -27,6 +27,11 @@ impl Tunnel {
         Self { socket, endpoint, raw, sending: Outbox::new(), ended: false }
     }
 
+    /// Bytes that it keeps: received and not unwrapped, on their way and not written.
+    pub(crate) fn held(&self) -> usize {
+        self.raw.held() + self.sending.len() + self.socket.held()
+    }
+
     /// Writes what is owed, then what is in `out`, of which it takes no more while a message is on its way.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, out: &mut Outbox) -> Poll<io::Result<()>> {
         loop {

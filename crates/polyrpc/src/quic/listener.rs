@@ -1,6 +1,7 @@
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 
 use super::Config;
 use super::stream::Stream;
+use super::streamless::{self, Streamless};
 use crate::runtime::Owned;
 use crate::service::Peer;
 use crate::{net, tls};
@@ -76,34 +78,106 @@ impl Admission {
         let crypto = QuicServerConfig::try_from(crypto).map_err(io::Error::other)?;
         let mut server = ServerConfig::with_crypto(Arc::new(crypto));
         server.transport_config(self.config.serving());
+        server
+            .max_incoming(INCOMING)
+            .incoming_buffer_size(FIRST_BYTES)
+            .incoming_buffer_size_total(FIRST_BYTES_IN_ALL);
         Ok(server)
     }
 }
 
 /// Takes what comes, each in a task of its own until it has its stream.
 async fn accept(endpoint: Endpoint, admission: Admission, accepted: mpsc::Sender<(net::Stream, Peer)>) {
-    let mut opening = JoinSet::new();
-    while let Some(incoming) = endpoint.accept().await {
-        while opening.try_join_next().is_some() {}
-        if opening.len() >= OPENING {
-            incoming.refuse();
-        } else if opening.len() >= UNPROVEN && incoming.may_retry() && !incoming.remote_address_validated() {
-            // Too many: whoever wants in shows first that he is where he says.
-            let _ = incoming.retry();
-        } else if let Ok(server) = admission.server() {
-            opening.spawn(open(incoming, server, accepted.clone()));
+    let mut handshakes = Handshakes::default();
+    let streamless = Arc::<Streamless>::default();
+    let entry = Entry { streamless, accepted, stream_timeout: admission.config.stream_timeout };
+    // Those that have shaken hands are bounded by `streamless` and by the server.
+    let mut waiting = JoinSet::new();
+    loop {
+        tokio::select! {
+            incoming = endpoint.accept() => match incoming {
+                None => return,
+                Some(incoming) => handshakes.begin(incoming, &admission),
+            },
+            Some(connected) = handshakes.next() => {
+                if let Some(connection) = connected {
+                    waiting.spawn(entry.clone().enter(connection));
+                }
+            }
+            Some(_) = waiting.join_next() => {}
         }
     }
 }
 
-async fn open(incoming: Incoming, server: ServerConfig, accepted: mpsc::Sender<(net::Stream, Peer)>) {
-    let Ok(connecting) = incoming.accept_with(Arc::new(server)) else { return };
-    let Ok(Ok(connection)) = timeout(HANDSHAKE, connecting).await else { return };
-    // A client that has nothing to say yet has not opened it as far as can be seen; it says that it is still there.
-    let Ok((send, receive)) = connection.accept_bi().await else { return };
-    let peer = peer(&connection);
-    // Nobody listens any more: it is closed.
-    let _ = accepted.send((Stream::over(connection, send, receive), peer)).await;
+/// Handshakes that are going on.
+#[derive(Default)]
+struct Handshakes {
+    tasks: JoinSet<(IpAddr, Option<Connection>)>,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+impl Handshakes {
+    fn begin(&mut self, incoming: Incoming, admission: &Admission) {
+        let address = incoming.remote_address().ip().to_canonical();
+        let own = self.by_address.get(&address).copied().unwrap_or_default();
+        if self.tasks.len() >= HANDSHAKES || own >= HANDSHAKES_OF_ONE {
+            incoming.refuse();
+        } else if self.tasks.len() >= UNPROVEN && incoming.may_retry() && !incoming.remote_address_validated()
+        {
+            // Too many: whoever wants in shows first that he is where he says.
+            let _ = incoming.retry();
+        } else if let Ok(server) = admission.server() {
+            *self.by_address.entry(address).or_default() += 1;
+            self.tasks.spawn(async move { (address, connect(incoming, server).await) });
+        }
+    }
+
+    /// The next that has ended, with its connection if it went well; `None` if there are none.
+    async fn next(&mut self) -> Option<Option<Connection>> {
+        let (address, connection) = match self.tasks.join_next().await? {
+            Ok(ended) => ended,
+            Err(_) => return Some(None),
+        };
+        if let Some(own) = self.by_address.get_mut(&address) {
+            *own -= 1;
+            if *own == 0 {
+                self.by_address.remove(&address);
+            }
+        }
+        Some(connection)
+    }
+}
+
+async fn connect(incoming: Incoming, server: ServerConfig) -> Option<Connection> {
+    let connecting = incoming.accept_with(Arc::new(server)).ok()?;
+    timeout(HANDSHAKE, connecting).await.ok()?.ok()
+}
+
+/// Where connections go that have shaken hands.
+#[derive(Clone)]
+struct Entry {
+    streamless: Arc<Streamless>,
+    accepted: mpsc::Sender<(net::Stream, Peer)>,
+    stream_timeout: Duration,
+}
+
+impl Entry {
+    /// Waits until the client has opened its stream. One that has nothing to say yet has not, as far as can be seen; it
+    /// says that it is still there.
+    async fn enter(self, connection: Connection) {
+        self.streamless.enter(connection.clone());
+        let opened = timeout(self.stream_timeout, connection.accept_bi()).await;
+        self.streamless.leave(&connection);
+        match opened {
+            Ok(Ok((send, receive))) => {
+                let peer = peer(&connection);
+                // Nobody listens any more: it is closed.
+                let _ = self.accepted.send((Stream::over(connection, send, receive), peer)).await;
+            }
+            Ok(Err(_)) => {}
+            Err(_) => streamless::close(&connection),
+        }
+    }
 }
 
 fn peer(connection: &Connection) -> Peer {
@@ -118,8 +192,16 @@ fn peer(connection: &Connection) -> Peer {
 
 /// How many connections may wait to be accepted.
 const BACKLOG: usize = 128;
-/// How many may be without a stream.
-const OPENING: usize = 4096;
+/// Handshakes at a time.
+const HANDSHAKES: usize = 4096;
+/// Handshakes of one address at a time.
+const HANDSHAKES_OF_ONE: usize = 1024;
+/// Connections of which the first datagram came and that were not looked at.
+const INCOMING: usize = 1024;
+/// Bytes that may come on one of these before it is looked at.
+const FIRST_BYTES: u64 = 64 << 10;
+/// The same on all of them.
+const FIRST_BYTES_IN_ALL: u64 = 8 << 20;
 /// How many of these may be from an address that has not shown to be theirs.
 const UNPROVEN: usize = 256;
 /// How long a handshake may take.

@@ -1,20 +1,27 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use polyrpc_wire::session::{Event, Server as Session, Verdict, Violation};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use polyrpc_wire::session::{Event, Server as Session, Verdict, Violation, ViolationKind};
 use polyrpc_wire::{Credential, Outbox, Reply, Status, StreamId, Topic, http1};
 
 use super::arrival::Arrival;
-use super::dispatch::{Dispatch, Found, Started, Stop};
+use super::authentication::Judgement;
+use super::clocks::{Clocks, Due, Incomplete, Observed};
+use super::dispatch::{Dispatch, Found, Judged, Started, Stop};
 use super::in_flight::{Ended, InFlight, Running, Way};
+use super::incidents::{Closing, Refusal};
 use super::note::Note;
-use super::open::{Entry, Order, Phase, Registration, TICK, Unasked};
+use super::open::{Entry, Order, Phase, Registration, TICK, Unasked, ticks};
 use super::port::Port;
 use super::streams::Streams;
 use super::topics::Subscriptions;
+use crate::budget::{self, Account};
 use crate::introspection::Calls;
 use crate::net::{Inbox, Transport, scratch};
 use crate::service::{Accepted, ConnectionFacts, Ending};
@@ -48,7 +55,16 @@ pub(super) struct Connection<'a, S: Session> {
     starved: bool,
     round: Round,
     turn: Turn,
-    pace: Pace,
+    /// What the connection holds of the server.
+    account: Arc<Account>,
+    clocks: Clocks,
+    transferred: Transferred,
+    /// Credentials that are being judged for something else than a call.
+    judging: Option<Box<FuturesUnordered<JudgingFuture>>>,
+    /// When streams are next looked at that do nothing, in ticks.
+    look_at_streams: u32,
+    /// Since when it takes on nothing new, in ticks.
+    draining_since: u32,
     arrival: Arrival,
     /// How many heartbeats the hooks were told of.
     heartbeats: u64,
@@ -191,23 +207,35 @@ const METADATA: usize = 2048;
 /// to read them all would be its success.
 const LINGERED: usize = 64 << 10;
 
-/// How quickly a message comes in.
+/// What went over a connection.
 #[derive(Debug, Default)]
-struct Pace {
-    /// Bytes received so far.
+struct Transferred {
     received: u64,
-    /// How many there were when the peer was last found to be quick enough.
-    noted: u64,
-    /// A message was taken whole since then.
+    written: u64,
+    /// A message was taken whole since the connection last went to sleep.
     took: bool,
+}
+
+/// A credential that is being judged.
+type JudgingFuture = Pin<Box<dyn Future<Output = JudgedLater> + Send>>;
+
+/// What became of such a credential.
+enum JudgedLater {
+    Head(StreamId, Verdict),
+    Subscription(Topic, Result<(), Status>),
 }
 
 /// How many bytes are read from a peer while what it has sent waits for an answer.
 const AHEAD: usize = 64 << 10;
 
-/// How many bytes of a message must come within [`Limits::header_timeout`](super::Limits::header_timeout) for
-/// it to begin anew.
-const PACE: u64 = 1024;
+/// After how many ticks streams are looked at that may be idle: 4 s, or sooner if less is allowed.
+const LOOK_AT_STREAMS: u32 = 16;
+
+/// How long a server that goes away waits for what its peers have begun and not sent, in ticks: 2 s.
+const DRAIN_PATIENCE: u32 = 8;
+
+/// A reply of so many bytes is taken only where the memory budget has room for it.
+const LARGE_REPLY: usize = 64 << 10;
 
 impl<'a, S: Session> Connection<'a, S> {
     /// Boxed: a connection takes the room that its own protocol needs, not that of the largest.
@@ -224,11 +252,11 @@ impl<'a, S: Session> Connection<'a, S> {
             inbox,
             registration,
             port,
-            dispatch: Dispatch::new(port, facts),
+            dispatch: Dispatch::new(port, registration, facts),
             session,
             out: Outbox::new(),
-            in_flight: InFlight::new(port.server.in_flight.clone()),
-            streams: Streams::default(),
+            in_flight: InFlight::new(registration.entry.account.clone()),
+            streams: Streams::new(registration.entry.account.clone(), registration.tick()),
             subscriptions: Subscriptions::new(
                 port.server.publisher.topics().clone(),
                 registration.entry.clone(),
@@ -241,7 +269,12 @@ impl<'a, S: Session> Connection<'a, S> {
             starved: false,
             round: Round::new(S::PART),
             turn: Turn::default(),
-            pace: Pace::default(),
+            account: registration.entry.account.clone(),
+            clocks: Clocks::new(registration.limits(), registration.entry.opened(), registration.entry.id()),
+            transferred: Transferred::default(),
+            judging: None,
+            look_at_streams: 0,
+            draining_since: 0,
             arrival: Arrival::new(port.server.times_calls),
             heartbeats: 0,
             ticked: 0,
@@ -253,6 +286,11 @@ impl<'a, S: Session> Connection<'a, S> {
     pub(super) async fn run(mut self: Box<Self>) -> End {
         let end = poll_fn(|cx| self.poll_drive(cx)).await.unwrap_or(End::Closed);
         self.dispatch.close();
+        // Whatever the peer speaks next begins with a first byte.
+        let entry = &self.registration.entry;
+        entry.waits(Phase::Silent, self.registration.tick());
+        entry.wake_at(u32::MAX);
+        entry.wants_ticks(false);
         end
     }
 
@@ -286,12 +324,62 @@ impl<'a, S: Session> Connection<'a, S> {
         end
     }
 
-    /// Tells the session the time.
+    /// Tells everything the time, once a tick, and does what is due then.
     fn tick(&mut self) {
         let now = self.registration.tick();
-        if now != self.ticked {
-            self.ticked = now;
-            self.session.tick(TICK * now, &mut self.out);
+        if now == self.ticked {
+            return;
+        }
+        self.ticked = now;
+        self.streams.tick(now);
+        self.session.tick(TICK * now, &mut self.out);
+        while let Some(due) = self.clocks.due(now, self.transferred.received, self.transferred.written) {
+            match due {
+                Due::Close(cause) => return self.time_out(cause),
+                Due::Drain => self.registration.entry.tell(Order::Drain),
+                Due::Ping => {
+                    let asked = self.session.ping(&mut self.out);
+                    self.clocks.asked(now, asked);
+                }
+            }
+        }
+        if now >= self.look_at_streams && !self.streams.is_empty() {
+            self.end_idle_streams(now);
+        }
+        if self.draining && self.is_overdue() {
+            self.in_flight.fail_gathering(&Status::unavailable("the server is shutting down"));
+        }
+    }
+
+    /// Ends the connection for a clock that has run out, and says so where the peer may still read it.
+    #[cold]
+    fn time_out(&mut self, cause: Closing) {
+        let entry = &self.registration.entry;
+        let text = match cause {
+            Closing::Head | Closing::Message => {
+                entry.closed(cause);
+                "the rest of a message did not come in time"
+            }
+            // The peer does not read, or is not to be told; the rest of its time is for nobody.
+            _ => return entry.close(cause),
+        };
+        self.session.abort(&Status::deadline_exceeded(text), &mut self.out);
+        self.inbox.bytes.clear();
+        // Nobody reads their answers.
+        (0..self.in_flight.cut_off()).for_each(|_| self.calls.ended(false));
+        self.give_up();
+    }
+
+    #[cold]
+    fn end_idle_streams(&mut self, now: u32) {
+        let Some(allowed) = self.port.server.limits.stream_idle_timeout.map(ticks) else {
+            self.look_at_streams = u32::MAX;
+            return;
+        };
+        self.look_at_streams = now + LOOK_AT_STREAMS.min(allowed.div_ceil(4)).max(1);
+        for stream in self.streams.idle(allowed) {
+            self.registration.entry.refused(Refusal::StreamIdle);
+            self.in_flight.fail(stream, Status::deadline_exceeded("the stream was idle for too long"));
         }
     }
 
@@ -299,6 +387,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let order = self.registration.entry.ordered();
         if order == Order::Drain && !self.draining {
             self.draining = true;
+            self.draining_since = self.registration.tick();
             self.session.drain(&mut self.out);
         }
         order
@@ -309,36 +398,35 @@ impl<'a, S: Session> Connection<'a, S> {
     fn take_calls(&mut self, cx: &mut Context<'_>) {
         self.starved = false;
         let end = self.round.taken.saturating_add(self.round.part);
-        let in_flight = self.port.server.limits.in_flight_per_connection;
+        let over_share = self.is_over_share();
         while self.state == State::Serving
             && !self.saturated()
             && self.round.taken < end
             && !self.turn.is_heavy()
         {
-            let crowded = self.in_flight.calls() >= in_flight;
             match self.session.next_event(&mut self.inbox.bytes, &mut self.out) {
                 Ok(Some(Event::Call(call, ticket))) => {
-                    self.pace.took = true;
+                    self.transferred.took = true;
                     self.calls.started += 1;
                     self.turn.note_call(call.head.metadata.len());
                     self.round.taken += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
-                    let found = Found { crowded, streams, arrival };
+                    let found = Found { over_share, streams, arrival };
                     let (started, note) = self.dispatch.start::<S>(call, &ticket, found, cx);
                     self.settle(started, Owed { ticket, note });
                 }
                 Ok(Some(Event::Open(call, ticket, stream))) => {
-                    self.pace.took = true;
+                    self.transferred.took = true;
                     self.calls.started += 1;
                     self.turn.note_call(call.head.metadata.len());
                     self.round.taken += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
-                    let found = Found { crowded, streams, arrival };
+                    let found = Found { over_share, streams, arrival };
                     let (started, note) = self.dispatch.open::<S>(call, &ticket, stream, found);
                     self.settle(started, Owed { ticket, note });
                 }
                 Ok(Some(Event::Message(stream, message))) => {
-                    self.pace.took = true;
+                    self.transferred.took = true;
                     if !self.streams.give(stream, message, &mut self.session, &mut self.out) {
                         self.in_flight.cancel(stream);
                     }
@@ -349,8 +437,9 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.streams.cancel(stream);
                     self.in_flight.cancel(stream);
                 }
-                Ok(Some(Event::Head(_, stream))) => {
-                    self.session.judge(stream, Verdict::Accepted, &mut self.out);
+                Ok(Some(Event::Head(head, stream))) => {
+                    let judged = self.dispatch.judge_head(&head, over_share);
+                    self.judge(stream, judged);
                 }
                 Ok(Some(Event::Alive)) => {}
                 Ok(Some(Event::Pause)) => self.turn.tire(),
@@ -368,9 +457,64 @@ impl<'a, S: Session> Connection<'a, S> {
                     return;
                 }
                 // Whatever the session had to say of it is in the outbox.
-                Err(_) => self.give_up(),
+                Err(violation) => self.end_over(&violation),
             }
         }
+    }
+
+    #[cold]
+    fn end_over(&mut self, violation: &Violation) {
+        self.registration.entry.closed(match violation.kind() {
+            ViolationKind::Malformed => Closing::Malformed,
+            ViolationKind::TooLarge => Closing::TooLarge,
+            ViolationKind::Flood => Closing::Flood,
+        });
+        self.give_up();
+    }
+
+    /// Tells the session what becomes of a request whose head it has given out.
+    fn judge(&mut self, stream: StreamId, judged: Judged) {
+        match judged {
+            Judged::Now(verdict) => {
+                if self.session.judge(stream, verdict, &mut self.out) {
+                    self.finish();
+                }
+            }
+            Judged::Later(judging) => {
+                self.judge_later(Box::pin(async move { JudgedLater::Head(stream, judging.await) }));
+            }
+            Judged::TooMany => self.end_guesses(),
+        }
+    }
+
+    fn judge_later(&mut self, judging: JudgingFuture) {
+        self.judging.get_or_insert_default().push(judging);
+    }
+
+    /// Takes up what was judged meanwhile.
+    fn take_judged(&mut self, cx: &mut Context<'_>) {
+        while let Some(judging) = self.judging.as_mut().filter(|judging| !judging.is_empty())
+            && let Poll::Ready(Some(judged)) = judging.poll_next_unpin(cx)
+        {
+            self.starved = false;
+            match judged {
+                JudgedLater::Head(stream, verdict) => self.judge(stream, Judged::Now(verdict)),
+                JudgedLater::Subscription(topic, Ok(())) => self.add_subscription(topic),
+                JudgedLater::Subscription(_, Err(_)) => self.finish(),
+            }
+        }
+    }
+
+    /// The peer has brought too many wrong credentials.
+    #[cold]
+    fn end_guesses(&mut self) {
+        self.registration.entry.closed(Closing::Credentials);
+        self.give_up();
+    }
+
+    /// Whether the connection holds more than its share of the memory budget.
+    fn is_over_share(&self) -> bool {
+        self.account.bytes() > budget::FLOOR && self.account.over_share().is_some()
     }
 
     /// Tells hooks of what the session has answered by itself.
@@ -388,13 +532,19 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// It is not acknowledged; who may not, or has too many, is not served any more.
     fn subscribe(&mut self, topic: Topic) {
-        self.pace.took = true;
-        if self
-            .dispatch
-            .admits(&Credential::Connection(None))
-            .and_then(|()| self.subscriptions.add(topic))
-            .is_err()
-        {
+        self.transferred.took = true;
+        match self.dispatch.judge(&Credential::Connection(None)) {
+            Judgement::Accepted => self.add_subscription(topic),
+            Judgement::Refused(_) => self.finish(),
+            Judgement::Later(judging) => {
+                self.judge_later(Box::pin(async { JudgedLater::Subscription(topic, judging.await) }));
+            }
+            Judgement::TooMany => self.end_guesses(),
+        }
+    }
+
+    fn add_subscription(&mut self, topic: Topic) {
+        if self.subscriptions.add(topic).is_err() {
             self.finish();
         }
     }
@@ -402,9 +552,14 @@ impl<'a, S: Session> Connection<'a, S> {
     fn settle(&mut self, started: Started, owed: Owed<S::Ticket>) {
         match started {
             Started::Ended(ending) => self.end_call(owed, ending),
-            Started::Waiting { handling, deadline, inherited, way } => {
+            Started::Waiting { handling, deadline, inherited, way, bytes } => {
                 let stream = S::stream(&owed.ticket);
-                self.in_flight.push(Running::new(handling, owed, deadline, inherited, stream, way));
+                let running = Running::new(handling, owed, deadline, inherited, stream, way);
+                self.in_flight.push(running.holding(bytes));
+            }
+            Started::Gathering { gathering, deadline, inherited } => {
+                let stream = S::stream(&owed.ticket);
+                self.in_flight.push(Running::gathering(gathering, owed, deadline, inherited, stream));
             }
             Started::Stopped(Stop::Failed(status)) => self.end_call(owed, Ending::failed(status)),
             Started::Stopped(Stop::Expired) => {
@@ -412,6 +567,10 @@ impl<'a, S: Session> Connection<'a, S> {
                 self.end_call(owed, Ending::expired());
             }
             Started::Stopped(Stop::Refused(status)) => self.refuse(owed, status),
+            Started::Stopped(Stop::Guesses) => {
+                self.calls.ended(false);
+                self.end_guesses();
+            }
             Started::Stopped(Stop::Broken(violation)) => self.drop_call(owed, &violation),
         }
     }
@@ -438,6 +597,7 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn answer_ended(&mut self, cx: &mut Context<'_>) {
+        self.take_judged(cx);
         while let Some(Ended { owed, ending, streamed, .. }) = self.in_flight.poll_ended(cx) {
             match (ending, streamed) {
                 (Some(ending), None) => self.end_call(owed, ending),
@@ -461,12 +621,37 @@ impl<'a, S: Session> Connection<'a, S> {
         // What a handler has pushed leaves before its answer, as from rpcx's servers.
         self.push();
         match ending {
-            Ending::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
+            Ending::Reply(reply) => self.reply(ticket, reply),
+            Ending::Unauthenticated(status) => self.answer_refused(ticket, status),
             Ending::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
             Ending::Finish { result, trailers } => {
                 self.session.finish(ticket, result, trailers, &mut self.out);
             }
             Ending::CloseConnection => self.finish(),
+        }
+    }
+
+    /// Answers a call, unless the answer is more than the memory budget has room for.
+    fn reply(&mut self, ticket: S::Ticket, mut reply: Reply) {
+        let length = reply.attachment.len() + reply.result.as_ref().map_or(0, |message| message.len());
+        if length >= LARGE_REPLY {
+            // The request may be gone by now.
+            self.report_held();
+            match length > self.account.free() {
+                true => {
+                    self.registration.entry.refused(Refusal::Memory);
+                    reply = Reply::failure(budget::exhausted());
+                }
+                false => self.account.charge(length),
+            }
+        }
+        self.session.reply(ticket, reply, &mut self.out);
+    }
+
+    #[cold]
+    fn answer_refused(&mut self, ticket: S::Ticket, status: Status) {
+        if self.session.refuse(ticket, status, &mut self.out) {
+            self.finish();
         }
     }
 
@@ -496,6 +681,10 @@ impl<'a, S: Session> Connection<'a, S> {
             note.ended(&ending);
         }
         let closes = matches!(ending, Ending::CloseConnection);
+        if let Ending::Unauthenticated(status) = ending {
+            self.streams.forget(stream, &mut self.session, &mut self.out);
+            return self.answer_refused(ticket, status);
+        }
         self.streams.close(stream, ticket, ending, &mut self.session, &mut self.out);
         if closes {
             self.finish();
@@ -521,14 +710,18 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Writes what there is to write, then reads what there is to read. `None`: there is more to do.
     fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
+        let waiting = self.out.len();
         let written = self.stream.poll_flush(cx, &mut self.out)?.is_ready();
+        self.transferred.written += (waiting - self.out.len()) as u64;
         if self.streams.held() && !self.lags() {
             return Poll::Ready(Ok(None));
         }
         match self.state {
             State::Serving if self.turn.is_heavy() => self.poll_pass(),
             State::Serving if !self.starved && !self.saturated() => Poll::Ready(Ok(None)),
-            State::Serving if self.starved && !self.has_enough() => self.poll_fill(cx, written),
+            State::Serving if self.starved && !self.has_enough() && !self.withholds() => {
+                self.poll_fill(cx, written)
+            }
             State::Serving => Poll::Pending,
             State::Finishing if written && self.in_flight.is_empty() => self.poll_finish(cx),
             State::Finishing => Poll::Pending,
@@ -555,7 +748,7 @@ impl<'a, S: Session> Connection<'a, S> {
             Poll::Ready(0) => self.finish(),
             Poll::Ready(n) => {
                 self.turn.note(n);
-                self.pace.received += n as u64;
+                self.transferred.received += n as u64;
                 if !waits {
                     self.arrival.note();
                 }
@@ -564,7 +757,7 @@ impl<'a, S: Session> Connection<'a, S> {
             Poll::Pending => {
                 let settled = written && self.in_flight.is_empty() && !self.session.owes();
                 let quiet = self.inbox.bytes.is_empty() && !self.session.expects();
-                if !(self.draining && settled && quiet) {
+                if !(self.draining && settled && (quiet || self.is_overdue())) {
                     return Poll::Pending;
                 }
                 self.finish();
@@ -616,8 +809,19 @@ impl<'a, S: Session> Connection<'a, S> {
     /// Whether the peer or the handlers lag so far behind that nothing more is taken. While there are streams,
     /// handlers wait for what comes next: it is taken, and only further calls are refused.
     fn saturated(&self) -> bool {
-        let crowded = self.in_flight.calls() >= self.port.server.limits.in_flight_per_connection;
-        self.lags() || crowded && self.streams.is_empty()
+        let crowded = self.account.calls() >= self.port.server.limits.in_flight_per_connection;
+        self.lags() || crowded && self.streams.is_empty() || self.dispatch.is_judging()
+    }
+
+    /// Whether nothing is read, since the connection holds more than its share of the memory budget. One that waits for
+    /// the peer's windows must read how these open.
+    fn withholds(&self) -> bool {
+        self.is_over_share() && self.session.unsent() == 0
+    }
+
+    /// Whether a server that goes away has waited long enough for what the peer has begun.
+    fn is_overdue(&self) -> bool {
+        self.registration.tick().saturating_sub(self.draining_since) >= DRAIN_PATIENCE
     }
 
     /// Whether the peer has left too much unread.
@@ -633,39 +837,65 @@ impl<'a, S: Session> Connection<'a, S> {
         if let Some(buffer) = self.out.reclaim() {
             scratch::give_back(buffer);
         }
-        let phase = self.phase();
+        self.report_held();
+        let now = self.registration.tick();
         let entry = &self.registration.entry;
         entry.note(self.calls);
-        if self.session.wants_ticks() != self.wants_ticks {
-            self.wants_ticks = !self.wants_ticks;
-            entry.wants_ticks(self.wants_ticks);
+        // Its own clocks judge all but how long it takes to close.
+        let phase = if self.state == State::Lingering { Phase::Closing } else { Phase::Busy };
+        if phase != entry.phase() {
+            entry.waits(phase, now);
         }
-        let goes_on = match phase {
-            Phase::Idle | Phase::Busy => true,
-            Phase::MidMessage => self.pace.took || self.pace.received - self.pace.noted >= PACE,
-            // What still comes is thrown away: it buys the peer no time.
-            Phase::Closing => false,
-        };
-        if goes_on || entry.phase() != phase {
-            entry.waits(phase, self.registration.tick());
-            self.pace.noted = self.pace.received;
-            self.pace.took = false;
+        let alarm = self.clocks.observe(now, self.observed());
+        self.transferred.took = false;
+        let overdue = if self.draining { self.draining_since + DRAIN_PATIENCE } else { u32::MAX };
+        let streams = if self.streams.is_empty() { u32::MAX } else { self.look_at_streams.max(now + 1) };
+        entry.wake_at(alarm.min(streams).min(if now < overdue { overdue } else { u32::MAX }));
+        let wants_ticks = self.session.wants_ticks() || self.withholds();
+        if wants_ticks != self.wants_ticks {
+            self.wants_ticks = wants_ticks;
+            entry.wants_ticks(wants_ticks);
         }
     }
 
-    fn phase(&self) -> Phase {
+    /// Reports what the connection holds. One that holds more than it may ends.
+    fn report_held(&self) {
+        let held = self.inbox.bytes.len() + self.out.len() + self.session.buffered() + self.session.unsent();
+        self.account.settle(held);
+        if self.account.exceeds_quota() {
+            self.registration.entry.close(Closing::Memory);
+        }
+    }
+
+    fn observed(&self) -> Observed {
+        let reads = self.state == State::Serving && !self.saturated() && !self.session.holds_back();
+        let incomplete = (reads && self.session.mid_message(&self.inbox.bytes)).then(|| match () {
+            () if self.withholds() => Incomplete::Withheld,
+            () if self.session.in_head() => Incomplete::Head,
+            () => Incomplete::Message,
+        });
+        Observed {
+            received: self.transferred.received,
+            written: self.transferred.written,
+            incomplete,
+            took: self.transferred.took,
+            writing: !self.out.is_empty(),
+            idle: self.is_idle(),
+            busy: self.state == State::Serving && !self.in_flight.is_empty(),
+        }
+    }
+
+    /// Whether nothing is under way, so that the connection may be closed if that lasts.
+    fn is_idle(&self) -> bool {
         match self.state {
-            State::Lingering => Phase::Closing,
-            _ if !self.in_flight.is_empty() || self.session.wants_ticks() => Phase::Busy,
-            // While answers wait for the peer to read them, its messages may wait too.
-            State::Serving if self.out.is_empty() && self.session.mid_message(&self.inbox.bytes) => {
-                Phase::MidMessage
-            }
-            _ if self.subscriptions.expect_silence() => Phase::Busy,
+            State::Lingering => false,
+            _ if !self.in_flight.is_empty() || self.session.wants_ticks() => false,
+            State::Serving if self.session.mid_message(&self.inbox.bytes) => false,
+            _ if !self.out.is_empty() || self.session.unsent() > 0 => false,
+            _ if self.subscriptions.expect_silence() => false,
             // The transport itself notices whether the peer is still there.
-            _ if self.out.is_empty() && !self.stream.tells_end() => Phase::Busy,
-            _ if self.out.is_empty() && !S::RECONNECTS && self.calls.started > 0 => Phase::Busy,
-            _ => Phase::Idle,
+            _ if !self.stream.tells_end() => false,
+            _ => S::RECONNECTS || self.calls.started == 0,
         }
     }
 }

@@ -1,21 +1,24 @@
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use polyrpc_wire::session::{Offered, Server as Session, Violation};
+use polyrpc_wire::session::{Offered, RequestHead, Server as Session, Verdict, Violation};
 use polyrpc_wire::{Call, Credential, Head, Message, Scope, Status, StreamId};
 
 use super::arrival::Arrival;
+use super::authentication::{Authentication, Judgement, Judging};
 use super::hooks::Renamed;
-use super::in_flight::{self, poll_guarded};
+use super::in_flight::{self, Counted, Gathered, GatheredFuture, Gathering, Unanswerable, poll_guarded};
+use super::incidents::Refusal;
 use super::note::Note;
-use super::port::{Authenticator, Port};
+use super::open::Registration;
+use super::port::Port;
 use super::streams::Streams;
+use crate::budget::{Account, exhausted};
 use crate::codec::{Body, uncompressed, uncompressed_message};
-use crate::service::{ConnectionFacts, Context, Ending, Entry, Handling, Peer, Shape, Way};
+use crate::service::{ConnectionFacts, Context, Ending, Entry, Handling, Offer, Shape, Way};
 use crate::streaming::{Incoming, Outgoing};
 use crate::task::Inherited;
 
@@ -24,7 +27,15 @@ pub(super) enum Started {
     /// It has ended.
     Ended(Ending),
     /// Its handler waits for something.
-    Waiting { handling: Handling, deadline: Option<Instant>, inherited: Inherited, way: in_flight::Way },
+    Waiting {
+        handling: Handling,
+        deadline: Option<Instant>,
+        inherited: Inherited,
+        way: in_flight::Way,
+        bytes: usize,
+    },
+    /// Its message has not come.
+    Gathering { gathering: Gathering, deadline: Option<Instant>, inherited: Inherited },
     /// It was not begun.
     Stopped(Stop),
 }
@@ -37,6 +48,8 @@ pub(super) enum Stop {
     Expired,
     /// The caller did not prove who he is, or is not wanted.
     Refused(Status),
+    /// The caller has brought too many wrong credentials: its connection ends.
+    Guesses,
     /// In its protocol it ends the connection.
     Broken(Violation),
 }
@@ -44,28 +57,44 @@ pub(super) enum Stop {
 /// Brings the calls of one connection to their methods.
 pub(super) struct Dispatch<'a> {
     port: &'a Port,
+    registration: &'a Registration,
     connection: Arc<ConnectionFacts>,
-    /// The peer has proved who it is, for a protocol that proves it once.
-    trusted: bool,
+    authentication: Authentication<'a>,
+}
+
+/// What becomes of a request whose head was judged.
+pub(super) enum Judged {
+    Now(Verdict),
+    Later(Pin<Box<dyn Future<Output = Verdict> + Send>>),
+    /// Its connection ends.
+    TooMany,
 }
 
 /// What a call finds on its connection.
 pub(super) struct Found<'a> {
-    /// There are as many calls already as there may be.
-    pub(super) crowded: bool,
+    /// The connection holds more than its share of the memory budget.
+    pub(super) over_share: bool,
     pub(super) streams: &'a mut Streams,
     pub(super) arrival: &'a mut Arrival,
 }
 
 /// A call that may go on.
 struct Admitted<'a> {
-    entry: &'a Arc<Entry>,
+    /// Its method. Why there is none is told once the credential was accepted.
+    entry: Result<&'a Arc<Entry>, Status>,
     deadline: Option<Instant>,
+    /// Its credential is being judged.
+    judging: Option<Judging>,
 }
 
 impl<'a> Dispatch<'a> {
-    pub(super) fn new(port: &'a Port, connection: Arc<ConnectionFacts>) -> Self {
-        Self { port, connection, trusted: false }
+    pub(super) fn new(
+        port: &'a Port,
+        registration: &'a Registration,
+        connection: Arc<ConnectionFacts>,
+    ) -> Self {
+        let authentication = Authentication::new(port, registration);
+        Self { port, registration, connection, authentication }
     }
 
     /// Who is at the other end.
@@ -93,7 +122,7 @@ impl<'a> Dispatch<'a> {
         let mut renamed = Renamed::default();
         let mut call = call;
         let started = match self.admit::<S>(&mut call, ticket, &mut found, &mut renamed, &mut note) {
-            Ok(admitted) => self.begin::<S>(call, ticket, &admitted, found, cx),
+            Ok(admitted) => self.begin::<S>(call, ticket, admitted, found, cx),
             Err(stop) => Started::Stopped(stop),
         };
         (started, note)
@@ -112,7 +141,7 @@ impl<'a> Dispatch<'a> {
         let mut renamed = Renamed::default();
         let mut call = call;
         let started = match self.admit::<S>(&mut call, ticket, &mut found, &mut renamed, &mut note) {
-            Ok(admitted) => self.begin_open::<S>(call, stream, &admitted, found.streams),
+            Ok(admitted) => self.begin_open::<S>(call, stream, admitted, found.streams),
             Err(stop) => Started::Stopped(stop),
         };
         (started, note)
@@ -139,14 +168,14 @@ impl<'a> Dispatch<'a> {
         let admitted = self.check::<S>(call, ticket, found, renamed);
         if let Some(note) = note {
             match &admitted {
-                Ok(Admitted { entry, .. }) => note.found(entry),
-                Err(_) => note.asked(call),
+                Ok(Admitted { entry: Ok(entry), .. }) => note.found(entry),
+                Ok(Admitted { entry: Err(_), .. }) | Err(_) => note.asked(call),
             }
         }
         admitted
     }
 
-    /// What costs least comes first, and nothing that a stranger may ask for or that nobody waits for comes far.
+    /// Cheap checks first: unauthenticated and expired calls are rejected before any real work.
     fn check<'c, S: Session>(
         &mut self,
         call: &mut Call<'c>,
@@ -158,26 +187,45 @@ impl<'a> Dispatch<'a> {
         if !port.server.hooks.is_empty() {
             port.server.hooks.received(call, &self.connection, renamed).map_err(objected)?;
         }
-        self.authenticate(&call.credential).map_err(Stop::Refused)?;
+        let judging = match call.authenticated {
+            true => None,
+            false => match self.judge(&call.credential) {
+                Judgement::Accepted => None,
+                Judgement::Later(judging) => Some(judging),
+                Judgement::Refused(status) => return Err(Stop::Refused(status)),
+                Judgement::TooMany => return Err(Stop::Guesses),
+            },
+        };
         let deadline = deadline(call, found.arrival);
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Err(Stop::Expired);
         }
-        let entry = find::<S>(call, ticket, port, found.crowded).map_err(Stop::Failed)?;
-        Ok(Admitted { entry, deadline })
+        let entry = self.find::<S>(call, ticket, found);
+        match (entry, &judging) {
+            (Ok(entry), _) => Ok(Admitted { entry: Ok(entry), deadline, judging }),
+            (Err(status), None) => Err(Stop::Failed(status)),
+            // Whether a method exists is told only to those who may call.
+            (Err(status), Some(_)) => Ok(Admitted { entry: Err(status), deadline, judging }),
+        }
     }
 
     fn begin<S: Session>(
         &self,
         mut call: Call<'_>,
         ticket: &S::Ticket,
-        admitted: &Admitted<'_>,
+        admitted: Admitted<'_>,
         found: Found<'_>,
         cx: &mut TaskContext<'_>,
     ) -> Started {
-        let (entry, offered) = (admitted.entry, S::offered(ticket));
+        let (deadline, entry) = match admitted {
+            Admitted { entry: Ok(entry), deadline, judging: None } => (deadline, entry),
+            unjudged => return self.begin_judged::<S>(call, ticket, unjudged, found),
+        };
+        let offered = S::offered(ticket);
         let body = std::mem::take(&mut call.body);
-        let bytes = match uncompressed(call.head.compression, body, self.port.server.limits.decompressed) {
+        let account = &self.registration.entry.account;
+        let limit = self.port.server.limits.decompressed;
+        let bytes = match uncompressed(call.head.compression, body, limit, Some(account)) {
             Ok(bytes) => bytes,
             Err(status) => {
                 return Started::Stopped(S::corrupt(ticket, status).map_or_else(Stop::Broken, Stop::Failed));
@@ -186,14 +234,14 @@ impl<'a> Dispatch<'a> {
         if !entry.method().shape().is_unary()
             && let Some(stream) = S::stream(ticket)
         {
-            return self.begin_stream::<S>(call, bytes, admitted, stream, offered, found.streams);
+            return self.begin_stream::<S>(call, bytes, (entry, deadline), stream, offered, found.streams);
         }
         let Head { format, positional, .. } = call.head;
+        let held = bytes.len() + call.attachment.len();
         let body = Body { format, positional, required: !S::may_be_empty(ticket), bytes };
-        let offer = offered.map(|offered| found.streams.offer(offered));
-        let deadline = admitted.deadline;
+        let offer = offered.map(|offered| self.offer(offered, found.streams));
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
-        let context = self.context::<S>(call, admitted, found.arrival.known()).with_offer(offer);
+        let context = self.context::<S>(call, (entry, deadline), found.arrival.known()).with_offer(offer);
         let begun = inherited.during(|| {
             let mut handling = entry.take(context, body, Way::Whole, S::unreadable)?;
             Ok((poll_guarded(&mut handling, cx), handling))
@@ -202,9 +250,15 @@ impl<'a> Dispatch<'a> {
             Err(status) => failed(status),
             Ok((Poll::Ready(ending), _)) => Started::Ended(ending),
             Ok((Poll::Pending, handling)) => {
-                Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Whole }
+                Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Whole, bytes: held }
             }
         }
+    }
+
+    /// The streams that a caller offers beside its call, unless as many are open as may be.
+    fn offer(&self, offered: Offered, streams: &Streams) -> Offer {
+        let full = offered.streams > 0 && self.registration.entry.admit_stream().is_err();
+        streams.offer(Offered { streams: if full { 0 } else { offered.streams }, ..offered })
     }
 
     /// Brings a call to its method whose one message is here, and whose answer may have many.
@@ -212,76 +266,209 @@ impl<'a> Dispatch<'a> {
         &self,
         call: Call<'_>,
         message: Bytes,
-        admitted: &Admitted<'_>,
+        (entry, deadline): (&Arc<Entry>, Option<Instant>),
         stream: StreamId,
         offered: Option<Offered>,
         streams: &mut Streams,
     ) -> Started {
+        if let Err(status) = self.registration.entry.admit_stream() {
+            return failed(status);
+        }
         let limit = self.port.server.limits.decompressed;
-        let goes_on = offered.is_some() && admitted.entry.method().shape() == Shape::BIDI;
+        let goes_on = offered.is_some() && entry.method().shape() == Shape::BIDI;
         // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
-        let deadline = admitted.deadline.filter(|_| offered.is_none());
+        let deadline = deadline.filter(|_| offered.is_none());
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
-        let cx = self.context::<S>(call, admitted, None);
+        let cx = self.context::<S>(call, (entry, deadline), None);
         let (message, way) = if goes_on {
             let (incoming, outgoing) = streams.open_with(stream, message, limit);
             (Bytes::new(), Way::Streams(incoming, outgoing))
         } else {
             (message, Way::Answers(streams.open(stream, limit).1))
         };
-        let handling = inherited.during(|| opened(admitted.entry, cx, message, way));
-        Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed }
+        let bytes = message.len();
+        let handling = inherited.during(|| opened(entry, cx, message, way));
+        Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes }
     }
 
     fn begin_open<S: Session>(
         &self,
         call: Call<'_>,
         stream: StreamId,
-        admitted: &Admitted<'_>,
+        admitted: Admitted<'_>,
         streams: &mut Streams,
     ) -> Started {
-        let &Admitted { entry, deadline } = admitted;
+        let Admitted { entry, deadline, judging } = admitted;
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
-        let cx = self.context::<S>(call, admitted, None);
-        let limit = self.port.server.limits.decompressed;
-        let (incoming, outgoing) = streams.open(stream, limit);
-        let handling = match entry.method().shape().client_streams {
-            true => inherited.during(|| opened(entry, cx, Bytes::new(), Way::Streams(incoming, outgoing))),
-            false => Box::pin(gathered(entry.clone(), cx, incoming, outgoing, limit)),
+        let entry = match (entry, &judging) {
+            (Ok(entry), _) => entry,
+            (Err(status), Some(_)) => return judged(judging, inherited, deadline, || Err(status)),
+            (Err(status), None) => return failed(status),
         };
-        Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed }
+        let cx = self.context::<S>(call, (entry, deadline), None);
+        let limit = self.port.server.limits.decompressed;
+        let shape = entry.method().shape();
+        if shape.client_streams
+            && let Err(status) = self.registration.entry.admit_stream()
+        {
+            return failed(status);
+        }
+        let (incoming, outgoing) = streams.open(stream, limit);
+        let handle = self.registration.entry.clone();
+        match (shape.client_streams, judging) {
+            (true, None) => {
+                let way = Way::Streams(incoming, outgoing);
+                let handling = inherited.during(|| opened(entry, cx, Bytes::new(), way));
+                Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes: 0 }
+            }
+            (true, judging) => {
+                let (entry, way) = (entry.clone(), Way::Streams(incoming, outgoing));
+                let handling =
+                    judged(judging, inherited, deadline, move || Ok(opened(&entry, cx, Bytes::new(), way)));
+                streamed(handling)
+            }
+            (false, judging) => {
+                let gathered = gathered(entry.clone(), cx, incoming, outgoing, limit, handle.account.clone());
+                let gathered: GatheredFuture = match judging {
+                    None => Box::pin(gathered),
+                    Some(judging) => Box::pin(async {
+                        judging.await.map_err(Unanswerable::Unproven)?;
+                        gathered.await
+                    }),
+                };
+                let gathering = Gathering { gathered, entry: handle };
+                Started::Gathering { gathering, deadline, inherited }
+            }
+        }
+    }
+
+    /// Brings a call to its method once its credential was judged.
+    #[cold]
+    fn begin_judged<S: Session>(
+        &self,
+        mut call: Call<'_>,
+        ticket: &S::Ticket,
+        admitted: Admitted<'_>,
+        found: Found<'_>,
+    ) -> Started {
+        let Admitted { entry, deadline, judging } = admitted;
+        let inherited = Inherited::from_call(deadline, &call.head.metadata);
+        let entry = match entry {
+            Ok(entry) => entry.clone(),
+            Err(status) => return judged(judging, inherited, deadline, || Err(status)),
+        };
+        let (account, limit) =
+            (self.registration.entry.account.clone(), self.port.server.limits.decompressed);
+        let Head { format, positional, compression, .. } = call.head;
+        let (body, required) = (std::mem::take(&mut call.body), !S::may_be_empty(ticket));
+        let bytes = body.len() + call.attachment.len();
+        let offered = S::offered(ticket);
+        let stream = S::stream(ticket).filter(|_| !entry.method().shape().is_unary());
+        let ways = match stream.map(|stream| (stream, self.registration.entry.admit_stream())) {
+            Some((_, Err(status))) => return judged(judging, inherited, deadline, || Err(status)),
+            Some((stream, Ok(()))) => Some(found.streams.open(stream, limit)),
+            None => None,
+        };
+        let goes_on = offered.is_some() && entry.method().shape() == Shape::BIDI;
+        let offer = offered.filter(|_| ways.is_none()).map(|offered| self.offer(offered, found.streams));
+        let cx = self.context::<S>(call, (&entry, deadline), found.arrival.known()).with_offer(offer);
+        let is_stream = ways.is_some();
+        let started = judged(judging, inherited, deadline, move || {
+            let bytes = uncompressed(compression, body, limit, Some(&account)).map_err(S::unreadable)?;
+            match ways {
+                None => {
+                    entry.take(cx, Body { format, positional, required, bytes }, Way::Whole, S::unreadable)
+                }
+                Some((incoming, outgoing)) if goes_on => {
+                    incoming.preface(bytes);
+                    Ok(opened(&entry, cx, Bytes::new(), Way::Streams(incoming, outgoing)))
+                }
+                Some((_, outgoing)) => Ok(opened(&entry, cx, bytes, Way::Answers(outgoing))),
+            }
+        });
+        let started = if is_stream { streamed(started) } else { started };
+        match started {
+            Started::Waiting { handling, deadline, inherited, way, .. } => {
+                Started::Waiting { handling, deadline, inherited, way, bytes }
+            }
+            started => started,
+        }
     }
 
     fn context<S: Session>(
         &self,
         call: Call<'_>,
-        admitted: &Admitted<'_>,
+        (entry, deadline): (&Arc<Entry>, Option<Instant>),
         arrived: Option<Instant>,
     ) -> Context {
         let usual_format = S::reply_format(call.head.format);
-        let Admitted { entry, deadline } = admitted;
-        Context::new(self.connection.clone(), *deadline, call.head, call.attachment, usual_format)
-            .of((*entry).clone(), arrived)
+        Context::new(self.connection.clone(), deadline, call.head, call.attachment, usual_format)
+            .of(entry.clone(), arrived)
     }
 
-    /// Judges who wants something that is no call.
-    pub(super) fn admits(&mut self, credential: &Credential) -> Result<(), Status> {
-        self.authenticate(credential)
+    /// Whether calls wait until a credential was judged by which they are trusted.
+    pub(super) fn is_judging(&self) -> bool {
+        self.authentication.is_pending()
     }
 
-    /// Judges who calls, by every credential that comes. Only where a protocol proves it once for a connection, a call
-    /// without one is as good as the one before.
-    fn authenticate(&mut self, credential: &Credential) -> Result<(), Status> {
-        let Some(authenticator) = &self.port.authenticator else { return Ok(()) };
-        let peer = &self.connection.peer;
-        match credential {
-            Credential::Connection(None) if self.trusted => Ok(()),
-            Credential::Connection(credential) => {
-                judge(authenticator, credential.as_deref(), peer)?;
-                self.trusted = true;
-                Ok(())
-            }
-            Credential::Call(credential) => judge(authenticator, credential.as_deref(), peer),
+    /// Judges a credential.
+    pub(super) fn judge(&mut self, credential: &Credential) -> Judgement {
+        if self.port.authenticator.is_none() {
+            return Judgement::Accepted;
+        }
+        self.authentication.judge(credential, &self.connection.peer, self.connection.protocol)
+    }
+
+    /// Decides by its head about a request whose body has not come.
+    pub(super) fn judge_head(&mut self, head: &RequestHead<'_>, over_share: bool) -> Judged {
+        let verdict = match self.lookup(head, over_share) {
+            Ok(()) => Verdict::Accepted,
+            Err(verdict) => verdict,
+        };
+        match self.judge(&head.credential) {
+            Judgement::Accepted => Judged::Now(verdict),
+            Judgement::Refused(status) => Judged::Now(Verdict::Unauthenticated(status)),
+            Judgement::Later(judging) => Judged::Later(Box::pin(async {
+                match judging.await {
+                    Ok(()) => verdict,
+                    Err(status) => Verdict::Unauthenticated(status),
+                }
+            })),
+            Judgement::TooMany => Judged::TooMany,
+        }
+    }
+
+    fn lookup(&self, head: &RequestHead<'_>, over_share: bool) -> Result<(), Verdict> {
+        let entry = &self.registration.entry;
+        if over_share {
+            entry.refused(Refusal::Memory);
+            return Err(Verdict::Refused(exhausted()));
+        }
+        entry.admit_call().map_err(Verdict::Refused)?;
+        let Some((service, method)) = head.target else { return Ok(()) };
+        self.port.server.router.entry(service, method).map(drop).map_err(Verdict::Missing)
+    }
+
+    /// Checks a call in the order in which the peers do (brpc `policy/baidu_rpc_protocol.cpp`,
+    /// `ProcessRpcRequest`) and finds its method.
+    fn find<S: Session>(
+        &self,
+        call: &Call<'_>,
+        ticket: &S::Ticket,
+        found: &Found<'_>,
+    ) -> Result<&'a Arc<Entry>, Status> {
+        let entry = &self.registration.entry;
+        if found.over_share {
+            entry.refused(Refusal::Memory);
+            return Err(exhausted());
+        }
+        entry.admit_call()?;
+        let entry = (self.port.server.router)
+            .entry(call.service, call.method)
+            .map_err(|missing| S::unknown_to(ticket, call, missing))?;
+        match &call.spoiled {
+            None => Ok(entry),
+            Some(status) => Err(status.clone()),
         }
     }
 }
@@ -300,34 +487,34 @@ fn objected(status: Status) -> Stop {
     }
 }
 
-/// Who cannot be judged is not let in; the other calls of the connection go on.
-fn judge(authenticator: &Authenticator, credential: Option<&[u8]>, peer: &Peer) -> Result<(), Status> {
-    catch_unwind(AssertUnwindSafe(|| authenticator(credential, peer)))
-        .unwrap_or_else(|_| Err(Status::unauthenticated("the authenticator panicked")))
+/// A call that goes on with `start` once its credential was accepted.
+fn judged(
+    judging: Option<Judging>,
+    inherited: Inherited,
+    deadline: Option<Instant>,
+    start: impl FnOnce() -> Result<Handling, Status> + Send + 'static,
+) -> Started {
+    let handling = Box::pin(async {
+        if let Some(judging) = judging
+            && let Err(status) = judging.await
+        {
+            return Ending::Unauthenticated(status);
+        }
+        match start() {
+            Ok(handling) => handling.await,
+            Err(status) => Ending::failed(status),
+        }
+    });
+    Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Whole, bytes: 0 }
 }
 
-/// Checks a call in the order in which the peers do (brpc `policy/baidu_rpc_protocol.cpp`,
-/// `ProcessRpcRequest`) and finds its method.
-fn find<'p, S: Session>(
-    call: &Call<'_>,
-    ticket: &S::Ticket,
-    port: &'p Port,
-    crowded: bool,
-) -> Result<&'p Arc<Entry>, Status> {
-    let server = &port.server;
-    if crowded {
-        return Err(overloaded(server.limits.in_flight_per_connection));
-    }
-    if server.in_flight.load(Ordering::Relaxed) >= server.limits.in_flight {
-        return Err(overloaded(server.limits.in_flight));
-    }
-    let entry = server
-        .router
-        .entry(call.service, call.method)
-        .map_err(|missing| S::unknown_to(ticket, call, missing))?;
-    match &call.spoiled {
-        None => Ok(entry),
-        Some(status) => Err(status.clone()),
+/// The same for a call whose messages come or leave one by one.
+fn streamed(started: Started) -> Started {
+    match started {
+        Started::Waiting { handling, deadline, inherited, bytes, .. } => {
+            Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes }
+        }
+        started => started,
     }
 }
 
@@ -345,24 +532,25 @@ fn opened(entry: &Arc<Entry>, cx: Context, message: Bytes, way: Way) -> Handling
         .unwrap_or_else(|status| Box::pin(std::future::ready(Ending::failed(status))))
 }
 
-/// Waits for the one message of a call, then answers it.
+/// Waits for the one message of a call.
 async fn gathered(
     entry: Arc<Entry>,
     mut cx: Context,
     incoming: Incoming,
     outgoing: Outgoing,
     limit: usize,
-) -> Ending {
-    let read = |message: Message| {
-        cx.came(message.compression);
-        uncompressed_message(message, limit)
+    account: Arc<Account>,
+) -> Result<Gathered, Unanswerable> {
+    let message = sole(&incoming).await?;
+    cx.came(message.compression);
+    let message = uncompressed_message(message, limit, Some(&account))?;
+    let streams = entry.method().shape().server_streams;
+    let (counted, way) = match streams {
+        true => (Counted::Stream, Way::Answers(outgoing)),
+        false => (Counted::Call, Way::Whole),
     };
-    let message = match sole(&incoming).await.and_then(read) {
-        Ok(message) => message,
-        Err(status) => return Ending::failed(status),
-    };
-    let way = if entry.method().shape().server_streams { Way::Answers(outgoing) } else { Way::Whole };
-    opened(&entry, cx, message, way).await
+    let bytes = message.len();
+    Ok(Gathered { bytes, counted, start: Box::new(move || opened(&entry, cx, message, way)) })
 }
 
 /// The one message of a call. Another number of them is answered as gRPC's `doc/statuscodes.md` has it.
@@ -375,9 +563,4 @@ async fn sole(incoming: &Incoming) -> Result<Message, Status> {
         Some(Err(status)) => Err(status),
         Some(Ok(_)) => Err(Status::unimplemented("the method wants one message, and more came")),
     }
-}
-
-#[cold]
-fn overloaded(limit: usize) -> Status {
-    Status::resource_exhausted(format!("Reached server's max_concurrency={limit}"))
 }

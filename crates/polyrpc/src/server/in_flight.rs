@@ -2,7 +2,6 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
@@ -11,6 +10,8 @@ use futures_util::stream::FuturesUnordered;
 use polyrpc_wire::{Status, StreamId};
 use tokio::time::{Sleep, sleep_until};
 
+use super::open::Entry;
+use crate::budget::Account;
 use crate::service::{Ending, Handling};
 use crate::task::Inherited;
 
@@ -19,15 +20,16 @@ use crate::task::Inherited;
 pub(super) struct InFlight<T> {
     /// Made when the first call waits: most connections never need it.
     running: Option<Box<FuturesUnordered<Running<T>>>>,
-    /// How many of them wait for an answer. The others are streams of calls that were answered.
-    calls: usize,
-    /// Calls being answered over all connections of the server.
-    total: Arc<AtomicUsize>,
+    /// Where they are counted.
+    account: Arc<Account>,
 }
 
+/// About what a waiting call takes beside its message: the future of its handler, its context, its timer.
+const OVERHEAD: usize = 1 << 10;
+
 impl<T: Send + 'static> InFlight<T> {
-    pub(super) fn new(total: Arc<AtomicUsize>) -> Self {
-        Self { running: None, calls: 0, total }
+    pub(super) fn new(account: Arc<Account>) -> Self {
+        Self { running: None, account }
     }
 
     /// Whether nothing goes on any more.
@@ -35,17 +37,11 @@ impl<T: Send + 'static> InFlight<T> {
         self.running.as_ref().is_none_or(|running| running.is_empty())
     }
 
-    /// How many calls wait for an answer.
-    pub(super) fn calls(&self) -> usize {
-        self.calls
-    }
-
     /// Takes on a call that did not answer when it was first polled.
-    pub(super) fn push(&mut self, call: Running<T>) {
-        if call.way != Way::Answered {
-            self.calls += 1;
-            self.total.fetch_add(1, Ordering::Relaxed);
-        }
+    pub(super) fn push(&mut self, mut call: Running<T>) {
+        call.held += OVERHEAD;
+        self.account.keep(call.held);
+        count(call.counted, &self.account);
         self.running.get_or_insert_default().push(call);
     }
 
@@ -54,10 +50,7 @@ impl<T: Send + 'static> InFlight<T> {
         let running = self.running.as_mut().filter(|running| !running.is_empty())?;
         match running.poll_next_unpin(cx) {
             Poll::Ready(Some(ended)) => {
-                if ended.way != Way::Answered {
-                    self.calls -= 1;
-                    self.total.fetch_sub(1, Ordering::Relaxed);
-                }
+                give_back(ended.counted, ended.held, &self.account);
                 Some(ended)
             }
             _ => None,
@@ -71,6 +64,27 @@ impl<T: Send + 'static> InFlight<T> {
         if let Some(call) = running.into_iter().find(|call| call.stream == Some(stream)) {
             call.cancel();
         }
+    }
+
+    /// Fails a call that has a stream; its handler is dropped at once.
+    pub(super) fn fail(&mut self, stream: StreamId, status: Status) {
+        let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
+        if let Some(call) = running.into_iter().find(|call| call.stream == Some(stream)) {
+            call.fail(status);
+        }
+    }
+
+    /// Fails every call whose message has not come.
+    pub(super) fn fail_gathering(&mut self, status: &Status) {
+        let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
+        running.filter(|call| call.gathering.is_some()).for_each(|call| call.fail(status.clone()));
+    }
+
+    /// Ends every call, as nobody waits for any; returns how many there were.
+    pub(super) fn cut_off(&mut self) -> usize {
+        let Some(mut running) = self.running.take() else { return 0 };
+        running.iter_mut().for_each(|call| give_back(call.counted, call.held, &self.account));
+        running.len()
     }
 
     /// Ends every call whose messages come or leave one by one.
@@ -89,19 +103,80 @@ pub(super) struct Ended<T> {
     pub(super) ending: Option<Ending>,
     /// Its stream, if its messages came or left one by one.
     pub(super) streamed: Option<StreamId>,
-    way: Way,
+    counted: Option<Counted>,
+    held: usize,
 }
 
 impl<T> Drop for InFlight<T> {
     fn drop(&mut self) {
-        self.total.fetch_sub(self.calls, Ordering::Relaxed);
+        let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
+        running.for_each(|call| give_back(call.counted, call.held, &self.account));
     }
+}
+
+/// As what a call counts that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counted {
+    Call,
+    Stream,
+}
+
+fn count(counted: Option<Counted>, account: &Account) {
+    match counted {
+        Some(Counted::Call) => account.add_call(),
+        Some(Counted::Stream) => account.add_stream(),
+        None => {}
+    }
+}
+
+/// A call that was counted so, and held so many bytes, has ended.
+fn give_back(counted: Option<Counted>, held: usize, account: &Account) {
+    account.release(held);
+    match counted {
+        Some(Counted::Call) => account.remove_call(),
+        Some(Counted::Stream) => account.remove_stream(),
+        None => {}
+    }
+}
+
+/// Waits for the one message of a call, which counts only once that is here.
+pub(super) struct Gathering {
+    pub(super) gathered: GatheredFuture,
+    pub(super) entry: Arc<Entry>,
+}
+
+pub(super) type GatheredFuture = Pin<Box<dyn Future<Output = Result<Gathered, Unanswerable>> + Send>>;
+
+/// Why a call is not brought to its method.
+pub(super) enum Unanswerable {
+    Failed(Status),
+    /// Its credential was refused.
+    Unproven(Status),
+}
+
+impl From<Status> for Unanswerable {
+    fn from(status: Status) -> Self {
+        Self::Failed(status)
+    }
+}
+
+/// A call whose message is here.
+pub(super) struct Gathered {
+    /// Bytes of the message.
+    pub(super) bytes: usize,
+    pub(super) counted: Counted,
+    /// Brings it to its method.
+    pub(super) start: Box<dyn FnOnce() -> Handling + Send>,
 }
 
 /// A call being answered, with what its answer needs.
 pub(super) struct Running<T> {
-    /// `None` once it was cancelled.
+    /// `None` while it waits for its message, and once it was cancelled.
     handling: Option<Handling>,
+    /// Its message has not come.
+    gathering: Option<Box<Gathering>>,
+    /// Why it was given up, if it is to be answered.
+    failure: Option<Status>,
     owed: Option<T>,
     deadline: Option<Pin<Box<Sleep>>>,
     /// What the calls that its handler makes have from it.
@@ -109,6 +184,9 @@ pub(super) struct Running<T> {
     /// The name by which the peer may cancel it.
     stream: Option<StreamId>,
     way: Way,
+    counted: Option<Counted>,
+    /// Bytes that it holds.
+    held: usize,
     /// Wakes it when it was cancelled; kept only if it can be.
     waker: Option<Waker>,
 }
@@ -120,8 +198,7 @@ pub(super) enum Way {
     Whole,
     /// One by one in a direction at least.
     Streamed,
-    /// One by one on a stream that goes on beside the connection's calls, since its own was answered. It counts as none:
-    /// the streams of a connection have a limit of their own.
+    /// One by one on a stream that goes on beside the connection's calls, since its own was answered.
     Answered,
 }
 
@@ -135,30 +212,101 @@ impl<T> Running<T> {
         way: Way,
     ) -> Self {
         let deadline = deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
-        Self { handling: Some(handling), owed: Some(owed), deadline, inherited, stream, way, waker: None }
+        let counted = Some(if way == Way::Whole { Counted::Call } else { Counted::Stream });
+        Self {
+            handling: Some(handling),
+            gathering: None,
+            failure: None,
+            owed: Some(owed),
+            deadline,
+            inherited,
+            stream,
+            way,
+            counted,
+            held: 0,
+            waker: None,
+        }
+    }
+
+    /// A call whose message has not come.
+    pub(super) fn gathering(
+        gathering: Gathering,
+        owed: T,
+        deadline: Option<Instant>,
+        inherited: Inherited,
+        stream: Option<StreamId>,
+    ) -> Self {
+        let nothing = Box::pin(std::future::pending());
+        let running = Self::new(nothing, owed, deadline, inherited, stream, Way::Streamed);
+        Self { handling: None, gathering: Some(Box::new(gathering)), counted: None, ..running }
+    }
+
+    /// The same call, which holds so many bytes.
+    pub(super) fn holding(self, bytes: usize) -> Self {
+        Self { held: bytes, ..self }
+    }
+
+    fn fail(&mut self, status: Status) {
+        self.failure = Some(status);
+        self.cancel();
     }
 
     fn cancel(&mut self) {
         self.handling = None;
+        self.gathering = None;
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
 
     fn poll_ending(&mut self, cx: &mut Context<'_>) -> Poll<Option<Ending>> {
-        let Some(handling) = &mut self.handling else { return Poll::Ready(None) };
+        if self.gathering.is_some()
+            && let Poll::Ready(Err(why)) = self.poll_gathered(cx)
+        {
+            return Poll::Ready(Some(match why {
+                Unanswerable::Failed(status) => Ending::failed(status),
+                Unanswerable::Unproven(status) => Ending::Unauthenticated(status),
+            }));
+        }
+        if self.gathering.is_some() {
+            return self.poll_deadline(cx).map(Some);
+        }
+        let Some(handling) = &mut self.handling else {
+            return Poll::Ready(self.failure.take().map(Ending::failed));
+        };
         if let Poll::Ready(ending) = self.inherited.during(|| poll_guarded(handling, cx)) {
             return Poll::Ready(Some(ending));
         }
+        self.poll_deadline(cx).map(Some)
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
         if let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(cx).is_ready()
         {
-            return Poll::Ready(Some(too_late()));
+            return Poll::Ready(too_late());
         }
         if self.stream.is_some() {
             self.waker.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
         }
         Poll::Pending
+    }
+
+    /// Brings the call to its method once its message is here, if it may still wait for that.
+    fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unanswerable>> {
+        let Some(gathering) = &mut self.gathering else { return Poll::Ready(Ok(())) };
+        let Gathered { bytes, counted, start } = ready!(gathering.gathered.as_mut().poll(cx))?;
+        let entry = gathering.entry.clone();
+        self.gathering = None;
+        match counted {
+            Counted::Call => entry.admit_call()?,
+            Counted::Stream => entry.admit_stream()?,
+        }
+        self.handling = Some(self.inherited.during(start));
+        (self.counted, self.held) = (Some(counted), self.held + bytes);
+        count(self.counted, &entry.account);
+        entry.account.keep(bytes);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -172,9 +320,10 @@ impl<T> Future for Running<T> {
         let ending = ready!(self.poll_ending(cx));
         // Before its end is told: what it had taken or made is told with it.
         self.handling = None;
+        self.gathering = None;
         let owed = self.owed.take().expect("a call ends once");
         let streamed = self.stream.filter(|_| self.way != Way::Whole);
-        Poll::Ready(Ended { owed, ending, streamed, way: self.way })
+        Poll::Ready(Ended { owed, ending, streamed, counted: self.counted, held: self.held })
     }
 }
 

@@ -199,6 +199,16 @@ impl Default for Http2 {
 const MEMORY_PER_CONNECTION: usize = 160 << 20;
 
 impl Limits {
+    /// No more connections than the process may have file descriptors for, less some for everything else.
+    pub(super) fn within_system(self) -> Self {
+        const OTHER_DESCRIPTORS: u64 = 64;
+        let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let connections = open_files.map_or(usize::MAX, |limit| {
+            limit.saturating_sub(OTHER_DESCRIPTORS).max(1).try_into().unwrap_or(usize::MAX)
+        });
+        Self { connections: self.connections.min(connections), ..self }
+    }
+
     pub(super) fn wire(&self) -> polyrpc_wire::Limits {
         let pace =
             Pace { interval: self.header_timeout, rate: self.message_rate, whole: self.message_timeout };

@@ -3,15 +3,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use polyrpc_wire::fb_rpc::Dialect;
 use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Protocol, Status};
 
 use super::Shared;
+use super::authentication::{Authenticator, Judging};
 use super::detect;
 use super::open::Registration;
-use super::port::{Authenticator, Port, Spoken};
+use super::port::{Port, Spoken};
 use crate::cores::Cores;
 use crate::net::{Address, Listener, Listening, Stream};
 use crate::service::Peer;
@@ -95,7 +97,36 @@ impl Listen {
         mut self,
         judge: impl Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync + 'static,
     ) -> Self {
-        self.authenticator = Some(Arc::new(judge));
+        self.authenticator = Some(Authenticator::Sync(Arc::new(judge)));
+        self
+    }
+
+    /// Takes calls only from those whose credential `judge` accepts, which may ask others for it: a database, say. As
+    /// [`authenticate`](Self::authenticate) otherwise.
+    ///
+    /// Each judgement may take [`Limits::authentication_timeout`](super::Limits::authentication_timeout); then the call
+    /// fails with `unavailable`. Other calls go on meanwhile, but for those that are trusted by the credential being judged.
+    ///
+    /// ```
+    /// # use polyrpc::{Status, server::Listen};
+    /// # async fn is_known(token: &[u8]) -> bool { token == b"secret-token" }
+    /// let outside = Listen::on("0.0.0.0:8001").authenticate_async(|credential, _peer| async move {
+    ///     match credential {
+    ///         Some(token) if is_known(&token).await => Ok(()),
+    ///         _ => Err(Status::unauthenticated("invalid token")),
+    ///     }
+    /// });
+    /// ```
+    #[must_use]
+    pub fn authenticate_async<Fut>(
+        mut self,
+        judge: impl Fn(Option<Bytes>, Peer) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let judge = move |credential, peer| -> Judging { Box::pin(judge(credential, peer)) };
+        self.authenticator = Some(Authenticator::Async(Arc::new(judge)));
         self
     }
 
@@ -174,16 +205,17 @@ pub(super) async fn accept(listener: Listener, port: Arc<Port>) {
             Ok((stream, peer)) => admit(&port, stream, peer),
             Err(error) if is_of_one_connection(&error) => {}
             // Out of descriptors or memory: the next try would fail at once too.
-            Err(_) => tokio::time::sleep(BREATH).await,
+            Err(error) => {
+                port.server.open.refuses_connections(&error);
+                tokio::time::sleep(BREATH).await;
+            }
         }
     }
 }
 
 /// Serves a connection in a task of its own, if there is room for one more.
 pub(super) fn admit(port: &Arc<Port>, stream: Stream, peer: Peer) {
-    let Some(registration) = port.server.open.enter(peer.clone(), port.server.limits.connections) else {
-        return;
-    };
+    let Some(registration) = port.server.open.enter(peer.clone()) else { return };
     match &port.server.cores {
         None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration))),
         Some(cores) => admit_on(cores, port.clone(), stream, peer, registration),

@@ -12,9 +12,12 @@ mod secure;
 
 mod detect;
 
+mod clocks;
 mod connection;
 
+mod authentication;
 mod dispatch;
+mod failures;
 
 mod in_flight;
 
@@ -27,6 +30,7 @@ mod data;
 mod registration;
 
 mod arrival;
+mod incidents;
 mod limits;
 mod memory;
 mod open;
@@ -48,7 +52,6 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use polyrpc_wire::Protocol;
@@ -301,16 +304,21 @@ impl Server {
         }
         let times_calls = self.extensions.time_calls();
         let hooks = self.extensions.put_in_place(&self.router)?;
+        let limits = Arc::new(self.limits.within_system());
+        let open = Arc::new(Open::new(hooks.clone(), limits.clone()));
+        if let Some(metrics) = &self.metrics {
+            let counts: Arc<dyn introspection::Countable> = open.clone();
+            metrics.attach(Arc::downgrade(&counts));
+        }
         let shared = Arc::new(Shared {
             router: self.router,
-            limits: self.limits,
+            limits,
             cores: self.cores,
             version,
             cors: self.cors,
             health: self.health,
             data,
-            open: Arc::new(Open::new(hooks.clone())),
-            in_flight: Arc::new(AtomicUsize::new(0)),
+            open,
             publisher: self.publisher,
             hooks,
             times_calls,
@@ -335,14 +343,13 @@ impl fmt::Debug for Server {
 /// What all connections of a server share.
 pub(crate) struct Shared {
     router: Router,
-    limits: Limits,
+    limits: Arc<Limits>,
     cores: Option<Cores>,
     version: String,
     cors: Cors,
     health: Option<Health>,
     data: Option<Arc<Data>>,
     open: Arc<Open>,
-    in_flight: Arc<AtomicUsize>,
     publisher: Publisher,
     hooks: Hooks,
     /// Whether it is noted of every call when it came, and not only of those with a deadline.
@@ -411,7 +418,7 @@ impl Bound {
             tasks.spawn(listen::accept(listener, port));
         }
         let watched = self.shared.clone();
-        watch.spawn(async move { watched.open.watch(&watched.limits).await });
+        watch.spawn(async move { watched.open.watch().await });
         let registrations = Registrations::start(self.planned, &inside.address, &self.shared.open);
         Running { shared: self.shared, inside, addresses, accepting: tasks, registrations, _watch: watch }
     }

@@ -2,9 +2,11 @@
 //! those that are too slow.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -15,15 +17,35 @@ use polyrpc_wire::{Metadata, Protocol, Push, Status};
 use slab::Slab;
 use tokio::sync::Notify;
 
+use super::failures::Failures;
 use super::hooks::Hooks;
+use super::incidents::{Closing, Incidents, Refusal};
 use super::limits::Limits;
+use crate::budget::{Account, Full, Level, Pool, Quota, Quotas};
 use crate::introspection::{self, Calls, Facts};
+use crate::rate_limited::EventLimiter;
 use crate::service::Peer;
+
+impl introspection::Countable for Open {
+    fn totals(&self) -> introspection::Totals {
+        introspection::Totals {
+            connections: self.len(),
+            used: self.used(),
+            refusals: self.incidents.refusals(),
+            closings: self.incidents.closings(),
+        }
+    }
+}
 
 /// All open connections of a server.
 #[derive(Debug)]
 pub(super) struct Open {
-    entries: Mutex<Slab<Arc<Entry>>>,
+    entries: Mutex<Entries>,
+    limits: Arc<Limits>,
+    quotas: Arc<Quotas>,
+    /// What all connections use together.
+    pool: Arc<Pool>,
+    incidents: Arc<Incidents>,
     /// The time in ticks since the server began. Connections stamp themselves with it, so that no
     /// connection reads a clock for its time-outs.
     tick: AtomicU32,
@@ -38,11 +60,59 @@ pub(super) struct Open {
     emptied: Notify,
 }
 
+#[derive(Debug, Default)]
+struct Entries {
+    open: Slab<Arc<Entry>>,
+    /// What the connections of each peer address use, and how often it failed to prove who it is.
+    peers: HashMap<PeerKey, Arc<PeerRecord>>,
+    /// When room was last made for new connections, in ticks.
+    made_room: u32,
+    /// For how many ticks the memory budget has been nearly used up.
+    pressed: u32,
+}
+
+/// What is known of a peer address.
+#[derive(Debug, Default)]
+pub(super) struct PeerRecord {
+    pool: Arc<Pool>,
+    pub(super) failures: Failures,
+}
+
+/// By what connections are told to be of the same peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum PeerKey {
+    V4(Ipv4Addr),
+    /// The network of a host, which has all addresses in it.
+    V6([u8; 8]),
+    /// A process on this machine, by a Unix socket or from within.
+    Local,
+}
+
+impl PeerKey {
+    fn of(peer: &Peer) -> Self {
+        match peer.address().map(|address| address.ip().to_canonical()) {
+            Some(IpAddr::V4(address)) => Self::V4(address),
+            Some(IpAddr::V6(address)) => match address.octets() {
+                [network @ .., _, _, _, _, _, _, _, _] => Self::V6(network),
+            },
+            None => Self::Local,
+        }
+    }
+}
+
 /// One open connection, seen from outside its task.
 #[derive(Debug)]
 pub(super) struct Entry {
     id: u64,
     peer: Peer,
+    /// What it uses of the server.
+    pub(super) account: Arc<Account>,
+    pub(super) incidents: Arc<Incidents>,
+    pub(super) record: Arc<PeerRecord>,
+    /// How many refusals are held back, since its peer guesses credentials.
+    pub(super) held_back: AtomicUsize,
+    /// The tick at which it is woken to look at its clocks.
+    alarm: AtomicU32,
     /// When it was opened, in ticks.
     opened: u32,
     /// What it speaks, once it is known.
@@ -60,7 +130,14 @@ pub(super) struct Entry {
     /// It is woken at each tick, since a time-out runs in its session.
     wants_ticks: AtomicBool,
     has_pushes: AtomicBool,
-    pushes: Mutex<VecDeque<Unasked>>,
+    pushes: Mutex<Pushes>,
+}
+
+/// Messages that wait to be pushed.
+#[derive(Debug, Default)]
+struct Pushes {
+    queue: VecDeque<Unasked>,
+    bytes: usize,
 }
 
 /// A message that no call asked for.
@@ -72,6 +149,14 @@ pub(super) enum Unasked {
 }
 
 impl Unasked {
+    /// Bytes that it holds.
+    fn len(&self) -> usize {
+        match self {
+            Self::Push(push) => push.body.len() + push.service.len() + push.method.len(),
+            Self::Published(topic, data) => topic.len() + data.len(),
+        }
+    }
+
     /// What hooks get to see.
     pub(super) fn shown(&self) -> Cow<'_, Push> {
         match self {
@@ -90,6 +175,8 @@ impl Unasked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Phase {
+    /// For the peer's first byte.
+    Silent,
     /// For the peer's next message, or for the peer to read.
     Idle,
     /// For the rest of a message.
@@ -113,9 +200,13 @@ pub(super) enum Order {
 }
 
 impl Open {
-    pub(super) fn new(hooks: Hooks) -> Self {
+    pub(super) fn new(hooks: Hooks, limits: Arc<Limits>) -> Self {
         Self {
             entries: Mutex::default(),
+            quotas: Arc::new(quotas(&limits)),
+            limits,
+            pool: Arc::default(),
+            incidents: Arc::default(),
             tick: AtomicU32::new(0),
             past: Counters::default(),
             expired: AtomicU64::new(0),
@@ -125,9 +216,15 @@ impl Open {
         }
     }
 
-    /// Enters a connection, unless there are `limit` already or a hook objects.
-    pub(super) fn enter(self: &Arc<Self>, peer: Peer, limit: usize) -> Option<Registration> {
-        let mut registration = self.register(peer, limit)?;
+    /// What all connections use together.
+    #[cfg(test)]
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Enters a connection, unless there are too many already or a hook objects.
+    pub(super) fn enter(self: &Arc<Self>, peer: Peer) -> Option<Registration> {
+        let mut registration = self.register(peer)?;
         if !self.hooks.is_empty() {
             let (accepted, result) = self.hooks.accepted(&registration.entry.facts(self.tick()));
             registration.accepted = accepted;
@@ -136,18 +233,39 @@ impl Open {
         Some(registration)
     }
 
-    fn register(self: &Arc<Self>, peer: Peer, limit: usize) -> Option<Registration> {
+    fn register(self: &Arc<Self>, peer: Peer) -> Option<Registration> {
         let mut entries = self.lock();
-        if entries.len() >= limit {
+        let limit = self.limits.connections;
+        if entries.open.len() >= limit - limit / 16 {
+            self.make_room(&mut entries);
+        }
+        if entries.open.len() >= limit {
+            self.incidents.refused(Refusal::Connections, &peer);
             return None;
         }
+        let key = PeerKey::of(&peer);
+        let record = entries.peers.entry(key).or_default().clone();
+        if key != PeerKey::Local && record.pool.connections() >= self.limits.connections_per_peer {
+            self.incidents.refused(Refusal::PeerConnections, &peer);
+            return None;
+        }
+        let quotas = match key {
+            PeerKey::Local => Quotas { peer: Quota::NONE, ..*self.quotas }.into(),
+            PeerKey::V4(_) | PeerKey::V6(_) => self.quotas.clone(),
+        };
+        let account = Arc::new(Account::new(quotas, self.pool.clone(), record.pool.clone()));
         let entry = Arc::new(Entry {
             id: self.entered.fetch_add(1, Ordering::Relaxed) + 1,
             peer,
+            account,
+            incidents: self.incidents.clone(),
+            record,
+            held_back: AtomicUsize::new(0),
+            alarm: AtomicU32::new(u32::MAX),
             opened: self.tick(),
             protocol: AtomicU8::new(UNTOLD),
             calls: Counters::default(),
-            phase: AtomicU8::new(Phase::Idle as u8),
+            phase: AtomicU8::new(Phase::Silent as u8),
             since: AtomicU32::new(self.tick()),
             order: AtomicU8::new(Order::Serve as u8),
             waker: AtomicWaker::new(),
@@ -156,33 +274,52 @@ impl Open {
             has_pushes: AtomicBool::new(false),
             pushes: Mutex::default(),
         });
-        let key = entries.insert(entry.clone());
+        let key = entries.open.insert(entry.clone());
         Some(Registration { entry, open: self.clone(), key, accepted: 0 })
+    }
+
+    /// Accepting a connection failed: the process has no descriptor, or no memory, for it.
+    #[cold]
+    pub(super) fn refuses_connections(&self, error: &io::Error) {
+        if let Some(suppressed) = ACCEPTING.allow() {
+            tracing::error!(%error, suppressed, "cannot accept connections");
+        }
+        self.make_room(&mut self.lock());
     }
 
     /// Tells every connection what to do.
     pub(super) fn order(&self, order: Order) {
-        self.lock().iter().for_each(|(_, entry)| entry.tell(order));
+        self.lock().open.iter().for_each(|(_, entry)| entry.tell(order));
     }
 
     /// How many connections are open.
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().open.len()
     }
 
     /// What is known of all connections.
     pub(super) fn facts(&self) -> Facts {
         let (now, entries) = (self.tick(), self.lock());
-        let connections: Vec<_> = entries.iter().map(|(_, entry)| entry.facts(now)).collect();
+        let connections: Vec<_> = entries.open.iter().map(|(_, entry)| entry.facts(now)).collect();
         let mut calls = self.past.read();
         connections.iter().for_each(|connection| calls.add(connection.calls));
-        Facts { calls, expired: self.expired.load(Ordering::Relaxed), connections }
+        let used = self.used();
+        let (refusals, closings) = (self.incidents.refusals(), self.incidents.closings());
+        Facts { calls, expired: self.expired.load(Ordering::Relaxed), connections, used, refusals, closings }
+    }
+
+    fn used(&self) -> introspection::Used {
+        introspection::Used {
+            memory: self.pool.bytes(),
+            calls: self.pool.calls(),
+            streams: self.pool.streams(),
+        }
     }
 
     /// How many calls have begun, and how many connections were opened, since the server began.
     pub(super) fn totals(&self) -> (u64, u64) {
         let entries = self.lock();
-        let open: u64 = entries.iter().map(|(_, entry)| entry.calls.read().started).sum();
+        let open: u64 = entries.open.iter().map(|(_, entry)| entry.calls.read().started).sum();
         (self.past.read().started + open, self.entered.load(Ordering::Relaxed))
     }
 
@@ -197,48 +334,128 @@ impl Open {
         }
     }
 
-    /// Ends connections that are too slow and wakes those that keep something back, for as long as it is polled.
-    pub(super) async fn watch(&self, limits: &Limits) {
+    /// Ends connections that are too slow, wakes those whose clocks are due, and keeps the memory budget, for as long as
+    /// it is polled.
+    pub(super) async fn watch(&self) {
         let mut interval = tokio::time::interval(TICK);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let header = ticks(limits.header_timeout);
-        let idle = limits.idle_timeout.map_or(u32::MAX, ticks);
+        let patience = Patience::new(&self.limits);
         loop {
             interval.tick().await;
             let now = self.tick.fetch_add(1, Ordering::Relaxed) + 1;
-            for (_, entry) in self.lock().iter() {
-                let allowed = match entry.phase.load(Ordering::Relaxed) {
-                    phase if phase == Phase::MidMessage as u8 => header,
-                    phase if phase == Phase::Closing as u8 => CLOSING,
-                    phase if phase == Phase::Idle as u8 => idle,
-                    _ => u32::MAX,
-                };
-                if now.saturating_sub(entry.since.load(Ordering::Relaxed)) > allowed {
-                    entry.tell(Order::Close);
-                }
-                if entry.wants_ticks.load(Ordering::Relaxed) {
-                    entry.waker.wake();
-                }
+            let mut entries = self.lock();
+            entries.open.iter().for_each(|(_, entry)| entry.watch(now, &patience));
+            self.relieve(&mut entries);
+            if now.is_multiple_of(FORGET) {
+                entries
+                    .peers
+                    .retain(|_, record| Arc::strong_count(record) > 1 || record.failures.are_recent(now));
             }
         }
+    }
+
+    /// Closes the largest holders where the memory budget is used up, or has nearly been for a while.
+    fn relieve(&self, entries: &mut Entries) {
+        let used = self.pool.bytes();
+        let high = self.limits.memory - self.limits.memory / 8;
+        entries.pressed = if used > high { entries.pressed + 1 } else { 0 };
+        let mut excess = match () {
+            () if used > self.limits.memory => used - high,
+            // One at a time: the others may get on when it has gone.
+            () if entries.pressed >= PRESSED => {
+                entries.pressed = 0;
+                1
+            }
+            () => return,
+        };
+        let mut holders: Vec<_> = entries
+            .open
+            .iter()
+            .map(|(_, entry)| entry)
+            .filter(|entry| entry.account.bytes() > 0 && entry.ordered() != Order::Close)
+            .collect();
+        // Of the address that holds most, whoever holds most.
+        holders.sort_by_key(|entry| std::cmp::Reverse((entry.account.peer().bytes(), entry.account.bytes())));
+        for entry in holders {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(entry.account.bytes());
+            entry.close(Closing::LargestHolder);
+        }
+    }
+
+    /// Closes connections that have sent nothing, the oldest first, so that others find room.
+    fn make_room(&self, entries: &mut Entries) {
+        let now = self.tick();
+        if entries.made_room == now && now > 0 {
+            return;
+        }
+        entries.made_room = now;
+        let silent = |entry: &&Arc<Entry>| entry.phase() == Phase::Silent && entry.ordered() == Order::Serve;
+        let mut silent: Vec<_> = entries.open.iter().map(|(_, entry)| entry).filter(silent).collect();
+        silent.sort_by_key(|entry| entry.id);
+        let room = self.limits.connections / 16;
+        silent.into_iter().take(room.max(1)).for_each(|entry| entry.close(Closing::MadeRoom));
     }
 
     pub(super) fn tick(&self) -> u32 {
         self.tick.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Slab<Arc<Entry>>> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
 /// How often slow connections are looked for.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 /// How long a connection that said good-bye waits for the peer to do so, in ticks: 2 s.
 const CLOSING: u32 = 8;
 
-fn ticks(duration: Duration) -> u32 {
-    u32::try_from(duration.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX)
+/// For how many ticks the budget may be nearly used up: 2 s.
+const PRESSED: u32 = 8;
+/// After how many ticks peers are forgotten that have no connections: 4 s.
+const FORGET: u32 = 16;
+
+/// A duration in ticks, rounded up.
+pub(super) fn ticks(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
+}
+
+/// How long each phase may take, in ticks.
+struct Patience {
+    silent: u32,
+    header: u32,
+    idle: u32,
+}
+
+impl Patience {
+    fn new(limits: &Limits) -> Self {
+        Self {
+            silent: ticks(limits.first_byte_timeout),
+            header: ticks(limits.header_timeout),
+            idle: limits.idle_timeout.map_or(u32::MAX, ticks),
+        }
+    }
+}
+
+fn quotas(limits: &Limits) -> Quotas {
+    Quotas {
+        server: Quota { bytes: limits.memory, calls: limits.in_flight, streams: limits.streams },
+        peer: Quota {
+            bytes: limits.memory_per_peer,
+            calls: limits.in_flight_per_peer,
+            streams: limits.streams_per_peer,
+        },
+        connection: Quota {
+            bytes: limits.memory_per_connection,
+            calls: limits.in_flight_per_connection,
+            streams: limits.streams_per_connection,
+        },
+    }
 }
 
 /// [`Calls`] that one task writes and any may read.
@@ -289,6 +506,11 @@ impl Entry {
         self.id
     }
 
+    /// When it was opened, in ticks.
+    pub(super) fn opened(&self) -> u32 {
+        self.opened
+    }
+
     fn facts(&self, now: u32) -> introspection::Connection {
         let told = self.protocol.load(Ordering::Relaxed);
         introspection::Connection {
@@ -303,6 +525,97 @@ impl Entry {
     /// Whom to wake when an order or a message to push comes.
     pub(super) fn wakes(&self, waker: &Waker) {
         self.waker.register(waker);
+    }
+
+    /// Whether one more call of it may wait for its handler.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub(super) fn admit_call(&self) -> Result<(), Status> {
+        self.account.admits_call().map_err(|full| self.refuse_call(full))
+    }
+
+    /// Whether one more stream of it may be open.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub(super) fn admit_stream(&self) -> Result<(), Status> {
+        self.account.admits_stream().map_err(|full| self.refuse_stream(full))
+    }
+
+    /// brpc's words (`src/brpc/policy/baidu_rpc_protocol.cpp`), which its clients know.
+    #[cold]
+    fn refuse_call(&self, Full { level, quota }: Full) -> Status {
+        let (cause, whose) = match level {
+            Level::Server => (Refusal::Calls, ""),
+            Level::Peer => (Refusal::PeerCalls, " for one peer"),
+            Level::Connection => (Refusal::ConnectionCalls, ""),
+        };
+        self.incidents.refused(cause, &self.peer);
+        Status::resource_exhausted(format!("Reached server's max_concurrency={quota}{whose}"))
+    }
+
+    #[cold]
+    fn refuse_stream(&self, Full { level, quota }: Full) -> Status {
+        let (cause, whose) = match level {
+            Level::Server => (Refusal::Streams, "the server"),
+            Level::Peer => (Refusal::PeerStreams, "one peer"),
+            Level::Connection => (Refusal::ConnectionStreams, "one connection"),
+        };
+        self.incidents.refused(cause, &self.peer);
+        Status::resource_exhausted(format!("reached the limit of {quota} open streams for {whose}"))
+    }
+
+    /// Counts a refusal.
+    #[cold]
+    pub(super) fn refused(&self, cause: Refusal) {
+        self.incidents.refused(cause, &self.peer);
+    }
+
+    /// Tells it to close at once, and counts why.
+    #[cold]
+    pub(super) fn close(&self, cause: Closing) {
+        if self.ordered() != Order::Close {
+            self.closed(cause);
+            self.tell(Order::Close);
+        }
+    }
+
+    /// Counts why it is closed.
+    #[cold]
+    pub(super) fn closed(&self, cause: Closing) {
+        self.incidents.closed(cause, &self.peer);
+    }
+
+    /// Has it woken at this tick, and not before, to look at its clocks.
+    pub(super) fn wake_at(&self, tick: u32) {
+        self.alarm.store(tick, Ordering::Relaxed);
+    }
+
+    /// Closes or wakes it if that is due.
+    fn watch(&self, now: u32, patience: &Patience) {
+        let allowed = match self.phase() {
+            Phase::Silent => Some((patience.silent, Closing::FirstByte)),
+            Phase::MidMessage => Some((patience.header, Closing::Head)),
+            Phase::Closing => Some((CLOSING, Closing::Write)),
+            Phase::Idle => Some((patience.idle, Closing::Idle)),
+            // Its own clocks judge it.
+            Phase::Busy => None,
+        };
+        let since = self.since.load(Ordering::Relaxed);
+        if let Some((_, cause)) = allowed.filter(|(allowed, _)| now.saturating_sub(since) > *allowed) {
+            match self.phase() {
+                // Its peer was told already.
+                Phase::Closing => self.tell(Order::Close),
+                _ => self.close(cause),
+            }
+        }
+        let due = now >= self.alarm.load(Ordering::Relaxed);
+        if due || self.wants_ticks.load(Ordering::Relaxed) {
+            self.waker.wake();
+        }
     }
 
     pub(super) fn tell(&self, order: Order) {
@@ -348,6 +661,7 @@ impl Entry {
             phase if phase == Phase::MidMessage as u8 => Phase::MidMessage,
             phase if phase == Phase::Busy as u8 => Phase::Busy,
             phase if phase == Phase::Closing as u8 => Phase::Closing,
+            phase if phase == Phase::Silent as u8 => Phase::Silent,
             _ => Phase::Idle,
         }
     }
@@ -355,10 +669,16 @@ impl Entry {
     /// Queues a message that no call asked for.
     pub(super) fn push(&self, push: Unasked) -> Result<(), Status> {
         let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
-        if pushes.len() >= PUSHES {
+        let length = push.len();
+        let crowded = pushes.queue.len() >= PUSHES || pushes.bytes.saturating_add(length) > PUSHED;
+        if crowded && !pushes.queue.is_empty() {
+            drop(pushes);
+            self.refused(Refusal::Pushes);
             return Err(Status::resource_exhausted("the client does not read what is pushed"));
         }
-        pushes.push_back(push);
+        pushes.queue.push_back(push);
+        pushes.bytes += length;
+        self.account.keep(length);
         self.has_pushes.store(true, Ordering::Release);
         drop(pushes);
         self.waker.wake();
@@ -377,7 +697,9 @@ impl Entry {
             true => {
                 let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
                 self.has_pushes.store(false, Ordering::Release);
-                std::mem::take(&mut *pushes)
+                let Pushes { queue, bytes } = std::mem::take(&mut *pushes);
+                self.account.release(bytes);
+                queue
             }
         }
     }
@@ -394,6 +716,9 @@ impl Wake for Entry {
 /// How many messages may wait to be pushed to one client.
 const PUSHES: usize = 1024;
 
+/// How many bytes of messages may wait to be pushed to one client, if it is more than one message.
+const PUSHED: usize = 4 << 20;
+
 /// A connection's place among the open ones; given up when dropped.
 #[derive(Debug)]
 pub(super) struct Registration {
@@ -409,9 +734,28 @@ impl Registration {
         self.open.tick()
     }
 
+    /// What tells the time for longer than the connection is open.
+    pub(super) fn clock(&self) -> Clock {
+        Clock(self.open.clone())
+    }
+
+    /// What the server may be made to hold and to wait for.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.open.limits
+    }
+
     /// Counts a call that was taken up too late.
     pub(super) fn expired(&self) {
         self.open.expired.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Tells the time in ticks.
+pub(super) struct Clock(Arc<Open>);
+
+impl Clock {
+    pub(super) fn tick(&self) -> u32 {
+        self.0.tick()
     }
 }
 
@@ -421,11 +765,11 @@ impl Drop for Registration {
             self.open.hooks.closed(self.accepted, &self.entry.facts(self.open.tick()));
         }
         let mut entries = self.open.lock();
-        entries.remove(self.key);
+        entries.open.remove(self.key);
         let mut past = self.open.past.read();
         past.add(self.entry.calls.read().cut_off());
         self.open.past.write(past);
-        if entries.is_empty() {
+        if entries.open.is_empty() {
             self.open.emptied.notify_waiters();
         }
     }

@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
 use polyrpc_wire::rest_rpc::{self, Functions, Generation};
-use polyrpc_wire::{Protocol, Status, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
+use polyrpc_wire::{Protocol, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
 
+use super::authentication::Authenticator;
+use super::limits::Http2;
 use super::{Limits, Shared};
 use crate::net::Address;
-use crate::service::{Peer, Router};
+use crate::service::Router;
 use crate::tls;
 
 /// What the connections of one listening socket share.
@@ -14,6 +16,8 @@ pub(super) struct Port {
     pub(super) address: Address,
     pub(super) allowed: Vec<Protocol>,
     pub(super) authenticator: Option<Authenticator>,
+    /// A credential that was accepted on a gRPC connection holds for its calls without one.
+    pub(super) trusts_grpc: bool,
     pub(super) tls: Option<tls::Acceptor>,
     pub(super) baidu_std: Arc<baidu_std::ServerConfig>,
     pub(super) rpcx: Arc<rpcx::ServerConfig>,
@@ -93,6 +97,7 @@ impl Port {
             tls: tls.map(|tls| tls::Acceptor::new(tls, &allowed)),
             allowed,
             authenticator,
+            trusts_grpc: false,
             baidu_std: Arc::new(baidu_std),
             rpcx: Arc::new(rpcx),
             fb_rpc: Arc::new(fb_rpc),
@@ -119,7 +124,23 @@ impl Port {
 fn http2(limits: &Limits) -> h2::Config {
     let usual = h2::Config::default();
     let most_unsent = usual.most_unsent.max(limits.message.saturating_add(limits.unsent));
-    h2::Config { unsent_in_all: limits.unsent, most_unsent, ..usual }
+    // No window may be larger (RFC 9113, section 6.9.1).
+    let window = |bytes: u32| bytes.min(i32::MAX as u32);
+    let Http2 { stream_window, max_stream_window, connection_window, .. } = limits.http2;
+    h2::Config {
+        streams: u32::try_from(limits.streams_per_connection).unwrap_or(u32::MAX),
+        header_list: limits.header,
+        frame: limits.http2.frame,
+        window: window(stream_window),
+        most_window: window(max_stream_window),
+        connection_window: window(connection_window),
+        unsent: usual.unsent,
+        unsent_in_all: limits.unsent,
+        most_unsent,
+        stalled: limits.write_timeout,
+        resets: limits.http2.resets,
+        resets_per_second: limits.http2.resets_per_second,
+    }
 }
 
 /// The methods whose calls gRPC brings as a whole, if it can.
@@ -155,6 +176,3 @@ pub(super) enum Spoken {
     /// Only this, of fb_rpc.
     FbRpc(fb_rpc::Dialect),
 }
-
-/// Judges who calls by the credential that came with the call, if one did.
-pub(super) type Authenticator = Arc<dyn Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync>;

@@ -34,7 +34,7 @@ pub(super) async fn open(
     let speaks = stream.alpn().and_then(|name| acceptor.protocol(name));
     let peer = stream.peer(peer);
     // What has come of the first message, if anything has, is looked at next.
-    registration.entry.waits(Phase::Idle, registration.tick());
+    registration.entry.waits(Phase::Silent, registration.tick());
     Some(Opening { stream: Stream::Tls(stream), peer, speaks })
 }
 

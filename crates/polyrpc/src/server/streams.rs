@@ -7,17 +7,20 @@ use polyrpc_wire::session::{Offered, Server as Session};
 use polyrpc_wire::{Compression, Message, Metadata, Outbox, Reply, Status, StreamId};
 use tokio::sync::oneshot;
 
+use crate::budget::Account;
 use crate::service::{AcceptedStream, Ending, Handling, Offer};
 use crate::streaming::{Bell, Drain, Feed, Incoming, Outgoing};
 
 /// The calls of one connection whose messages come, or leave, one by one.
 ///
 /// Their handlers are in flight like those of other calls; here is what lies between them and the session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Streams {
     /// Names are chosen by the peer, but no more of them are here than calls may be in flight.
     open: HashMap<StreamId, Open>,
     bell: Arc<Bell>,
+    /// The time, in ticks.
+    now: u32,
     /// Streams to look at.
     rung: Vec<u64>,
     /// Streams that were not emptied, since the peer leaves too much unread.
@@ -26,6 +29,8 @@ pub(super) struct Streams {
 
 #[derive(Debug)]
 struct Open {
+    /// When a message last came or left, in ticks.
+    active: u32,
     feed: Feed,
     drain: Drain,
     /// The answer has begun: its end must be that of a stream.
@@ -35,6 +40,22 @@ struct Open {
 }
 
 impl Streams {
+    pub(super) fn new(account: Arc<Account>, now: u32) -> Self {
+        let bell = Arc::new(Bell::new(account));
+        Self { open: HashMap::default(), bell, now, rung: Vec::new(), held: Vec::new() }
+    }
+
+    /// Tells the time, in ticks.
+    pub(super) fn tick(&mut self, now: u32) {
+        self.now = now;
+    }
+
+    /// The streams on which no message came or left for more than so many ticks.
+    pub(super) fn idle(&self, ticks: u32) -> Vec<StreamId> {
+        let is_idle = |open: &Open| self.now.saturating_sub(open.active) > ticks;
+        self.open.iter().filter(|(_, open)| is_idle(open)).map(|(stream, _)| *stream).collect()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -43,7 +64,7 @@ impl Streams {
     pub(super) fn open(&mut self, stream: StreamId, limit: usize) -> (Incoming, Outgoing) {
         let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), limit);
         let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
-        self.open.insert(stream, Open { feed, drain, begun: false, over: None });
+        self.open.insert(stream, Open { active: self.now, feed, drain, begun: false, over: None });
         (incoming, outgoing)
     }
 
@@ -64,7 +85,8 @@ impl Streams {
     /// Takes over a stream that was accepted; returns what sends on it.
     pub(super) fn adopt(&mut self, accepted: AcceptedStream) -> (StreamId, Handling) {
         let AcceptedStream { stream, feed, drain, sending, over } = accepted;
-        self.open.insert(stream, Open { feed, drain, begun: true, over: Some(over) });
+        let over = Some(over);
+        self.open.insert(stream, Open { active: self.now, feed, drain, begun: true, over });
         (stream, sending)
     }
 
@@ -77,8 +99,9 @@ impl Streams {
         session: &mut impl Session,
         out: &mut Outbox,
     ) -> bool {
-        match self.open.get(&stream) {
+        match self.open.get_mut(&stream) {
             Some(open) if !open.feed.is_abandoned() => {
+                open.active = self.now;
                 let bytes = message.body.len();
                 let taken = open.feed.give(message);
                 if !taken {
@@ -134,7 +157,12 @@ impl Streams {
         for stream in self.rung.drain(..).map(StreamId) {
             let Some(open) = self.open.get_mut(&stream) else { continue };
             open.credit(stream, session, out);
-            if !open.send(stream, session, out, unsent) {
+            let before = out.len();
+            let sent_all = open.send(stream, session, out, unsent);
+            if out.len() != before {
+                open.active = self.now;
+            }
+            if !sent_all {
                 self.held.push(stream.0);
             }
         }
@@ -166,7 +194,8 @@ impl Streams {
             }
             Ending::Reply(reply) => session.reply(ticket, reply, out),
             Ending::Accept(reply, _) => session.reply(ticket, *reply, out),
-            Ending::CloseConnection => {}
+            // The connection has told it.
+            Ending::CloseConnection | Ending::Unauthenticated(_) => {}
         }
     }
 

@@ -92,6 +92,8 @@ pub enum Ending {
         /// What travels behind the last message.
         trailers: Metadata,
     },
+    /// With the refusal of its credential, in the form that its protocol has for that.
+    Unauthenticated(Status),
     /// With the wish that the connection be closed instead.
     CloseConnection,
 }
@@ -108,6 +110,7 @@ impl Ending {
             Self::Reply(reply) => reply.result.as_ref().err(),
             Self::Accept(reply, _) => reply.result.as_ref().err(),
             Self::Finish { result, .. } => result.as_ref().err(),
+            Self::Unauthenticated(status) => Some(status),
             Self::CloseConnection => None,
         }
     }

@@ -1,11 +1,17 @@
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+
+use crate::budget::Account;
 
 /// Tells a connection which of its streams want something of it.
 ///
 /// Streams may be moved to other tasks, so they cannot reach the connection itself.
-#[derive(Debug, Default)]
-pub(crate) struct Bell(Mutex<Rung>);
+#[derive(Debug)]
+pub(crate) struct Bell {
+    rung: Mutex<Rung>,
+    /// What the connection holds and may hold: queued messages are part of it.
+    pub(super) account: Arc<Account>,
+}
 
 #[derive(Debug, Default)]
 struct Rung {
@@ -15,6 +21,11 @@ struct Rung {
 }
 
 impl Bell {
+    /// The bell of the connection that has this account.
+    pub(crate) fn new(account: Arc<Account>) -> Self {
+        Self { rung: Mutex::default(), account }
+    }
+
     /// This stream wants to be looked at.
     pub(crate) fn ring(&self, stream: u64) {
         let sleeper = {
@@ -49,6 +60,6 @@ impl Bell {
     }
 
     fn lock(&self) -> MutexGuard<'_, Rung> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rung.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -57,12 +57,22 @@ impl Incoming {
         Self(Arc::new(Shared { stream: 0, bell: None, limit: usize::MAX, state: Mutex::new(state) }))
     }
 
+    /// Puts a message before those that come on the stream, unless it is empty.
+    pub(crate) fn preface(&self, body: Bytes) {
+        if !body.is_empty() {
+            self.0.keep(body.len());
+            let mut state = self.0.lock();
+            state.uncounted += body.len();
+            state.messages.push_front(Message { body, compression: Compression::None });
+        }
+    }
+
     /// The next message, its compression undone; `None` behind the last. An error is given once and ends it.
     pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
         let next = ready!(self.poll_raw(cx));
-        Poll::Ready(
-            next.map(|message| message.and_then(|message| uncompressed_message(message, self.0.limit))),
-        )
+        let account = self.0.bell.as_ref().map(|bell| &*bell.account);
+        let read = |message| uncompressed_message(message, self.0.limit, account);
+        Poll::Ready(next.map(|message| message.and_then(read)))
     }
 
     /// The next message as it came; `None` behind the last.
@@ -83,6 +93,7 @@ impl Incoming {
         };
         let first = state.take(message.body.len());
         drop(state);
+        self.0.release(message.body.len());
         if first {
             self.0.ring();
         }
@@ -103,9 +114,10 @@ impl Drop for Incoming {
             return;
         }
         let mut state = self.0.lock();
-        let left: usize = state.messages.drain(..).map(|message| message.body.len()).sum();
+        let left = state.clear();
         let first = state.take(left);
         drop(state);
+        self.0.release(left);
         if first {
             self.0.ring();
         }
@@ -124,6 +136,7 @@ impl Feed {
         self.change(|state| {
             taken = state.end.is_none() && state.messages.len() < MOST_WAITING;
             if taken {
+                self.0.keep(message.body.len());
                 state.messages.push_back(message);
             }
         });
@@ -134,6 +147,7 @@ impl Feed {
     pub(crate) fn preface(&self, message: Message) {
         self.change(|state| {
             state.uncounted += message.body.len();
+            self.0.keep(message.body.len());
             state.messages.push_back(message);
         });
     }
@@ -142,7 +156,7 @@ impl Feed {
     pub(crate) fn abort(&self, status: Status) {
         self.change(|state| {
             if state.end.is_none() {
-                state.messages.clear();
+                self.0.release(state.clear());
                 state.end = Some(Err(status));
             }
         });
@@ -190,6 +204,11 @@ impl Drop for Feed {
 const MOST_WAITING: usize = 1 << 20;
 
 impl State {
+    /// Throws away what waits to be taken; returns how many bytes.
+    fn clear(&mut self) -> usize {
+        self.messages.drain(..).map(|message| message.body.len()).sum()
+    }
+
     /// Counts what was taken. Returns whether it is the first that there is to tell of.
     fn take(&mut self, bytes: usize) -> bool {
         let uncounted = bytes.min(self.uncounted);
@@ -200,7 +219,28 @@ impl State {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let left = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        self.release(left);
+    }
+}
+
 impl Shared {
+    /// So many bytes wait to be taken.
+    fn keep(&self, bytes: usize) {
+        if let Some(bell) = &self.bell {
+            bell.account.keep(bytes);
+        }
+    }
+
+    /// So many bytes wait no longer.
+    fn release(&self, bytes: usize) {
+        if let Some(bell) = &self.bell {
+            bell.account.release(bytes);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

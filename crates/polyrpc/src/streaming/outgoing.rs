@@ -60,6 +60,7 @@ impl Outgoing {
 
     /// Adds a message, encoded and not compressed yet. Ask for [room](Self::poll_room) before.
     pub fn send(&self, message: Bytes) {
+        self.0.bell.account.keep(message.len());
         self.change(|state| {
             state.bytes += message.len();
             state.messages.push_back(message);
@@ -87,7 +88,10 @@ impl Drain {
         let mut state = self.0.lock();
         let message = state.messages.pop_front();
         match &message {
-            Some(message) => state.bytes -= message.len(),
+            Some(message) => {
+                state.bytes -= message.len();
+                self.0.bell.account.release(message.len());
+            }
             None => state.rung = false,
         }
         message
@@ -104,6 +108,13 @@ impl Drain {
         if let Some(maker) = maker {
             maker.wake();
         }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.bell.account.release(state.bytes);
     }
 }
 

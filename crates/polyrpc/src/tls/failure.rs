@@ -1,11 +1,15 @@
 use std::io;
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, Error};
 
+use crate::rate_limited::EventLimiter;
+
 /// Why the peer cannot be talked to, in words that say what to do about it. A server's words are for nobody but its
 /// log, so only a client has its own.
 pub(super) fn explain(error: &Error, handshaking: bool, is_client: bool) -> io::Error {
+    log_refusal(error, is_client);
     let words = match error {
         Error::InvalidMessage(_) if handshaking && is_client => "the server does not speak TLS".to_owned(),
         Error::InvalidCertificate(error) if is_client => of_certificate(error),
@@ -32,6 +36,37 @@ pub(super) fn truncated() -> io::Error {
 /// The peer sends more than any handshake takes.
 pub(super) fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the TLS handshake is too long")
+}
+
+/// Logs that a certificate was refused, by this side or the other: somebody has to renew or replace one. Peers cause it,
+/// so it is logged a few times a minute at most.
+fn log_refusal(error: &Error, is_client: bool) {
+    static REFUSED: EventLimiter = EventLimiter::new(5, Duration::from_secs(60));
+    let what = match error {
+        Error::InvalidCertificate(_) if is_client => "the server's certificate was refused",
+        Error::InvalidCertificate(_) => "a client's certificate was refused",
+        Error::AlertReceived(alert) if is_about_certificates(*alert) => match is_client {
+            true => "the server refused this client's certificate",
+            false => "a client refused this server's certificate",
+        },
+        _ => return,
+    };
+    if let Some(suppressed) = REFUSED.allow() {
+        tracing::warn!(%error, suppressed, "{what}");
+    }
+}
+
+fn is_about_certificates(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateRequired
+            | AlertDescription::UnknownCA
+    )
 }
 
 fn of_certificate(error: &CertificateError) -> String {

@@ -158,7 +158,7 @@ impl Builder {
     }
 
     /// Looks this often whether a file has changed, and [reloads](Server::reload) all if one has. What is wrong with
-    /// new files is told on standard error, or to [`on_reload`](Self::on_reload); the old ones stay until it is mended.
+    /// new files is a `tracing` event of level WARN, or told to [`on_reload`](Self::on_reload); the old ones stay until it is mended.
     #[must_use]
     pub fn watch(mut self, every: Duration) -> Self {
         self.watch = Some(every.max(Duration::from_millis(10)));

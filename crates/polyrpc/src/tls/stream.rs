@@ -98,6 +98,11 @@ impl Stream {
         }
     }
 
+    /// Bytes of records that are not decrypted, or not written.
+    pub(crate) fn held(&self) -> usize {
+        self.incoming.held() + self.session.outgoing().len() + self.inner.held()
+    }
+
     /// The protocol that was settled on in the handshake, if one was.
     pub(crate) fn alpn(&self) -> Option<&[u8]> {
         self.session.alpn()

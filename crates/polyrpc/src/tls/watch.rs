@@ -48,14 +48,19 @@ impl Report {
         match (&self.0, result) {
             (Some(listener), result) => listener(result),
             // Nobody listens, and a certificate that expires unnoticed would end all service.
-            (None, Err(error)) => eprintln!("the TLS certificates were not reloaded: {}", error.message()),
-            (None, Ok(())) => {}
+            (None, Err(error)) => {
+                tracing::warn!(
+                    error = error.message(),
+                    "the TLS certificates were not reloaded; the old ones stay"
+                );
+            }
+            (None, Ok(())) => tracing::info!("the TLS certificates were reloaded"),
         }
     }
 }
 
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "told" } else { "on standard error" })
+        f.write_str(if self.0.is_some() { "told" } else { "logged" })
     }
 }

@@ -241,6 +241,13 @@ impl Wire {
         out.take()
     }
 
+    /// The bytes that open a call whose messages follow.
+    pub(crate) fn open(&mut self, id: u64, call: &Call<'_>) -> Vec<u8> {
+        let mut out = Outbox::new();
+        self.session.open(CallId(id), call.clone(), &mut out).expect("the protocol can say it");
+        out.take()
+    }
+
     pub(crate) async fn send(&mut self, id: u64, call: &Call<'_>) {
         let bytes = self.encode(id, call);
         self.socket.send(&bytes).await;

@@ -225,6 +225,11 @@ impl session::Server for Server {
         self.end_stream(stream.0, false, out);
     }
 
+    /// The frames of stream messages that are incomplete, and what is known of the streams.
+    fn buffered(&self) -> usize {
+        self.streams.as_ref().map_or(0, |streams| streams.held())
+    }
+
     fn wanted(&self) -> usize {
         self.wanted
     }

@@ -3,18 +3,22 @@
 use super::frame::PREFIX;
 use super::{Client, Server};
 use crate::h2::Config;
+use crate::session::Server as _;
 
 impl Server {
     /// Asserts that nothing is kept of calls that are over, and no more of the others than the limits allow.
     pub(crate) fn assert_sound(&self) {
         self.http.assert_sound();
-        for stream in self.parts.streams() {
+        for stream in self.parts.audited() {
             assert!(self.http.knows(stream), "stream {stream} is over, and its beginning is kept");
         }
-        for (stream, incoming) in &self.open {
+        for (stream, incoming) in self.open.audited() {
             assert!(self.http.knows(*stream), "stream {stream} is over, and its request is kept");
             assert_within(incoming.held(), self.config.limits.message, &self.config.http);
         }
+        let buffered = self.open.held() + self.parts.held() + self.http.buffered();
+        assert_eq!(self.buffered(), buffered, "bytes of requests");
+        assert_eq!(self.unsent(), self.http.queued(), "bytes of answers");
     }
 
     /// The streams that are open.

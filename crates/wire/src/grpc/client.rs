@@ -205,6 +205,7 @@ impl Client {
         if coding::name(sends).is_none() {
             return Err(Status::unimplemented(format!("gRPC has no name for {}", sends.as_str())));
         }
+        self.check_size(call, sends)?;
         let block = self.block(call, sends);
         let stream = self.http.open(&block, false, out);
         self.calls.insert(stream, Outgoing::new(id, streamed, sends));
@@ -212,6 +213,39 @@ impl Client {
             self.streams.insert(id, stream);
         }
         Ok(stream)
+    }
+
+    /// Whether the server takes a header list as long as that of this call.
+    fn check_size(&self, call: &Call<'_>, sends: Compression) -> Result<(), Status> {
+        let limit = self.http.largest_list();
+        // More than the fields that every call has, and what base64 may add to the others.
+        let of_metadata = |(name, value): (&str, &Bytes)| name.len() + value.len() / 2 * 3 + 64;
+        let credential = credential(&call.credential, &self.config.credential).map_or(0, <[u8]>::len);
+        let names = call.service.len() + call.method.len() + self.config.authority.len();
+        let most = 1024 + names + credential + call.head.metadata.iter().map(of_metadata).sum::<usize>();
+        if most <= limit {
+            return Ok(());
+        }
+        match self.size(call, sends) {
+            size if size <= limit => Ok(()),
+            size => Err(unsendable(size, limit)),
+        }
+    }
+
+    /// The size of a call's header list, counted as the server's limit.
+    #[cold]
+    fn size(&self, call: &Call<'_>, sends: Compression) -> usize {
+        let mut size = 0;
+        let mut add = |name: &[u8], value: &[u8]| size += name.len() + value.len() + 32;
+        usual_fields(&self.config, call, sends, &mut add);
+        if call.timeout.is_some() {
+            add(b"grpc-timeout", b"99999999n");
+        }
+        if let Some(credential) = credential(&call.credential, &self.config.credential) {
+            add(b"authorization", credential);
+        }
+        metadata::write(&call.head.metadata, add);
+        size
     }
 
     /// The header block of a call. What all calls of a method share is written once, for as long as the table
@@ -223,21 +257,9 @@ impl Client {
         if !block.is_empty() || !self.usual.is_of(call, compression, encoder.generation()) {
             let start = block.len();
             let before = encoder.generation();
-            let path = ["/", call.service, "/", call.method].concat();
-            let scheme: &[u8] = if self.config.tls { b"https" } else { b"http" };
-            let mut add =
-                |name: &[u8], value: &[u8]| encoder.field(name, value, Indexing::Likely, &mut block);
-            add(b":method", b"POST");
-            add(b":scheme", scheme);
-            add(b":path", path.as_bytes());
-            add(b":authority", self.config.authority.as_bytes());
-            add(b"te", b"trailers");
-            add(b"content-type", block::content_type(call.head.format));
-            add(b"grpc-accept-encoding", coding::ACCEPTED);
-            add(b"user-agent", USER_AGENT);
-            if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
-                add(b"grpc-encoding", name);
-            }
+            usual_fields(&self.config, call, compression, &mut |name, value| {
+                encoder.field(name, value, Indexing::Likely, &mut block);
+            });
             if encoder.generation() == before {
                 self.usual.become_of(call, compression, before, &block[start..]);
             }
@@ -302,10 +324,20 @@ impl Client {
             }
             h2::Event::Pong => Some(Answer::Alive),
             h2::Event::Pause => None,
-            h2::Event::GoAway { last, code } => {
+            h2::Event::Oversized { stream, size, .. } => {
+                let limit = self.config.http.header_list;
+                let call = self.calls.get_mut(&stream)?;
+                call.begun = false;
+                call.end = Some(End { result: Err(oversized(size, limit)), trailers: Metadata::new() });
+                self.found.push_back(stream);
+                None
+            }
+            h2::Event::GoAway { last, code, reason } => {
                 self.leaving = true;
                 self.unseen(last);
-                (code == ErrorCode::ENHANCE_YOUR_CALM).then_some(Answer::TooManyHeartbeats)
+                // Servers ask for calm for other reasons too (gRPC's proposal A8 has the word).
+                let too_many = code == ErrorCode::ENHANCE_YOUR_CALM && reason == TOO_MANY_PINGS;
+                too_many.then_some(Answer::TooManyHeartbeats)
             }
         }
     }
@@ -523,7 +555,32 @@ impl Usual {
     }
 }
 
+/// What a server says to a client of whose pings there are too many.
+const TOO_MANY_PINGS: &[u8] = b"too_many_pings";
+
 const USER_AGENT: &[u8] = concat!("polyrpc/", env!("CARGO_PKG_VERSION")).as_bytes();
+
+/// The fields that all calls of a method share.
+fn usual_fields(
+    config: &ClientConfig,
+    call: &Call<'_>,
+    compression: Compression,
+    add: &mut impl FnMut(&[u8], &[u8]),
+) {
+    let path = ["/", call.service, "/", call.method].concat();
+    let scheme: &[u8] = if config.tls { b"https" } else { b"http" };
+    add(b":method", b"POST");
+    add(b":scheme", scheme);
+    add(b":path", path.as_bytes());
+    add(b":authority", config.authority.as_bytes());
+    add(b"te", b"trailers");
+    add(b"content-type", block::content_type(call.head.format));
+    add(b"grpc-accept-encoding", coding::ACCEPTED);
+    add(b"user-agent", USER_AGENT);
+    if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
+        add(b"grpc-encoding", name);
+    }
+}
 
 /// A field of the user's.
 fn field(name: &[u8], value: &[u8], metadata: &mut Metadata) {
@@ -550,6 +607,26 @@ fn credential<'a>(call: &'a Credential, usual: &'a Option<Bytes>) -> Option<&'a 
 #[cold]
 fn refused(why: &'static str) -> Status {
     Status::unavailable(why).with_scope(Scope::Connection).with_retry(Retry::Elsewhere)
+}
+
+/// The header list of a call that the server would not take.
+#[cold]
+fn unsendable(size: usize, limit: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "the call's header list of {size} bytes exceeds the server's limit of {limit}"
+    ))
+    .with_fault(Fault::Caller)
+    .with_retry(Retry::Never)
+}
+
+/// The header list of an answer, or its trailers, that this side does not take.
+#[cold]
+fn oversized(size: usize, limit: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "the answer's header list of {size} bytes exceeds the limit of {limit}"
+    ))
+    .with_fault(Fault::Us)
+    .with_retry(Retry::Never)
 }
 
 /// The answer has another number of messages than its method (`doc/statuscodes.md`, "Response cardinality violation").

@@ -1,9 +1,9 @@
 //! A message on its stream: a flag that says whether it is compressed, its length, its bytes
 //! (PROTOCOL-HTTP2.md, "Length-Prefixed-Message").
 
-use std::collections::VecDeque;
+use bytes::{Buf, Bytes};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use crate::payload::append::append;
 
 /// Bytes before each message.
 pub(crate) const PREFIX: usize = 5;
@@ -73,104 +73,94 @@ pub(crate) fn may_be_sole(body: &[u8], limit: usize) -> bool {
 
 /// Puts messages together from the pieces in which they come.
 ///
-/// What lies whole in one piece is not copied. A longer one is gathered in a buffer that grows with what has
-/// come, whatever length was announced.
+/// What lies whole in one piece is not copied. A message that does not is gathered in memory of its own: a piece is a slice
+/// of a whole read, which it would keep alive, and small pieces would hold far more memory than they are long.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
-    /// Pieces that no message was taken from yet.
-    pieces: VecDeque<Bytes>,
-    /// Bytes in `pieces`.
-    held: usize,
+    /// The beginning of a message that is not whole, its prefix included. It grows with what has come, whatever length
+    /// was announced, to no more than twice of it.
+    gathered: Vec<u8>,
+    /// What came behind it, and was not looked at yet.
+    piece: Bytes,
 }
 
 impl Assembler {
     pub(crate) fn push(&mut self, piece: Bytes) {
-        if !piece.is_empty() {
-            self.held += piece.len();
-            self.pieces.push_back(piece);
-        }
+        self.piece = if self.piece.is_empty() { piece } else { joined(&self.piece, &piece) };
     }
 
-    /// Bytes of messages that are not whole yet.
+    /// Bytes that no message was made of yet.
     pub(crate) fn held(&self) -> usize {
-        self.held
+        self.gathered.len() + self.piece.len()
     }
 
     /// Whether nothing of a message is left over.
     pub(crate) fn is_empty(&self) -> bool {
-        self.held == 0
+        self.held() == 0
     }
 
-    /// The next message, if all of it is here.
+    /// The next message, if all of it is here. If none is, nothing is left of the pieces in which they came.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Framed>, Malformed> {
-        let Some(prefix) = self.peek_prefix().map(Prefix::read) else { return Ok(None) };
+        if !self.gathered.is_empty() {
+            return self.gather(limit);
+        }
+        let Some(prefix) = self.piece.first_chunk().map(|prefix| Prefix::read(*prefix)) else {
+            return self.gather(limit);
+        };
         prefix.check(limit)?;
-        if self.held < PREFIX + prefix.length {
-            self.join_if_many();
+        let whole = PREFIX + prefix.length;
+        if self.piece.len() < whole {
+            return self.gather(limit);
+        }
+        let mut body = self.piece.split_to(whole);
+        body.advance(PREFIX);
+        Ok(Some(Framed { compressed: prefix.is_compressed(), body }))
+    }
+
+    /// Takes what belongs to the message that is being gathered, or begins to be, out of the piece.
+    fn gather(&mut self, limit: usize) -> Result<Option<Framed>, Malformed> {
+        self.take(PREFIX);
+        let Some(prefix) = self.gathered.first_chunk().map(|prefix| Prefix::read(*prefix)) else {
+            return Ok(None);
+        };
+        prefix.check(limit)?;
+        let whole = PREFIX + prefix.length;
+        self.take(whole);
+        if self.gathered.len() < whole {
             return Ok(None);
         }
-        self.skip(PREFIX);
-        Ok(Some(Framed { compressed: prefix.is_compressed(), body: self.take(prefix.length) }))
+        let body = Bytes::from(std::mem::take(&mut self.gathered)).slice(PREFIX..);
+        Ok(Some(Framed { compressed: prefix.is_compressed(), body }))
     }
 
-    fn peek_prefix(&self) -> Option<[u8; PREFIX]> {
-        if let Some(prefix) = self.pieces.front().and_then(|piece| piece.first_chunk()) {
-            return Some(*prefix);
+    /// Gathers bytes until there are `whole`, as far as they are here.
+    fn take(&mut self, whole: usize) {
+        let length = self.gathered.len();
+        let more = self.piece.len().min(whole.saturating_sub(length));
+        let needed = length + more;
+        if needed > self.gathered.capacity() {
+            // No more than the whole message, whose end may be near.
+            let room = (2 * needed).min(whole).max(needed);
+            self.gathered.reserve_exact(room - length);
         }
-        let mut prefix = [0; PREFIX];
-        let mut bytes = self.pieces.iter().flat_map(|piece| piece.iter());
-        for slot in &mut prefix {
-            *slot = *bytes.next()?;
+        append(&mut self.gathered, &self.piece.split_to(more));
+        if self.piece.is_empty() {
+            // An empty slice would keep the read alive as well.
+            self.piece = Bytes::new();
         }
-        Some(prefix)
     }
+}
 
-    /// Each piece keeps the whole read alive that it came by: many small ones would hold far more memory than
-    /// they are long.
-    fn join_if_many(&mut self) {
-        if self.pieces.len() >= 16 && self.held < self.pieces.len() * 1024 {
-            let all = self.take(self.held);
-            self.push(all);
-        }
-    }
-
-    fn skip(&mut self, mut n: usize) {
-        self.held -= n;
-        while let Some(front) = self.pieces.front_mut() {
-            if n < front.len() {
-                return front.advance(n);
-            }
-            n -= front.len();
-            self.pieces.pop_front();
-        }
-    }
-
-    /// The next `n` bytes, of which there must be as many.
-    fn take(&mut self, n: usize) -> Bytes {
-        if let Some(front) = self.pieces.front_mut().filter(|front| front.len() >= n) {
-            let taken = front.split_to(n);
-            self.held -= n;
-            if front.is_empty() {
-                self.pieces.pop_front();
-            }
-            return taken;
-        }
-        let mut joined = BytesMut::with_capacity(n);
-        while joined.len() < n {
-            let Some(mut front) = self.pieces.pop_front() else { break };
-            let part = front.split_to(front.len().min(n - joined.len()));
-            self.held -= part.len();
-            joined.put(part);
-            if !front.is_empty() {
-                self.pieces.push_front(front);
-            }
-        }
-        joined.freeze()
-    }
+/// Two pieces that come at once, as those of a request that was kept back.
+#[cold]
+fn joined(first: &[u8], second: &[u8]) -> Bytes {
+    [first, second].concat().into()
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+
     use super::*;
 
     const LIMIT: usize = 1 << 20;
@@ -211,6 +201,31 @@ mod tests {
         let message = assembler.next(LIMIT).unwrap().unwrap();
         assert_eq!(message.body.as_ptr(), stream[PREFIX..].as_ptr());
         assert_eq!(sole(&stream, LIMIT).unwrap(), message);
+    }
+
+    #[test]
+    fn incomplete_message_holds_at_most_twice_its_bytes() {
+        let (whole, mut assembler) = (framed(&[7; 100_000]), Assembler::default());
+        for piece in whole.chunks(333) {
+            let read = BytesMut::from(&[&[0; 16_384], piece].concat()[..]).freeze();
+            assembler.push(read.slice(16_384..));
+            drop(read);
+            if let Some(message) = assembler.next(LIMIT).unwrap() {
+                assert_eq!(message.body, &[7; 100_000][..]);
+                break;
+            }
+            assert!(assembler.piece.is_empty(), "the read may be freed");
+            assert!(assembler.gathered.capacity() <= 2 * assembler.held() + 64, "{}", assembler.held());
+        }
+        assert_eq!((assembler.held(), assembler.gathered.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn announced_length_sets_no_memory_aside() {
+        let mut assembler = Assembler::default();
+        assembler.push(Bytes::from_static(&[0, 0, 15, 0, 0, 1, 2, 3]));
+        assert_eq!(assembler.next(LIMIT), Ok(None));
+        assert!(assembler.gathered.capacity() <= 64);
     }
 
     #[test]

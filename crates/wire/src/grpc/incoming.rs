@@ -68,7 +68,12 @@ impl Incoming {
         }
     }
 
-    /// Bytes of messages that are not whole yet.
+    /// Whether no more pieces follow.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Bytes of messages that were not taken yet.
     pub(crate) fn held(&self) -> usize {
         self.assembler.held()
     }

@@ -1,17 +1,20 @@
 //! The server's side of a connection. What gRPC-Web answers differently is in [`web`], what is none of gRPC in
 //! [`http`].
 
+mod clock;
 mod http;
+mod open;
 mod parts;
 mod web;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use self::http::{Calls, Owed};
+use self::clock::Clock;
+use self::http::{Calls, Head as HttpHead, Owed};
+use self::open::Open;
 use self::parts::{Part, Parts};
 use self::web::Web;
 use super::frame::{self, Framed};
@@ -22,12 +25,11 @@ use super::{block, coding};
 use crate::grpc_web::{Cors, Dialect};
 use crate::h2::hpack::Fields;
 use crate::h2::{self, Connection, ErrorCode};
-use crate::http1::asked;
 use crate::http1::request::Request as HttpRequest;
-use crate::session::{self, Event, Missing, Server as _};
+use crate::session::{self, Event, Missing, Server as _, Verdict};
 use crate::{
-    Call, Compression, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation,
-    http1,
+    Call, Code, Compression, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId,
+    Violation, http1,
 };
 
 /// What all connections of a server have in common.
@@ -59,11 +61,15 @@ pub struct Server {
     /// Requests of which nobody has heard yet.
     pub(super) parts: Parts,
     /// Requests of which more may come.
-    pub(super) open: BTreeMap<u32, Incoming>,
+    pub(super) open: Open,
     /// What requests that are none of gRPC have left.
     http_calls: Calls,
     /// The stream whose messages are being taken out.
     taking: Option<u32>,
+    /// Since when it leaves, as told by the first tick behind that.
+    leaving: Option<Duration>,
+    /// Requests that did not come in time.
+    timed_out: u64,
 }
 
 const RECENT: usize = 4;
@@ -84,6 +90,24 @@ impl Incoming {
             Self::Http(incoming) => incoming.held(),
         }
     }
+
+    /// Whether a message of it is not whole. Between the messages of a stream none is, before the only message of a call
+    /// there is.
+    fn is_incomplete(&self) -> bool {
+        match self {
+            Self::Messages(Messages { messages, takes_one, .. }) => {
+                !messages.has_ended() && (*takes_one || messages.held() > 0)
+            }
+            Self::Http(incoming) => incoming.is_incomplete(),
+        }
+    }
+
+    fn clock(&mut self) -> Option<&mut Clock> {
+        match self {
+            Self::Messages(incoming) => Some(&mut incoming.clock),
+            Self::Http(incoming) => incoming.clock(),
+        }
+    }
 }
 
 /// The messages of a request.
@@ -92,6 +116,10 @@ pub(super) struct Messages {
     pub(super) messages: incoming::Incoming,
     /// Bytes of a message that is not whole yet for which the peer was allowed to send others.
     advanced: usize,
+    /// The method takes one message.
+    takes_one: bool,
+    /// How long the next message takes.
+    clock: Clock,
 }
 
 /// Which call an answer belongs to.
@@ -100,6 +128,45 @@ pub struct Ticket {
     stream: u32,
     /// It is none of gRPC.
     http: Option<Box<Owed>>,
+}
+
+impl Messages {
+    /// Takes a piece. Returns how many bytes of it are none of a message.
+    fn push(&mut self, piece: Bytes, end: bool) -> usize {
+        self.clock.receive(piece.len());
+        let overhead = self.messages.push(piece);
+        if end {
+            self.messages.end();
+        }
+        overhead
+    }
+
+    /// What comes next, and how many bytes the peer may send again for it.
+    fn next(&mut self, limit: usize) -> Result<(Next, usize), Status> {
+        let next = self.messages.next(limit)?;
+        let returned = match &next {
+            Next::Message(_) => {
+                self.clock = Clock::default();
+                self.credit(frame::PREFIX)
+            }
+            Next::Wait => {
+                // A message may be longer than the window.
+                let held = self.messages.held();
+                let more = held.saturating_sub(self.advanced);
+                self.advanced += more;
+                more
+            }
+            Next::End => 0,
+        };
+        Ok((next, returned))
+    }
+
+    /// So many bytes were taken: how many of them the peer may send again, since it was not allowed to before.
+    fn credit(&mut self, bytes: usize) -> usize {
+        let advanced = self.advanced.min(bytes);
+        self.advanced -= advanced;
+        bytes - advanced
+    }
 }
 
 /// What an answer must carry, and how far it has come.
@@ -123,9 +190,11 @@ impl Server {
             next: 0,
             current: None,
             parts: Parts::default(),
-            open: BTreeMap::new(),
+            open: Open::default(),
             http_calls: Calls::default(),
             taking: None,
+            leaving: None,
+            timed_out: 0,
         }
     }
 
@@ -133,12 +202,15 @@ impl Server {
     pub fn upgraded(config: Arc<ServerConfig>, upgrade: http1::Upgrade) -> Self {
         let http1::Upgrade { settings, request, body } = upgrade;
         let incoming = http::Incoming::Whole(request, body);
-        Self {
-            http: Connection::upgraded(config.http.clone(), settings),
-            open: [(h2::UPGRADED, Incoming::Http(Box::new(incoming)))].into(),
-            taking: Some(h2::UPGRADED),
-            ..Self::new(config)
-        }
+        let http = Connection::upgraded(config.http.clone(), settings);
+        let mut server = Self { http, taking: Some(h2::UPGRADED), ..Self::new(config) };
+        server.open.insert(h2::UPGRADED, Incoming::Http(Box::new(incoming)));
+        server
+    }
+
+    /// How many requests were answered since their message did not come in time.
+    pub fn timed_out(&self) -> u64 {
+        self.timed_out
     }
 
     /// How many streams are open.
@@ -176,6 +248,7 @@ impl session::Server for Server {
             };
             match found {
                 Found::Nothing => {}
+                Found::Head(head) => return Ok(Some(self.http_announced(*head))),
                 Found::Http(call) => return Ok(Some(self.http_call(*call))),
                 Found::Call(stream, request, body) => return Ok(Some(self.call(stream, request, body))),
                 Found::Open(stream, request) => return Ok(Some(self.opened(stream, request))),
@@ -183,6 +256,7 @@ impl session::Server for Server {
                 Found::End(id) => return Ok(Some(Event::End(id))),
                 Found::Room(id) => return Ok(Some(Event::Room(id))),
                 Found::Pause => return Ok(Some(Event::Pause)),
+                Found::Alive => return Ok(Some(Event::Alive)),
                 Found::Cancelled(id) => return Ok(Some(Event::Cancelled(id))),
             }
         }
@@ -226,9 +300,9 @@ impl session::Server for Server {
     }
 
     fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
-        match ticket.http {
+        match &ticket.http {
             None => Self::unknown(call, missing),
-            Some(_) => asked::unknown(call, missing),
+            Some(http) => http.unknown(call, missing),
         }
     }
 
@@ -288,7 +362,7 @@ impl session::Server for Server {
 
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
         let Ticket { stream, .. } = ticket;
-        self.open.remove(&stream);
+        self.open.remove(stream);
         let Some(Answering { format, begun, web, .. }) = self.http.data_of(stream) else { return };
         let (format, begun) = (*format, *begun);
         match (begun, result) {
@@ -317,7 +391,7 @@ impl session::Server for Server {
 
     fn reset(&mut self, stream: StreamId, out: &mut Outbox) {
         let stream = stream.0 as u32;
-        self.open.remove(&stream);
+        self.open.remove(stream);
         self.http.reset(stream, ErrorCode::CANCEL, out);
     }
 
@@ -329,12 +403,50 @@ impl session::Server for Server {
         !inbox.is_empty() || self.http.mid_message()
     }
 
-    fn tick(&mut self, now: Duration, _out: &mut Outbox) {
-        self.parts.tick(now);
+    fn tick(&mut self, now: Duration, out: &mut Outbox) {
+        for stream in self.http.tick(now, out) {
+            self.cancel(stream);
+        }
+        self.parts.tick(now, &self.config.limits.pace);
+        if self.http.is_leaving() {
+            self.leaving.get_or_insert(now);
+        }
+        if self.open.has_incomplete() {
+            self.judge_clocks(now, out);
+        }
     }
 
     fn wants_ticks(&self) -> bool {
-        !self.parts.is_empty()
+        !self.parts.is_empty() || self.open.has_incomplete() || self.http.wants_ticks()
+    }
+
+    fn judge(&mut self, stream: StreamId, verdict: Verdict, out: &mut Outbox) -> bool {
+        self.http_judge(stream.0 as u32, verdict, out);
+        false
+    }
+
+    fn buffered(&self) -> usize {
+        self.open.held() + self.parts.held() + self.http.buffered()
+    }
+
+    fn unsent(&self) -> usize {
+        self.http.queued()
+    }
+
+    fn ping(&mut self, out: &mut Outbox) -> bool {
+        self.http.ping(out);
+        true
+    }
+
+    fn abort(&mut self, status: &Status, out: &mut Outbox) {
+        let code = match status.code() {
+            Code::ResourceExhausted => ErrorCode::ENHANCE_YOUR_CALM,
+            Code::Internal => ErrorCode::INTERNAL_ERROR,
+            _ => ErrorCode::NO_ERROR,
+        };
+        let text = status.message();
+        let end = text.floor_char_boundary(LONGEST_REASON);
+        self.http.abort(code, text.get(..end).unwrap_or_default(), out);
     }
 
     fn drain(&mut self, out: &mut Outbox) {
@@ -352,6 +464,12 @@ impl session::Server for Server {
     }
 }
 
+/// Bytes of the text that says why a connection ends.
+const LONGEST_REASON: usize = 1 << 10;
+
+/// How long a request may still be incomplete when the server goes away.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
 /// What an event of the connection means for calls.
 enum Found {
     Nothing,
@@ -364,6 +482,9 @@ enum Found {
     Room(StreamId),
     Cancelled(StreamId),
     Pause,
+    Alive,
+    /// The head of a request that is none of gRPC.
+    Head(Box<HttpHead>),
 }
 
 impl Server {
@@ -374,7 +495,9 @@ impl Server {
                 Err(unfit) => self.other(stream, &fields, unfit, body, true, out),
             },
             h2::Event::Headers { stream, fields, end } => match self.request(&fields) {
-                Ok(request) if end => self.opens(stream, request, [Bytes::new(), Bytes::new()], true),
+                Ok(request) if end => {
+                    self.opens(stream, request, [Bytes::new(), Bytes::new()], true, Clock::default())
+                }
                 Ok(request) => {
                     self.parts.push(stream, request);
                     Found::Nothing
@@ -398,14 +521,18 @@ impl Server {
                 // Nobody has heard of it.
                 Some(_) => Found::Nothing,
                 None => {
-                    self.open.remove(&stream);
+                    self.open.remove(stream);
                     self.http_calls.forget(stream);
                     Found::Cancelled(id(stream))
                 }
             },
             h2::Event::Room { stream } => Found::Room(id(stream)),
             h2::Event::Pause => Found::Pause,
-            h2::Event::Pong | h2::Event::GoAway { .. } => Found::Nothing,
+            h2::Event::Pong => Found::Alive,
+            h2::Event::Oversized { stream, head, fields, size } => {
+                self.oversized(stream, head, &fields, size, out)
+            }
+            h2::Event::GoAway { .. } => Found::Nothing,
         }
     }
 
@@ -418,8 +545,10 @@ impl Server {
         let mut request = Request::read(fields.iter())?;
         request.takes_one = self.config.methods.has(&request.service, &request.method);
         let request = Arc::new(request);
-        self.recent[self.next] = Some((fields.clone(), request.clone()));
-        self.next = (self.next + 1) % RECENT;
+        if fields.may_be_kept() {
+            self.recent[self.next] = Some((fields.clone(), request.clone()));
+            self.next = (self.next + 1) % RECENT;
+        }
         Ok(request)
     }
 
@@ -427,27 +556,34 @@ impl Server {
     fn whole(&mut self, stream: u32, request: Arc<Request>, body: Bytes) -> Found {
         match frame::sole(&body, self.config.limits.message) {
             Some(framed) if request.dialect != Dialect::WebText => Found::Call(stream, request, framed),
-            _ => self.opens(stream, request, [body, Bytes::new()], true),
+            _ => self.opens(stream, request, [body, Bytes::new()], true, Clock::default()),
         }
     }
 
     /// More has come of a request that was kept back, or it waits for that no longer.
     fn begun(&mut self, part: Part, piece: Bytes, ended: bool, out: &mut Outbox) -> Found {
-        let (stream, request, body) = part.into_body();
+        let (stream, request, body, clock) = part.into_body();
         let length = body.len() + piece.len();
         let found = match ended {
             true if piece.is_empty() => self.whole(stream, request, body),
             true if body.is_empty() => self.whole(stream, request, piece),
-            _ => self.opens(stream, request, [body, piece], ended),
+            _ => self.opens(stream, request, [body, piece], ended, clock),
         };
         // What is kept counts as taken with its message.
-        let kept = self.open.get(&stream).map_or(0, Incoming::held);
+        let kept = self.open.get(stream).map_or(0, Incoming::held);
         self.http.consumed(stream, length.saturating_sub(kept), out);
         found
     }
 
     /// A request whose messages are given out one by one, and what is here of them.
-    fn opens(&mut self, stream: u32, request: Arc<Request>, pieces: [Bytes; 2], ended: bool) -> Found {
+    fn opens(
+        &mut self,
+        stream: u32,
+        request: Arc<Request>,
+        pieces: [Bytes; 2],
+        ended: bool,
+        clock: Clock,
+    ) -> Found {
         let mut messages = incoming::Incoming::new(request.dialect, request.compression);
         for piece in pieces {
             messages.push(piece);
@@ -455,73 +591,68 @@ impl Server {
         if ended {
             messages.end();
         }
-        self.open.insert(stream, Incoming::Messages(Messages { messages, advanced: 0 }));
+        let takes_one = request.takes_one;
+        let incoming = Messages { messages, advanced: 0, takes_one, clock };
+        self.open.insert(stream, Incoming::Messages(incoming));
         self.taking = Some(stream);
         Found::Open(stream, request)
     }
 
     fn piece(&mut self, stream: u32, bytes: Bytes, end: bool, out: &mut Outbox) -> Found {
-        let incoming = match self.open.get_mut(&stream) {
-            Some(Incoming::Messages(incoming)) => incoming,
-            Some(Incoming::Http(_)) => return self.http_piece(stream, &bytes, end, out),
-            None => {
-                // It was answered before its end.
-                self.http.consumed(stream, bytes.len(), out);
-                return Found::Nothing;
-            }
-        };
-        let overhead = incoming.messages.push(bytes);
-        if end {
-            incoming.messages.end();
+        if let Some(Incoming::Http(_)) = self.open.get(stream) {
+            return self.http_piece(stream, &bytes, end, out);
         }
-        if overhead > 0 {
-            self.http.consumed(stream, overhead, out);
+        let length = bytes.len();
+        let overhead = self.open.change(stream, |incoming| match incoming {
+            Incoming::Messages(incoming) => incoming.push(bytes, end),
+            Incoming::Http(_) => 0,
+        });
+        // Nothing is kept of what a request that was answered still brings.
+        let released = overhead.unwrap_or(length);
+        if released > 0 {
+            self.http.consumed(stream, released, out);
         }
-        self.taking = Some(stream);
+        if overhead.is_some() {
+            self.taking = Some(stream);
+        }
         Found::Nothing
     }
 
     /// Takes what there is out of a request.
     fn take(&mut self, stream: u32, out: &mut Outbox) -> Found {
-        let Messages { messages, advanced } = match self.open.get_mut(&stream) {
-            Some(Incoming::Messages(incoming)) => incoming,
-            Some(Incoming::Http(_)) => return self.http_upgraded(stream, out),
-            None => return self.http_entry(stream),
-        };
-        match messages.next(self.config.limits.message) {
-            Ok(Next::Message(message)) => {
-                self.credit(stream, frame::PREFIX, out);
+        let limit = self.config.limits.message;
+        let next = self.open.change(stream, |incoming| match incoming {
+            Incoming::Messages(incoming) => Some(incoming.next(limit)),
+            Incoming::Http(_) => None,
+        });
+        match next {
+            None => self.http_entry(stream),
+            Some(None) => self.http_upgraded(stream, out),
+            Some(Some(Ok((Next::Message(message), returned)))) => {
+                self.http.consumed(stream, returned, out);
                 Found::Message(id(stream), message)
             }
-            Ok(Next::Wait) => {
+            Some(Some(Ok((Next::Wait, returned)))) => {
                 self.taking = None;
-                // A message may be longer than the window.
-                let held = messages.held();
-                let more = held.saturating_sub(*advanced);
-                *advanced = held.max(*advanced);
-                self.http.consumed(stream, more, out);
+                self.http.consumed(stream, returned, out);
                 Found::Nothing
             }
-            Ok(Next::End) => {
+            Some(Some(Ok((Next::End, _)))) => {
                 self.taking = None;
-                self.open.remove(&stream);
+                self.open.remove(stream);
                 Found::End(id(stream))
             }
-            Err(status) => self.fail(stream, &status, out),
+            Some(Some(Err(status))) => self.fail(stream, &status, out),
         }
     }
 
     /// So many bytes were taken, for some of which the peer may have been allowed to send others already.
     fn credit(&mut self, stream: u32, bytes: usize, out: &mut Outbox) {
-        let advanced = match self.open.get_mut(&stream) {
-            Some(Incoming::Messages(incoming)) => {
-                let advanced = incoming.advanced.min(bytes);
-                incoming.advanced -= advanced;
-                advanced
-            }
-            _ => 0,
-        };
-        self.http.consumed(stream, bytes - advanced, out);
+        let returned = self.open.change(stream, |incoming| match incoming {
+            Incoming::Messages(incoming) => incoming.credit(bytes),
+            Incoming::Http(_) => bytes,
+        });
+        self.http.consumed(stream, returned.unwrap_or(bytes), out);
     }
 
     fn call(&mut self, stream: u32, request: Arc<Request>, framed: Framed) -> Event<'_, Ticket> {
@@ -551,7 +682,7 @@ impl Server {
         let blocks = [block::HEAD, block::OK];
         let rest = self.http.answer(stream, blocks, &frame::prefix(false, message.len()), message, out);
         if rest.is_none() {
-            self.open.remove(&stream);
+            self.open.remove(stream);
         }
         rest
     }
@@ -573,6 +704,110 @@ impl Server {
         self.taking = None;
         self.finish(Ticket { stream, http: None }, Err(status.clone()), Metadata::new(), out);
         Found::Cancelled(id(stream))
+    }
+
+    /// Whoever handles a call is told that nobody waits for it any more; its stream was reset.
+    #[cold]
+    fn cancel(&mut self, stream: u32) {
+        if self.taking == Some(stream) {
+            self.taking = None;
+        }
+        self.open.remove(stream);
+        self.http_calls.forget(stream);
+        self.http.give_out(h2::Event::Reset { stream, code: ErrorCode::CANCEL, by_peer: false });
+    }
+
+    /// Answers the requests whose messages did not come in time, and those that are incomplete when the server has gone
+    /// away.
+    #[cold]
+    fn judge_clocks(&mut self, now: Duration, out: &mut Outbox) {
+        let (http, pace) = (&self.http, &self.config.limits.pace);
+        let has_left = http.has_named_the_last()
+            && self.leaving.is_some_and(|since| now.saturating_sub(since) >= LAST_WAIT);
+        let mut overdue = Vec::new();
+        for (stream, incoming) in self.open.iter_mut().filter(|(_, incoming)| incoming.is_incomplete()) {
+            let Some(clock) = incoming.clock() else { continue };
+            match clock.tick(now, http.may_receive(stream), pace) {
+                Some(late) => overdue.push((stream, Overdue::Late(late.status()))),
+                None if has_left && clock.age() >= LAST_WAIT => overdue.push((stream, Overdue::Leaving)),
+                None => {}
+            }
+        }
+        for (stream, overdue) in overdue {
+            self.timed_out += u64::from(matches!(overdue, Overdue::Late(_)));
+            self.give_up(stream, overdue, out);
+        }
+    }
+
+    /// Answers a request that is not waited for any longer, and ends its stream.
+    #[cold]
+    fn give_up(&mut self, stream: u32, overdue: Overdue, out: &mut Outbox) {
+        match self.open.remove(stream) {
+            Some(Incoming::Messages(_)) => {
+                let status = overdue.into_status();
+                self.finish(Ticket { stream, http: None }, Err(status), Metadata::new(), out);
+                self.http.stop(stream, out);
+                self.cancel(stream);
+            }
+            Some(Incoming::Http(incoming)) => {
+                let is_announced = incoming.is_announced();
+                self.http_give_up(stream, *incoming, overdue, out);
+                self.http.stop(stream, out);
+                if is_announced {
+                    self.cancel(stream);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Answers a request whose header list, or whose trailers, are larger than allowed. Not all of their fields are here.
+    #[cold]
+    fn oversized(
+        &mut self,
+        stream: u32,
+        head: bool,
+        fields: &Fields,
+        size: usize,
+        out: &mut Outbox,
+    ) -> Found {
+        let limit = self.config.http.header_list;
+        let text = format!("the header list of {size} bytes exceeds the limit of {limit}");
+        if !head {
+            return self.oversized_trailers(stream, text, out);
+        }
+        let is_grpc = match fields.get(b"content-type") {
+            Some(content_type) => is_meant(content_type),
+            // It may be among the fields that are not here.
+            None => fields.get(b"te") == Some(b"trailers"),
+        };
+        if is_grpc {
+            self.decline(stream, fields, &Status::resource_exhausted(text), out);
+        } else if fields.get(b":method") == Some(b"HEAD") {
+            self.http.headers(stream, &block::http(431, &[]), true, out);
+        } else {
+            self.tell(stream, 431, None, text, out);
+        }
+        Found::Nothing
+    }
+
+    fn oversized_trailers(&mut self, stream: u32, text: String, out: &mut Outbox) -> Found {
+        if let Some(part) = self.parts.take(stream) {
+            let (_, request, ..) = part.into_body();
+            self.note(stream, &request);
+            let status = Status::resource_exhausted(text);
+            self.finish(Ticket { stream, http: None }, Err(status), Metadata::new(), out);
+            return Found::Nothing;
+        }
+        match self.open.get(stream) {
+            Some(Incoming::Messages(_)) => self.fail(stream, &Status::resource_exhausted(text), out),
+            Some(Incoming::Http(_)) => {
+                self.open.remove(stream);
+                self.tell(stream, 431, None, text, out);
+                Found::Cancelled(id(stream))
+            }
+            None => Found::Nothing,
+        }
     }
 
     /// A request that is no call of gRPC, or none that can be understood.
@@ -606,10 +841,13 @@ impl Server {
     /// Answers what is no call of gRPC in HTTP's words.
     fn turn_away(&mut self, stream: u32, fields: &Fields, unfit: Unfit, out: &mut Outbox) -> Found {
         match unfit {
-            Unfit::Method => self.tell(stream, 405, (b"allow", b"POST"), "a method is called by POST\n", out),
+            Unfit::Method => {
+                let allow = (&b"allow"[..], &b"POST"[..]);
+                self.tell(stream, 405, Some(allow), "a method is called by POST\n", out);
+            }
             Unfit::ContentType => {
                 let accept = (&b"accept"[..], &b"application/grpc"[..]);
-                self.tell(stream, 415, accept, "want content-type: application/grpc\n", out);
+                self.tell(stream, 415, Some(accept), "want content-type: application/grpc\n", out);
             }
             Unfit::Path => self.decline(stream, fields, &Status::unimplemented("malformed method name"), out),
             Unfit::Encoding => self.decline(stream, fields, &incoming::unknown_encoding(), out),
@@ -618,17 +856,19 @@ impl Server {
         Found::Nothing
     }
 
+    /// Answers by text in HTTP's words.
     fn tell(
         &mut self,
         stream: u32,
         status: u16,
-        field: (&[u8], &[u8]),
-        text: &'static str,
+        field: Option<(&[u8], &[u8])>,
+        text: impl Into<Bytes>,
         out: &mut Outbox,
     ) {
-        let fields = [(&b"content-type"[..], &b"text/plain"[..]), field];
+        let content_type = (&b"content-type"[..], &b"text/plain"[..]);
+        let fields: Vec<_> = [content_type].into_iter().chain(field).collect();
         self.http.headers(stream, &block::http(status, &fields), false, out);
-        self.http.data(stream, &[], Bytes::from_static(text.as_bytes()), true, out);
+        self.http.data(stream, &[], text.into(), true, out);
     }
 
     /// Answers a call of gRPC that names no method, or no time that could be waited.
@@ -653,6 +893,22 @@ impl Server {
         let mut block = block::head(format, Compression::None, &Metadata::new());
         block.extend_from_slice(&block::trailers(failure, trailers));
         self.http.headers(stream, &block, true, out);
+    }
+}
+
+/// Why a request is not waited for any longer.
+enum Overdue {
+    Late(Status),
+    /// The server goes away.
+    Leaving,
+}
+
+impl Overdue {
+    fn into_status(self) -> Status {
+        match self {
+            Self::Late(status) => status,
+            Self::Leaving => Status::unavailable("the server is shutting down"),
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use crate::testing::{Pair, sole_reply};
 use crate::{Call, CallId, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
 
 mod browser;
+mod clocks;
 mod http;
+mod limits;
 mod odd;
 mod streams;
 mod unary;

@@ -3,7 +3,7 @@
 use super::connection::{Connection, Opening, Role};
 use super::hpack::Decoder;
 use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW};
-use super::stream::{State, Stream};
+use super::stream::Stream;
 
 impl<T> Connection<T> {
     /// Asserts that what is kept is within the limits, and that all that is counted adds up.
@@ -22,7 +22,9 @@ impl<T> Connection<T> {
         let (config, streams) = (&self.config, self.streams.len());
         assert!(self.role == Role::Client || streams <= config.streams as usize, "{streams} streams");
         let block = self.block.as_ref().map_or(0, |block| block.bytes.len());
-        assert!(block <= DEFAULT_FRAME.max(config.header_list * 4), "{block} bytes of a header block");
+        let most = DEFAULT_FRAME.max(config.longest_block());
+        assert!(block <= most, "{block} bytes of a header block");
+        assert_eq!(block, self.buffered());
         let decoder = self.decoder.held();
         let most = DEFAULT_TABLE + Decoder::most_recent(config.header_list);
         assert!(decoder <= most, "{decoder} bytes in the decoder");
@@ -33,7 +35,10 @@ impl<T> Connection<T> {
 
     fn assert_counted(&self) {
         let sum = |count: fn(&Stream<T>) -> usize| self.streams.iter().map(count).sum::<usize>();
-        assert_eq!(self.queued, sum(|stream| stream.queued), "bytes that wait to be sent");
+        assert_eq!(self.queued(), sum(|stream| stream.queued), "bytes that wait to be sent");
+        let unsent = self.config.unsent;
+        let full = self.streams.iter().filter(|stream| stream.queued > unsent).count();
+        assert_eq!(self.full, full, "streams on which much waits");
         assert_eq!(self.queued, sum(|stream| stream.queue.iter().map(|piece| piece.len()).sum()));
         assert_eq!(self.unread, sum(|stream| stream.unread), "bytes that wait to be taken");
     }
@@ -45,16 +50,11 @@ impl<T> Connection<T> {
             let window = self.receive_window + i64::from(self.credit) + self.withheld as i64;
             assert_eq!(window, self.whole_window(), "the connection's window");
         }
-        for stream in self.streams.iter().filter(|stream| self.is_read(stream)) {
+        for stream in self.streams.iter().filter(|stream| stream.is_read(self.role)) {
             let window = stream.receive_window + i64::from(stream.credit) + stream.unread as i64;
             assert_eq!(window, i64::from(stream.window), "a stream's window");
             assert!(stream.window <= self.config.most_window.max(self.config.window));
         }
-    }
-
-    /// Who has answered a request throws the rest of it away and grants no more (`receive.rs`, `too_late`).
-    fn is_read(&self, stream: &Stream<T>) -> bool {
-        stream.receives() && (self.role == Role::Client || stream.state != State::LocalDone)
     }
 
     fn whole_window(&self) -> i64 {

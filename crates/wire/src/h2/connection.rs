@@ -1,15 +1,18 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::closed::{Closed, How};
 use super::frame::{self, Header};
+use super::guard::Guard;
 use super::hpack::{Decoder, Encoder, Fields};
-use super::settings::{self, DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, Peer, Settings};
+use super::settings::{self, DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, LONGEST_FRAME, Peer, Settings};
 use super::status::{ErrorCode, Fault, connection};
 use super::stream::{State, Stream};
 use super::streams::Streams;
+use crate::session::ViolationKind;
 use crate::{Outbox, Violation};
 
 /// What a connection accepts and announces.
@@ -17,8 +20,10 @@ use crate::{Outbox, Violation};
 pub struct Config {
     /// Streams that the peer may have open at once. 1024.
     pub streams: u32,
-    /// Size of a header list, counted as `SETTINGS_MAX_HEADER_LIST_SIZE` does. 16 KiB.
+    /// Size of a header list, counted as `SETTINGS_MAX_HEADER_LIST_SIZE` does. 64 KiB.
     pub header_list: usize,
+    /// Bytes of a frame's payload. 16 KiB, the least that the protocol allows; more is announced, to 16 MiB at most.
+    pub frame: u32,
     /// Bytes that may come on a stream before they are taken, at first. 64 KiB.
     pub window: u32,
     /// What a stream's window may grow to while its messages are taken as fast as they come. 4 MiB.
@@ -32,22 +37,43 @@ pub struct Config {
     pub unsent_in_all: usize,
     /// Bytes that may wait on all streams, however few these are, before new ones are refused. 64 MiB.
     pub most_unsent: usize,
-    /// Streams that the peer may reset, or make us reset, beyond those that end well. 1000.
+    /// How long the peer may take nothing of a stream on which more than [`unsent`](Self::unsent) bytes wait; then the
+    /// stream is reset. 30 s.
+    pub stalled: Duration,
+    /// Streams that the peer may reset, or make us reset, in one burst, beyond those that end well. 1000.
     pub resets: u32,
+    /// How many such resets are forgiven each second, as [`Connection::tick`] tells the time. 100.
+    pub resets_per_second: u32,
+}
+
+impl Config {
+    /// Bytes of the longest frame that is taken.
+    pub(super) fn longest_frame(&self) -> usize {
+        (self.frame as usize).clamp(DEFAULT_FRAME, LONGEST_FRAME)
+    }
+
+    /// Bytes of the longest header block that is gathered. What a list may hold is counted decoded, and Huffman code
+    /// makes it shorter; four times is never honest.
+    pub(super) fn longest_block(&self) -> usize {
+        self.header_list.saturating_mul(4)
+    }
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             streams: 1024,
-            header_list: 16 << 10,
+            header_list: 64 << 10,
+            frame: DEFAULT_FRAME as u32,
             window: 64 << 10,
             most_window: 4 << 20,
             connection_window: 16 << 20,
             unsent: 64 << 10,
             unsent_in_all: 64 << 20,
             most_unsent: 64 << 20,
+            stalled: Duration::from_secs(30),
             resets: 1000,
+            resets_per_second: 100,
         }
     }
 }
@@ -78,6 +104,8 @@ pub struct Connection<T = ()> {
     pub(super) blocked: VecDeque<u32>,
     /// Bytes that wait on all streams.
     pub(super) queued: usize,
+    /// Streams on which more waits than [`Config::unsent`]: a clock runs for each of them.
+    pub(super) full: usize,
     /// How much the peer may send on the connection.
     pub(super) receive_window: i64,
     /// What was received and not told to the peer yet.
@@ -90,6 +118,10 @@ pub struct Connection<T = ()> {
     pub(super) block: Option<Block>,
     pub(super) guard: Guard,
     pub(super) leaving: Leaving,
+    /// When it was said that we leave, as told by the first tick behind it.
+    pub(super) announced: Option<Duration>,
+    /// PINGs of ours that are not answered yet.
+    pub(super) pings: u32,
     pub(super) events: VecDeque<Event>,
     /// Frames taken since the last [`Event::Pause`], and what decoding header blocks was worth in frames.
     pub(super) taken: u32,
@@ -137,22 +169,6 @@ pub(super) enum Leaving {
     Last(u32),
 }
 
-/// What counts against a peer that behaves as an attacker would.
-///
-/// There is no clock here: what is judged is what an honest peer does not do at any speed.
-#[derive(Debug, Default)]
-pub(super) struct Guard {
-    /// Streams that were reset beyond those that ended well.
-    pub(super) resets: u32,
-    /// Streams that were refused for what waits for the peer's windows, since it last took any of that.
-    pub(super) refused: u32,
-    /// Frames that want an answer, or change nothing, since the inbox was last empty.
-    pub(super) burst: u32,
-}
-
-/// Control frames in one go. An honest peer sends a few.
-const BURST: u32 = 200;
-
 /// Frames after which a server looks at its other connections: some tens of microseconds, whatever they are.
 const TURN: u32 = 128;
 
@@ -192,6 +208,18 @@ pub enum Event {
         /// Nothing follows.
         end: bool,
     },
+    /// A header list larger than [`Config::header_list`]: of a request, which must be answered, of a response, or
+    /// trailers. The stream goes on.
+    Oversized {
+        /// The stream.
+        stream: u32,
+        /// It is the head of a message: of a request, nothing was given out before.
+        head: bool,
+        /// The fields that still fitted.
+        fields: Arc<Fields>,
+        /// The size of the whole list.
+        size: usize,
+    },
     /// The fields behind the data; nothing follows.
     Trailers {
         /// The stream.
@@ -223,7 +251,21 @@ pub enum Event {
         last: u32,
         /// Why.
         code: ErrorCode,
+        /// What it says of that, of which no more is kept than a line.
+        reason: Bytes,
     },
+}
+
+impl<T> Connection<T> {
+    /// Bytes of a header block of which more frames are to come.
+    pub fn buffered(&self) -> usize {
+        self.block.as_ref().map_or(0, |block| block.bytes.len())
+    }
+
+    /// Bytes that wait for the peer's windows.
+    pub fn queued(&self) -> usize {
+        self.queued
+    }
 }
 
 impl<T: Default> Connection<T> {
@@ -265,6 +307,7 @@ impl<T: Default> Connection<T> {
             send_window: DEFAULT_WINDOW.into(),
             blocked: VecDeque::new(),
             queued: 0,
+            full: 0,
             receive_window: DEFAULT_WINDOW.into(),
             credit: 0,
             unread: 0,
@@ -272,6 +315,8 @@ impl<T: Default> Connection<T> {
             block: None,
             guard: Guard::default(),
             leaving: Leaving::No,
+            announced: None,
+            pings: 0,
             events: VecDeque::new(),
             taken: 0,
             wanted: 0,
@@ -290,12 +335,8 @@ impl<T: Default> Connection<T> {
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
-            if self.guard.resets.max(self.guard.refused) > self.config.resets || self.guard.burst > BURST {
-                return Err(self.give_up(
-                    ErrorCode::ENHANCE_YOUR_CALM,
-                    "too much that leads to nothing",
-                    out,
-                ));
+            if let Some(flood) = self.guard.judge(self.config.resets) {
+                return Err(self.give_up(ErrorCode::ENHANCE_YOUR_CALM, flood, ViolationKind::Flood, out));
             }
             if self.taken >= TURN && self.role == Role::Server && !inbox.is_empty() {
                 self.taken = 0;
@@ -316,7 +357,14 @@ impl<T: Default> Connection<T> {
                         return Ok(Some(event));
                     }
                 }
-                Err(Fault::Connection(code, why)) => return Err(self.give_up(code, why, out)),
+                Err(Fault::Connection(code, why)) => {
+                    let flood = code == ErrorCode::ENHANCE_YOUR_CALM;
+                    let kind = if flood { ViolationKind::Flood } else { ViolationKind::Malformed };
+                    return Err(self.give_up(code, why, kind, out));
+                }
+                Err(Fault::TooLarge(code, why)) => {
+                    return Err(self.give_up(code, &why, ViolationKind::TooLarge, out));
+                }
             }
         }
     }
@@ -330,6 +378,16 @@ impl<T: Default> Connection<T> {
     /// connection, or a header block.
     pub fn mid_message(&self) -> bool {
         self.opening != Opening::Open || self.block.is_some()
+    }
+
+    /// The largest header list that the peer takes, as far as it has said so.
+    pub fn largest_list(&self) -> usize {
+        self.peer.header_list
+    }
+
+    /// Gives an event out before what is in the inbox.
+    pub(crate) fn give_out(&mut self, event: Event) {
+        self.events.push_back(event);
     }
 
     /// How many streams are open.
@@ -355,21 +413,23 @@ impl<T: Default> Connection<T> {
         self.opening = Opening::Greeted;
         let buffer = out.buffer();
         let config = &self.config;
-        let common = [
-            (settings::INITIAL_WINDOW_SIZE, config.window),
-            (settings::MAX_HEADER_LIST_SIZE, config.header_list as u32),
-        ];
-        match self.role {
-            Role::Server => {
-                let streams = (settings::MAX_CONCURRENT_STREAMS, config.streams);
-                frame::settings(buffer, &[streams, common[0], common[1]]);
-            }
+        let first = match self.role {
+            Role::Server => (settings::MAX_CONCURRENT_STREAMS, config.streams),
             Role::Client => {
                 buffer.extend_from_slice(frame::PREFACE);
-                frame::settings(buffer, &[(settings::ENABLE_PUSH, 0), common[0], common[1]]);
                 self.opening = Opening::Prefaced;
+                (settings::ENABLE_PUSH, 0)
             }
-        }
+        };
+        let all = [
+            first,
+            (settings::INITIAL_WINDOW_SIZE, config.window),
+            (settings::MAX_HEADER_LIST_SIZE, u32::try_from(config.header_list).unwrap_or(u32::MAX)),
+            (settings::MAX_FRAME_SIZE, config.longest_frame() as u32),
+        ];
+        // The usual size of a frame need not be said.
+        let said = if config.longest_frame() > DEFAULT_FRAME { &all[..] } else { &all[..3] };
+        frame::settings(buffer, said);
         if let Some(more) = config.connection_window.checked_sub(DEFAULT_WINDOW).filter(|more| *more > 0) {
             frame::window_update(buffer, 0, more);
             self.receive_window += i64::from(more);
@@ -384,8 +444,8 @@ impl<T: Default> Connection<T> {
         }
         let Some(header) = Header::read(inbox) else { return Ok(None) };
         self.check_order(header)?;
-        if header.length > DEFAULT_FRAME {
-            return Err(too_long());
+        if header.length > self.config.longest_frame() {
+            return Err(self.too_long(header.length));
         }
         let whole = frame::HEADER + header.length;
         if inbox.len() < whole {
@@ -413,6 +473,13 @@ impl<T: Default> Connection<T> {
             }
             taken => taken,
         }))
+    }
+
+    #[cold]
+    fn too_long(&self, length: usize) -> Fault {
+        let limit = self.config.longest_frame();
+        let why = format!("a frame of {length} bytes exceeds the limit of {limit}");
+        Fault::TooLarge(ErrorCode::FRAME_SIZE_ERROR, why)
     }
 
     /// A client begins with fixed bytes (RFC 9113, §3.4).
@@ -458,14 +525,21 @@ impl<T: Default> Connection<T> {
     }
 
     #[cold]
-    fn give_up(&mut self, code: ErrorCode, why: &'static str, out: &mut Outbox) -> Violation {
+    fn give_up(&mut self, code: ErrorCode, why: &str, kind: ViolationKind, out: &mut Outbox) -> Violation {
+        self.abort(code, why, out);
+        Violation::new(why).of_kind(kind)
+    }
+
+    /// Says that the connection ends at once, and why.
+    #[cold]
+    pub fn abort(&mut self, code: ErrorCode, why: &str, out: &mut Outbox) {
+        self.greet(out);
         // It may not be higher than was said before (RFC 9113, §6.8).
         let last = match self.leaving {
             Leaving::Last(last) => last,
             Leaving::No | Leaving::Announced => self.last_theirs,
         };
         frame::go_away(out.buffer(), last, code, why);
-        Violation::new(why)
     }
 
     /// Forgets a stream. Returns whether there was one.
@@ -476,6 +550,7 @@ impl<T: Default> Connection<T> {
             self.blocked.retain(|blocked| *blocked != id);
         }
         self.queued -= stream.queued;
+        self.full -= usize::from(stream.queued > self.config.unsent);
         self.unread -= stream.unread.min(self.unread);
         let released = stream.unread.min(self.withheld);
         self.withheld -= released;
@@ -491,9 +566,4 @@ impl<T: Default> Connection<T> {
 pub(super) enum Taken {
     Nothing,
     Event(Event),
-}
-
-#[cold]
-fn too_long() -> Fault {
-    connection(ErrorCode::FRAME_SIZE_ERROR, "a frame longer than allowed")
 }

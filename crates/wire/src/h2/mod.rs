@@ -5,13 +5,15 @@
 //! [`Connection`] is the memory of one connection (`connection.rs`). A frame (`frame.rs`) that came does what
 //! `receive.rs` says; what this side sends is in `send.rs`. Each stream (`stream.rs`) is kept in a table
 //! (`streams.rs`) until it is closed, and remembered a little longer (`closed.rs`). `message.rs` tells what a header
-//! list means, `settings.rs` what each side told of itself, `status.rs` why things end; `audit.rs` what must always
-//! hold.
+//! list means, `settings.rs` what each side told of itself, `status.rs` why things end. `guard.rs` counts what only an
+//! attacker does often, `clock.rs` says what the time does to a connection; `audit.rs` what must always hold.
 
 mod audit;
+mod clock;
 mod closed;
 mod connection;
 mod frame;
+mod guard;
 pub mod hpack;
 mod message;
 mod receive;

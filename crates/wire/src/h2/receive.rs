@@ -9,16 +9,19 @@ use super::connection::{BLOCK, Block, Config, Connection, Event, Leaving, Openin
 use super::frame::{self, Header};
 use super::hpack::{DecodeError, Fields};
 use super::message::{Kind, Meaning};
-use super::settings::MOST_WINDOW;
+use super::settings::{DEFAULT_FRAME, MOST_WINDOW};
 use super::status::{ErrorCode, Fault, connection, stream};
 use super::stream::{State, Stream};
 use crate::Outbox;
 
-/// CONTINUATION frames of one header block.
-const MOST_FRAMES: u32 = 32;
+/// CONTINUATION frames of one header block, beside those that its length needs.
+const MOST_FRAMES: usize = 32;
 
 /// DATA frames without data, one behind the other on a stream.
 const MOST_EMPTY: u32 = 100;
+
+/// Bytes of what a peer says when it goes away.
+const LONGEST_REASON: usize = 256;
 
 /// What a PING of ours carries that asks whether the peer is there.
 pub(super) const ARE_YOU_THERE: [u8; 8] = *b"polyrpc?";
@@ -83,7 +86,7 @@ impl<T: Default> Connection<T> {
             return Ok(Taken::Nothing);
         }
         known.empty_frames = 0;
-        if self.role == Role::Server && known.state == State::LocalDone {
+        if !known.is_read(self.role) {
             return self.too_late(header, end);
         }
         known.unread += bytes.len();
@@ -104,14 +107,15 @@ impl<T: Default> Connection<T> {
     }
 
     /// The request was answered before its end: the rest of it is thrown away. Who does not stop sending is asked to
-    /// (§8.1), and until then has what is left of the window.
+    /// (§8.1) once all of the answer has left, and until then has what is left of the window.
     fn too_late(&mut self, header: Header, end: bool) -> Result<Taken, Fault> {
         let id = header.stream;
         self.release(header.length);
+        let Some(known) = self.streams.get(id) else { return Ok(Taken::Nothing) };
+        let is_half_full = known.receive_window < i64::from(known.window / 2);
         if end {
-            self.forget(id, How::Done);
-        } else if self.streams.get(id).is_some_and(|known| known.receive_window < i64::from(known.window / 2))
-        {
+            self.end_theirs(id);
+        } else if known.state == State::LocalDone && is_half_full {
             return Err(stream(id, ErrorCode::NO_ERROR));
         }
         Ok(Taken::Nothing)
@@ -134,6 +138,10 @@ impl<T: Default> Connection<T> {
             }
             block = rest;
         }
+        let longest = self.config.longest_block();
+        if block.len() > longest.max(DEFAULT_FRAME) {
+            return Err(block_too_long(longest, self.config.header_list));
+        }
         let end = header.has(frame::END_STREAM);
         if header.has(frame::END_HEADERS) {
             return self.whole_block(id, end, fault, block);
@@ -148,9 +156,13 @@ impl<T: Default> Connection<T> {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "CONTINUATION of nothing"));
         };
         block.frames += 1;
-        // What a list may hold is counted decoded, and Huffman code makes it shorter; four times is never honest.
-        if block.frames > MOST_FRAMES || block.bytes.len() + payload.len() > self.config.header_list * 4 {
-            return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "a header block that does not end"));
+        let longest = self.config.longest_block();
+        if block.bytes.len() + payload.len() > longest {
+            return Err(block_too_long(longest, self.config.header_list));
+        }
+        // As many full frames as the longest block takes, and some that are not.
+        if block.frames as usize > MOST_FRAMES + longest / DEFAULT_FRAME {
+            return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "a header block of too many frames"));
         }
         block.bytes.extend_from_slice(payload);
         if !header.has(frame::END_HEADERS) {
@@ -171,16 +183,16 @@ impl<T: Default> Connection<T> {
         block: &[u8],
     ) -> Result<Taken, Fault> {
         self.taken += (block.len() / BLOCK) as u32;
-        let fields = match self.decoder.decode(block) {
+        let list = match self.decoder.decode(block) {
             Err(DecodeError::Broken) => {
                 return Err(connection(ErrorCode::COMPRESSION_ERROR, "a broken header block"));
             }
-            Err(DecodeError::TooLarge) => Err(ErrorCode::ENHANCE_YOUR_CALM),
-            Ok(fields) => fault.map_or(Ok(fields), Err),
+            Ok(fields) => List { fields, fault, oversized: None },
+            Err(DecodeError::TooLarge { size, fields }) => List { fields, fault, oversized: Some(size) },
         };
         match self.role {
-            _ if self.streams.get(id).is_some() => self.later_block(id, end, fields),
-            Role::Server => self.request(id, end, fields),
+            _ if self.streams.get(id).is_some() => self.later_block(id, end, list),
+            Role::Server => self.request(id, end, list),
             Role::Client => {
                 self.check_not_idle(id, "HEADERS on an idle stream")?;
                 self.closed_frame(id).map(|()| Taken::Nothing)
@@ -189,12 +201,7 @@ impl<T: Default> Connection<T> {
     }
 
     /// A request opens a stream.
-    fn request(
-        &mut self,
-        id: u32,
-        end: bool,
-        fields: Result<Arc<Fields>, ErrorCode>,
-    ) -> Result<Taken, Fault> {
+    fn request(&mut self, id: u32, end: bool, list: List) -> Result<Taken, Fault> {
         if id.is_multiple_of(2) {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "a client's stream with an even number"));
         }
@@ -218,18 +225,31 @@ impl<T: Default> Connection<T> {
             self.guard.refused += 1;
             return Err(stream(id, ErrorCode::REFUSED_STREAM));
         }
-        let fields = fields.map_err(|code| stream(id, code))?;
+        let fields = match list {
+            List { fault: Some(code), .. } => return Err(stream(id, code)),
+            List { fields, oversized: Some(size), .. } => {
+                // What it asks for may be among the fields that were dropped. It is answered, and its body thrown away.
+                self.insert(id, end, None);
+                return Ok(Taken::Event(Event::Oversized { stream: id, head: true, fields, size }));
+            }
+            List { fields, .. } => fields,
+        };
         let Ok(Meaning { kind: Kind::Request, length }) = fields.meaning() else {
             return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
         };
         if end && length.is_some_and(|length| length > 0) {
             return Err(stream(id, ErrorCode::PROTOCOL_ERROR));
         }
+        self.insert(id, end, length);
+        Ok(Taken::Event(Event::Headers { stream: id, fields, end }))
+    }
+
+    /// Adds a stream that the peer has opened by the head of a request.
+    fn insert(&mut self, id: u32, end: bool, length: Option<u64>) {
         let state = if end { State::RemoteDone } else { State::Open };
         let mut opened = Stream::new(state, self.peer.window, self.config.window);
         (opened.headed, opened.expected) = (true, length);
         self.streams.insert(id, opened);
-        Ok(Taken::Event(Event::Headers { stream: id, fields, end }))
     }
 
     /// Whether the peer knows how many streams it may open: before that, to open more is no fault of its. An honest one
@@ -266,7 +286,7 @@ impl<T: Default> Connection<T> {
         let Some(known) = self.streams.get_mut(id) else { return headers(fields) };
         let misses = known.expected.is_some_and(|expected| expected != header.length as u64);
         let window = known.receive_window.min(self.receive_window);
-        if misses || window < header.length as i64 || header.length > super::settings::DEFAULT_FRAME {
+        if misses || window < header.length as i64 || header.length > self.config.longest_frame() {
             // The frame itself will tell what is wrong with it.
             return headers(fields);
         }
@@ -279,18 +299,25 @@ impl<T: Default> Connection<T> {
     }
 
     /// A block on a stream that is open: the head of a response, or trailers.
-    fn later_block(
-        &mut self,
-        id: u32,
-        end: bool,
-        fields: Result<Arc<Fields>, ErrorCode>,
-    ) -> Result<Taken, Fault> {
+    fn later_block(&mut self, id: u32, end: bool, list: List) -> Result<Taken, Fault> {
         let Some(known) = self.streams.get_mut(id) else { return Ok(Taken::Nothing) };
         if !known.receives() {
             return Err(stream(id, ErrorCode::STREAM_CLOSED));
         }
         let malformed = || stream(id, ErrorCode::PROTOCOL_ERROR);
-        let fields = fields.map_err(|code| stream(id, code))?;
+        let List { fields, fault, oversized } = list;
+        if let Some(code) = fault {
+            return Err(stream(id, code));
+        }
+        if let Some(size) = oversized {
+            let head = !std::mem::replace(&mut known.headed, true);
+            match end {
+                true => self.end_theirs(id),
+                false if head => {}
+                false => return Err(malformed()),
+            }
+            return Ok(Taken::Event(Event::Oversized { stream: id, head, fields, size }));
+        }
         let meaning = fields.meaning().map_err(|_| malformed())?;
         if known.headed {
             if meaning.kind != Kind::Trailers || !end || known.expected.is_some_and(|rest| rest > 0) {
@@ -415,7 +442,11 @@ impl<T: Default> Connection<T> {
                 self.name_the_last(out);
                 Ok(Taken::Nothing)
             }
-            ARE_YOU_THERE => Ok(Taken::Event(Event::Pong)),
+            // An answer to what was not asked tells nothing.
+            ARE_YOU_THERE if self.pings > 0 => {
+                self.pings -= 1;
+                Ok(Taken::Event(Event::Pong))
+            }
             _ => Ok(Taken::Nothing),
         }
     }
@@ -426,12 +457,13 @@ impl<T: Default> Connection<T> {
         if header.stream != 0 {
             return Err(connection(ErrorCode::PROTOCOL_ERROR, "GOAWAY on a stream"));
         }
-        let Some((&[l0, l1, l2, l3, c0, c1, c2, c3], _)) = payload.split_first_chunk::<8>() else {
+        let Some((&[l0, l1, l2, l3, c0, c1, c2, c3], reason)) = payload.split_first_chunk::<8>() else {
             return Err(connection(ErrorCode::FRAME_SIZE_ERROR, "GOAWAY too short"));
         };
         let last = u32::from_be_bytes([l0, l1, l2, l3]) & frame::STREAM;
         let code = ErrorCode(u32::from_be_bytes([c0, c1, c2, c3]));
-        Ok(Taken::Event(Event::GoAway { last, code }))
+        let reason = Bytes::copy_from_slice(&reason[..reason.len().min(LONGEST_REASON)]);
+        Ok(Taken::Event(Event::GoAway { last, code, reason }))
     }
 
     /// §6.9
@@ -528,6 +560,23 @@ impl<T: Default> Connection<T> {
             self.credit = 0;
         }
     }
+}
+
+/// A header list as it was read.
+struct List {
+    fields: Arc<Fields>,
+    /// Its stream may not go on, whatever the list says.
+    fault: Option<ErrorCode>,
+    /// The size of the whole list, if that exceeds the limit: not all fields are here.
+    oversized: Option<usize>,
+}
+
+#[cold]
+fn block_too_long(longest: usize, list: usize) -> Fault {
+    let why = format!(
+        "a header block of more than {longest} bytes, four times the limit of {list} bytes for a header list"
+    );
+    Fault::TooLarge(ErrorCode::ENHANCE_YOUR_CALM, why)
 }
 
 /// Counts the data of a stream, which must be one that takes them.

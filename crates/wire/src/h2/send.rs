@@ -81,6 +81,8 @@ impl<T: Default> Connection<T> {
             }
             return;
         }
+        let unsent = self.config.unsent;
+        self.full += usize::from(stream.queued <= unsent && stream.queued + length > unsent);
         stream.queued += length;
         self.queued += length;
         if !prefix.is_empty() {
@@ -147,6 +149,31 @@ impl<T: Default> Connection<T> {
         }
     }
 
+    /// Ends a stream at once whose message did not come in time. If an answer was given and has left, nothing of it is
+    /// lost.
+    pub fn stop(&mut self, id: u32, out: &mut Outbox) {
+        let is_answered = self.streams.get(id).is_some_and(|stream| stream.state == State::LocalDone);
+        let code = if is_answered { ErrorCode::NO_ERROR } else { ErrorCode::CANCEL };
+        self.reset(id, code, out);
+    }
+
+    /// Asks a peer to send nothing more of a request that was answered (RFC 9113, §8.1), if it has filled half of its
+    /// window already. Others come to their end by themselves: some peers take the reset for a failure.
+    pub fn stop_if_half_full(&mut self, id: u32, out: &mut Outbox) {
+        let is_late = |stream: &Stream<T>| {
+            stream.state == State::LocalDone && stream.receive_window < i64::from(stream.window / 2)
+        };
+        if self.streams.get(id).is_some_and(is_late) {
+            self.reset(id, ErrorCode::NO_ERROR, out);
+        }
+    }
+
+    /// Whether the peer may send more of a stream's data: neither window is closed.
+    pub fn may_receive(&self, id: u32) -> bool {
+        self.receive_window > 0
+            && self.streams.get(id).is_some_and(|stream| stream.receives() && stream.receive_window > 0)
+    }
+
     /// So many bytes of a stream's data were taken: the peer may send as many again.
     pub fn consumed(&mut self, id: u32, length: usize, out: &mut Outbox) {
         // What was unread of a stream that is over was given back with its end, and is not to be counted twice.
@@ -165,7 +192,8 @@ impl<T: Default> Connection<T> {
     /// Gives a stream's window back what was taken, once that is worth a frame.
     pub(super) fn credit_stream(&mut self, id: u32, length: usize, out: &mut Outbox) {
         let most = self.config.most_window;
-        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.receives()) else { return };
+        let role = self.role;
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.is_read(role)) else { return };
         stream.credit += length as u32;
         if stream.credit < stream.window / 2 {
             return;
@@ -189,6 +217,7 @@ impl<T: Default> Connection<T> {
     /// Asks the peer whether it is there; it answers with [`Event::Pong`].
     pub fn ping(&mut self, out: &mut Outbox) {
         self.greet(out);
+        self.pings = self.pings.saturating_add(1);
         frame::ping(out.buffer(), ARE_YOU_THERE, false);
     }
 
@@ -201,6 +230,16 @@ impl<T: Default> Connection<T> {
         self.leaving = Leaving::Announced;
         frame::go_away(out.buffer(), frame::STREAM, ErrorCode::NO_ERROR, "");
         frame::ping(out.buffer(), LEAVING, false);
+    }
+
+    /// Whether it was said that we leave.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving != Leaving::No
+    }
+
+    /// Whether the peer has heard that we leave, or had the time to.
+    pub fn has_named_the_last(&self) -> bool {
+        matches!(self.leaving, Leaving::Last(_))
     }
 
     /// Whether it has left and owes nothing any more, whatever the peer still sends.
@@ -240,7 +279,7 @@ impl<T: Default> Connection<T> {
     pub(super) fn flush(&mut self, id: u32, out: &mut Outbox) {
         let (unsent, most) = (self.config.unsent, self.peer.frame);
         let Some(stream) = self.streams.get_mut(id) else { return };
-        let full = stream.queued >= unsent;
+        let before = stream.queued;
         let mut ended = false;
         while let Some(piece) = stream.queue.front_mut() {
             let allowed = self.send_window.min(stream.send_window).max(0) as usize;
@@ -262,7 +301,11 @@ impl<T: Default> Connection<T> {
             frame::begin(out.buffer(), length, frame::DATA, flags, id);
             out.body(sent);
         }
-        if full && stream.queued < unsent {
+        if stream.queued < before {
+            stream.stalled = None;
+            self.full -= usize::from(before > unsent && stream.queued <= unsent);
+        }
+        if before >= unsent && stream.queued < unsent {
             self.events.push_back(Event::Room { stream: id });
         }
         if !stream.is_flushed() {

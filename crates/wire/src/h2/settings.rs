@@ -18,6 +18,9 @@ pub(super) const MOST_WINDOW: u32 = 0x7fff_ffff;
 /// The size of frame that everybody takes.
 pub(super) const DEFAULT_FRAME: usize = 16_384;
 
+/// No frame may be longer.
+pub(super) const LONGEST_FRAME: usize = (1 << 24) - 1;
+
 /// The size of the dynamic table when nothing was said.
 pub(super) const DEFAULT_TABLE: usize = 4096;
 

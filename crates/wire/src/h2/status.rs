@@ -28,10 +28,12 @@ impl ErrorCode {
 }
 
 /// What a frame breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The connection cannot go on.
     Connection(ErrorCode, &'static str),
+    /// The same, since something exceeds a limit. The text names both.
+    TooLarge(ErrorCode, String),
     /// Only this stream ends.
     Stream(u32, ErrorCode),
 }

@@ -1,8 +1,11 @@
 //! One stream: how far it has come, what may be sent and received on it, and what waits to be sent.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::Bytes;
+
+use super::connection::Role;
 
 /// Which halves of a stream are open.
 ///
@@ -54,6 +57,8 @@ pub(super) struct Stream<T> {
     pub(super) queued: usize,
     /// What follows the queue.
     pub(super) last: Last,
+    /// Since when the peer has taken nothing of a long queue, as told by the last ticks.
+    pub(super) stalled: Option<Duration>,
 }
 
 /// How what we send on a stream ends.
@@ -83,6 +88,7 @@ impl<T: Default> Stream<T> {
             queue: VecDeque::new(),
             queued: 0,
             last: Last::Unknown,
+            stalled: None,
         }
     }
 }
@@ -91,6 +97,12 @@ impl<T> Stream<T> {
     /// Whether the peer may still send.
     pub(super) fn receives(&self) -> bool {
         self.state != State::RemoteDone
+    }
+
+    /// Whether what the peer sends is of use: a server that has given all of its answer throws the rest of the request
+    /// away, and grants no more of it (`receive.rs`, `too_late`).
+    pub(super) fn is_read(&self, role: Role) -> bool {
+        self.receives() && (role == Role::Client || self.sends())
     }
 
     /// Whether more may be given to be sent: the end was not.

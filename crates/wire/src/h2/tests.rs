@@ -2,6 +2,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+mod limits;
+
 use super::frame::{self, Header};
 use super::hpack::{DecodeError, Decoder, Fields, encode_stateless};
 use super::*;
@@ -211,7 +213,7 @@ fn floods_end_the_connection() {
     let first = frame_of(frame::HEADERS, 0, 1, &block(&[]));
     let endless = [first.clone(), repeat(frame_of(frame::CONTINUATION, 0, 1, &[]))].concat();
     assert_eq!(spoken().ended_with(&endless), calm);
-    let long = [first, frame_of(frame::CONTINUATION, 0, 1, &[0x80; 16_000]).repeat(10)].concat();
+    let long = [first, frame_of(frame::CONTINUATION, 0, 1, &[0x80; 16_000]).repeat(20)].concat();
     assert_eq!(spoken().ended_with(&long), calm);
 }
 
@@ -283,8 +285,21 @@ fn a_header_list_that_is_too_large_ends_its_stream_only() {
     super::hpack::Encoder::new().field(b"big", &[b'a'; 900], super::hpack::Indexing::Likely, &mut bomb);
     bomb.extend([0xbe; 100]);
     let bytes = frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 1, &bomb);
-    assert_eq!(spoken.reset_with(&bytes), ErrorCode::ENHANCE_YOUR_CALM);
+    let events = spoken.hear(&bytes).unwrap();
+    let [Event::Oversized { stream: 1, head: true, fields, size }] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert!(*size > 90_000 && fields.get(b":path") == Some(b"/a/b"), "{size} {fields:?}");
+    assert_eq!(spoken.sent(), [], "it is for the layer above to answer");
     assert_eq!(spoken.hear(&request(3, true)).unwrap().len(), 1);
+    // The table is what the peer takes it for.
+    let indexed = [&block(&[])[..], &[0xbe]].concat();
+    let bytes = frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 5, &indexed);
+    let events = spoken.hear(&bytes).unwrap();
+    assert!(
+        matches!(&events[..], [Event::Headers { fields, .. }] if fields.get(b"big") == Some(&[b'a'; 900])),
+        "{events:?}"
+    );
 }
 
 #[test]

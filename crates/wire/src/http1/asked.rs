@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::grpc_web::Preflight;
-use crate::http_rule::Lookup;
+use crate::http_rule::{Found, Lookup};
 use crate::json_rpc::{self, Incoming};
 use crate::net_rpc;
 use crate::payload::{Compression, Format, Json};
-use crate::session::Missing;
+use crate::session::{Missing, Verdict};
 use crate::websocket::handshake::Unfit;
 use crate::{Call, Credential, Head, Metadata, Reply, Status};
 
@@ -35,52 +35,175 @@ pub(crate) enum Asked {
 impl Asked {
     /// Reads a whole request; where it asks for a call, `names` has its names then.
     pub(crate) fn read(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Self {
+        match Kind::of(config, &request, Some(&body)) {
+            Kind::Answer(answer) => Self::Answer(answer),
+            Kind::JsonRpc => json_rpc_calls(request, &body, names),
+            Kind::Gateway => gateway_call(request, body, names),
+            Kind::Routed(found) => routed_call(config, &found, request, body, names),
+            Kind::Mapped => mapped_call(request, body, names),
+        }
+    }
+}
+
+/// What kind of request it is.
+enum Kind<'c> {
+    /// It calls no method.
+    Answer(Answer),
+    JsonRpc,
+    Gateway,
+    Routed(Found<'c>),
+    Mapped,
+}
+
+impl<'c> Kind<'c> {
+    /// Tells the kind of a request. Where the body is not here yet, it is assumed to be JSON-RPC if it may be.
+    fn of(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
         match (request.method, request.path.as_str()) {
             (Method::Options, _) => Self::Answer(Answer::Options(request.preflight())),
             (_, RPCX_PATH | net_rpc::CONNECT_PATH) => Self::Answer(Answer::MustConnect),
-            _ if speaks_json_rpc(&request, &body) => json_rpc_calls(request, &body, names),
-            _ if speaks_gateway(&request) => gateway_call(request, body, names),
-            (_, path) if config.routes.leads(path) => routed_call(config, request, body, names),
+            _ if speaks_json_rpc(request, body) => Self::JsonRpc,
+            _ if speaks_gateway(request) => Self::Gateway,
+            (_, path) if config.routes.leads(path) => {
+                match config.routes.find(request.method.as_str(), path) {
+                    Lookup::Found(found) => Self::Routed(found),
+                    Lookup::OtherVerbs(verbs) => Self::Answer(Answer::OtherVerb(verbs.join(", "))),
+                    Lookup::Nothing => Self::Mapped,
+                }
+            }
             (Method::Get | Method::Head, "/" | "") => Self::Answer(Answer::Text(200, INDEX)),
             (Method::Get | Method::Head, "/health") => Self::Answer(Answer::Text(200, "OK")),
             (Method::Get | Method::Head, "/version") => Self::Answer(Answer::Version),
             (Method::Get | Method::Head, net_rpc::PAGE_PATH) if !config.debug_page.is_empty() => {
                 Self::Answer(Answer::DebugPage)
             }
-            _ => mapped_call(request, body, names),
+            _ => Self::Mapped,
         }
     }
 }
 
+/// What is known of a request before its body is here.
+pub(crate) struct Peeked {
+    /// The names of the call are set. In JSON-RPC the body has them.
+    pub(crate) named: bool,
+    /// The same that the calls of the request will have.
+    pub(crate) credential: Credential,
+    /// The request is answered like this, whatever its body holds; there is nothing to judge.
+    pub(crate) answer: Option<Answer>,
+}
+
+impl Peeked {
+    fn answer(answer: Answer) -> Self {
+        Self { named: false, credential: Credential::Call(None), answer: Some(answer) }
+    }
+}
+
+/// Reads the head of a request whose body is not here; where it names a call, `names` has its names then.
+#[cold]
+pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) -> Peeked {
+    let (named, credential) = match Kind::of(config, request, None) {
+        Kind::Answer(answer) => return Peeked::answer(answer),
+        Kind::JsonRpc if request.compression() != Some(Compression::None) => {
+            return Peeked::answer(Answer::UnsupportedCoding);
+        }
+        Kind::JsonRpc => match meta_of(request) {
+            Ok(reserved) => (false, request.authorization.clone().or(reserved.credential)),
+            Err(answer) => return Peeked::answer(answer),
+        },
+        Kind::Gateway => match gateway_names(request, names) {
+            Ok(reserved) => (true, request.authorization.clone().or(reserved.credential)),
+            Err(answer) => return Peeked::answer(answer),
+        },
+        Kind::Routed(found) => {
+            if request.compression().is_none() {
+                return Peeked::answer(Answer::UnsupportedCoding);
+            }
+            names.set(found.route().service(), found.route().method());
+            (true, request.authorization.clone())
+        }
+        Kind::Mapped => {
+            if let Some(answer) = mapped_refusal(request) {
+                return Peeked::answer(answer);
+            }
+            let path = Path::parse(request.path.as_str());
+            names.set(path.service, path.method);
+            return Peeked { named: true, credential: mapped_credential(request), answer: None };
+        }
+    };
+    Peeked { named, credential: Credential::Call(credential), answer: None }
+}
+
+/// The answer to a request whose head was judged, unless it was accepted.
+#[cold]
+pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict) -> Option<Answer> {
+    let form = match Kind::of(config, request, None) {
+        Kind::Answer(answer) => return Some(answer),
+        Kind::JsonRpc => Form::JsonRpc(json_rpc::Owed::without_id()),
+        Kind::Gateway => Form::Gateway(gateway_fields(request)),
+        Kind::Routed(found) => Form::Routed(routed::Ticket(found.route().clone())),
+        Kind::Mapped => Form::Mapped(mapping::Ticket::new(request)),
+    };
+    let refused = match verdict {
+        Verdict::Accepted => return None,
+        Verdict::Unauthenticated(status) => Refused { form, status, unauthenticated: true },
+        Verdict::Refused(status) => Refused { form, status, unauthenticated: false },
+        Verdict::Missing(missing) => {
+            let mut names = Names::default();
+            peek(config, request, &mut names);
+            let (service, method) = names.parts();
+            let mut call = Call::new(service, method, Format::default(), Bytes::new());
+            Path::parse(request.path.as_str()).note_rest(&mut call.head.metadata);
+            let status = form.unknown(&call, missing);
+            Refused { form, status, unauthenticated: false }
+        }
+    };
+    Some(Answer::Refused(Box::new(refused)))
+}
+
 /// brpc's mapping: the path names service and method.
 fn mapped_call(mut request: Request, body: Bytes, names: &mut Names) -> Asked {
-    let Some(compression) = request.compression() else {
-        return Asked::Answer(Answer::UnsupportedCoding);
-    };
-    if request.content_type.as_deref().is_some_and(mapping::is_no_message) {
-        return Asked::Answer(Answer::Text(415, "a message is wanted\n"));
+    if let Some(answer) = mapped_refusal(&request) {
+        return Asked::Answer(answer);
     }
     let path = Path::parse(request.path.as_str());
     names.set(path.service, path.method);
     path.note_rest(&mut request.metadata);
-    let ticket = mapping::Ticket::new(&mut request);
+    let ticket = mapping::Ticket::new(&request);
     let format = ticket.format();
     let call = Call {
         timeout: request.timeout,
-        credential: Credential::Connection(request.authorization),
-        head: Head { format, compression, metadata: request.metadata, ..Head::default() },
+        credential: mapped_credential(&request),
+        head: Head {
+            format,
+            compression: request.compression().unwrap_or_default(),
+            metadata: request.metadata,
+            ..Head::default()
+        },
         ..Call::new("", "", format, body)
     };
     Asked::Call(call, Form::Mapped(ticket))
 }
 
+/// The answer to a request of the mapping that can be no call, as its head says.
+fn mapped_refusal(request: &Request) -> Option<Answer> {
+    if request.compression().is_none() {
+        return Some(Answer::UnsupportedCoding);
+    }
+    let is_none = request.content_type.as_deref().is_some_and(mapping::is_no_message);
+    is_none.then_some(Answer::Text(415, "a message is wanted\n"))
+}
+
+fn mapped_credential(request: &Request) -> Credential {
+    Credential::Connection(request.authorization.clone())
+}
+
 /// The verb and the path are those that a `.proto` declares.
-fn routed_call(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Asked {
-    let found = match config.routes.find(request.method.as_str(), request.path.as_str()) {
-        Lookup::Found(found) => found,
-        Lookup::OtherVerbs(verbs) => return Asked::Answer(Answer::OtherVerb(verbs.join(", "))),
-        Lookup::Nothing => return mapped_call(request, body, names),
-    };
+fn routed_call(
+    config: &ServerConfig,
+    found: &Found<'_>,
+    request: Request,
+    body: Bytes,
+    names: &mut Names,
+) -> Asked {
     let Some(compression) = request.compression() else {
         return Asked::Answer(Answer::UnsupportedCoding);
     };
@@ -115,11 +238,8 @@ fn gateway_call(request: Request, body: Bytes, names: &mut Names) -> Asked {
         (Ok(described), Ok(reserved)) => (described, reserved),
         (Err(wrong), _) | (_, Err(wrong)) => return Asked::Answer(Answer::Unreadable(fields, wrong)),
     };
-    let compression = match (described.compression, coding) {
-        // rpcx-gateway takes `Content-Encoding: gzip` for the compress type.
-        (Compression::None, Some(coding)) => coding,
-        (Compression::None, None) => return Asked::Answer(Answer::UnsupportedCoding),
-        (told, _) => told,
+    let Some(compression) = gateway_compression(described.compression, coding) else {
+        return Asked::Answer(Answer::UnsupportedCoding);
     };
     names.set(described.service, described.method);
     let call = Call {
@@ -131,6 +251,42 @@ fn gateway_call(request: Request, body: Bytes, names: &mut Names) -> Asked {
     Asked::Call(call, Form::Gateway(fields))
 }
 
+/// How the message is compressed. rpcx-gateway takes `Content-Encoding: gzip` for the compress type.
+fn gateway_compression(told: Compression, coding: Option<Compression>) -> Option<Compression> {
+    match told {
+        Compression::None => coding,
+        told => Some(told),
+    }
+}
+
+fn gateway_fields(request: &Request) -> Box<gateway::Fields> {
+    let mut fields = request.gateway.clone().unwrap_or_default();
+    fields.default_service_path(&request.path);
+    fields
+}
+
+/// Sets the names that a request to the gateway has in its head; gives what else it tells, or its answer if it cannot be
+/// read.
+fn gateway_names(request: &Request, names: &mut Names) -> Result<gateway::Reserved, Answer> {
+    let fields = gateway_fields(request);
+    let reserved = fields.read_meta(&mut Metadata::new());
+    let (described, reserved) = match (fields.describe(), reserved) {
+        (Ok(described), Ok(reserved)) => (described, reserved),
+        (Err(wrong), _) | (_, Err(wrong)) => return Err(Answer::Unreadable(fields, wrong)),
+    };
+    if gateway_compression(described.compression, request.compression()).is_none() {
+        return Err(Answer::UnsupportedCoding);
+    }
+    names.set(described.service, described.method);
+    Ok(reserved)
+}
+
+/// What `X-RPCX-Meta` tells beside metadata, in JSON-RPC.
+fn meta_of(request: &Request) -> Result<gateway::Reserved, Answer> {
+    let reserved = request.gateway.as_ref().map(|fields| fields.read_meta(&mut Metadata::new()));
+    reserved.transpose().map(Option::unwrap_or_default).map_err(|_| WRONG_META)
+}
+
 fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> Asked {
     if request.compression() != Some(Compression::None) {
         return Asked::Answer(Answer::UnsupportedCoding);
@@ -138,7 +294,7 @@ fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> Asked {
     let mut metadata = request.metadata;
     let reserved = request.gateway.map(|fields| fields.read_meta(&mut metadata)).transpose();
     let Ok(reserved) = reserved.map(Option::unwrap_or_default) else {
-        return Asked::Answer(Answer::Text(400, "wrong X-RPCX-Meta"));
+        return Asked::Answer(WRONG_META);
     };
     let common = Common {
         metadata,
@@ -261,6 +417,14 @@ impl Form {
         }
     }
 
+    /// The failure of a call to something that does not exist.
+    pub(crate) fn unknown(&self, call: &Call<'_>, missing: Missing) -> Status {
+        match self {
+            Self::Mapped(_) => unknown(call, missing),
+            Self::Routed(_) | Self::Gateway(_) | Self::JsonRpc(_) => unknown_to_rpcx(call, missing),
+        }
+    }
+
     /// The same for a call whose credential was refused.
     pub(crate) fn refuse(self, status: Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
@@ -271,18 +435,33 @@ impl Form {
     }
 }
 
-/// The failure of a call to what does not exist.
-///
-/// The mapping is told from the gateway and JSON-RPC by how long its credential holds: for the connection in brpc,
-/// for the call in rpcx.
+/// The failure of a call to something that does not exist, in brpc's words.
 pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
-    match (&call.credential, missing) {
-        (Credential::Connection(_), _) => mapping::unknown(call, missing),
-        (Credential::Call(_), Missing::Service) => {
-            Status::unimplemented(format!("rpcx: can't find service {}", call.service))
-        }
-        (Credential::Call(_), Missing::Method) => {
-            Status::unimplemented(format!("rpcx: can't find method {}", call.method))
+    mapping::unknown(call, missing)
+}
+
+/// The failure of a call to something that does not exist, in rpcx's words.
+#[cold]
+pub(crate) fn unknown_to_rpcx(call: &Call<'_>, missing: Missing) -> Status {
+    Status::unimplemented(match missing {
+        Missing::Service => format!("rpcx: can't find service {}", call.service),
+        Missing::Method => format!("rpcx: can't find method {}", call.method),
+    })
+}
+
+/// A request that was refused by its head.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    form: Form,
+    status: Status,
+    unauthenticated: bool,
+}
+
+impl Refused {
+    fn write(self, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+        match self.unauthenticated {
+            true => self.form.refuse(self.status, config, head),
+            false => self.form.answer(Reply::failure(self.status), config, head),
         }
     }
 }
@@ -310,6 +489,8 @@ pub(crate) enum Answer {
     Unreadable(Box<gateway::Fields>, &'static str),
     /// What is owed for JSON-RPC that calls nothing, or nothing any more.
     Json(Vec<u8>),
+    /// The request was refused by its head.
+    Refused(Box<Refused>),
 }
 
 impl Answer {
@@ -337,12 +518,14 @@ impl Answer {
             // rpcx answers 200 to a request it cannot read: the failure is in the fields.
             Self::Unreadable(fields, wrong) => fields.failure(200, wrong, head),
             Self::Json(text) => json(text.into(), head),
+            Self::Refused(refused) => refused.write(config, head),
         }
     }
 }
 
-/// Whether a request is JSON-RPC: it says so, or it is JSON sent where nothing else is called.
-fn speaks_json_rpc(request: &Request, body: &[u8]) -> bool {
+/// Whether a request is JSON-RPC: it says so, or it is JSON sent where nothing else is called. Without its body it
+/// may be.
+fn speaks_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
     if request.method != Method::Post {
         return false;
     }
@@ -352,7 +535,9 @@ fn speaks_json_rpc(request: &Request, body: &[u8]) -> bool {
     request.json_rpc
         || is("application/json-rpc")
         || is("application/jsonrequest")
-        || is(mapping::JSON) && matches!(request.path.as_str(), "/" | "/jsonrpc") && json_rpc::announces(body)
+        || is(mapping::JSON)
+            && matches!(request.path.as_str(), "/" | "/jsonrpc")
+            && body.is_none_or(json_rpc::announces)
 }
 
 /// Whether a request is for rpcx's gateway.
@@ -418,6 +603,8 @@ fn no_websocket(unfit: Unfit, head: &mut impl WriteHead) -> Bytes {
 fn going_away() -> Status {
     Status::unavailable("Server is stopping").with_number(status::ELOGOFF)
 }
+
+const WRONG_META: Answer = Answer::Text(400, "wrong X-RPCX-Meta");
 
 /// Where rpcx's clients connect to (rpcx `share/share.go`).
 pub(super) const RPCX_PATH: &str = "/_rpcx_";

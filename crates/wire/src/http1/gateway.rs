@@ -12,7 +12,7 @@ use super::head::WriteHead;
 use super::{mapping, query, request};
 
 /// The `X-RPCX-*` fields of a request. Most go back with the response as they came.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Fields {
     version: Bytes,
     message_id: Bytes,

@@ -70,8 +70,8 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn new(request: &mut Request) -> Self {
-        let content_type = request.content_type.take();
+    pub(super) fn new(request: &Request) -> Self {
+        let content_type = request.content_type.clone();
         let format = content_type.as_deref().map_or(Format::Json(Json::Brpc), format_of);
         Self { format, content_type, accepts_gzip: request.accepts_gzip }
     }

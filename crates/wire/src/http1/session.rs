@@ -393,6 +393,10 @@ impl Server {
 impl session::Server for Server {
     type Ticket = Ticket;
 
+    fn in_head(&self) -> bool {
+        matches!(self.reading, Reading::Head)
+    }
+
     fn next_event(
         &mut self,
         inbox: &mut BytesMut,
@@ -443,9 +447,10 @@ impl session::Server for Server {
     }
 
     fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
-        match ticket.form {
+        match &ticket.form {
             Form::Web => grpc::Server::unknown(call, missing),
-            _ => Self::unknown(call, missing),
+            Form::Http(form) => form.unknown(call, missing),
+            Form::Entry(_) | Form::Nothing => asked::unknown_to_rpcx(call, missing),
         }
     }
 

@@ -7,6 +7,7 @@ mod grpc_web;
 mod json_rpc;
 mod mapping;
 mod order;
+mod peek;
 mod routed;
 mod upgrade;
 mod vectors;

@@ -21,6 +21,11 @@ impl Owed {
         request.id.clone().map(|id| Self { id, dotted, bare })
     }
 
+    /// What is owed for a message that was refused before it was read.
+    pub(crate) fn without_id() -> Self {
+        Self { id: bytes::Bytes::from_static(b"null"), dotted: true, bare: false }
+    }
+
     /// The response that holds `reply`. There is no room for an attachment beside the result.
     pub(crate) fn answer(&self, reply: &Reply) -> Vec<u8> {
         let mut text = Vec::new();

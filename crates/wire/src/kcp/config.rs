@@ -19,6 +19,9 @@ pub struct Config {
     pub idle: Duration,
     /// How many conversations a listening socket holds at most. 4096.
     pub conversations: usize,
+    /// How many of these may be with peers whose address is not validated: they have not acknowledged anything yet, so
+    /// that their address may be forged. One more ends the oldest of them. 1024.
+    pub unvalidated: usize,
 }
 
 /// How many datagrams are protected together, and by how many more: as many may be lost as were added.
@@ -58,6 +61,7 @@ impl Default for Config {
             mtu: 1400,
             idle: Duration::from_secs(60),
             conversations: 4096,
+            unvalidated: 1024,
         }
     }
 }

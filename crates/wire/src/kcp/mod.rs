@@ -16,6 +16,7 @@ mod fec;
 mod arq;
 mod segment;
 mod time;
+mod validation;
 
 #[cfg(test)]
 mod tests;

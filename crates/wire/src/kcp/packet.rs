@@ -64,7 +64,7 @@ impl Nonces {
         Self { cipher: Box::new(cipher), last: std::array::from_fn(|at| last[at]) }
     }
 
-    fn next(&mut self) -> [u8; NONCE] {
+    pub(super) fn next(&mut self) -> [u8; NONCE] {
         use aes::cipher::BlockCipherEncrypt;
         self.cipher.encrypt_block((&mut self.last).into());
         self.last
@@ -82,6 +82,11 @@ pub(super) struct Outgoing {
 impl Outgoing {
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
+    }
+
+    /// Where the next datagram begins.
+    pub(super) fn end(&self) -> usize {
+        self.bytes.len()
     }
 
     /// All behind `begin` is one datagram more.

@@ -3,12 +3,13 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use super::arq::{Arq, Origin};
+use super::arq::{Arq, Origin, Sink};
 use super::fec::{self, Decoder, Encoder, Shard};
 use super::packet::{Nonces, Outgoing};
-use super::segment::Segment;
+use super::segment::{Command, Segment};
 use super::settings::{Opened, Settings};
 use super::time::Millis;
+use super::validation::Validation;
 
 /// One side of a conversation: datagrams in and out, a stream of bytes in and out.
 ///
@@ -35,6 +36,8 @@ pub struct Session {
     nonces: Nonces,
     out: Outgoing,
     life: Life,
+    /// `None`: the peer is where its datagrams say it is.
+    validation: Option<Box<Validation>>,
     closed: Option<Millis>,
     ended: Option<Ended>,
 }
@@ -50,6 +53,8 @@ pub enum Ended {
     Unanswered,
     /// The peer has begun another one.
     Replaced,
+    /// Its address was not validated when the place was needed for another peer.
+    Evicted,
 }
 
 impl Session {
@@ -63,28 +68,38 @@ impl Session {
             nonces: Nonces::new(seed),
             out: Outgoing::default(),
             life: Life::new(settings.config.idle.as_millis().try_into().unwrap_or(u32::MAX), now),
+            validation: None,
             closed: None,
             ended: None,
             settings,
         }
     }
 
-    /// The same with a conversation that the peer has begun.
+    /// The same with a conversation that the peer has begun, whose address may be forged. Until it has acknowledged
+    /// something, it is sent at most three times the bytes that came from it (RFC 9000 §8.1).
     pub fn accept(settings: Arc<Settings>, conv: u32, seed: [u8; 32], now: Millis) -> Self {
         let mut session = Self::new(settings, conv, seed, now);
-        session.life.bears = true;
+        let [a, b, c, d, ..] = session.nonces.next();
+        session.arq.distrust(u32::from_le_bytes([a, b, c, d]));
+        session.validation = Some(Box::default());
+        session.life.is_accepted = true;
         session
     }
 
     /// Takes a datagram. What is wrong with it is ignored: anybody can send one.
     pub fn handle(&mut self, now: Millis, datagram: Opened<'_>) {
-        if let Shard::Data { segments, .. } = datagram.shard
-            && let Ok(answers) = self.arq.handle(now, segments, Origin::Received)
-        {
-            self.life.heard(now, answers);
+        if let Some(validation) = &mut self.validation {
+            validation.received(datagram.length);
+        }
+        if let Shard::Data { segments, .. } = datagram.shard {
+            self.validate(segments);
+            if let Ok(answers) = self.arq.handle(now, segments, Origin::Received) {
+                self.life.heard(now, answers, self.validation.is_none());
+            }
         }
         for recovered in self.recover(datagram.shard) {
             if let Some(segments) = fec::sized(&recovered) {
+                self.validate(segments);
                 let _ = self.arq.handle(now, segments, Origin::Recovered);
             }
         }
@@ -110,12 +125,13 @@ impl Session {
     pub fn flush(&mut self, now: Millis) {
         // What the socket has not taken yet is not buried under repeats of it.
         if self.out.len() >= UNSENT || self.ended.is_some() {
-            return;
+            return self.arq.postpone(now.after(RETRY));
         }
-        let Self { settings, arq, encoder, nonces, out, .. } = self;
-        let mut packer = Packer { settings, encoder: encoder.as_mut(), nonces, out, begin: None };
-        arq.flush(now, |segment| packer.put(segment));
-        packer.finish();
+        let Self { settings, arq, encoder, nonces, out, validation, .. } = self;
+        let (encoder, validation) = (encoder.as_mut(), validation.as_deref_mut());
+        let mut packer = Packer { settings, encoder, nonces, out, validation, begin: None };
+        arq.flush(now, &mut packer);
+        packer.finish(0);
     }
 
     /// Does what is to be done at this time.
@@ -162,6 +178,18 @@ impl Session {
         self.ended.get_or_insert(Ended::Replaced);
     }
 
+    /// Ends it since its place is needed.
+    pub fn evict(&mut self) {
+        self.ended.get_or_insert(Ended::Evicted);
+        self.arq.discard();
+    }
+
+    /// Whether the peer has proven that it receives what is sent to its address. The side that began the conversation
+    /// need not ask.
+    pub fn is_validated(&self) -> bool {
+        self.validation.is_none()
+    }
+
     /// Ends it if it is only borne with, and returns whether it has ended.
     pub fn give_up(&mut self, now: Millis) -> bool {
         if self.life.is_overdue(now) {
@@ -190,12 +218,33 @@ impl Session {
         self.arq.is_settled()
     }
 
+    /// Bytes that are kept, as if each segment were full: received and not read, written and not acknowledged, not taken
+    /// by the socket.
+    pub fn held(&self) -> usize {
+        self.arq.segments() * self.settings.mss() + self.out.len()
+    }
+
     /// Lets go of memory that a burst has left, if nothing waits in it.
     pub fn rest(&mut self) {
         self.arq.rest();
         self.out.rest();
         if let Some(decoder) = &mut self.decoder {
             decoder.rest();
+        }
+    }
+
+    /// As a client of `kcp-go`, which never gives a conversation up.
+    #[cfg(test)]
+    pub(super) fn bear_with_peer(&mut self) {
+        self.life.is_accepted = true;
+    }
+
+    /// Looks whether the segments of a datagram prove the peer's address.
+    fn validate(&mut self, segments: &[u8]) {
+        let conv = self.arq.conv();
+        if self.validation.as_mut().is_some_and(|validation| validation.is_proven_by(conv, segments)) {
+            self.validation = None;
+            self.arq.trust(&self.settings.config.tuning);
         }
     }
 
@@ -234,6 +283,8 @@ const LINGER: u32 = 1000;
 const FAREWELL: u32 = 15_000;
 /// Bytes of datagrams that a socket has not taken.
 const UNSENT: usize = 256 << 10;
+/// How long to wait for a socket that takes nothing, in milliseconds.
+const RETRY: u32 = 20;
 
 /// Makes datagrams of segments.
 struct Packer<'s> {
@@ -241,35 +292,60 @@ struct Packer<'s> {
     encoder: Option<&'s mut Encoder>,
     nonces: &'s mut Nonces,
     out: &'s mut Outgoing,
+    validation: Option<&'s mut Validation>,
     /// Where the datagram begins that is not full yet.
     begin: Option<usize>,
 }
 
-impl Packer<'_> {
+impl Sink for Packer<'_> {
+    /// As if each began another datagram.
+    fn room(&self) -> usize {
+        let Some(validation) = &self.validation else { return usize::MAX };
+        let unfinished = self.begin.map_or(0, |begin| self.out.end() - begin);
+        validation.allowance().saturating_sub(unfinished + self.settings.overhead())
+    }
+
     fn put(&mut self, segment: &Segment<'_>) {
-        let end = self.out.bytes().len();
+        let end = self.out.end();
         if self.begin.is_some_and(|begin| end - begin + segment.len() > self.settings.config.mtu) {
-            self.finish();
+            self.finish(self.settings.overhead() + segment.len());
         }
         if self.begin.is_none() {
-            self.begin = Some(self.out.bytes().len());
-            let overhead = self.out.bytes().len() + self.settings.overhead();
+            self.begin = Some(self.out.end());
+            let overhead = self.out.end() + self.settings.overhead();
             self.out.bytes().resize(overhead, 0);
+        }
+        if let (Some(validation), Command::Push) = (&mut self.validation, segment.command) {
+            validation.segment(segment.sn, segment.ts);
         }
         segment.put(self.out.bytes());
     }
+}
 
-    fn finish(&mut self) {
+impl Packer<'_> {
+    /// Finishes the datagram. For what follows it, so many bytes of what an unvalidated peer is sent are `reserved`.
+    fn finish(&mut self, reserved: usize) {
         let Some(begin) = self.begin.take() else { return };
-        let Self { settings, encoder, nonces, out, .. } = self;
+        let Self { settings, encoder, nonces, out, validation, .. } = self;
         let outside = settings.envelope.overhead();
         let is_last_of_group =
             encoder.as_mut().is_some_and(|encoder| encoder.protect(&mut out.bytes()[begin + outside..]));
         settings.envelope.seal(&mut out.bytes()[begin..], nonces);
+        if let Some(validation) = validation {
+            validation.sent(out.end() - begin);
+        }
         out.finish(begin);
         if let Some(encoder) = encoder.as_mut().filter(|_| is_last_of_group) {
             encoder.parity(|header, parity| {
-                let begin = out.bytes().len();
+                if let Some(validation) = validation {
+                    let length = outside + header.len() + parity.len();
+                    // Parity is a convenience: without room for it there is none.
+                    if length + reserved > validation.allowance() {
+                        return;
+                    }
+                    validation.sent(length);
+                }
+                let begin = out.end();
                 out.bytes().resize(begin + outside, 0);
                 out.bytes().extend_from_slice(&header);
                 out.bytes().extend_from_slice(parity);
@@ -283,12 +359,14 @@ impl Packer<'_> {
 /// Whether there is a peer at all.
 ///
 /// Anybody can begin a conversation under any address. Until the peer has shown that it gets what we send, it is given
-/// up sooner.
+/// up sooner, and soonest where it was the one to begin.
 #[derive(Debug)]
 struct Life {
     idle: u32,
     /// The peer has begun it, and is borne with once it is proven.
-    bears: bool,
+    is_accepted: bool,
+    /// It has written as if it had seen what we wrote, which can be forged.
+    answers: bool,
     is_proven: bool,
     heard: Millis,
     probe: Millis,
@@ -297,13 +375,15 @@ struct Life {
 impl Life {
     fn new(idle: u32, now: Millis) -> Self {
         let idle = idle.clamp(LEAST_IDLE, i32::MAX as u32);
-        let mut life = Self { idle, bears: false, is_proven: false, heard: now, probe: now };
-        life.heard(now, false);
+        let mut life =
+            Self { idle, is_accepted: false, answers: false, is_proven: false, heard: now, probe: now };
+        life.heard(now, false, false);
         life
     }
 
-    fn heard(&mut self, now: Millis, answers: bool) {
-        self.is_proven |= answers;
+    fn heard(&mut self, now: Millis, answers: bool, validated: bool) {
+        self.answers |= answers;
+        self.is_proven |= answers && validated;
         self.heard = now;
         self.probe = now.after(self.patience() / 2);
     }
@@ -336,16 +416,25 @@ impl Life {
     }
 
     fn bears(&self) -> bool {
-        self.bears && self.is_proven
+        self.is_accepted && self.is_proven
     }
 
     fn patience(&self) -> u32 {
-        if self.is_proven { self.idle } else { self.idle / 6 }
+        if self.is_proven {
+            self.idle
+        } else if self.answers || !self.is_accepted {
+            self.idle / 6
+        } else {
+            (self.idle / 12).min(UNVALIDATED)
+        }
     }
 }
 
 /// How many times longer a peer that is borne with may be silent.
 const FORBEARANCE: u32 = 10;
+
+/// How long a peer may be silent that has answered nothing, in milliseconds.
+const UNVALIDATED: u32 = 5000;
 
 /// Below this, an acknowledgement that waits would look like silence.
 const LEAST_IDLE: u32 = 3000;
@@ -357,6 +446,7 @@ impl fmt::Display for Ended {
             Self::Silent => "the peer is silent",
             Self::Unanswered => "the peer does not acknowledge what it is sent",
             Self::Replaced => "the peer has begun another conversation",
+            Self::Evicted => "the place was needed before the peer's address was validated",
         })
     }
 }

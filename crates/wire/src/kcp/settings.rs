@@ -35,13 +35,19 @@ impl Settings {
 
     /// Takes the wrapping off a datagram. `None`: it is of somebody who has not got the key, or was damaged.
     pub fn open<'a>(&self, datagram: &'a mut [u8]) -> Option<Opened<'a>> {
+        let length = datagram.len();
         let payload = self.envelope.open(datagram)?;
-        Shard::parse(payload).map(|shard| Opened { shard })
+        Shard::parse(payload).map(|shard| Opened { shard, length })
     }
 
     /// How many conversations a listening socket holds at most.
     pub fn conversations(&self) -> usize {
         self.config.conversations
+    }
+
+    /// How many of these may be with peers whose address is not validated.
+    pub fn unvalidated(&self) -> usize {
+        self.config.unvalidated.clamp(1, self.config.conversations.max(1))
     }
 
     /// Bytes of a datagram before its first segment.
@@ -68,6 +74,8 @@ impl Settings {
 #[derive(Debug, Clone, Copy)]
 pub struct Opened<'a> {
     pub(super) shard: Shard<'a>,
+    /// Bytes of the datagram, wrapping included.
+    pub(super) length: usize,
 }
 
 impl Opened<'_> {

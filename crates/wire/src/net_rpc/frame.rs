@@ -41,6 +41,11 @@ pub(super) trait Framing: fmt::Debug + Send {
 
     /// Whether a message, once begun, is still incomplete.
     fn mid_message(&self, inbox: &BytesMut) -> bool;
+
+    /// Bytes that are kept of what came: of a message that is not whole, and of what later ones refer to.
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 /// The framing of a codec. It is chosen once a connection; to forget its type then spares the sessions a parameter.

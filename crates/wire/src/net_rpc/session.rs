@@ -146,6 +146,10 @@ impl session::Server for Server {
         self.spoken.as_ref().map_or(!inbox.is_empty(), |spoken| spoken.framing.mid_message(inbox))
     }
 
+    fn buffered(&self) -> usize {
+        self.spoken.as_ref().map_or(0, |spoken| spoken.framing.held())
+    }
+
     fn drain(&mut self, _out: &mut Outbox) {
         self.draining = true;
     }

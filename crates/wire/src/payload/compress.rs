@@ -1,8 +1,9 @@
 //! Compression with limits on what comes out.
 //!
 //! The limit counts the output: it grows in steps as it is made, so that no more than the limit is ever
-//! held, whatever the input announces. The states of deflate and zstd are kept per thread, because setting
-//! one up costs more than running it on a message of the usual size.
+//! held, whatever the input announces; while a step is made, the output so far may be there twice, so that the
+//! peak is one and a half times the limit where the allocator cannot grow in place. The states of deflate and zstd are
+//! kept per thread, because setting one up costs more than running it on a message of the usual size: 48 KiB and 2 MiB.
 
 use std::fmt;
 
@@ -46,15 +47,38 @@ pub fn decompress(compression: Compression, bytes: &[u8], limit: usize) -> Resul
     match compression {
         Compression::None if bytes.len() > limit => Err(Error::TooLarge { limit }),
         Compression::None => Ok(bytes.to_vec()),
-        Compression::Gzip => deflate::gunzip(bytes, limit),
-        Compression::Zlib => deflate::unzlib(bytes, limit),
+        Compression::Gzip => deflate::gunzip(bytes, limit).map(fitted),
+        Compression::Zlib => deflate::unzlib(bytes, limit).map(fitted),
         Compression::Snappy => snappy::decompress(bytes, limit),
-        Compression::SnappyFrames => snappy::decompress_frames(bytes, limit),
+        Compression::SnappyFrames => snappy::decompress_frames(bytes, limit).map(fitted),
         Compression::Lz4 => lz4::decompress(bytes, limit),
         #[cfg(feature = "zstd")]
-        Compression::Zstd => zstd::decompress(bytes, limit),
+        Compression::Zstd => zstd::decompress(bytes, limit).map(fitted),
         unknown => Err(Error::Unknown(unknown)),
     }
+}
+
+/// How many bytes the input says will come out of it, so that room for them can be asked for before.
+///
+/// It is the peer's word: more or less may come. `None` where the input says nothing (gzip, zlib, frames of snappy, and
+/// zstd's where the sender did not know); of several frames of zstd it is the first.
+pub fn hint(compression: Compression, bytes: &[u8]) -> Option<usize> {
+    match compression {
+        Compression::None => Some(bytes.len()),
+        Compression::Snappy => snappy::hint(bytes),
+        Compression::Lz4 => lz4::hint(bytes),
+        #[cfg(feature = "zstd")]
+        Compression::Zstd => zstd::hint(bytes),
+        _ => None,
+    }
+}
+
+/// Gives back memory that the output does not need, where that is much: the output may be kept for long.
+fn fitted(mut out: Vec<u8>) -> Vec<u8> {
+    if out.capacity() > WORTH_FITTING && out.capacity() / 2 > out.len() {
+        out.shrink_to_fit();
+    }
+    out
 }
 
 /// Why bytes could not be compressed or decompressed.
@@ -112,6 +136,8 @@ fn first_room(input: &[u8], limit: usize) -> Vec<u8> {
 }
 
 const SMALLEST: usize = 512;
+/// With less room than this, what is not needed of it is not worth a copy.
+const WORTH_FITTING: usize = 4 << 10;
 const LARGEST_FIRST: usize = 64 << 10;
 
 #[cfg(test)]

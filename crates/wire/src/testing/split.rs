@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use crate::session::{Event, Server};
+use crate::session::{Event, Server, Verdict};
 use crate::{Call, Outbox, Violation};
 
 /// What a server session made of some bytes, in a form that can be compared.
@@ -27,7 +27,17 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
         loop {
             match session.next_event(&mut inbox, &mut out) {
                 Ok(None) => break,
-                Ok(Some(Event::Call(call, _))) => heard.calls.push(tell(&call)),
+                // Whether a head is given out before its call depends on how the bytes are cut.
+                Ok(Some(Event::Head(_, stream))) => {
+                    session.judge(stream, Verdict::Accepted, &mut out);
+                }
+                Ok(Some(Event::Call(call, _))) => {
+                    heard.calls.push(tell(&Call { authenticated: false, ..call }));
+                }
+                Ok(Some(Event::Open(call, ticket, stream))) => {
+                    let call = Call { authenticated: false, ..call };
+                    heard.calls.push(tell_part(&Event::Open(call, ticket, stream)));
+                }
                 Ok(Some(Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket)) => {
                     heard.foreign = true;
                     break 'all;

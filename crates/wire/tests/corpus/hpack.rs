@@ -16,6 +16,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -172,14 +173,14 @@ impl Reading {
 
     fn read(&mut self, block: &[u8]) {
         let ours = self.ours.decode(block);
-        let size =
-            |fields: &Fields| fields.iter().map(|(name, value)| name.len() + value.len() + 32).sum::<usize>();
-        let short = match &ours {
-            Ok(fields) if size(fields) > SHORT => Err(DecodeError::TooLarge),
-            Err(DecodeError::TooLarge) => Err(DecodeError::TooLarge),
-            same => same.clone(),
-        };
-        assert_eq!(self.short.decode(block), short);
+        let short = self.short.decode(block);
+        match (&ours, &short) {
+            (Ok(fields), _) => assert_eq!(short, shortened(fields)),
+            (Err(DecodeError::TooLarge { size, .. }), Err(DecodeError::TooLarge { size: same, .. })) => {
+                assert_eq!(size, same);
+            }
+            _ => assert_eq!(short, ours),
+        }
         let Some(witness) = &mut self.witness else { return };
         let theirs = witness.decode(block);
         match &ours {
@@ -187,7 +188,7 @@ impl Reading {
             Err(DecodeError::Broken) if updates(block) > 2 => {}
             Err(DecodeError::Broken) => assert_eq!(theirs, Verdict::Broken, "{}", block.escape_ascii()),
             // What would be in it is not known.
-            Err(DecodeError::TooLarge) => {}
+            Err(DecodeError::TooLarge { .. }) => {}
         }
         if theirs == Verdict::Broken || ours == Err(DecodeError::Broken) {
             self.witness = None;
@@ -195,6 +196,23 @@ impl Reading {
         if ours == Err(DecodeError::Broken) {
             *self = Self::new();
         }
+    }
+}
+
+/// What becomes of a list where only short ones are allowed: the fields that fit are kept.
+fn shortened(fields: &Arc<Fields>) -> Result<Arc<Fields>, DecodeError> {
+    let (mut kept, mut room, mut size) = (Fields::default(), SHORT, 0);
+    for (name, value) in fields.iter() {
+        let length = name.len() + value.len() + 32;
+        size += length;
+        if let Some(rest) = room.checked_sub(length) {
+            room = rest;
+            kept.push(name, value);
+        }
+    }
+    match size {
+        0..=SHORT => Ok(fields.clone()),
+        _ => Err(DecodeError::TooLarge { size, fields: Arc::new(kept) }),
     }
 }
 

@@ -91,6 +91,7 @@ impl Keeper {
     async fn hear(&mut self, set: Option<Result<Vec<Instance>>>) {
         match set {
             Some(Ok(set)) => {
+                self.warnings.of_answer(&self.shared.name, set.len());
                 if set.is_empty() {
                     self.shake();
                 }

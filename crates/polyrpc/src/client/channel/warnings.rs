@@ -6,12 +6,14 @@ use tokio::time::Instant;
 
 use crate::discovery::Instance;
 
-/// What is said on standard error about a registry and its entries, because no call fails of it and nobody else would
-/// hear. A registry that goes wrong without a pause must not fill the log.
+/// Events about a registry and its entries: no call fails because of them, so that otherwise nobody would notice. A
+/// registry that goes wrong without a pause must not fill the log.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     /// What was said last of the registry, and when.
     last: Option<(String, Instant)>,
+    /// A failure of the registry was logged, and not yet that it answers again.
+    is_lost: bool,
     /// The entries that were complained about.
     named: HashSet<String>,
 }
@@ -30,8 +32,16 @@ impl Warnings {
     #[cold]
     pub(super) fn of_registry(&mut self, name: &str, status: &Status) {
         if self.is_due(status.message()) {
-            eprintln!("{name}: the registry: {status}");
+            tracing::warn!(client = name, error = %status, "the registry failed; the servers known before stay in use");
             self.last = Some((status.message().to_owned(), Instant::now()));
+            self.is_lost = true;
+        }
+    }
+
+    /// The registry answered.
+    pub(super) fn of_answer(&mut self, name: &str, instances: usize) {
+        if std::mem::take(&mut self.is_lost) {
+            tracing::info!(client = name, instances, "the registry answers again");
         }
     }
 
@@ -49,10 +59,10 @@ impl Warnings {
         let news = unusable.iter().filter(|(instance, _)| self.named.insert(instance.to_string()));
         let news: Vec<_> = news.collect();
         for (instance, status) in news.iter().take(MOST_NAMED) {
-            eprintln!("{name}: {instance} is left out: {}", status.message());
+            tracing::warn!(client = name, %instance, error = status.message(), "an entry of the registry is left out");
         }
         if let Some(more @ 1..) = news.len().checked_sub(MOST_NAMED) {
-            eprintln!("{name}: {more} more are left out");
+            tracing::warn!(client = name, more, "further entries of the registry are left out");
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::Client;
+use crate::client::connect_gate::ConnectGate;
 use crate::client::dial::{Dialer, Sessions};
 use crate::client::keepalive::Keepalive;
 use crate::client::pool::Pool;
@@ -40,12 +41,11 @@ impl Place {
             tls: None,
             sessions: Sessions::Lines,
             connect_timeout: builder.connect_timeout,
-            backoff: builder.backoff,
+            gate: ConnectGate::new(self.url().address, builder.backoff.unwrap_or_default()).into(),
             cores: None,
             keepalive: builder.keepalive.map(Keepalive::every),
             on_push: None,
             hooks: Default::default(),
-            failing: Default::default(),
         };
         let pool = Pool::new(dialer, Kind::Single, builder.bounds);
         Client {

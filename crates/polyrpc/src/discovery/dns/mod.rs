@@ -111,7 +111,9 @@ impl FromStr for Dns {
     /// Reads `host:port`, or `_service._proto.domain` for SRV records; before it may stand the server to be asked,
     /// `server:port/`.
     fn from_str(text: &str) -> Result<Self, Status> {
-        let wrong = |why: &str| Status::invalid_argument(format!("`{text}` cannot be asked of DNS: {why}"));
+        let wrong = |why: &str| {
+            Status::invalid_argument(format!("`{}` cannot be asked of DNS: {why}", super::redacted(text)))
+        };
         let (server, name) = text.rsplit_once('/').unwrap_or(("", text));
         let dns = match name.rsplit_once(':') {
             Some((host, port)) => match port.parse() {

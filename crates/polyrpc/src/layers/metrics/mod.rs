@@ -4,13 +4,14 @@ mod series;
 mod text;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 pub(crate) use self::page::pages;
 
 use self::series::{Place, Table};
 use super::{Begun, Ended, Observe, Side};
+use crate::introspection::{Countable, Totals};
 
 /// Counts calls, and how long they take, for each method, protocol, side and outcome.
 ///
@@ -43,6 +44,8 @@ pub struct Metrics(Arc<Counted>);
 struct Counted {
     table: Table,
     since: Instant,
+    /// Servers whose own counts stand beside those of their calls.
+    servers: Mutex<Vec<Weak<dyn Countable>>>,
 }
 
 impl Default for Metrics {
@@ -59,7 +62,11 @@ impl Metrics {
 
     /// The same with room for so many, at most 2²⁰.
     pub fn with_room(methods: usize) -> Self {
-        Self(Arc::new(Counted { table: Table::new(methods.min(1 << 20)), since: Instant::now() }))
+        Self(Arc::new(Counted {
+            table: Table::new(methods.min(1 << 20)),
+            since: Instant::now(),
+            servers: Mutex::default(),
+        }))
     }
 
     /// Everything in the text format of Prometheus, with labels `side`, `protocol`, `service` and `method`:
@@ -72,8 +79,35 @@ impl Metrics {
     /// | `polyrpc_call_duration_seconds` | how long those that succeeded took: a histogram |
     /// | `polyrpc_call_duration_recent_seconds` | the same of lately: quantiles |
     /// | `polyrpc_calls_recent_per_second` | how many succeeded, lately |
+    ///
+    /// and, of the servers that [show](crate::Server::metrics) them, without labels but `cause`:
+    ///
+    /// | name | what |
+    /// |---|---|
+    /// | `polyrpc_connections` | open connections |
+    /// | `polyrpc_held_bytes` | bytes that peers make the servers hold |
+    /// | `polyrpc_waiting_calls`, `polyrpc_open_streams` | calls whose handlers wait, open streams |
+    /// | `polyrpc_refusals_total` | calls and connections that were refused, by `cause` |
+    /// | `polyrpc_connections_closed_total` | connections that a server closed, by `cause` |
     pub fn text(&self) -> String {
-        text::prometheus(&self.0.table, Instant::now())
+        text::prometheus(&self.0.table, self.servers(), Instant::now())
+    }
+
+    /// Shows the counts of a server beside those of its calls, for as long as there is one.
+    pub(crate) fn attach(&self, server: Weak<dyn Countable>) {
+        let mut servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.retain(|server| server.strong_count() > 0);
+        servers.push(server);
+    }
+
+    /// The sums over all servers; `None` if there is none.
+    fn servers(&self) -> Option<Totals> {
+        let servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = servers.iter().filter_map(Weak::upgrade).map(|server| server.totals());
+        all.reduce(|mut sum, server| {
+            sum.add(server);
+            sum
+        })
     }
 
     /// What servers have answered, in the text format of Prometheus by brpc's names: for each method, whatever

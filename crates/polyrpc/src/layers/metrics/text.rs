@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use polyrpc_wire::Code;
 
 use super::series::{Key, Series, Table, Totals};
+use crate::introspection;
 use crate::layers::Side;
 
 /// Everything, by names and labels of our own.
-pub(super) fn prometheus(table: &Table, now: Instant) -> String {
+pub(super) fn prometheus(table: &Table, servers: Option<introspection::Totals>, now: Instant) -> String {
     let all: Vec<_> = table.all().into_iter().map(|series| Told::of(series, now)).collect();
     let mut page = Page(String::new());
     page.begin("polyrpc_calls_started_total", "counter", "Calls that began.");
@@ -37,6 +38,9 @@ pub(super) fn prometheus(table: &Table, now: Instant) -> String {
     page.begin("polyrpc_calls_recent_per_second", "gauge", "Calls lately that succeeded.");
     for told in &all {
         page.line("polyrpc_calls_recent_per_second", told.labels(), told.per_second());
+    }
+    if let Some(servers) = servers {
+        page.servers(&servers);
     }
     page.0
 }
@@ -191,6 +195,31 @@ fn per_second(count: u64, lately: Duration) -> f64 {
 struct Page(String);
 
 impl Page {
+    /// What servers count of themselves.
+    fn servers(&mut self, servers: &introspection::Totals) {
+        let used = servers.used;
+        for (name, help, value) in [
+            ("polyrpc_connections", "Open connections.", servers.connections),
+            ("polyrpc_held_bytes", "Bytes that peers make the server hold.", used.memory),
+            ("polyrpc_waiting_calls", "Calls whose handlers wait.", used.calls),
+            ("polyrpc_open_streams", "Open streams.", used.streams),
+        ] {
+            self.begin(name, "gauge", help);
+            self.text(format_args!("{name} {value}\n"));
+        }
+        let refused = "Calls and connections that were refused, by cause.";
+        let closed = "Connections that the server closed, by cause.";
+        self.causes("polyrpc_refusals_total", refused, &servers.refusals);
+        self.causes("polyrpc_connections_closed_total", closed, &servers.closings);
+    }
+
+    fn causes(&mut self, name: &str, help: &str, counts: &[(&'static str, u64)]) {
+        self.begin(name, "counter", help);
+        for (cause, count) in counts {
+            self.text(format_args!("{name}{{cause=\"{cause}\"}} {count}\n"));
+        }
+    }
+
     fn begin(&mut self, name: &str, kind: &str, help: &str) {
         let space = if help.is_empty() { "" } else { " " };
         self.text(format_args!("# HELP {name}{space}{help}\n# TYPE {name} {kind}\n"));

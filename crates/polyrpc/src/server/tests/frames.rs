@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
+use crate::budget::Pool;
 use crate::net::{Address, Inbox, Stream, Transport};
 use crate::server::connection::Connection;
 use crate::server::open::Open;
@@ -25,7 +25,7 @@ use crate::service::{ConnectionFacts, Peer as From, Router, Service};
 /// The caller's end of a connection that speaks in lines.
 pub(super) struct Peer {
     socket: UnixStream,
-    in_flight: Arc<AtomicUsize>,
+    pool: Arc<Pool>,
     connection: JoinHandle<()>,
 }
 
@@ -38,7 +38,9 @@ impl Peer {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut router = Router::default();
         router.service(service);
-        let in_flight = Arc::new(AtomicUsize::new(0));
+        let limits = Arc::new(limits);
+        let open = Arc::new(Open::new(Default::default(), limits.clone()));
+        let pool = open.pool().clone();
         let shared = Shared {
             router,
             limits,
@@ -48,13 +50,12 @@ impl Peer {
             health: None,
             publisher: Default::default(),
             data: None,
-            open: Arc::new(Open::new(Default::default())),
+            open,
             hooks: Default::default(),
             times_calls: false,
-            in_flight: in_flight.clone(),
         };
         let connection = tokio::spawn(serve(theirs, shared));
-        Self { socket: ours, in_flight, connection }
+        Self { socket: ours, pool, connection }
     }
 
     pub(super) async fn say(&mut self, lines: &str) {
@@ -76,7 +77,7 @@ impl Peer {
 
     /// How many calls are being answered.
     pub(super) fn calls(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
+        self.pool.calls() + self.pool.streams()
     }
 
     /// Writes junk until the connection has ended.
@@ -93,7 +94,7 @@ impl Peer {
 }
 
 async fn serve(socket: UnixStream, shared: Shared) {
-    let registration = shared.open.clone().enter(From::InProcess, 1).unwrap();
+    let registration = shared.open.clone().enter(From::InProcess).unwrap();
     let address = Address::Unix("lines".into());
     let port = Port::new(Arc::new(shared), Spoken::Sniffed(Vec::new()), None, None, address);
     let facts = Arc::new(ConnectionFacts::new(Protocol::Rpcx, From::InProcess, None));

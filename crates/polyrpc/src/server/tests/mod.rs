@@ -313,7 +313,7 @@ async fn a_panic_ends_its_call_only() {
 #[tokio::test]
 async fn a_crowded_connection_still_hears_its_streams() {
     let (service, mut calls) = handing_over("Take");
-    let limits = Limits { in_flight_per_connection: 1, ..Limits::default() };
+    let limits = Limits { in_flight_per_connection: 1, streams_per_connection: 1, ..Limits::default() };
     let mut peer = Peer::within(limits, service).await;
     peer.say("open 1 Take\nopen 2 Take\nmessage 1 one\n").await;
     peer.hears("failed 2 resource exhausted\nbegin 1\n").await;

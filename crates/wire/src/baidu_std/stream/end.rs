@@ -128,6 +128,11 @@ impl End {
         (!continues).then(|| std::mem::take(&mut self.fragments).freeze())
     }
 
+    /// Bytes of a message that is not whole.
+    pub(super) fn incomplete(&self) -> usize {
+        self.fragments.len()
+    }
+
     pub(super) fn unread(&self) -> usize {
         self.unread
     }

@@ -57,6 +57,8 @@ pub(super) struct Streams {
     message: usize,
     /// Bytes that came and were not taken, over all streams.
     unread: usize,
+    /// Those of them that are of messages which are not whole.
+    incomplete: usize,
     /// Bytes that were sent and are not known to be taken, over all streams.
     unconsumed: u64,
     /// What was found and not given out yet.
@@ -94,11 +96,16 @@ pub(super) enum Why {
 impl Streams {
     pub(super) fn new(limits: StreamLimits, message: usize) -> Self {
         let (ends, news) = (BTreeMap::new(), VecDeque::new());
-        Self { ends, limits, message, unread: 0, unconsumed: 0, news }
+        Self { ends, limits, message, unread: 0, incomplete: 0, unconsumed: 0, news }
     }
 
     pub(super) fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    /// Bytes that are kept, about: of messages that are not whole, and for each stream.
+    pub(super) fn held(&self) -> usize {
+        self.incomplete + self.ends.len() * size_of::<(u64, End)>() + self.news.len() * size_of::<News>()
     }
 
     /// What happened next.
@@ -162,7 +169,10 @@ impl Streams {
         if !awaits_response {
             self.unread += data.len();
         }
-        let message = end.join(data, meta.has_continuation == Some(true))?;
+        self.incomplete -= end.incomplete();
+        let message = end.join(data, meta.has_continuation == Some(true));
+        self.incomplete += end.incomplete();
+        let message = message?;
         if !awaits_response {
             self.news.push_back(News::Message(id, message));
             return None;
@@ -258,6 +268,7 @@ impl Streams {
     fn forget(&mut self, id: u64) -> Option<End> {
         let end = self.ends.remove(&id)?;
         self.unread -= end.unread();
+        self.incomplete -= end.incomplete();
         self.unconsumed = self.unconsumed.saturating_sub(end.window.unconsumed());
         Some(end)
     }

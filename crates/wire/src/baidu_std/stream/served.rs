@@ -64,6 +64,11 @@ impl Served {
         Self { streams, offers: BTreeMap::new(), offered: 0, answers: BTreeSet::new(), next: 0 }
     }
 
+    /// Bytes that are kept of what came, about.
+    pub(in crate::baidu_std) fn held(&self) -> usize {
+        self.streams.held() + self.offers.len() * size_of::<(u64, Offer)>() + self.offered * size_of::<i64>()
+    }
+
     /// Takes note of what a call offers.
     pub(in crate::baidu_std) fn offer(&mut self, correlation_id: i64, settings: StreamSettings) -> Offering {
         let client = settings.stream_id.unwrap_or_default();

@@ -129,6 +129,42 @@ mod vectors {
     }
 }
 
+mod memory {
+    use super::*;
+
+    #[test]
+    fn server_tells_how_much_it_keeps_of_incomplete_messages() {
+        let mut ends = Ends::connected();
+        let idle = ends.server.buffered();
+        assert!(idle < 1000, "{idle} bytes for a stream");
+        for part in 1..=3 {
+            ends.to_server.extend_from_slice(&data(0, 1, true, &[1; 10_000]));
+            assert!(ends.server_hears().is_empty());
+            assert_eq!(ends.server.buffered(), idle + part * 10_000);
+        }
+        // What was given out is no longer the session's, though it is not taken yet.
+        ends.to_server.extend_from_slice(&data(0, 1, false, &[1; 10_000]));
+        assert!(matches!(&ends.server_hears()[..], [Heard::Message(_, whole)] if whole.len() == 40_000));
+        assert_eq!(ends.server.buffered(), idle);
+        ends.to_server.extend_from_slice(&data(0, 1, true, &[1; 10_000]));
+        ends.to_server.extend_from_slice(&reset_of(0));
+        assert!(matches!(ends.server_hears()[..], [Heard::Gone(_)]));
+        assert_eq!(ends.server.buffered(), 0);
+    }
+
+    #[test]
+    fn streams_that_are_offered_and_not_accepted_are_counted_until_the_call_is_answered() {
+        let mut ends = Ends::new();
+        let streams: Vec<CallId> = (1..=1000).map(CallId).collect();
+        ends.open(&streams, &StreamOptions::default());
+        let Some(Heard::Call(ticket)) = ends.server_hears().pop() else { panic!("want a call") };
+        assert!((8_000..20_000).contains(&ends.server.buffered()), "{}", ends.server.buffered());
+        let reply = Reply::message(Format::Protobuf, Bytes::new());
+        ends.server.reply(ticket, reply, &mut ends.server_out);
+        assert_eq!(ends.server.buffered(), 0);
+    }
+}
+
 mod setup {
     use super::*;
 

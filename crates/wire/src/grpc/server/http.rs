@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
-use super::{Found, Server, Ticket};
+use super::clock::Clock;
+use super::{Found, Overdue, Server, Ticket};
 use crate::grpc::request::Unfit;
-use crate::grpc_web;
 use crate::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
 use crate::http1::ServerConfig;
-use crate::http1::asked::{Answer, Asked, Entries, Form, Names};
+use crate::http1::asked::{self, Answer, Asked, Entries, Form, Names, Peeked};
 use crate::http1::frame::Refusal;
 use crate::http1::head::WriteHead;
 use crate::http1::request::{Method, Request};
-use crate::json_rpc;
-use crate::session::Event;
-use crate::{Call, Outbox, Reply, Status};
+use crate::payload::append::append;
+use crate::session::{Event, Missing, RequestHead, Verdict};
+use crate::{Call, Credential, Outbox, Reply, Status};
+use crate::{grpc_web, h2, json_rpc};
 
 /// What requests have left that were handed out.
 #[derive(Debug, Default)]
@@ -24,7 +25,16 @@ pub(super) struct Calls {
     /// Batches that are not answered yet, by their streams.
     batches: Vec<(u32, json_rpc::Batch)>,
     /// What is left of the batch that is being handed out.
-    entries: Option<(Entries, Responding)>,
+    entries: Option<Left>,
+}
+
+/// The calls of a batch that were not handed out yet.
+#[derive(Debug)]
+struct Left {
+    entries: Entries,
+    responding: Responding,
+    /// The credential of its request was accepted.
+    authenticated: bool,
 }
 
 impl Calls {
@@ -48,19 +58,89 @@ impl Calls {
 #[derive(Debug)]
 pub(in crate::grpc) enum Incoming {
     /// Its body is not here yet.
-    Body(Request, BytesMut),
+    Body(Body),
     /// It came by HTTP/1 and asked for HTTP/2.
     Whole(Request, Bytes),
+}
+
+/// A request whose body is not here yet, or was not judged yet.
+#[derive(Debug)]
+pub(in crate::grpc) struct Body {
+    request: Request,
+    /// What has come of the body. It grows with that, whatever length was announced.
+    bytes: Vec<u8>,
+    /// Its head was judged: the body is wanted. Until then the peer may send no more than its first window.
+    accepted: bool,
+    ended: bool,
+    clock: Clock,
+}
+
+/// What is to be done when a piece of a body has come.
+enum Next {
+    /// It exceeds the limit.
+    TooLarge,
+    /// Nothing, until it was judged.
+    Judge,
+    /// More must come.
+    Wait,
+    /// All of it is here.
+    Whole,
+}
+
+impl Body {
+    fn new(request: Request) -> Self {
+        let clock = Clock::default();
+        Self { request, bytes: Vec::new(), accepted: false, ended: false, clock }
+    }
+
+    /// Takes a piece.
+    fn push(&mut self, piece: &[u8], end: bool, limit: usize) -> Next {
+        if piece.len() > limit.saturating_sub(self.bytes.len()) {
+            return Next::TooLarge;
+        }
+        append(&mut self.bytes, piece);
+        self.clock.receive(piece.len());
+        self.ended |= end;
+        match (self.accepted, self.ended) {
+            (false, _) => Next::Judge,
+            (true, false) => Next::Wait,
+            (true, true) => Next::Whole,
+        }
+    }
 }
 
 impl Incoming {
     /// Bytes of it that were not given out.
     pub(super) fn held(&self) -> usize {
         match self {
-            Self::Body(_, body) => body.len(),
+            Self::Body(body) => body.bytes.len(),
             Self::Whole(_, body) => body.len(),
         }
     }
+
+    /// Whether more of it must come. Until it was judged, nothing must of a request that waits to be told to go on.
+    pub(super) fn is_incomplete(&self) -> bool {
+        matches!(self, Self::Body(body) if !body.ended && (body.accepted || !body.request.expects))
+    }
+
+    /// Whether somebody judges its head.
+    pub(super) fn is_announced(&self) -> bool {
+        matches!(self, Self::Body(body) if !body.accepted)
+    }
+
+    pub(super) fn clock(&mut self) -> Option<&mut Clock> {
+        match self {
+            Self::Body(body) => Some(&mut body.clock),
+            Self::Whole(..) => None,
+        }
+    }
+}
+
+/// The head of a request, whose names stand in [`Calls`].
+pub(super) struct Head {
+    stream: u32,
+    named: bool,
+    credential: Credential,
 }
 
 /// Which form the answer to a call takes.
@@ -73,6 +153,14 @@ pub(super) struct Owed {
 impl Owed {
     pub(super) fn may_be_empty(&self) -> bool {
         matches!(&self.form, Reads::Response(form) if form.may_be_empty())
+    }
+
+    /// The failure of the call if it names something that does not exist.
+    pub(super) fn unknown(&self, call: &Call<'_>, missing: Missing) -> Status {
+        match &self.form {
+            Reads::Response(form) => form.unknown(call, missing),
+            Reads::Entry(_) | Reads::Nothing => asked::unknown_to_rpcx(call, missing),
+        }
     }
 }
 
@@ -96,6 +184,13 @@ pub(super) struct Responding {
     origin: Option<Bytes>,
 }
 
+impl Responding {
+    fn to(request: &Request, config: &Arc<ServerConfig>) -> Self {
+        let origin = config.cors.origin(&request.metadata);
+        Self { config: config.clone(), head_only: request.method == Method::Head, origin }
+    }
+}
+
 impl Server {
     /// A request has come, with as much of its body as is here.
     pub(super) fn http_request(
@@ -112,55 +207,146 @@ impl Server {
             Ok(_) if body.len() > config.limits.message => {
                 self.http_refusal(stream, config, Refusal::too_large(), out)
             }
-            Ok(request) if end => self.http_whole(stream, config, request, body, out),
-            Ok(request) => {
-                if request.expects {
-                    self.http.headers(stream, &Block::of("100").0, false, out);
-                }
-                let incoming = Incoming::Body(request, BytesMut::new());
-                self.open.insert(stream, super::Incoming::Http(Box::new(incoming)));
-                Found::Nothing
-            }
+            Ok(request) if end => self.http_whole(stream, config, request, body, false, out),
+            Ok(request) => self.http_head(stream, config, request, out),
         }
+    }
+
+    /// The head of a request has come whose body is not here: somebody must judge whether that is wanted.
+    fn http_head(
+        &mut self,
+        stream: u32,
+        config: &Arc<ServerConfig>,
+        request: Request,
+        out: &mut Outbox,
+    ) -> Found {
+        let Peeked { named, credential, answer } = asked::peek(config, &request, &mut self.http_calls.names);
+        if let Some(answer) = answer {
+            let responding = Responding::to(&request, config);
+            return self.http_answer(stream, &responding, answer, out);
+        }
+        let incoming = Incoming::Body(Body::new(request));
+        self.open.insert(stream, super::Incoming::Http(Box::new(incoming)));
+        Found::Head(Box::new(Head { stream, named, credential }))
     }
 
     /// A piece of a request's body.
     pub(super) fn http_piece(&mut self, stream: u32, bytes: &Bytes, end: bool, out: &mut Outbox) -> Found {
-        self.http.consumed(stream, bytes.len(), out);
         let Some(config) = self.config.gateway.clone() else { return Found::Nothing };
-        let Some(body) = self.http_body(stream) else { return Found::Nothing };
-        if bytes.len() > config.limits.message.saturating_sub(body.len()) {
-            self.open.remove(&stream);
-            return self.http_refusal(stream, &config, Refusal::too_large(), out);
-        }
-        body.extend_from_slice(bytes);
-        if !end {
-            return Found::Nothing;
-        }
-        match self.http_remove(stream) {
-            Some(Incoming::Body(request, body)) => {
-                self.http_whole(stream, &config, request, body.freeze(), out)
+        let limit = config.limits.message;
+        let next = self.http_change(stream, |body| body.push(bytes, end, limit));
+        match next.unwrap_or(Next::Judge) {
+            Next::Judge => Found::Nothing,
+            Next::Wait => {
+                self.http.consumed(stream, bytes.len(), out);
+                Found::Nothing
             }
-            _ => Found::Nothing,
+            Next::Whole => {
+                self.http.consumed(stream, bytes.len(), out);
+                let Some(Incoming::Body(Body { request, bytes, .. })) = self.http_remove(stream) else {
+                    return Found::Nothing;
+                };
+                self.http_whole(stream, &config, request, bytes.into(), true, out)
+            }
+            Next::TooLarge => {
+                let is_announced = self.http_remove(stream).is_some_and(|incoming| incoming.is_announced());
+                self.http_refusal(stream, &config, Refusal::too_large(), out);
+                self.http_throw_away(stream, out);
+                if is_announced { Found::Cancelled(super::id(stream)) } else { Found::Nothing }
+            }
         }
     }
 
-    /// What is here of a request's body.
-    fn http_body(&mut self, stream: u32) -> Option<&mut BytesMut> {
-        match self.open.get_mut(&stream)? {
+    /// Changes a request's body, if it is not whole.
+    fn http_change<R>(&mut self, stream: u32, change: impl FnOnce(&mut Body) -> R) -> Option<R> {
+        let changed = self.open.change(stream, |incoming| match incoming {
             super::Incoming::Http(incoming) => match &mut **incoming {
-                Incoming::Body(_, body) => Some(body),
+                Incoming::Body(body) => Some(change(body)),
                 Incoming::Whole(..) => None,
             },
             super::Incoming::Messages(_) => None,
-        }
+        });
+        changed.flatten()
     }
 
     fn http_remove(&mut self, stream: u32) -> Option<Incoming> {
-        match self.open.remove(&stream)? {
+        match self.open.remove(stream)? {
             super::Incoming::Http(incoming) => Some(*incoming),
             super::Incoming::Messages(_) => None,
         }
+    }
+
+    /// The request was answered before its end: what has come of it is thrown away, and so is the rest.
+    fn http_throw_away(&mut self, stream: u32, out: &mut Outbox) {
+        self.http.consumed(stream, usize::MAX, out);
+        self.http.stop_if_half_full(stream, out);
+    }
+
+    /// The head of a request was judged.
+    pub(super) fn http_judge(&mut self, stream: u32, verdict: Verdict, out: &mut Outbox) {
+        let Some(config) = self.config.gateway.clone() else { return };
+        let is_announced = self.http_change(stream, |body| !body.accepted);
+        if is_announced != Some(true) {
+            // It is over meanwhile.
+            return;
+        }
+        if verdict == Verdict::Accepted {
+            return self.http_accept(stream, out);
+        }
+        let Some(Incoming::Body(Body { request, .. })) = self.http_remove(stream) else { return };
+        if let Some(answer) = asked::refused(&config, &request, verdict) {
+            let responding = Responding::to(&request, &config);
+            self.http_answer(stream, &responding, answer, out);
+        }
+        self.http_throw_away(stream, out);
+    }
+
+    /// The body of a request is wanted.
+    fn http_accept(&mut self, stream: u32, out: &mut Outbox) {
+        let accepted = self.http_change(stream, |body| {
+            body.accepted = true;
+            (body.bytes.len(), body.request.expects, body.ended)
+        });
+        let Some((held, expects, ended)) = accepted else { return };
+        if ended {
+            // It becomes a call with the next event.
+            self.http.give_out(h2::Event::Data { stream, bytes: Bytes::new(), end: true });
+        } else if expects && held == 0 {
+            self.http.headers(stream, &Block::of("100").0, false, out);
+        }
+        self.http.consumed(stream, held, out);
+    }
+
+    /// Answers a request that is not waited for any longer.
+    #[cold]
+    pub(super) fn http_give_up(
+        &mut self,
+        stream: u32,
+        incoming: Incoming,
+        overdue: Overdue,
+        out: &mut Outbox,
+    ) {
+        let Some(config) = self.config.gateway.clone() else { return };
+        let Incoming::Body(Body { request, .. }) = incoming else { return };
+        let responding = Responding::to(&request, &config);
+        match overdue {
+            Overdue::Late(status) => {
+                self.respond(stream, &responding, out, |_, head| asked::plain(408, status.message(), head));
+            }
+            Overdue::Leaving => {
+                let verdict = Verdict::Refused(overdue.into_status());
+                let answer = asked::refused(&config, &request, verdict);
+                answer.into_iter().for_each(|answer| {
+                    self.http_answer(stream, &responding, answer, out);
+                });
+            }
+        }
+    }
+
+    /// The head of the request that was found last, with its names.
+    pub(super) fn http_announced(&self, head: Head) -> Event<'_, Ticket> {
+        let target = head.named.then(|| self.http_calls.names.parts());
+        Event::Head(RequestHead { target, credential: head.credential }, super::id(head.stream))
     }
 
     /// A request is whole: answers it here, or makes a call of it.
@@ -170,20 +356,18 @@ impl Server {
         config: &Arc<ServerConfig>,
         request: Request,
         body: Bytes,
+        authenticated: bool,
         out: &mut Outbox,
     ) -> Found {
-        let origin = config.cors.origin(&request.metadata);
-        let head_only = request.method == Method::Head;
-        let responding = Responding { config: config.clone(), head_only, origin };
+        let responding = Responding::to(&request, config);
         match Asked::read(config, request, body, &mut self.http_calls.names) {
-            Asked::Answer(Answer::Options(Some(_))) if responding.origin.is_none() => {
-                self.http_answer(stream, &responding, Answer::Options(None), out)
-            }
             Asked::Answer(answer) => self.http_answer(stream, &responding, answer, out),
-            Asked::Call(call, form) => found(stream, call, Reads::Response(form), responding),
+            Asked::Call(call, form) => {
+                found(stream, Call { authenticated, ..call }, Reads::Response(form), responding)
+            }
             Asked::Notify(call, answer) => {
                 self.http_answer(stream, &responding, answer, out);
-                found(stream, call, Reads::Nothing, responding)
+                found(stream, Call { authenticated, ..call }, Reads::Nothing, responding)
             }
             Asked::Batch(entries, mut batch) => {
                 match batch.finish() {
@@ -192,7 +376,7 @@ impl Server {
                     }
                     None => self.http_calls.batches.push((stream, batch)),
                 }
-                self.http_calls.entries = Some((entries, responding));
+                self.http_calls.entries = Some(Left { entries, responding, authenticated });
                 self.taking = Some(stream);
                 Found::Nothing
             }
@@ -202,9 +386,10 @@ impl Server {
     /// Hands out the next call of a batch, if there is one.
     pub(super) fn http_entry(&mut self, stream: u32) -> Found {
         let Calls { names, entries, .. } = &mut self.http_calls;
-        if let Some((entries, responding)) = entries
+        if let Some(Left { entries, responding, authenticated }) = entries
             && let Some((call, owed)) = entries.next(names)
         {
+            let call = Call { authenticated: *authenticated, ..call };
             return found(stream, call, owed.map_or(Reads::Nothing, Reads::Entry), responding.clone());
         }
         *entries = None;
@@ -222,7 +407,7 @@ impl Server {
         match (request.grpc.take().map(|grpc| *grpc), self.config.gateway.clone()) {
             (Some(Ok(call)), _) => self.whole(stream, Arc::new(call), body),
             (Some(Err(unfit)), _) => self.turn_away(stream, &as_fields(&request), unfit, out),
-            (None, Some(gateway)) => self.http_whole(stream, &gateway, request, body, out),
+            (None, Some(gateway)) => self.http_whole(stream, &gateway, request, body, false, out),
             (None, None) => self.turn_away(stream, &as_fields(&request), Unfit::ContentType, out),
         }
     }
@@ -265,6 +450,11 @@ impl Server {
         answer: Answer,
         out: &mut Outbox,
     ) -> Found {
+        let answer = match answer {
+            // The page may not call: what it would have been told is not for it.
+            Answer::Options(Some(_)) if responding.origin.is_none() => Answer::Options(None),
+            answer => answer,
+        };
         self.respond(stream, responding, out, |config, head| answer.write(config, head));
         Found::Nothing
     }

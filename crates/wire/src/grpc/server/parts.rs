@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::clock::Clock;
 use crate::grpc::frame;
 use crate::grpc::request::Request;
 use crate::grpc_web::Dialect;
+use crate::session::Pace;
 
 /// A request whose end has not come.
 #[derive(Debug)]
@@ -22,21 +24,27 @@ pub(super) struct Part {
     first: Bytes,
     /// All of its message that has come, in memory of its own.
     gathered: BytesMut,
+    clock: Clock,
 }
 
 /// Bytes of a message for the rest of which a request waits. A longer one comes in several frames anyway.
 const MOST: usize = 16 << 10;
 
 impl Part {
-    /// What has come of its message.
-    pub(super) fn into_body(self) -> (u32, Arc<Request>, Bytes) {
+    /// What has come of its message, and since when it does.
+    pub(super) fn into_body(self) -> (u32, Arc<Request>, Bytes, Clock) {
         let body = if self.gathered.is_empty() { self.first } else { self.gathered.freeze() };
-        (self.stream, self.request, body)
+        (self.stream, self.request, body, self.clock)
+    }
+
+    /// Bytes of its message that have come.
+    fn held(&self) -> usize {
+        self.first.len() + self.gathered.len()
     }
 
     /// Takes a piece. `false`, and nothing is taken, if there is no use in waiting for the rest.
     fn add(&mut self, piece: &Bytes, limit: usize) -> bool {
-        let has = self.first.len() + self.gathered.len();
+        let has = self.held();
         if !self.request.takes_one || self.request.dialect == Dialect::WebText || has + piece.len() > MOST {
             return false;
         }
@@ -48,6 +56,7 @@ impl Part {
         }
         let body = if self.first.is_empty() { &self.gathered[..] } else { &self.first[..] };
         if frame::may_be_sole(body, limit.min(MOST)) {
+            self.clock.receive(piece.len());
             return true;
         }
         self.gathered.truncate(has);
@@ -68,6 +77,8 @@ impl Part {
 #[derive(Debug, Default)]
 pub(in crate::grpc) struct Parts {
     parts: VecDeque<Part>,
+    /// Bytes of all of them.
+    held: usize,
     /// How many of the first are not to wait any longer.
     overdue: usize,
     /// Since when some wait, to a tick.
@@ -80,19 +91,33 @@ const WAIT: Duration = Duration::from_millis(500);
 
 impl Parts {
     pub(super) fn push(&mut self, stream: u32, request: Arc<Request>) {
-        self.parts.push_back(Part { stream, request, first: Bytes::new(), gathered: BytesMut::new() });
+        self.parts.push_back(Part {
+            stream,
+            request,
+            first: Bytes::new(),
+            gathered: BytesMut::new(),
+            clock: Clock::default(),
+        });
     }
 
     /// Adds a piece behind which more comes. `false` if its request is not here, or is not to wait for the rest.
     pub(super) fn add(&mut self, stream: u32, piece: &Bytes, limit: usize) -> bool {
         let part = self.position(stream).and_then(|at| self.parts.get_mut(at));
-        part.is_some_and(|part| part.add(piece, limit))
+        let is_added = part.is_some_and(|part| part.add(piece, limit));
+        self.held += if is_added { piece.len() } else { 0 };
+        is_added
     }
 
     /// Takes a request out.
     pub(super) fn take(&mut self, stream: u32) -> Option<Part> {
         let at = self.position(stream)?;
-        self.parts.remove(at)
+        self.remove(at)
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Part> {
+        let part = self.parts.remove(at)?;
+        self.held -= part.held();
+        Some(part)
     }
 
     /// Nothing more is here for now: the first request that is not to wait for the rest.
@@ -104,11 +129,15 @@ impl Parts {
                 0
             }
         };
-        self.parts.remove(at)
+        self.remove(at)
     }
 
     /// Those that have waited for too long wait no longer.
-    pub(super) fn tick(&mut self, now: Duration) {
+    pub(super) fn tick(&mut self, now: Duration, pace: &Pace) {
+        for part in &mut self.parts {
+            // It is opened long before it is too late, and judged then.
+            part.clock.tick(now, true, pace);
+        }
         if self.parts.is_empty() {
             self.since = None;
         } else if now.saturating_sub(*self.since.get_or_insert(now)) >= WAIT {
@@ -127,8 +156,15 @@ impl Parts {
         self.parts.is_empty()
     }
 
-    /// The streams of all that are here.
-    pub(in crate::grpc) fn streams(&self) -> impl Iterator<Item = u32> {
+    /// Bytes of all that are here.
+    pub(in crate::grpc) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// The streams of all that are here. Asserts that what is counted adds up.
+    pub(in crate::grpc) fn audited(&self) -> impl Iterator<Item = u32> {
+        let held: usize = self.parts.iter().map(Part::held).sum();
+        assert_eq!(self.held, held, "bytes that are kept back");
         self.parts.iter().map(|part| part.stream)
     }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::h2::hpack::encode_stateless;
 use crate::h2::{self, Connection};
+use crate::session::Verdict;
 
 pub(super) type Field<'a> = (&'a str, &'a str);
 
@@ -49,6 +50,10 @@ impl Browser {
         while let Some(event) = self.server.next_event(&mut self.inbox, &mut self.down).unwrap() {
             heard.push(crate::testing::tell_part(&event));
             let done = match event {
+                Event::Head(_, stream) => {
+                    self.server.judge(stream, Verdict::Accepted, &mut self.down);
+                    None
+                }
                 Event::Call(call, ticket) => Some((ticket, call.body)),
                 Event::Open(_, ticket, _) => {
                     open = Some(ticket);
@@ -85,7 +90,7 @@ impl Browser {
     }
 }
 
-fn block(method: &str, path: &str, fields: &[Field<'_>]) -> Vec<u8> {
+pub(super) fn block(method: &str, path: &str, fields: &[Field<'_>]) -> Vec<u8> {
     let mut block = Vec::new();
     let pseudo = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "h")];
     let all = pseudo.iter().chain(fields).map(|(name, value)| (name.as_bytes(), value.as_bytes()));

@@ -7,7 +7,7 @@ use super::*;
 use crate::grpc_web::Cors;
 use crate::http1;
 use crate::payload::Json;
-use crate::session::Missing;
+use crate::session::{Missing, Verdict};
 use crate::testing::{assert_any_split, assert_survives_damage};
 use crate::{Credential, Limits};
 
@@ -48,12 +48,21 @@ fn json_is_called_as_over_http_1() {
     let fields = [JSON, ("x-key", "value"), ("authorization", "me"), ("cookie", "a=1"), ("cookie", "b=2")];
     browser.ask("POST", "/EchoService/Echo/rest?x=1", &fields, &[b"{\"a\"", b":1}"]);
     browser.inbox.extend_from_slice(&browser.up.take());
+    let Ok(Some(Event::Head(head, stream))) =
+        browser.server.next_event(&mut browser.inbox, &mut browser.down)
+    else {
+        panic!("no head");
+    };
+    assert_eq!(head.target, Some(("EchoService", "Echo")));
+    assert_eq!(head.credential, Credential::Connection(Some("me".into())));
+    browser.server.judge(stream, Verdict::Accepted, &mut browser.down);
     let Ok(Some(Event::Call(call, ticket))) =
         browser.server.next_event(&mut browser.inbox, &mut browser.down)
     else {
         panic!("no call");
     };
     assert_eq!((call.service, call.method, &call.body[..]), ("EchoService", "Echo", &b"{\"a\":1}"[..]));
+    assert!(call.authenticated);
     assert_eq!(call.head.format, Format::Json(Json::Brpc));
     assert_eq!(call.head.metadata.get("x-key"), Some("value"));
     assert_eq!(call.head.metadata.get("cookie"), Some("a=1; b=2"));
@@ -134,7 +143,8 @@ fn a_body_over_the_limit_is_refused_and_the_connection_goes_on() {
     browser.ask("POST", "/EchoService/Echo", &[JSON], &[&piece[..]; 11]);
     let mut head = Vec::new();
     while head.is_empty() {
-        assert!(browser.serve(echo).iter().all(|event| event.contains("cancelled")));
+        let heard = browser.serve(echo);
+        assert!(heard.iter().all(|event| event.ends_with("cancelled") || event.contains("announced")));
         head = browser.answer().0;
     }
     assert_eq!(head[0], ":status: 413");
@@ -182,6 +192,168 @@ fn a_batch_is_forgotten_with_its_stream() {
         &mut browser.down,
     );
     assert!(browser.down.is_empty());
+}
+
+/// A browser whose first request is open: its head is there, and so much of its body as it may send.
+fn half_asked(path: &str, body: usize) -> (Browser, u32) {
+    let mut browser = browser();
+    let stream = browser.http.open(&super::browser::block("POST", path, &[JSON]), false, &mut browser.up);
+    browser.http.data(stream, b"", Bytes::from(vec![b' '; body]), false, &mut browser.up);
+    (browser, stream)
+}
+
+/// What the server finds, where nobody judges.
+fn found(browser: &mut Browser) -> Vec<String> {
+    browser.inbox.extend_from_slice(&browser.up.take());
+    let mut found = Vec::new();
+    while let Some(event) = browser.server.next_event(&mut browser.inbox, &mut browser.down).unwrap() {
+        if !matches!(event, Event::Pause) {
+            found.push(crate::testing::tell_part(&event));
+        }
+    }
+    browser.server.assert_sound();
+    found
+}
+
+#[test]
+fn unjudged_request_may_send_its_first_window_only() {
+    let (mut browser, stream) = half_asked("/EchoService/Echo", 90_000);
+    assert_eq!(found(&mut browser).len(), 1);
+    browser.answer();
+    found(&mut browser);
+    assert_eq!(browser.server.buffered(), 64 << 10, "what the first window lets through");
+    browser.answer();
+    assert_eq!(found(&mut browser), [""; 0]);
+    assert_eq!(browser.server.buffered(), 64 << 10, "no more is granted");
+    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    browser.answer();
+    found(&mut browser);
+    assert_eq!(browser.server.buffered(), 90_000);
+}
+
+#[test]
+fn refused_request_is_answered_at_its_head_and_its_body_thrown_away() {
+    let verdicts = [
+        (
+            Verdict::Unauthenticated(Status::unauthenticated("who are you")),
+            ":status: 403",
+            "Fail to authenticate",
+        ),
+        (Verdict::Missing(Missing::Method), ":status: 404", "Fail to find method on `/EchoService/Echo'"),
+        (Verdict::Refused(Status::unavailable("not now")), ":status: 503", "not now"),
+    ];
+    for (verdict, status, text) in verdicts {
+        let (mut browser, stream) = half_asked("/EchoService/Echo", 90_000);
+        found(&mut browser);
+        browser.server.judge(StreamId(stream.into()), verdict, &mut browser.down);
+        assert_eq!(browser.server.buffered(), 0);
+        let (head, body) = browser.answer();
+        assert_eq!(head[0], status);
+        assert!(String::from_utf8_lossy(&body).contains(text), "{}", body.escape_ascii());
+        for _ in 0..10 {
+            found(&mut browser);
+            browser.answer();
+        }
+        assert_eq!((browser.server.streams(), browser.http.streams()), (0, 0), "the peer was asked to stop");
+        browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
+        browser.serve(echo);
+        assert_eq!(browser.answer().1, b"{}", "the connection goes on");
+    }
+}
+
+#[test]
+fn request_that_ended_before_its_verdict_becomes_a_call_with_it() {
+    let (mut browser, stream) = half_asked("/EchoService/Echo", 10);
+    browser.http.data(stream, b"", Bytes::from_static(b"{}"), true, &mut browser.up);
+    let announced = found(&mut browser);
+    assert!(announced.len() == 1 && announced[0].contains("announced"), "{announced:?}");
+    assert!(!browser.server.wants_ticks(), "nothing of it is missing");
+    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    let called = found(&mut browser);
+    assert!(called.len() == 1 && called[0].contains("authenticated: true"), "{called:?}");
+    assert_eq!(browser.server.buffered(), 0);
+}
+
+#[test]
+fn request_that_is_reset_before_its_verdict_is_cancelled() {
+    let (mut browser, stream) = half_asked("/EchoService/Echo", 10);
+    found(&mut browser);
+    browser.http.reset(stream, crate::h2::ErrorCode::CANCEL, &mut browser.up);
+    assert_eq!(found(&mut browser), ["StreamId(1) cancelled"]);
+    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    assert_eq!((found(&mut browser), browser.server.buffered()), (vec![], 0));
+}
+
+#[test]
+fn body_that_announces_too_much_is_refused_at_its_head() {
+    let mut browser = browser();
+    let fields = [JSON, ("content-length", "100001")];
+    browser.http.open(&super::browser::block("POST", "/EchoService/Echo", &fields), false, &mut browser.up);
+    assert_eq!(found(&mut browser), [""; 0]);
+    assert_eq!(browser.answer().0[0], ":status: 413");
+}
+
+#[test]
+fn body_that_does_not_come_is_answered_with_408() {
+    let (mut browser, _) = half_asked("/EchoService/Echo", 10);
+    browser.serve(echo);
+    assert!(browser.server.wants_ticks());
+    browser.server.tick(Duration::ZERO, &mut browser.down);
+    browser.server.tick(Duration::from_secs(9), &mut browser.down);
+    assert_eq!(found(&mut browser), [""; 0]);
+    browser.server.tick(Duration::from_secs(10), &mut browser.down);
+    assert_eq!(found(&mut browser), [""; 0], "nobody was told of a call");
+    let (head, body) = browser.answer();
+    assert_eq!(head[0], ":status: 408");
+    assert!(body.starts_with(b"the request's message did not arrive in time: "), "{}", body.escape_ascii());
+    assert_eq!((browser.server.streams(), browser.server.timed_out()), (0, 1));
+    assert!(!browser.server.wants_ticks());
+}
+
+#[test]
+fn unjudged_request_whose_body_does_not_come_is_cancelled() {
+    let (mut browser, _) = half_asked("/EchoService/Echo", 10);
+    found(&mut browser);
+    browser.server.tick(Duration::ZERO, &mut browser.down);
+    browser.server.tick(Duration::from_secs(10), &mut browser.down);
+    assert_eq!(found(&mut browser), ["StreamId(1) cancelled"]);
+    assert_eq!(browser.answer().0[0], ":status: 408");
+}
+
+#[test]
+fn request_that_waits_to_go_on_is_told_so_once_it_was_judged() {
+    let mut browser = browser();
+    let fields = [JSON, ("expect", "100-continue")];
+    let block = super::browser::block("POST", "/EchoService/Echo", &fields);
+    let stream = browser.http.open(&block, false, &mut browser.up);
+    assert_eq!(found(&mut browser).len(), 1);
+    assert!(!browser.server.wants_ticks(), "the peer may not be late");
+    browser.down.take();
+    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    // HEADERS on stream 1 that ends nothing.
+    let said = browser.down.take();
+    assert_eq!(said[3..9], [1, 4, 0, 0, 0, 1]);
+    let fields = crate::h2::hpack::Decoder::new(4096, 4096).decode(&said[9..]).unwrap();
+    assert_eq!(fields.get(b":status"), Some(&b"100"[..]));
+    assert!(browser.server.wants_ticks());
+}
+
+#[test]
+fn header_list_that_is_too_large_is_answered_with_431() {
+    let mut browser = browser();
+    let cookie = "c".repeat(70_000);
+    browser.ask("POST", "/EchoService/Echo", &[("cookie", &cookie), JSON], &[b"{}"]);
+    assert_eq!(found(&mut browser), [""; 0]);
+    let (head, body) = browser.answer();
+    assert_eq!(head[0], ":status: 431");
+    let text = String::from_utf8(body).unwrap();
+    assert!(
+        text.starts_with("the header list of 70") && text.ends_with("exceeds the limit of 65536"),
+        "{text}"
+    );
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
+    browser.serve(echo);
+    assert_eq!(browser.answer().1, b"{}", "the connection goes on");
 }
 
 #[test]

@@ -3,23 +3,23 @@
 use super::*;
 
 /// Both sides of a connection, with what is on its way between them.
-struct Both {
-    client: Client,
-    server: Server,
-    to_server: BytesMut,
-    to_client: BytesMut,
-    up: Outbox,
-    down: Outbox,
-    tickets: Vec<Ticket>,
+pub(super) struct Both {
+    pub(super) client: Client,
+    pub(super) server: Server,
+    pub(super) to_server: BytesMut,
+    pub(super) to_client: BytesMut,
+    pub(super) up: Outbox,
+    pub(super) down: Outbox,
+    pub(super) tickets: Vec<Ticket>,
 }
 
 impl Both {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with(Methods::default())
     }
 
     /// These methods take one message.
-    fn with(methods: Methods) -> Self {
+    pub(super) fn with(methods: Methods) -> Self {
         Self {
             client: client(),
             server: Server::new(ServerConfig { methods, ..ServerConfig::default() }.into()),
@@ -32,7 +32,7 @@ impl Both {
     }
 
     /// What the server finds, told as text.
-    fn heard(&mut self) -> Vec<String> {
+    pub(super) fn heard(&mut self) -> Vec<String> {
         self.to_server.extend_from_slice(&self.up.take());
         let mut heard = Vec::new();
         while let Some(event) = self.server.next_event(&mut self.to_server, &mut self.down).unwrap() {
@@ -57,15 +57,15 @@ impl Both {
                 | Event::Upgrade(_)
                 | Event::WebSocket
                 | Event::Head(..)
-                | Event::Alive
                 | Event::Subscribe(_) => "foreign".to_owned(),
+                Event::Alive => "alive".to_owned(),
             });
         }
         heard
     }
 
     /// What the client finds, told as text.
-    fn answered(&mut self) -> Vec<String> {
+    pub(super) fn answered(&mut self) -> Vec<String> {
         self.to_client.extend_from_slice(&self.down.take());
         let mut answered = Vec::new();
         while let Some(answer) = self.client.next_event(&mut self.to_client, &mut self.up).unwrap() {
@@ -85,7 +85,7 @@ impl Both {
         answered
     }
 
-    fn open(&mut self, id: u64) {
+    pub(super) fn open(&mut self, id: u64) {
         self.client.open(CallId(id), call(b""), &mut self.up).unwrap();
     }
 }
@@ -353,7 +353,7 @@ fn a_head_that_is_taken_back_at_once_is_not_told() {
 }
 
 /// Both sides, where the calls of [`Both::open`] are of one message.
-fn of_one() -> Both {
+pub(super) fn of_one() -> Both {
     let mut methods = Methods::default();
     methods.add("example.EchoService", "Echo");
     Both::with(methods)

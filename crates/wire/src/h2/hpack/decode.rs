@@ -24,12 +24,17 @@ pub struct Decoder {
 }
 
 /// Why a block could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The block is broken, and with it the state that both sides share: the connection cannot go on.
     Broken,
     /// The list is larger than allowed. The shared state is sound: only this message cannot be taken.
-    TooLarge,
+    TooLarge {
+        /// The size of the whole list, counted as `SETTINGS_MAX_HEADER_LIST_SIZE` does.
+        size: usize,
+        /// The fields that still fitted, in their order.
+        fields: Arc<Fields>,
+    },
 }
 
 impl Decoder {
@@ -56,19 +61,29 @@ impl Decoder {
         if let Some(fields) = self.recent.find(block) {
             return Ok(fields.clone());
         }
-        let mut reading = Reading { fields: Fields::with_room(), changes: false, too_large: false };
+        let mut reading = Reading { fields: Fields::with_room(), changes: false, dropped: 0 };
         self.read(block, &mut reading)?;
         if reading.changes {
             self.recent.clear();
         }
-        if reading.too_large {
-            return Err(DecodeError::TooLarge);
+        if block.len() > LONGEST {
+            self.rest();
         }
         let fields = Arc::new(reading.fields);
+        if reading.dropped > 0 {
+            return Err(DecodeError::TooLarge { size: fields.size() + reading.dropped, fields });
+        }
         if !reading.changes {
             self.recent.add(block, &fields);
         }
         Ok(fields)
+    }
+
+    /// The buffers of a long field are not kept.
+    #[cold]
+    fn rest(&mut self) {
+        self.name.shrink_to(LONGEST);
+        self.value.shrink_to(LONGEST);
     }
 
     fn read(&mut self, mut block: &[u8], reading: &mut Reading) -> Result<(), DecodeError> {
@@ -77,7 +92,7 @@ impl Decoder {
             if first & 0xe0 == 0x20 {
                 // Only at the beginning, and two at most: the least size in between and the last (§4.2).
                 updates += 1;
-                if !reading.fields.is_empty() || reading.too_large || updates > 2 {
+                if !reading.fields.is_empty() || reading.dropped > 0 || updates > 2 {
                     return Err(DecodeError::Broken);
                 }
                 self.update_size(&mut block)?;
@@ -137,8 +152,8 @@ impl Decoder {
     }
 
     /// The most that recent blocks take, where no list is larger than `max_list`.
-    pub(in crate::h2) const fn most_recent(max_list: usize) -> usize {
-        RECENT * (LONGEST + max_list)
+    pub(in crate::h2) fn most_recent(max_list: usize) -> usize {
+        RECENT * (LONGEST + max_list.min(Fields::LARGEST_KEPT))
     }
 }
 
@@ -147,16 +162,20 @@ struct Reading {
     fields: Fields,
     /// The block changed the dynamic table.
     changes: bool,
-    too_large: bool,
+    /// The size of the fields that the list had no room for.
+    dropped: usize,
 }
 
 impl Reading {
-    /// Adds a field, unless the list would become too large: then all that follows is only read.
+    /// Adds a field, unless the list would become too large. What fits behind a field that does not is still added, so
+    /// that the request can be answered in the right protocol.
     fn add(&mut self, name: &[u8], value: &[u8], max: usize) {
-        self.too_large |= self.fields.size() + name.len() + value.len() + OVERHEAD > max;
-        if !self.too_large {
-            self.fields.push(name, value);
+        let size = name.len() + value.len() + OVERHEAD;
+        if self.fields.size() + size > max {
+            self.dropped = self.dropped.saturating_add(size);
+            return;
         }
+        self.fields.push(name, value);
     }
 }
 
@@ -202,7 +221,7 @@ impl Recent {
     }
 
     fn add(&mut self, block: &[u8], fields: &Arc<Fields>) {
-        if block.len() <= LONGEST {
+        if block.len() <= LONGEST && fields.may_be_kept() {
             self.blocks[self.next] = Some((block.into(), fields.clone()));
             self.next = (self.next + 1) % RECENT;
         }

@@ -69,6 +69,15 @@ impl Fields {
         *self.meaning.get_or_init(|| judge(self))
     }
 
+    /// Whether the list is worth keeping for the case that it comes again. A short block may stand for a very large list,
+    /// which every connection would hold as long as it is open.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.size() <= Self::LARGEST_KEPT
+    }
+
+    /// The size of the largest list that is kept.
+    pub(super) const LARGEST_KEPT: usize = 8 << 10;
+
     /// The size as `SETTINGS_MAX_HEADER_LIST_SIZE` counts it (RFC 9113, §6.5.2).
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.ends.len() * OVERHEAD

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 
 type Pairs<'a> = &'a [(&'a str, &'a str)];
@@ -150,7 +152,9 @@ fn a_list_that_is_too_large_leaves_the_table_sound() {
     let mut decoder = Decoder::new(4096, 100);
     let mut block = bytes("4001 6101 31");
     block.extend([0xbe; 50]);
-    assert_eq!(decoder.decode(&block), Err(DecodeError::TooLarge));
+    let fitted = [("a", "1"), ("a", "1")];
+    let too_large = DecodeError::TooLarge { size: 51 * 34, fields: Arc::new(list(&fitted)) };
+    assert_eq!(decoder.decode(&block), Err(too_large));
     assert_eq!(*decoder.decode(&bytes("be")).unwrap(), list(&[("a", "1")]));
 }
 

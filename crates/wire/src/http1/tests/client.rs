@@ -291,9 +291,9 @@ fn json_rpc_crosses_both_ways() {
     assert_eq!(reply.result.expect("success"), r#"{"A":7}"#);
 
     let call = Call::new("", "f", JSON, Bytes::new());
-    let (_, reply) = sole_reply(
-        pair.call(CallId(10), &call, |call| Reply::failure(Server::unknown(call, Missing::Method))),
-    );
+    let (_, reply) = sole_reply(pair.call(CallId(10), &call, |call| {
+        Reply::failure(crate::http1::asked::unknown_to_rpcx(call, Missing::Method))
+    }));
     let status = reply.result.expect_err("a failure");
     assert_eq!((status.code(), status.message()), (Code::Unimplemented, "rpcx: can't find method f"));
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::http1::asked::unknown_to_rpcx;
 use crate::payload::{Compression, Json, compress};
 use crate::session::Missing;
 use crate::{Credential, Format};
@@ -141,6 +142,6 @@ fn failures_keep_to_their_line() {
     let response = answer(&text, failing(Status::unknown("a\r\nb\0c")));
     assert_eq!((response.status, response.field("x-rpcx-errormessage")), (500, Some("a  b c")));
     let (call, _) = Talk::new().say(text).call().expect("a call");
-    assert_eq!(Server::unknown(&call, Missing::Service).message(), "rpcx: can't find service Arith");
-    assert_eq!(Server::unknown(&call, Missing::Method).message(), "rpcx: can't find method Mul");
+    assert_eq!(unknown_to_rpcx(&call, Missing::Service).message(), "rpcx: can't find service Arith");
+    assert_eq!(unknown_to_rpcx(&call, Missing::Method).message(), "rpcx: can't find method Mul");
 }

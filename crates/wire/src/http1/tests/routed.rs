@@ -18,13 +18,18 @@ const BOOKS: &str = r#"
     }
 "#;
 
-fn talk() -> Talk {
+/// The routes of `BOOKS`.
+pub(super) fn routes() -> Routes {
     let pool = pool(BOOKS);
     let mut routes = Routes::default();
     for method in pool.service("Books").unwrap().methods() {
         routes.add("Books", method).unwrap();
     }
-    let config = ServerConfig { routes, ..(*config()).clone() };
+    routes
+}
+
+fn talk() -> Talk {
+    let config = ServerConfig { routes: routes(), ..(*config()).clone() };
     Talk { server: Server::new(Arc::new(config)), ..Talk::new() }
 }
 

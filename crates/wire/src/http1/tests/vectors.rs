@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::Format;
+use crate::http1::asked::unknown_to_rpcx;
 use crate::payload::Json;
 use crate::session::Missing;
 use crate::testing::{assert_any_split, assert_bytes, assert_survives_damage, hex};
@@ -126,8 +127,8 @@ fn arith(call: &Call<'_>) -> Reply {
             reply
         }
         ("Arith", "Error") => Reply::failure(Status::unknown("boom")),
-        ("Arith", _) => Reply::failure(Server::unknown(call, Missing::Method)),
-        _ => Reply::failure(Server::unknown(call, Missing::Service)),
+        ("Arith", _) => Reply::failure(unknown_to_rpcx(call, Missing::Method)),
+        _ => Reply::failure(unknown_to_rpcx(call, Missing::Service)),
     }
 }
 

@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use self::receiving::Receiving;
 use self::sending::Sending;
 use super::config::Tuning;
-use super::segment::{Command, Malformed, Segment};
+use super::segment::{Command, Malformed, OVERHEAD, Segment};
 use super::time::{Millis, distance};
 
 /// One side of a conversation, without what is wrapped around its segments.
@@ -23,6 +23,9 @@ pub(super) struct Arq {
     sending: Sending,
     receiving: Receiving,
     interval: u32,
+    /// What the times in our segments are ahead of ours: acknowledgements repeat them, and cannot be forged by a peer
+    /// that does not know it.
+    clock: u32,
     /// The peer is to be asked for its window.
     ask: bool,
     /// The peer is to be told our window.
@@ -38,6 +41,15 @@ struct Alarms {
     acknowledge: Option<Millis>,
     resend: Option<Millis>,
     ask: Option<Millis>,
+}
+
+/// Where segments leave.
+pub(super) trait Sink {
+    /// Bytes that one more segment may have, with its header. [`usize::MAX`]: there is no bound.
+    fn room(&self) -> usize;
+
+    /// Takes a segment, for which there is room.
+    fn put(&mut self, segment: &Segment<'_>);
 }
 
 /// Where a datagram comes from.
@@ -57,11 +69,27 @@ impl Arq {
             receiving: Receiving::new(tuning.receive_window),
             interval: tuning.interval,
             sending: Sending::new(tuning, mss),
+            clock: 0,
             ask: false,
             tell: false,
             patience: 0,
             alarms: Alarms::default(),
         }
+    }
+
+    pub(super) fn conv(&self) -> u32 {
+        self.conv
+    }
+
+    /// With a peer whose address is not validated: our times are ahead by `clock`, and few segments are kept.
+    pub(super) fn distrust(&mut self, clock: u32) {
+        self.clock = clock;
+        self.receiving.narrow(UNVALIDATED_WINDOW);
+    }
+
+    /// The peer's address was validated.
+    pub(super) fn trust(&mut self, tuning: &Tuning) {
+        self.receiving.widen(tuning.receive_window);
     }
 
     /// Takes the segments of a datagram. Returns whether any of them acknowledges what was sent, or tells a window:
@@ -89,8 +117,9 @@ impl Arq {
             moved |= self.sending.arrived_before(segment.una);
             match segment.command {
                 Command::Ack => {
-                    moved |= self.sending.arrived(segment.sn, segment.ts);
-                    latest = Some(segment.ts);
+                    let sent = Millis(segment.ts.0.wrapping_sub(self.clock));
+                    moved |= self.sending.arrived(segment.sn, sent);
+                    latest = Some(sent);
                 }
                 Command::Push => self.receive(now, &segment),
                 Command::Ask => self.tell = true,
@@ -133,7 +162,7 @@ impl Arq {
     /// Whether there is something to be sent at once.
     pub(super) fn is_urgent(&self) -> bool {
         // As TCP, every second segment is acknowledged without delay: else the peer's window is used up.
-        self.tell || self.ask || self.receiving.unacknowledged() >= 2 || self.sending.may_send()
+        self.tell || self.ask || self.receiving.unacknowledged() >= 2 || self.sending.has_unsent()
     }
 
     /// Whether the time has come to send something.
@@ -148,7 +177,9 @@ impl Arq {
     }
 
     /// Sends what is to be sent now: acknowledgements, probes, what is new, what was lost.
-    pub(super) fn flush(&mut self, now: Millis, mut put: impl FnMut(&Segment<'_>)) {
+    ///
+    /// What there is no room for waits, but for acknowledgements: the peer repeats what they were for.
+    pub(super) fn flush(&mut self, now: Millis, sink: &mut impl Sink) {
         self.wonder(now);
         let header = Segment {
             conv: self.conv,
@@ -163,20 +194,29 @@ impl Arq {
         let last = self.receiving.unacknowledged().saturating_sub(1);
         for (place, ack) in self.receiving.acks().drain(..).enumerate() {
             // What `una` covers need not be said again; the last tells how long the way takes.
-            if place == last || distance(ack.sn, header.una) >= 0 {
-                put(&Segment { sn: ack.sn, ts: ack.ts, ..header });
+            if (place == last || distance(ack.sn, header.una) >= 0) && sink.room() >= OVERHEAD {
+                sink.put(&Segment { sn: ack.sn, ts: ack.ts, ..header });
             }
         }
-        if std::mem::take(&mut self.ask) {
-            put(&Segment { command: Command::Ask, ..header });
-        }
-        if std::mem::take(&mut self.tell) {
-            put(&Segment { command: Command::Tell, ..header });
+        for (wanted, command) in [(&mut self.ask, Command::Ask), (&mut self.tell, Command::Tell)] {
+            if *wanted && sink.room() >= OVERHEAD {
+                *wanted = false;
+                sink.put(&Segment { command, ..header });
+            }
         }
         self.alarms.acknowledge = None;
-        self.alarms.resend = self.sending.send(now, |due| {
-            put(&Segment { command: Command::Push, ts: now, sn: due.sn, data: due.data, ..header });
-        });
+        let header = Segment { command: Command::Push, ts: now.after(self.clock), ..header };
+        self.alarms.resend = self.sending.send(now, &header, sink);
+    }
+
+    /// Nothing can leave now: what is due is looked at again then.
+    pub(super) fn postpone(&mut self, until: Millis) {
+        let Alarms { acknowledge, resend, ask } = &mut self.alarms;
+        for alarm in [acknowledge, resend, ask].into_iter().flatten() {
+            if until.since(*alarm) > 0 {
+                *alarm = until;
+            }
+        }
     }
 
     pub(super) fn is_readable(&self) -> bool {
@@ -195,6 +235,11 @@ impl Arq {
     /// Whether the peer does not answer however often it is asked.
     pub(super) fn is_dead(&self) -> bool {
         self.sending.is_dead()
+    }
+
+    /// How many segments are kept.
+    pub(super) fn segments(&self) -> usize {
+        self.sending.segments() + self.receiving.segments()
     }
 
     /// Lets go of memory that a burst has left.
@@ -235,6 +280,9 @@ impl Arq {
     }
 }
 
+/// Segments that an unvalidated peer may have us keep: what a peer takes for our window before it hears from us
+/// (`kcp.go: IKCP_WND_RCV`).
+const UNVALIDATED_WINDOW: u16 = 32;
 /// How long an acknowledgement waits for data to travel with, at most: as TCP's.
 const ACK_DELAY: u32 = 40;
 /// How long to wait before asking for the window for the first time. `kcp.go` waits 7 s, for which a lost answer would

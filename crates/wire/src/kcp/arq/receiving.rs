@@ -41,6 +41,17 @@ impl Receiving {
         self.window - self.ready.len().min(usize::from(self.window)) as u16
     }
 
+    /// Makes the window no larger than this.
+    pub(super) fn narrow(&mut self, window: u16) {
+        self.window = self.window.min(window);
+    }
+
+    /// Makes the window this large.
+    pub(super) fn widen(&mut self, window: u16) {
+        self.window = self.window.max(window);
+        self.advance();
+    }
+
     /// Takes a segment, unless it is beyond the window. What came before is acknowledged again.
     pub(super) fn push(&mut self, sn: u32, ts: Millis, data: &[u8]) {
         let ahead = distance(sn, self.next);
@@ -85,6 +96,11 @@ impl Receiving {
             self.read = 0;
             self.advance();
         }
+    }
+
+    /// How many segments are kept, or have their place among those that are.
+    pub(super) fn segments(&self) -> usize {
+        self.early.len() + self.ready.len()
     }
 
     pub(super) fn is_readable(&self) -> bool {

@@ -1,8 +1,10 @@
 use std::collections::VecDeque;
 
+use super::Sink;
 use super::congestion::Congestion;
 use super::rtt::Rtt;
 use crate::kcp::config::Tuning;
+use crate::kcp::segment::{OVERHEAD, Segment};
 use crate::kcp::time::{Millis, distance};
 
 /// What leaves: segments that wait for a place in the window, and those that wait for their acknowledgement.
@@ -20,6 +22,8 @@ pub(super) struct Sending {
     rtt: Rtt,
     congestion: Congestion,
     dead: bool,
+    /// Something was due for which there was no room.
+    held_back: bool,
 }
 
 /// A segment that was sent.
@@ -35,12 +39,6 @@ struct InFlight {
     skips: u32,
 }
 
-/// A segment to be sent now.
-pub(super) struct Due<'a> {
-    pub(super) sn: u32,
-    pub(super) data: &'a [u8],
-}
-
 impl Sending {
     pub(super) fn new(tuning: Tuning, mss: usize) -> Self {
         Self {
@@ -53,6 +51,7 @@ impl Sending {
             rtt: Rtt::new(tuning.least_timeout(), tuning.interval),
             congestion: Congestion::new(tuning.congestion_control, mss),
             dead: false,
+            held_back: false,
             tuning,
         }
     }
@@ -84,9 +83,14 @@ impl Sending {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Whether something waits that may be sent.
-    pub(super) fn may_send(&self) -> bool {
-        !self.waiting.is_empty() && self.in_flight.len() < self.window()
+    /// How many segments are kept.
+    pub(super) fn segments(&self) -> usize {
+        self.waiting.len() + self.in_flight.len()
+    }
+
+    /// Whether something waits that may be sent, or could not be when it was due.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.held_back || !self.waiting.is_empty() && self.in_flight.len() < self.window()
     }
 
     /// Whether a segment was sent so often in vain that there is no link any more.
@@ -141,27 +145,28 @@ impl Sending {
         self.congestion.acknowledged(u32::from(self.remote));
     }
 
-    /// Hands out what is to be sent now, and returns when something is to be sent again.
-    pub(super) fn send(&mut self, now: Millis, mut due: impl FnMut(Due<'_>)) -> Option<Millis> {
-        let fresh = self.fill_window();
+    /// Sends what is to be sent now, each with this header, and returns when something is to be sent again.
+    pub(super) fn send(&mut self, now: Millis, header: &Segment<'_>, sink: &mut impl Sink) -> Option<Millis> {
+        self.held_back = false;
+        let fresh = self.fill_window(sink.room());
         let timeout = self.rtt.timeout();
         let (mut skipped, mut timed_out, mut next) = (false, false, None::<Millis>);
-        let mut sn = self.first;
-        for segment in &mut self.in_flight {
-            if segment.data.is_some() {
-                match segment.why(now, &self.tuning, fresh) {
-                    Why::NotYet => {}
-                    why => {
-                        segment.again(now, why, timeout, &self.tuning);
-                        skipped |= why == Why::Skipped;
-                        timed_out |= why == Why::TimedOut;
-                        self.dead |= segment.times >= DEAD_LINK;
-                        due(Due { sn, data: segment.data.as_deref().unwrap_or_default() });
-                    }
-                }
-                next = Some(next.map_or(segment.resend, |next| next.earlier(segment.resend)));
+        for (segment, sn) in self.in_flight.iter_mut().zip(Numbers(self.first)) {
+            let Some(data) = &segment.data else { continue };
+            let why = segment.why(now, &self.tuning, fresh);
+            if why != Why::NotYet && sink.room() < OVERHEAD + data.len() {
+                // It has no time: it leaves when the peer has sent more, or is validated.
+                self.held_back = true;
+                continue;
             }
-            sn = sn.wrapping_add(1);
+            if why != Why::NotYet {
+                sink.put(&Segment { sn, data, ..*header });
+                segment.again(now, why, timeout, &self.tuning);
+                skipped |= why == Why::Skipped;
+                timed_out |= why == Why::TimedOut;
+                self.dead |= segment.times >= DEAD_LINK;
+            }
+            next = Some(next.map_or(segment.resend, |next| next.earlier(segment.resend)));
         }
         if skipped {
             self.congestion.skipped(self.in_flight.len() as u32, self.tuning.fast_resend);
@@ -185,11 +190,36 @@ impl Sending {
     }
 
     /// Returns whether anything new is under way.
-    fn fill_window(&mut self) -> bool {
-        let room = self.window().saturating_sub(self.in_flight.len());
-        let count = room.min(self.waiting.len());
+    fn fill_window(&mut self, room: usize) -> bool {
+        let places = self.window().saturating_sub(self.in_flight.len());
+        if room != usize::MAX {
+            return self.fill_sparingly(places, room);
+        }
+        let count = places.min(self.waiting.len());
         self.in_flight.extend(self.waiting.drain(..count).map(InFlight::new));
         count > 0
+    }
+
+    /// The same with a peer that may be sent only so many bytes: segments are cut so that they can be repeated, since a
+    /// peer of `kcp-go` whose request was acknowledged sends nothing more by itself.
+    #[cold]
+    fn fill_sparingly(&mut self, places: usize, mut room: usize) -> bool {
+        let before = self.in_flight.len();
+        for _ in 0..places {
+            let Some(first) = self.waiting.front_mut() else { break };
+            let most = (room / (1 + REPEATS)).max(OVERHEAD + LEAST_DATA).min(room).saturating_sub(OVERHEAD);
+            if most == 0 {
+                self.held_back = true;
+                break;
+            }
+            let rest = first.split_off(first.len().min(most));
+            let data =
+                if rest.is_empty() { self.waiting.pop_front() } else { Some(std::mem::replace(first, rest)) };
+            let data = data.unwrap_or_default();
+            room = room.saturating_sub(OVERHEAD + data.len());
+            self.in_flight.push_back(InFlight::new(data));
+        }
+        self.in_flight.len() > before
     }
 
     fn advance(&mut self) -> bool {
@@ -198,6 +228,19 @@ impl Sending {
             self.first = self.first.wrapping_add(1);
         }
         self.first != before
+    }
+}
+
+/// The numbers from this one on, which wrap.
+struct Numbers(u32);
+
+impl Iterator for Numbers {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let number = self.0;
+        self.0 = number.wrapping_add(1);
+        Some(number)
     }
 }
 
@@ -249,3 +292,7 @@ impl InFlight {
 const DEAD_LINK: u32 = 20;
 /// `kcp.go: IKCP_RTO_MAX`
 const MOST: u32 = 60_000;
+/// How often a segment to an unvalidated peer can be repeated.
+const REPEATS: usize = 2;
+/// Bytes of data that are worth a segment.
+const LEAST_DATA: usize = 8;

@@ -12,6 +12,8 @@ pub(super) struct Pair {
     settings: Arc<Settings>,
     faults: Faults,
     chance: u64,
+    /// How many of the next datagrams of each side are lost.
+    lost: [usize; 2],
     /// What is under way, by when it arrives.
     under_way: BTreeMap<(u32, u64), (usize, Vec<u8>)>,
     count: u64,
@@ -44,7 +46,7 @@ impl Pair {
             side(Session::new(settings.clone(), 7, [1; 32], now)),
             side(Session::accept(settings.clone(), 7, [2; 32], now)),
         ];
-        Self { now, sides, settings, faults, chance: 42, under_way: BTreeMap::new(), count: 0 }
+        Self { now, sides, settings, faults, chance: 42, lost: [0; 2], under_way: BTreeMap::new(), count: 0 }
     }
 
     pub(super) fn write(&mut self, side: usize, bytes: &[u8]) {
@@ -91,7 +93,16 @@ impl Pair {
         }
     }
 
+    /// Loses the next datagrams of a side.
+    pub(super) fn lose(&mut self, side: usize, datagrams: usize) {
+        self.lost[side] = datagrams;
+    }
+
     fn send(&mut self, to: usize, datagram: Vec<u8>) {
+        if let Some(left) = self.lost[1 - to].checked_sub(1) {
+            self.lost[1 - to] = left;
+            return;
+        }
         let copies = if self.happens(self.faults.doubles) { 2 } else { 1 };
         for _ in 0..copies {
             if self.happens(self.faults.loses) {
@@ -256,7 +267,7 @@ fn a_peer_that_never_gives_up_is_borne_with() {
     for config in kinds() {
         let mut pair = Pair::new(config, Faults { delay: 20, ..Faults::default() });
         // As one of `kcp-go`, the side that begins does not look after the other.
-        pair.sides[0].session = Session::accept(pair.settings.clone(), 7, [1; 32], pair.now);
+        pair.sides[0].session.bear_with_peer();
         pair.write(0, b"hello");
         pair.write(1, b"hello");
         pair.run(|pair| pair.sides.iter().all(|side| !side.read.is_empty()));

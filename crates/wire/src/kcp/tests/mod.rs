@@ -5,3 +5,4 @@ mod ciphers;
 mod correction;
 mod hostile;
 mod link;
+mod validation;

@@ -74,6 +74,10 @@ impl Parts for Gob {
     fn mid_part(&self) -> bool {
         self.reader.mid_value()
     }
+
+    fn held(&self) -> usize {
+        self.reader.held()
+    }
 }
 
 /// A body of no bytes is no value: it is the struct without fields that stands behind a failure in Go.

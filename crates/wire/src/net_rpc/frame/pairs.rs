@@ -33,6 +33,11 @@ pub(super) trait Parts: fmt::Debug + Send {
     fn mid_part(&self) -> bool {
         false
     }
+
+    /// Bytes that are kept of what came.
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 /// What stands before a body, in either direction.
@@ -128,5 +133,9 @@ impl<P: Parts> Framing for Pairs<P> {
 
     fn mid_message(&self, inbox: &BytesMut) -> bool {
         self.header.is_some() || self.parts.mid_part() || !inbox.is_empty()
+    }
+    fn held(&self) -> usize {
+        let header = self.header.as_ref().map_or(0, |header| header.method.len() + header.error.len());
+        header + self.parts.held()
     }
 }

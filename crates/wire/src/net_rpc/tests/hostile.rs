@@ -109,3 +109,59 @@ fn a_body_that_is_no_value_fails_its_call_alone() {
     client.send(CallId(0), call, &mut out).expect("it can say it");
     assert!(out.take().starts_with(b"\x2e\x7f\x03"), "the header's type is told now");
 }
+
+#[test]
+fn server_tells_how_much_it_keeps_of_headers_and_types() {
+    let (mut client, mut out) = (client(Codec::Gob), Outbox::new());
+    client.send(CallId(0), call(Codec::Gob, "S", "M"), &mut out).expect("it can say it");
+    let (mut server, mut inbox) = (server(Codec::Gob), BytesMut::from(&out.take()[..]));
+    assert_eq!(server.buffered(), 0);
+    assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(_))));
+    let types = server.buffered();
+    assert!((50..4000).contains(&types), "{types} bytes for the types of a call");
+
+    let (mut server, mut inbox) = (super::server(Codec::MessagePack), BytesMut::new());
+    let name = "S.".to_owned() + &"m".repeat(200);
+    inbox.extend_from_slice(b"\x82\xadServiceMethod\xd9\xca");
+    inbox.extend_from_slice(name.as_bytes());
+    inbox.extend_from_slice(b"\xa3Seq\x01");
+    assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(None)));
+    assert_eq!(server.buffered(), name.len());
+}
+
+#[test]
+fn types_of_gob_take_a_bounded_multiple_of_what_defines_them() {
+    use crate::payload::gob::{self, Reader};
+
+    // Structs of many fields with short names: the densest definitions there are.
+    let mut inbox = BytesMut::new();
+    for number in 0..4000_i32 {
+        let mut fields = Vec::new();
+        for _ in 0..15 {
+            fields.extend_from_slice(b"\x01\x01f\x01\x04\0");
+        }
+        let mut message = Vec::new();
+        gob_int(&mut message, -(65 + number));
+        message.extend_from_slice(b"\x03\x01\x02");
+        gob_int(&mut message, 65 + number);
+        message.extend_from_slice(b"\0\x01\x0f");
+        message.extend_from_slice(&fields);
+        message.extend_from_slice(b"\0\0");
+        inbox.extend_from_slice(&[message.len() as u8]);
+        inbox.extend_from_slice(&message);
+    }
+    let mut reader = Reader::new(gob::Limits::default());
+    let sent = inbox.len();
+    let error = reader.next(&mut inbox).expect_err("there are too many");
+    assert!(error.to_string().contains("definitions of types"), "{error}");
+    assert!(reader.held() <= 16 * (256 << 10), "{} bytes held of {sent}", reader.held());
+}
+
+/// An integer as gob has it, below 2^15.
+fn gob_int(out: &mut Vec<u8>, value: i32) {
+    let coded = if value < 0 { !value << 1 | 1 } else { value << 1 };
+    match u8::try_from(coded).ok().filter(|small| *small < 128) {
+        Some(small) => out.push(small),
+        None => out.extend_from_slice(&[0xfe, (coded >> 8) as u8, coded as u8]),
+    }
+}

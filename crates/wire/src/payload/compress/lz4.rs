@@ -15,9 +15,18 @@ pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
+/// The length that is announced.
+pub(super) fn hint(bytes: &[u8]) -> Option<usize> {
+    announced(&mut Reader::new(bytes))
+}
+
+fn announced(block: &mut Reader<'_>) -> Option<usize> {
+    block.varint().and_then(|length| u32::try_from(length).ok()).map(|length| length as usize)
+}
+
 pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     let mut block = Reader::new(bytes);
-    let length = block.varint().and_then(|length| u32::try_from(length).ok()).ok_or(BROKEN)? as usize;
+    let length = announced(&mut block).ok_or(BROKEN)?;
     if length > limit {
         return Err(Error::TooLarge { limit });
     }

@@ -26,6 +26,11 @@ pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     }
 }
 
+/// The length that a block announces.
+pub(super) fn hint(bytes: &[u8]) -> Option<usize> {
+    snap::raw::decompress_len(bytes).ok()
+}
+
 /// A stream of frames.
 pub(super) fn compress_frames(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut encoder = snap::write::FrameEncoder::new(Vec::new());
@@ -45,7 +50,8 @@ pub(super) fn decompress_frames(bytes: &[u8], limit: usize) -> Result<Vec<u8>, E
             grow(&mut out, limit)?;
         }
         let filled = out.len();
-        out.resize(out.capacity().min(limit.saturating_add(1)), 0);
+        // No more at a time than a frame holds: zeros are written where the output goes.
+        out.resize(out.capacity().min(limit.saturating_add(1)).min(filled + FRAME), 0);
         let read = decoder.read(&mut out[filled..]).map_err(|_| BROKEN_FRAMES)?;
         out.truncate(filled + read);
         check(&out, limit)?;
@@ -55,6 +61,8 @@ pub(super) fn decompress_frames(bytes: &[u8], limit: usize) -> Result<Vec<u8>, E
     }
 }
 
+/// The most that comes out of one frame.
+const FRAME: usize = 64 << 10;
 const STREAM_IDENTIFIER: &[u8] = b"\xff\x06\0\0sNaPpY";
 const TOO_LONG: Error = Error::Broken("too long for snappy");
 const BROKEN_FRAMES: Error = Error::Broken("not a stream of snappy frames");

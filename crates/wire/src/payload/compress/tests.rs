@@ -184,3 +184,65 @@ fn an_unknown_number_is_told() {
     assert_eq!(error, Error::Unknown(Compression::Other(7)));
     assert_eq!(error.to_string(), "unknown compression 7");
 }
+
+/// A frame of zeros, of unknown length, with this window.
+#[cfg(feature = "zstd")]
+fn windowed(log: u8) -> Vec<u8> {
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (log - 10) << 3];
+    frame.extend_from_slice(&((1000 << 3 | 1 << 1 | 1_u32).to_le_bytes()[..3]));
+    frame.push(0);
+    frame
+}
+
+#[cfg(feature = "zstd")]
+#[test]
+fn zstd_window_may_be_as_large_as_the_limit_and_8_mib_always() {
+    for (log, limit) in [(10, 1000), (21, 1000), (23, 1000), (24, 16 << 20), (26, 64 << 20), (27, 1 << 30)] {
+        assert_eq!(decompress(Compression::Zstd, &windowed(log), limit), Ok(vec![0; 1000]), "{log}");
+    }
+    for (log, limit) in [(24, 1000), (24, (16 << 20) - 1), (26, 40 << 20), (28, usize::MAX), (31, 64 << 20)] {
+        let result = decompress(Compression::Zstd, &windowed(log), limit);
+        assert_eq!(
+            result,
+            Err(Error::Broken("the window of a zstd frame is larger than the limit")),
+            "{log}"
+        );
+    }
+}
+
+#[cfg(feature = "zstd")]
+#[test]
+fn zstd_frame_with_a_large_window_after_others_is_read() {
+    let frames = [compress(Compression::Zstd, b"ab").unwrap(), windowed(23), windowed(10)].concat();
+    assert_eq!(decompress(Compression::Zstd, &frames, 1 << 20).map(|out| out.len()), Ok(2002));
+}
+
+#[test]
+fn output_has_no_more_room_than_twice_its_length() {
+    for &compression in ALL {
+        for length in [5000, 70_000, (1 << 20) + 1] {
+            let compressed = compress(compression, &vec![7; length]).unwrap();
+            let out = decompress(compression, &compressed, 64 << 20).unwrap();
+            assert!(out.capacity() <= 2 * length, "{compression:?} {length}: {}", out.capacity());
+        }
+        // Input that is much longer than what comes out of it, where that can be.
+        if compression == Compression::Gzip {
+            let empty = compress(compression, b"").unwrap().repeat(5000);
+            assert!(decompress(compression, &empty, 64 << 20).unwrap().capacity() <= WORTH_FITTING);
+        }
+    }
+}
+
+#[test]
+fn announced_length_is_told_before_anything_is_decompressed() {
+    let sample = vec![1; 100_000];
+    let hint_of = |compression| hint(compression, &compress(compression, &sample).unwrap());
+    assert_eq!(hint_of(Compression::None), Some(100_000));
+    assert_eq!(hint_of(Compression::Snappy), Some(100_000));
+    assert_eq!(hint_of(Compression::Lz4), Some(100_000));
+    #[cfg(feature = "zstd")]
+    assert_eq!(hint_of(Compression::Zstd), Some(100_000));
+    for silent in [Compression::Gzip, Compression::Zlib, Compression::SnappyFrames, Compression::Other(7)] {
+        assert_eq!(hint(silent, b"anything"), None);
+    }
+}

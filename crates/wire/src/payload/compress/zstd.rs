@@ -1,6 +1,7 @@
 //! zstd frames (RFC 8878).
 
 use std::cell::RefCell;
+use std::io;
 
 use zstd::bulk::Compressor;
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
@@ -25,18 +26,35 @@ pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
     thread_local! {
         static STATE: RefCell<Option<Decoder<'static>>> = const { RefCell::new(None) };
     }
-    STATE.with_borrow_mut(|state| {
+    let usual = STATE.with_borrow_mut(|state| {
         let decoder = match state {
             Some(decoder) => decoder,
             None => state.insert(Decoder::new().map_err(|_| NO_MEMORY)?),
         };
         decoder.reinit().map_err(|_| BROKEN)?;
-        decoder.set_parameter(DParameter::WindowLogMax(window_log(limit))).map_err(|_| BROKEN)?;
-        stream(decoder, bytes, limit)
-    })
+        stream(decoder, bytes, limit, USUAL_WINDOW)
+    });
+    match usual {
+        Err(NO_MEMORY) => with_large_window(bytes, limit),
+        usual => usual,
+    }
 }
 
-fn stream(decoder: &mut Decoder<'_>, bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+/// With a decoder of its own: one keeps the memory of the largest window it ever had.
+#[cold]
+fn with_large_window(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+    let mut decoder = Decoder::new().map_err(|_| NO_MEMORY)?;
+    match stream(&mut decoder, bytes, limit, window_log(limit)) {
+        Err(NO_MEMORY) => Err(Error::Broken("the window of a zstd frame is larger than the limit")),
+        decompressed => decompressed,
+    }
+}
+
+/// # Errors
+///
+/// [`NO_MEMORY`] if a frame wants a window of more than two to the power of `window_log` bytes.
+fn stream(decoder: &mut Decoder<'_>, bytes: &[u8], limit: usize, window_log: u32) -> Result<Vec<u8>, Error> {
+    decoder.set_parameter(DParameter::WindowLogMax(window_log)).map_err(|_| BROKEN)?;
     let mut out = room(bytes, limit)?;
     let mut input = InBuffer::around(bytes);
     loop {
@@ -45,7 +63,7 @@ fn stream(decoder: &mut Decoder<'_>, bytes: &[u8], limit: usize) -> Result<Vec<u
         }
         let (had, taken) = (out.len(), input.pos());
         let mut output = OutBuffer::around_pos(&mut out, had);
-        let remaining = decoder.run(&mut input, &mut output).map_err(|_| BROKEN)?;
+        let remaining = decoder.run(&mut input, &mut output).map_err(|error| failure(&error))?;
         check(&out, limit)?;
         let all_taken = input.pos() == bytes.len();
         if remaining == 0 && all_taken {
@@ -55,6 +73,18 @@ fn stream(decoder: &mut Decoder<'_>, bytes: &[u8], limit: usize) -> Result<Vec<u
             return Err(Error::Broken("compressed data is cut short"));
         }
     }
+}
+
+/// The wrapper of zstd tells errors by their text only (`zstd/lib/common/error_private.c`).
+#[cold]
+fn failure(error: &io::Error) -> Error {
+    if error.to_string().contains("too much memory") { NO_MEMORY } else { BROKEN }
+}
+
+/// The length that the first frame announces.
+pub(super) fn hint(bytes: &[u8]) -> Option<usize> {
+    let announced = zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten()?;
+    usize::try_from(announced).ok()
 }
 
 /// Room for the output: as much as the frame announces, if so many bytes can come out of so few at all.
@@ -73,12 +103,14 @@ fn most_of(bytes: &[u8]) -> usize {
     (bytes.len() / 4).saturating_mul(128 << 10)
 }
 
-/// The largest window a frame may ask memory for: no larger than what may come out, but always the 8 MiB
-/// that every decoder should support (RFC 8878 section 3.1.1.1.2).
+/// The largest window a frame may ask memory for, as a power of two: no larger than what may come out, but always the
+/// 8 MiB that every decoder should support (RFC 8878 section 3.1.1.1.2).
 fn window_log(limit: usize) -> u32 {
-    (usize::BITS - limit.saturating_sub(1).leading_zeros()).clamp(23, 27)
+    limit.max(1).ilog2().clamp(23, 27)
 }
 
+/// The window that a thread keeps memory for, as a power of two: 2 MiB, as much as the usual levels ask for.
+const USUAL_WINDOW: u32 = 21;
 /// The fastest: at the sizes of messages the higher levels cost twice the time for a few percent.
 const LEVEL: i32 = 1;
 const BROKEN: Error = Error::Broken("not a zstd frame");

@@ -21,6 +21,11 @@ impl Dictionary {
         &self.bytes
     }
 
+    /// Bytes that it takes, about.
+    pub(super) fn held(&self) -> usize {
+        self.bytes.capacity() + self.table.held()
+    }
+
     /// Reads a definition where `cursor` is at the type's number, which is negative, and moves it behind the
     /// definition.
     pub(super) fn define(&mut self, cursor: &mut Cursor<'_>, limits: &Limits) -> Result<(), Error> {

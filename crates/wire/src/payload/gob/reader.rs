@@ -86,6 +86,12 @@ impl Reader {
         self.owes_value
     }
 
+    /// Bytes that the reader keeps, about: of the types that were defined, and of a value that is not whole.
+    pub fn held(&self) -> usize {
+        let open = self.open.as_ref().map_or(0, |open| open.walk.held());
+        self.dictionary.held() + PER_PRELUDE * self.preludes.bytes + open
+    }
+
     /// Cuts out one message, with the length in front of it.
     fn message(&mut self, inbox: &mut BytesMut) -> Result<Option<Bytes>, Error> {
         self.wanted = 0;
@@ -166,6 +172,9 @@ impl Reader {
         Value { prelude: self.preludes.of(&types, &self.dictionary), message: message.into() }
     }
 }
+
+/// What a byte of a prelude takes with the table that is made of it.
+const PER_PRELUDE: usize = 8;
 
 /// A value by itself: the definitions of its types, and its bytes. A clone shares both.
 #[derive(Clone, Debug)]

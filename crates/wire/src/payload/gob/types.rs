@@ -88,6 +88,9 @@ struct Field {
     id: i32,
 }
 
+/// Bytes of a place in a map.
+const PER_PLACE: usize = 16;
+
 /// The types that some bytes define. The bytes are kept elsewhere, and given whenever a name is asked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
@@ -134,6 +137,13 @@ impl Table {
 
     pub(super) fn len(&self) -> usize {
         self.definitions.len()
+    }
+
+    /// Bytes that it takes, about.
+    pub(super) fn held(&self) -> usize {
+        self.definitions.capacity() * size_of::<Definition>()
+            + self.places.capacity() * PER_PLACE
+            + self.fields.capacity() * size_of::<Field>()
     }
 
     /// Whether any of the types holds interfaces, whose own types a value tells.

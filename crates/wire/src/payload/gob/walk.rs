@@ -63,6 +63,11 @@ impl Names for Same {
 }
 
 impl Walk {
+    /// Bytes that it keeps, about.
+    pub(super) fn held(&self) -> usize {
+        self.out.capacity() + self.frames.len() * size_of::<Frame>() + self.brought.len() * size_of::<i32>()
+    }
+
     /// Begins a value of a type; the cursor of the first message is behind the type's number.
     pub(super) fn new() -> Self {
         Self { frames: Vec::new(), owes_type: false, out: Vec::new(), brought: Vec::new() }

@@ -45,13 +45,16 @@ pub(super) fn config() -> Arc<Config> {
     Arc::new(Config {
         streams: 8,
         header_list: 512,
+        frame: 16_384,
         window: 512,
         most_window: 2048,
         connection_window: 65_536,
         unsent: 512,
         unsent_in_all: 100_000,
         most_unsent: 200_000,
+        stalled: std::time::Duration::from_secs(30),
         resets: 16,
+        resets_per_second: 100,
     })
 }
 

@@ -10,7 +10,8 @@ use crate::kcp::{Algorithm, Cipher, Config, Millis, Session, Settings, Shards, T
 pub fn kcp(input: &[u8]) {
     let Some((manner, mut rest)) = Manner::read(input) else { return };
     let settings = Arc::new(Settings::new(config(manner)).expect("a usable configuration"));
-    let mut session = Session::new(settings.clone(), CONV, [manner.seed; 32], Millis(0));
+    let begin = if manner.has(32) { Session::accept } else { Session::new };
+    let mut session = begin(settings.clone(), CONV, [manner.seed; 32], Millis(0));
     let (mut now, mut read, mut out, mut taken) = (Millis(0), BytesMut::new(), 0, 0);
     while let Some((&[length, passed], after)) = rest.split_first_chunk() {
         let (datagram, after) = after.split_at(usize::from(length).min(after.len()));
@@ -37,6 +38,7 @@ pub fn kcp(input: &[u8]) {
     assert!(read.len() <= 8 * input.len(), "{} bytes were read of {}", read.len(), input.len());
     // What we write ourselves is repeated as time passes; what a peer causes beside it is a header for each of its own.
     assert!(manner.has(1) || out <= 4 * taken + 4096, "{out} bytes were answered to {taken}");
+    assert!(session.is_validated() || out <= 3 * taken, "{out} bytes to where {taken} came from");
     session.close(now);
     while let Some(alarm) = session.next_alarm() {
         assert!(alarm.since(now) <= 15_000, "it ends some time");

@@ -1,0 +1,277 @@
+//! What one peer, one connection and all of them together may use of `polyrpc serve`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use polyrpc::server::Limits;
+
+use crate::failure::Failure;
+use crate::terminal;
+
+/// The limits that an operator sets; the others are the library's.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitOptions {
+    /// Memory that all clients together may make the server hold, in bytes or with KiB, MiB or GiB behind the number
+    /// [default: a quarter of the memory that the process may use, at most 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// Size of one message, on the wire and decompressed
+    #[arg(long, value_name = "SIZE", default_value_t = Size(Limits::default().message))]
+    max_message: Size,
+    /// Open connections; one more is closed at once
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    max_connections: usize,
+    /// Close a connection that has done nothing for so long; in seconds, or with ms, s, m or h behind the number
+    #[arg(long, value_name = "TIME|off", default_value_t = Timeout(Limits::default().idle_timeout))]
+    idle_timeout: Timeout,
+    /// How long one message may take from its first byte to its last
+    #[arg(long, value_name = "TIME", default_value_t = Span(Limits::default().message_timeout))]
+    message_timeout: Span,
+    /// How long a connection may take to show its protocol, to do a TLS handshake and to send an HTTP head
+    #[arg(long, value_name = "TIME", default_value_t = Span(Limits::default().header_timeout))]
+    header_timeout: Span,
+    /// How long a client may take nothing of what is to be sent to it
+    #[arg(long, value_name = "TIME", default_value_t = Span(Limits::default().write_timeout))]
+    write_timeout: Span,
+    /// Drain a connection when it is so old, give or take a tenth
+    #[arg(long, value_name = "TIME|off", default_value_t = Timeout(Limits::default().connection_age))]
+    max_connection_age: Timeout,
+}
+
+impl LimitOptions {
+    /// The server's limits.
+    ///
+    /// # Errors
+    ///
+    /// If a message of the allowed size does not fit into the memory.
+    pub(crate) fn limits(&self) -> Result<Limits, Failure> {
+        let usual = Limits::default();
+        let memory = self.memory.map_or(usual.memory, |memory| memory.0);
+        let message = self.max_message.0;
+        // As it came, decompressed, and room for its answer to begin.
+        let needed = message.saturating_mul(2).saturating_add(ANSWER);
+        if needed > memory && (self.memory.is_some() || message != usual.message) {
+            return Err(Failure::new(format!(
+                "a message of {} needs {} of memory, and all clients together may use {}",
+                Size(message),
+                Size(needed),
+                Size(memory)
+            ))
+            .with_hint("raise --memory or lower --max-message"));
+        }
+        let memory_per_connection = usual.memory_per_connection.max(needed).min(memory);
+        Ok(Limits {
+            memory,
+            memory_per_peer: (memory / 2).max(memory_per_connection),
+            memory_per_connection,
+            message,
+            decompressed: message,
+            connections: self.max_connections,
+            connections_per_peer: usual.connections_per_peer.min(self.max_connections),
+            idle_timeout: self.idle_timeout.0,
+            message_timeout: self.message_timeout.0,
+            header_timeout: self.header_timeout.0,
+            write_timeout: self.write_timeout.0,
+            connection_age: self.max_connection_age.0,
+            ..usual
+        })
+    }
+}
+
+/// What a connection needs besides a message and the same decompressed.
+const ANSWER: usize = 1 << 20;
+
+/// A number of bytes: `4096`, `512KiB`, `64MiB`, `1GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Size(usize);
+
+/// Units of sizes, the largest first.
+const UNITS: [(&str, u32); 3] = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("`{text}` is no size: want a number of bytes, or one with KiB, MiB or GiB behind it");
+        let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(unit_at);
+        let shift = match unit.trim() {
+            "" | "B" => 0,
+            unit => UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(wrong)?.1,
+        };
+        let number: usize = number.parse().map_err(|_| wrong())?;
+        let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too much"))?;
+        if bytes == 0 { Err("a size is at least one byte".to_owned()) } else { Ok(Self(bytes)) }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match UNITS.into_iter().find(|(_, shift)| self.0 > 0 && self.0.is_multiple_of(1 << shift)) {
+            Some((unit, shift)) => write!(f, "{}{unit}", self.0 >> shift),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+/// A time: `30` (seconds), `500ms`, `2m`, `1h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span(Duration);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no time: want seconds, or a number with ms, s, m or h behind it");
+        let span = match (text.strip_suffix('h'), text.ends_with(|c: char| c.is_ascii_digit())) {
+            (Some(hours), _) => {
+                let hours: f64 = hours.trim().parse().map_err(|_| wrong())?;
+                Duration::try_from_secs_f64(hours * 3600.0).map_err(|_| wrong())?
+            }
+            (None, true) => terminal::duration(&format!("{text}s")).map_err(|_| wrong())?,
+            (None, false) => terminal::duration(text).map_err(|_| wrong())?,
+        };
+        if span.is_zero() { Err("a time is longer than nothing".to_owned()) } else { Ok(Self(span)) }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        match millis {
+            _ if !millis.is_multiple_of(1000) => write!(f, "{millis}ms"),
+            _ if millis.is_multiple_of(3_600_000) => write!(f, "{}h", millis / 3_600_000),
+            _ if millis.is_multiple_of(60_000) => write!(f, "{}m", millis / 60_000),
+            _ => write!(f, "{}s", millis / 1000),
+        }
+    }
+}
+
+/// A [`Span`], or `off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Timeout(Option<Duration>);
+
+impl FromStr for Timeout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self(None)),
+            text => text
+                .parse()
+                .map(|Span(span)| Self(Some(span)))
+                .map_err(|why: String| format!("{why}, or `off`")),
+        }
+    }
+}
+
+impl fmt::Display for Timeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(span) => Span(span).fmt(f),
+            None => f.write_str("off"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        limits: LimitOptions,
+    }
+
+    fn limits(arguments: &[&str]) -> Result<Limits, String> {
+        let line =
+            Line::try_parse_from([&["polyrpc"], arguments].concat()).map_err(|error| error.to_string())?;
+        line.limits.limits().map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        for (text, bytes) in [
+            ("1", 1),
+            ("4096", 4096),
+            ("512KiB", 512 << 10),
+            ("64MiB", 64 << 20),
+            ("64 mib", 64 << 20),
+            ("2GiB", 2 << 30),
+            ("10B", 10),
+        ] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        for wrong in ["", "0", "-1", "1.5MiB", "MiB", "1MB", "1TiB", "99999999999999999999", "99999999999GiB"]
+        {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_seconds_unless_they_have_a_unit() {
+        for (text, millis) in
+            [("30", 30_000), ("1.5", 1500), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(text.parse(), Ok(Span(Duration::from_millis(millis))), "{text}");
+        }
+        for wrong in ["", "0", "-1", "off", "1d", "h", "infh", "nan", "s"] {
+            assert!(wrong.parse::<Span>().is_err(), "{wrong}");
+        }
+        assert_eq!("off".parse(), Ok(Timeout(None)));
+        assert_eq!("10m".parse(), Ok(Timeout(Some(Duration::from_secs(600)))));
+        assert!("never".parse::<Timeout>().unwrap_err().contains("`off`"));
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read_again() {
+        for text in ["1", "1025", "3KiB", "160MiB", "1GiB"] {
+            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+        }
+        for text in ["10s", "2m", "90s", "1h", "1500ms", "off"] {
+            assert_eq!(text.parse::<Timeout>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn without_options_the_limits_are_the_librarys() {
+        let (mut set, usual) = (limits(&[]).unwrap(), Limits::default());
+        assert!(set.memory_per_connection >= usual.memory_per_connection.min(set.memory));
+        set.memory_per_connection = usual.memory_per_connection;
+        set.memory_per_peer = usual.memory_per_peer;
+        assert_eq!(format!("{set:?}"), format!("{usual:?}"));
+    }
+
+    #[test]
+    fn each_option_sets_its_limit() {
+        let arguments = "--memory 512MiB --max-message 1MiB --max-connections 100 --idle-timeout off \
+            --message-timeout 30 --header-timeout 5s --write-timeout 15 --max-connection-age 1h";
+        let set = limits(&arguments.split_whitespace().collect::<Vec<_>>()).unwrap();
+        let seconds = Duration::from_secs;
+        assert_eq!((set.memory, set.message, set.decompressed), (512 << 20, 1 << 20, 1 << 20));
+        assert_eq!((set.connections, set.connections_per_peer), (100, 100));
+        assert_eq!((set.idle_timeout, set.connection_age), (None, Some(seconds(3600))));
+        assert_eq!(
+            (set.message_timeout, set.header_timeout, set.write_timeout),
+            (seconds(30), seconds(5), seconds(15))
+        );
+        assert!(set.memory_per_connection <= set.memory_per_peer && set.memory_per_peer <= set.memory);
+    }
+
+    #[test]
+    fn a_message_must_fit_into_the_memory() {
+        let failure = limits(&["--memory", "64MiB"]).unwrap_err();
+        assert!(failure.contains("64MiB") && failure.contains("--max-message"), "{failure}");
+        let set = limits(&["--memory", "4GiB", "--max-message", "1GiB"]).unwrap();
+        assert!(set.memory_per_connection > 2 << 30, "{set:?}");
+        let set = limits(&["--memory", "64MiB", "--max-message", "16MiB"]).unwrap();
+        assert_eq!((set.memory_per_connection, set.memory_per_peer), (64 << 20, 64 << 20));
+    }
+}

@@ -1,0 +1,76 @@
+//! Where the library's events go: lines on standard error.
+
+use std::env::{self, VarError};
+use std::io::{self, IsTerminal};
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt, registry};
+
+use crate::failure::Failure;
+use crate::terminal;
+
+/// Prints events from now on: those that `wanted` lets through, or else `RUST_LOG`, or else the `usual` level.
+///
+/// # Errors
+///
+/// If `RUST_LOG` cannot be read.
+pub(crate) fn install(wanted: Option<Targets>, usual: LevelFilter) -> Result<(), Failure> {
+    let filter = match wanted {
+        Some(wanted) => wanted,
+        None => of_environment()?.unwrap_or_else(|| Targets::new().with_default(usual)),
+    };
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(terminal::is_coloured(&io::stderr()));
+    // Whoever looks on sees when a line comes; a file has to say it.
+    let lines = match io::stderr().is_terminal() {
+        true => lines.without_time().boxed(),
+        false => lines.boxed(),
+    };
+    registry().with(lines.with_filter(filter)).init();
+    Ok(())
+}
+
+/// A level, or levels of parts of the program: `info`, `polyrpc::client=debug,warn`.
+pub(crate) fn filter(text: &str) -> Result<Targets, String> {
+    let wrong =
+        || format!("`{text}` is no level: want error, warn, info, debug, trace or off, or target=level,…");
+    // Alone, a word that is no level would be taken for a target, and nothing at all for a level.
+    let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok() || part.contains('=');
+    match text.split(',').all(is_level) {
+        true => text.parse().map_err(|_| wrong()),
+        false => Err(wrong()),
+    }
+}
+
+fn of_environment() -> Result<Option<Targets>, Failure> {
+    match env::var("RUST_LOG") {
+        Ok(text) if text.trim().is_empty() => Ok(None),
+        Ok(text) => text.parse().map(Some).map_err(|error| Failure::new(format!("RUST_LOG: {error}"))),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(error) => Err(Failure::new(format!("RUST_LOG: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_filter_is_a_level_or_levels_of_targets() {
+        let debug = filter("debug").unwrap();
+        assert!(
+            debug.would_enable("polyrpc", &Level::DEBUG) && !debug.would_enable("polyrpc", &Level::TRACE)
+        );
+        let parts = filter("polyrpc::client=debug,warn").unwrap();
+        assert!(parts.would_enable("polyrpc::client::dial", &Level::DEBUG));
+        assert!(!parts.would_enable("polyrpc::server", &Level::INFO));
+        assert!(!filter("off").unwrap().would_enable("polyrpc", &Level::ERROR));
+        for wrong in ["", "loud", "polyrpc=loud", "warn,loud"] {
+            assert!(filter(wrong).is_err(), "{wrong}");
+        }
+    }
+}

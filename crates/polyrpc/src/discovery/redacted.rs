@@ -1,0 +1,140 @@
+//! URLs for logs and error texts.
+
+use super::Network;
+
+/// A URL without the secrets that may stand in it, for logs and error texts: the password before the host, and the
+/// settings behind the `?` that are named like one (`password`, `token`, `secret` and so on).
+///
+/// It takes any text, since what is wrong with a URL may be the very reason to show it.
+///
+/// ```
+/// use polyrpc::discovery::redacted;
+///
+/// assert_eq!(redacted("etcd://root:hunter2@a:2379,b:2379/base"), "etcd://root:***@a:2379,b:2379/base");
+/// assert_eq!(redacted("consul://a:8500/base?token=s3cr3t&tls"), "consul://a:8500/base?token=***&tls");
+/// assert_eq!(redacted("rpcx://127.0.0.1:8972"), "rpcx://127.0.0.1:8972");
+/// ```
+#[must_use]
+pub fn redacted(url: &str) -> String {
+    let (scheme, rest) =
+        url.split_once("://").map_or(("", url), |(scheme, rest)| (&url[..scheme.len() + 3], rest));
+    let (user, place) = split_user(rest);
+    let (place, settings) =
+        place.split_once('?').map_or((place, None), |(place, settings)| (place, Some(settings)));
+    let mut text = String::from(scheme);
+    if let Some(user) = user {
+        text.push_str(user.split_once(':').map_or(user, |(name, _)| name));
+        text.push_str(if user.contains(':') { ":***@" } else { "@" });
+    }
+    text.push_str(place);
+    if let Some(settings) = settings {
+        text.push('?');
+        let settings = settings.split('&').map(|setting| match setting.split_once('=') {
+            Some((name, _)) if is_secret(name) => format!("{name}=***"),
+            _ => setting.to_owned(),
+        });
+        text.push_str(&settings.collect::<Vec<_>>().join("&"));
+    }
+    text
+}
+
+/// Whether a setting, a header or a metadata entry of this name is likely to hold a secret.
+pub(crate) fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace(['-', '_', '.'], "");
+    let parts = [
+        "authorization",
+        "cookie",
+        "password",
+        "passwd",
+        "secret",
+        "token",
+        "credential",
+        "apikey",
+        "accesskey",
+        "privatekey",
+        "signature",
+    ];
+    matches!(&*name, "auth" | "xauth" | "pwd" | "pass") || parts.iter().any(|part| name.contains(part))
+}
+
+/// What stands before the host, if anything does. A password may hold characters that should have been escaped, among
+/// them those that end a host; so the last `@` counts, unless what comes before is a host already.
+fn split_user(rest: &str) -> (Option<&str>, &str) {
+    let authority = rest.find(['/', '?']).unwrap_or(rest.len());
+    let begins_with_host =
+        rest[..authority].rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_ok());
+    let at = match rest[..authority].rfind('@') {
+        None if begins_with_host => None,
+        None => rest.rfind('@'),
+        at => at,
+    };
+    let Some(at) = at else { return (None, rest) };
+    let (user, place) = (&rest[..at], &rest[at + 1..]);
+    // A list of instances: `tcp@a:1,tcp@b:2`.
+    let is_network = rest.split_once('@').is_some_and(|(first, _)| first.parse::<Network>().is_ok());
+    match is_network {
+        true => (None, rest),
+        false => (Some(user), place),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_left_out_of_urls() {
+        for (url, shown) in [
+            ("etcd://root:hunter2@a:1,b:2/base/S", "etcd://root:***@a:1,b:2/base/S"),
+            ("rpcx+redis://:hunter2@h:1/base?db=1", "rpcx+redis://:***@h:1/base?db=1"),
+            ("a://me:hun@ter2@h:1", "a://me:***@h:1"),
+            ("a://me:hun/ter2@h:1/base", "a://me:***@h:1/base"),
+            ("a://me:hun?ter2@h:1/base", "a://me:***@h:1/base"),
+            ("me:hunter2@h:1", "me:***@h:1"),
+            ("a://me@h:1", "a://me@h:1"),
+            ("a://h/?password=hunter2", "a://h/?password=***"),
+            (
+                "a://h/?x=1&accessToken=hunter2&PASSWORD=hunter2&tls",
+                "a://h/?x=1&accessToken=***&PASSWORD=***&tls",
+            ),
+        ] {
+            assert_eq!(redacted(url), shown, "{url}");
+            assert!(!redacted(url).contains("ter2"), "{url}");
+        }
+    }
+
+    #[test]
+    fn other_texts_stay_as_they_are() {
+        for text in [
+            "",
+            "://",
+            "rpcx://127.0.0.1:8972",
+            "rpcx+unix:///run/a@b.sock",
+            "rpcx+list://tcp@a:1,kcp@b:2",
+            "http://h:1/users/me@example.org",
+            "http://h/?user=me@example.org",
+            "dns://[::1]:53/_rpc._tcp.example?",
+            "ü://é:ß",
+        ] {
+            assert_eq!(redacted(text), text);
+        }
+    }
+
+    #[test]
+    fn names_of_secrets_are_known_however_they_are_written() {
+        for name in [
+            "Authorization",
+            "proxy-authorization",
+            "Set-Cookie",
+            "X-API-Key",
+            "x-auth-token",
+            "__AUTH",
+            "api_key",
+        ] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in ["author", ":authority", "traceparent", "user", "key", "content-type"] {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
+}

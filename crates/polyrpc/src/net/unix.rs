@@ -1,0 +1,186 @@
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use tokio::net::{UnixListener, UnixStream};
+
+/// A listening Unix socket with its file, which goes with it.
+///
+/// The file's permissions are those that the process's umask leaves (0777 without it); to connect, a client needs to be
+/// allowed to write to it.
+#[derive(Debug)]
+pub(crate) struct UnixSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// What was made here. Another process may have put its own socket in its place since.
+    file: Option<File>,
+}
+
+impl UnixSocket {
+    /// Begins to listen. A socket that a dead process has left is replaced.
+    ///
+    /// # Errors
+    ///
+    /// When there is a socket on which a process listens, or a file of any other kind, neither of which is touched.
+    pub(crate) async fn bind(path: &Path) -> io::Result<Self> {
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                remove_stale(path).await?;
+                UnixListener::bind(path)?
+            }
+            bound => bound?,
+        };
+        Ok(Self { listener, path: path.to_owned(), file: File::at(path) })
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<UnixStream> {
+        self.listener.accept().await.map(|(stream, _)| stream)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        // The listener keeps the file's number from being given to another one until it is dropped.
+        if self.file.is_some() && self.file == File::at(&self.path) {
+            // Gone already is as good.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes a socket on which no process listens.
+async fn remove_stale(path: &Path) -> io::Result<()> {
+    let shown = path.display();
+    let occupied = |text: String| io::Error::new(io::ErrorKind::AddrInUse, text);
+    let found = fs::symlink_metadata(path)?;
+    if !found.file_type().is_socket() {
+        return Err(occupied(format!("{shown} exists and is not a socket")));
+    }
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+        // A backlog that is full tells of a listener, too.
+        Ok(_) => return Err(occupied(format!("another process listens on {shown}"))),
+        Err(error) => {
+            return Err(occupied(format!(
+                "{shown} exists, and whether a process listens on it is unknown: {error}"
+            )));
+        }
+    }
+    if File::at(path) != Some(File::of(&found)) {
+        return Err(occupied(format!("another process has just begun to listen on {shown}")));
+    }
+    fs::remove_file(path)
+}
+
+/// Which socket a path leads to.
+#[derive(Debug, PartialEq, Eq)]
+struct File {
+    device: u64,
+    inode: u64,
+}
+
+impl File {
+    fn at(path: &Path) -> Option<Self> {
+        fs::symlink_metadata(path)
+            .ok()
+            .filter(|found| found.file_type().is_socket())
+            .map(|found| Self::of(&found))
+    }
+
+    fn of(found: &Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process;
+
+    use super::*;
+
+    /// A directory that goes with the test.
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("polyrpc-{}-{name}", process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn place(&self) -> PathBuf {
+            self.0.join("socket")
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    async fn refusal(place: &Path) -> String {
+        let error = UnixSocket::bind(place).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        error.to_string()
+    }
+
+    #[tokio::test]
+    async fn regular_file_is_not_replaced_by_a_socket() {
+        let directory = Directory::new("regular");
+        fs::write(directory.place(), "precious").unwrap();
+        let text = refusal(&directory.place()).await;
+        assert_eq!(text, format!("{} exists and is not a socket", directory.place().display()));
+        assert_eq!(fs::read(directory.place()).unwrap(), b"precious");
+    }
+
+    #[tokio::test]
+    async fn directory_and_link_are_not_replaced_by_a_socket() {
+        let directory = Directory::new("link");
+        fs::create_dir(directory.place()).unwrap();
+        assert!(refusal(&directory.place()).await.ends_with("exists and is not a socket"));
+        let link = directory.0.join("link");
+        symlink(directory.0.join("nowhere"), &link).unwrap();
+        assert!(refusal(&link).await.ends_with("exists and is not a socket"));
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+
+    #[tokio::test]
+    async fn socket_of_a_dead_process_is_replaced() {
+        let directory = Directory::new("stale");
+        drop(std::os::unix::net::UnixListener::bind(directory.place()).unwrap());
+        let socket = UnixSocket::bind(&directory.place()).await.unwrap();
+        let (accepted, connected) = tokio::join!(socket.accept(), UnixStream::connect(directory.place()));
+        assert!(accepted.is_ok() && connected.is_ok());
+    }
+
+    #[tokio::test]
+    async fn socket_of_a_living_process_is_left_alone() {
+        let directory = Directory::new("living");
+        let socket = UnixSocket::bind(&directory.place()).await.unwrap();
+        let text = refusal(&directory.place()).await;
+        assert!(text.starts_with("another process listens on "), "{text}");
+        drop(socket);
+        assert!(!directory.place().exists());
+    }
+
+    #[tokio::test]
+    async fn file_that_took_the_place_of_the_socket_is_kept() {
+        let directory = Directory::new("taken");
+        let socket = UnixSocket::bind(&directory.place()).await.unwrap();
+        fs::remove_file(directory.place()).unwrap();
+        let other = UnixSocket::bind(&directory.place()).await.unwrap();
+        drop(socket);
+        assert!(directory.place().exists());
+        fs::remove_file(directory.place()).unwrap();
+        fs::write(directory.place(), "precious").unwrap();
+        drop(other);
+        assert_eq!(fs::read(directory.place()).unwrap(), b"precious");
+    }
+}

@@ -1,0 +1,104 @@
+//! Limits how often an event is logged that a peer or a flapping registry can cause without end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, TryLockError};
+use std::time::{Duration, Instant};
+
+/// Lets at most so many events through in each interval and counts the rest.
+///
+/// ```text
+/// static REFUSED: EventLimiter = EventLimiter::new(5, Duration::from_secs(10));
+///
+/// if let Some(suppressed) = REFUSED.allow() {
+///     tracing::warn!(%peer, suppressed, "a connection was refused");
+/// }
+/// ```
+#[derive(Debug)]
+pub(crate) struct EventLimiter {
+    burst: u32,
+    interval: Duration,
+    window: Mutex<Window>,
+    suppressed: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Window {
+    /// When the first event of the window came.
+    began: Option<Instant>,
+    /// Events of the window that were let through.
+    allowed: u32,
+}
+
+impl EventLimiter {
+    /// At most `burst` events in each `interval`.
+    pub(crate) const fn new(burst: u32, interval: Duration) -> Self {
+        let window = Mutex::new(Window { began: None, allowed: 0 });
+        Self { burst, interval, window, suppressed: AtomicU64::new(0) }
+    }
+
+    /// Whether the event may be logged now; `None`: it may not, and is counted. Otherwise how many events were
+    /// suppressed since the last one that was let through.
+    pub(crate) fn allow(&self) -> Option<u64> {
+        self.allow_at(Instant::now())
+    }
+
+    fn allow_at(&self, now: Instant) -> Option<u64> {
+        let mut window = match self.window.try_lock() {
+            Ok(window) => window,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another thread is logging just now: in a flood nobody waits for a line of a log.
+            Err(TryLockError::WouldBlock) => return self.suppress(),
+        };
+        if window.began.is_none_or(|began| now.saturating_duration_since(began) >= self.interval) {
+            *window = Window { began: Some(now), allowed: 0 };
+        }
+        if window.allowed >= self.burst {
+            return self.suppress();
+        }
+        window.allowed += 1;
+        Some(self.suppressed.swap(0, Ordering::Relaxed))
+    }
+
+    fn suppress(&self) -> Option<u64> {
+        self.suppressed.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_burst_is_let_through_and_the_rest_is_counted() {
+        static LIMITER: EventLimiter = EventLimiter::new(2, SECOND);
+        let start = Instant::now();
+        let allowed = (0..10).map(|tenth| LIMITER.allow_at(start + SECOND / 10 * tenth)).collect::<Vec<_>>();
+        assert_eq!(allowed[..2], [Some(0), Some(0)]);
+        assert_eq!(allowed[2..], [None; 8]);
+        assert_eq!(LIMITER.allow_at(start + SECOND), Some(8), "a new interval begins");
+        assert_eq!(LIMITER.allow_at(start + SECOND), Some(0));
+        assert_eq!(LIMITER.allow_at(start + SECOND), None);
+    }
+
+    #[test]
+    fn a_burst_of_zero_lets_nothing_through() {
+        let limiter = EventLimiter::new(0, SECOND);
+        assert_eq!(limiter.allow(), None);
+        assert_eq!(limiter.allow_at(Instant::now() + SECOND * 2), None);
+    }
+
+    #[test]
+    fn threads_share_one_limit() {
+        let limiter = EventLimiter::new(10, SECOND * 3600);
+        let allowed = std::thread::scope(|scope| {
+            let count = || (0..1000).filter(|_| limiter.allow().is_some()).count();
+            let threads = [(); 4].map(|()| scope.spawn(count));
+            threads.map(|thread| thread.join().unwrap()).iter().sum::<usize>()
+        });
+        assert_eq!(allowed, 10);
+        assert_eq!(limiter.suppressed.load(Ordering::Relaxed), 3990);
+    }
+}

@@ -1,0 +1,205 @@
+//! Who calls: judging credentials, at once or after a while, and slowing down those who guess.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use polyrpc_wire::{Credential, Protocol, Status};
+use tokio::time::{sleep, timeout};
+
+use super::incidents::Refusal;
+use super::open::{Entry, Registration};
+use super::port::Port;
+use crate::service::Peer;
+
+/// Judges who calls by the credential that came with the call, if one did.
+#[derive(Clone)]
+pub(super) enum Authenticator {
+    /// Within the connection's task.
+    Sync(Arc<SyncJudge>),
+    /// By a future, which may ask others.
+    Async(Arc<AsyncJudge>),
+}
+
+pub(super) type SyncJudge = dyn Fn(Option<&[u8]>, &Peer) -> Result<(), Status> + Send + Sync;
+pub(super) type AsyncJudge = dyn Fn(Option<Bytes>, Peer) -> Judging + Send + Sync;
+
+/// What a credential leads to, after a while.
+pub(super) type Judging = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
+
+/// What a credential leads to.
+pub(super) enum Judgement {
+    Accepted,
+    /// It is refused at once.
+    Refused(Status),
+    /// It is judged, or its refusal is held back.
+    Later(Judging),
+    /// Its peer has so many wrong ones that its connection is closed.
+    TooMany,
+}
+
+/// What one connection has proved.
+pub(super) struct Authentication<'a> {
+    port: &'a Port,
+    registration: &'a Registration,
+    /// Made with the first credential that is judged.
+    trust: Option<Arc<Trust>>,
+}
+
+/// What became of the credential that holds for a connection.
+#[derive(Debug, Default)]
+struct Trust {
+    /// One was accepted.
+    proved: AtomicBool,
+    /// One is being judged; calls behind it wait.
+    judging: AtomicBool,
+}
+
+/// How many refusals of one connection may be held back; with one more it is closed.
+const HELD_BACK: usize = 16;
+
+impl<'a> Authentication<'a> {
+    pub(super) fn new(port: &'a Port, registration: &'a Registration) -> Self {
+        Self { port, registration, trust: None }
+    }
+
+    /// Whether a credential is being judged by which the next calls of the connection are trusted.
+    pub(super) fn is_pending(&self) -> bool {
+        self.trust.as_ref().is_some_and(|trust| trust.judging.load(Ordering::Relaxed))
+    }
+
+    /// Judges every credential that comes. Only where a protocol proves it once for a connection, a call without one is as
+    /// good as the one before.
+    pub(super) fn judge(&mut self, credential: &Credential, peer: &Peer, protocol: Protocol) -> Judgement {
+        let Some(authenticator) = &self.port.authenticator else { return Judgement::Accepted };
+        let trust = self.trust.get_or_insert_default();
+        let (bytes, for_connection) = match credential {
+            Credential::Connection(bytes) => (bytes, true),
+            // By setting: brpc's clients send it once a connection by gRPC too.
+            Credential::Call(bytes) => (bytes, protocol == Protocol::Grpc && self.port.trusts_grpc),
+        };
+        if for_connection && bytes.is_none() && trust.proved.load(Ordering::Relaxed) {
+            return Judgement::Accepted;
+        }
+        let trust = for_connection.then(|| trust.clone());
+        match authenticator {
+            Authenticator::Sync(judge) => {
+                let judged = catch_unwind(AssertUnwindSafe(|| judge(bytes.as_deref(), peer)))
+                    .unwrap_or_else(|_| Err(panicked()));
+                self.judged(judged, trust)
+            }
+            Authenticator::Async(judge) => {
+                let judging = catch_unwind(AssertUnwindSafe(|| judge(bytes.clone(), peer.clone())));
+                match judging {
+                    Ok(judging) => self.later(judging, trust),
+                    Err(_) => self.judged(Err(panicked()), trust),
+                }
+            }
+        }
+    }
+
+    fn judged(&self, judged: Result<(), Status>, trust: Option<Arc<Trust>>) -> Judgement {
+        match judged {
+            Ok(()) => {
+                if let Some(trust) = trust {
+                    trust.proved.store(true, Ordering::Relaxed);
+                }
+                Judgement::Accepted
+            }
+            Err(status) => self.refuse(status),
+        }
+    }
+
+    /// Whoever guesses is answered ever later.
+    #[cold]
+    fn refuse(&self, status: Status) -> Judgement {
+        let entry = &self.registration.entry;
+        let delay = failed(entry, self.registration);
+        if delay.is_zero() {
+            return Judgement::Refused(status);
+        }
+        match HeldBack::enter(entry) {
+            None => Judgement::TooMany,
+            Some(held) => Judgement::Later(Box::pin(async move {
+                sleep(delay).await;
+                drop(held);
+                Err(status)
+            })),
+        }
+    }
+
+    #[cold]
+    fn later(&self, judging: Judging, trust: Option<Arc<Trust>>) -> Judgement {
+        let (limit, free) = {
+            let limits = self.registration.limits();
+            (limits.authentication_timeout, limits.credential_failures)
+        };
+        let (entry, clock) = (self.registration.entry.clone(), self.registration.clock());
+        if let Some(trust) = &trust {
+            trust.judging.store(true, Ordering::Relaxed);
+        }
+        let ends = trust.map(Pending);
+        Judgement::Later(Box::pin(async move {
+            // Who asks others may panic as well.
+            let judged = match timeout(limit, AssertUnwindSafe(judging).catch_unwind()).await {
+                Ok(Ok(judged)) => judged,
+                Ok(Err(_)) => Err(panicked()),
+                Err(_) => {
+                    entry.refused(Refusal::AuthenticationTimeout);
+                    return Err(Status::unavailable("the credential could not be checked in time"));
+                }
+            };
+            match (&judged, &ends) {
+                (Ok(()), Some(Pending(trust))) => trust.proved.store(true, Ordering::Relaxed),
+                (Ok(()), None) => {}
+                (Err(_), _) => {
+                    entry.refused(Refusal::Credential);
+                    let delay = entry.record.failures.count(clock.tick(), free);
+                    sleep(delay).await;
+                }
+            }
+            judged
+        }))
+    }
+}
+
+/// Counts a failure; returns how long its answer is held back.
+fn failed(entry: &Entry, registration: &Registration) -> Duration {
+    entry.refused(Refusal::Credential);
+    entry.record.failures.count(registration.tick(), registration.limits().credential_failures)
+}
+
+/// The judging of a credential for a connection, which ends when this is dropped.
+struct Pending(Arc<Trust>);
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.0.judging.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A place among the refusals of a connection that are held back.
+struct HeldBack(Arc<Entry>);
+
+impl HeldBack {
+    fn enter(entry: &Arc<Entry>) -> Option<Self> {
+        let held = entry.held_back.fetch_add(1, Ordering::Relaxed);
+        let place = Self(entry.clone());
+        (held < HELD_BACK).then_some(place)
+    }
+}
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        self.0.held_back.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cold]
+fn panicked() -> Status {
+    Status::unauthenticated("the authenticator panicked")
+}

@@ -1,0 +1,393 @@
+//! The clocks of one connection: they run whatever its handlers do.
+//!
+//! A connection looks at them when it is polled and says when it wants to be woken for them, so that no clock needs a timer
+//! of its own. Times are ticks ([`TICK`]).
+
+use super::incidents::Closing;
+use super::limits::Limits;
+use super::open::{TICK, ticks};
+
+/// How long each clock may run, in ticks.
+#[derive(Debug)]
+struct Allowed {
+    header: u32,
+    message: u32,
+    /// Bytes that a message must bring in each interval of `header`.
+    pace: u64,
+    write: u32,
+    /// Bytes that a peer must take in each interval of `write`, if there are as many.
+    drain: u64,
+    idle: u32,
+    age: u32,
+    grace: u32,
+    ping: u32,
+    pong: u32,
+}
+
+impl Allowed {
+    fn new(limits: &Limits) -> Self {
+        let forever = u32::MAX;
+        let rate = |window| {
+            (limits.message_rate as u64).saturating_mul(u64::from(window)) * TICK.as_millis() as u64 / 1000
+        };
+        let (header, write) = (ticks(limits.header_timeout), ticks(limits.write_timeout));
+        Self {
+            header,
+            message: ticks(limits.message_timeout),
+            pace: rate(header),
+            write,
+            drain: rate(write),
+            idle: limits.idle_timeout.map_or(forever, ticks),
+            age: limits.connection_age.map_or(forever, ticks),
+            grace: ticks(limits.connection_age_grace),
+            ping: limits.http2.keepalive_interval.map_or(forever, ticks),
+            pong: ticks(limits.http2.keepalive_timeout),
+        }
+    }
+}
+
+/// What a connection has come to when it goes to sleep.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Observed {
+    /// Bytes received so far.
+    pub(super) received: u64,
+    /// Bytes written so far.
+    pub(super) written: u64,
+    /// What the peer owes of a message.
+    pub(super) incomplete: Option<Incomplete>,
+    /// A message was taken whole since the last time.
+    pub(super) took: bool,
+    /// Something waits to be written.
+    pub(super) writing: bool,
+    /// Nothing is under way.
+    pub(super) idle: bool,
+    /// Calls or streams are under way.
+    pub(super) busy: bool,
+}
+
+/// What the peer owes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Incomplete {
+    /// The rest of a head, which has no length.
+    Head,
+    /// The rest of a message.
+    Message,
+    /// The rest of a message that is not read now, since the connection holds more than its share.
+    Withheld,
+}
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// The connection is to be closed.
+    Close(Closing),
+    /// The connection is to take nothing new on.
+    Drain,
+    /// The peer is to be asked whether it is there.
+    Ping,
+}
+
+#[derive(Debug)]
+pub(super) struct Clocks {
+    allowed: Allowed,
+    message: Option<Transfer>,
+    is_head: bool,
+    is_withheld: bool,
+    write: Option<Transfer>,
+    /// Since when nothing is under way.
+    idle: Option<u32>,
+    /// When the connection reaches its age.
+    aged: u32,
+    is_drained: bool,
+    /// When something was last received while calls were under way.
+    heard: Option<u32>,
+    received: u64,
+    /// When the peer was asked whether it is there.
+    asked: Option<u32>,
+}
+
+/// Bytes that are on their way.
+#[derive(Debug, Clone, Copy)]
+struct Transfer {
+    /// When it began.
+    since: u32,
+    /// When the current interval began, and how many bytes had been transferred then.
+    interval: u32,
+    bytes: u64,
+}
+
+impl Transfer {
+    fn new(now: u32, bytes: u64) -> Self {
+        Self { since: now, interval: now, bytes }
+    }
+
+    /// Whether less than `least` bytes came in the interval that has ended, if one has.
+    fn is_slow(&mut self, now: u32, length: u32, bytes: u64, least: u64) -> bool {
+        if now.saturating_sub(self.interval) < length.max(1) {
+            return false;
+        }
+        let came = bytes - self.bytes;
+        (self.interval, self.bytes) = (now, bytes);
+        came < least.max(1)
+    }
+}
+
+impl Clocks {
+    /// The clocks of a connection that was opened at this tick; `salt` varies its age.
+    pub(super) fn new(limits: &Limits, opened: u32, salt: u64) -> Self {
+        let allowed = Allowed::new(limits);
+        let spread = u64::from(allowed.age / 10).max(1);
+        // Fibonacci hashing: connections that were opened together end one by one.
+        let shorter = (salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % spread;
+        let aged = match allowed.age {
+            u32::MAX => u32::MAX,
+            age => opened.saturating_add(age - shorter as u32),
+        };
+        Self {
+            allowed,
+            message: None,
+            is_head: false,
+            is_withheld: false,
+            write: None,
+            idle: None,
+            aged,
+            is_drained: false,
+            heard: None,
+            received: 0,
+            asked: None,
+        }
+    }
+
+    /// Notes what the connection has come to. Returns when it is to be woken for a clock.
+    pub(super) fn observe(&mut self, now: u32, observed: Observed) -> u32 {
+        let Observed { received, written, incomplete, took, writing, idle, busy } = observed;
+        match incomplete {
+            None => self.message = None,
+            Some(_) if took => self.message = Some(Transfer::new(now, received)),
+            Some(_) => {
+                self.message.get_or_insert(Transfer::new(now, received));
+            }
+        }
+        self.is_head = incomplete == Some(Incomplete::Head);
+        self.is_withheld = incomplete == Some(Incomplete::Withheld);
+        match writing {
+            false => self.write = None,
+            true => {
+                self.write.get_or_insert(Transfer::new(now, written));
+            }
+        }
+        let heard = received != self.received;
+        self.idle = match (idle, self.idle) {
+            (true, Some(since)) if !heard => Some(since),
+            (true, _) => Some(now),
+            (false, _) => None,
+        };
+        self.heard = match (busy, self.heard) {
+            (true, Some(at)) if !heard => Some(at),
+            (true, _) => Some(now),
+            (false, _) => None,
+        };
+        if heard || !busy {
+            self.asked = None;
+        }
+        self.received = received;
+        self.next()
+    }
+
+    /// The earliest tick at which something may be due.
+    fn next(&self) -> u32 {
+        let Allowed { header, message, write, idle, ping, pong, .. } = self.allowed;
+        let after =
+            |since: Option<u32>, ticks: u32| since.map_or(u32::MAX, |since| since.saturating_add(ticks));
+        let interval = self.message.filter(|_| !self.is_withheld).map(|message| message.interval);
+        let whole = self.message.map(|message| message.since);
+        after(interval, header.max(1))
+            .min(after(whole, if self.is_head { header } else { message }))
+            .min(after(self.write.map(|write| write.interval), write.max(1)))
+            .min(after(self.idle, idle.saturating_add(1)))
+            .min(after(self.heard.filter(|_| self.asked.is_none()), ping))
+            .min(after(self.asked, pong))
+            .min(self.aged)
+    }
+
+    /// What is due now, if anything is.
+    pub(super) fn due(&mut self, now: u32, received: u64, written: u64) -> Option<Due> {
+        let allowed = &self.allowed;
+        if let Some(message) = &mut self.message {
+            let age = now.saturating_sub(message.since);
+            if self.is_head && age >= allowed.header.max(1) {
+                return Some(Due::Close(Closing::Head));
+            }
+            let slow = !self.is_withheld && message.is_slow(now, allowed.header, received, allowed.pace);
+            if slow || age >= allowed.message.max(1) {
+                return Some(Due::Close(Closing::Message));
+            }
+        }
+        if let Some(write) = &mut self.write
+            && write.is_slow(now, allowed.write, written, allowed.drain)
+        {
+            return Some(Due::Close(Closing::Write));
+        }
+        let passed =
+            |since: Option<u32>, ticks: u32| since.is_some_and(|since| now.saturating_sub(since) >= ticks);
+        if passed(self.idle, allowed.idle.saturating_add(1)) {
+            return Some(Due::Close(Closing::Idle));
+        }
+        if now >= self.aged {
+            // With the grace behind it the clock rings a second time.
+            self.aged = match self.is_drained {
+                true => u32::MAX,
+                false => now.saturating_add(allowed.grace),
+            };
+            let due = if self.is_drained { Due::Close(Closing::Age) } else { Due::Drain };
+            self.is_drained = true;
+            return Some(due);
+        }
+        if passed(self.asked, allowed.pong) {
+            return Some(Due::Close(Closing::Keepalive));
+        }
+        if self.asked.is_none() && passed(self.heard, allowed.ping) {
+            return Some(Due::Ping);
+        }
+        None
+    }
+
+    /// The peer was asked whether it is there, or cannot be asked.
+    pub(super) fn asked(&mut self, now: u32, asked: bool) {
+        match asked {
+            true => self.asked = Some(now),
+            false => self.allowed.ping = u32::MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn clocks() -> Clocks {
+        let limits = Limits {
+            header_timeout: Duration::from_secs(1),
+            message_timeout: Duration::from_secs(3),
+            message_rate: 1000,
+            write_timeout: Duration::from_secs(2),
+            idle_timeout: Some(Duration::from_secs(10)),
+            ..Limits::default()
+        };
+        Clocks::new(&limits, 0, 1)
+    }
+
+    const QUIET: Observed = Observed {
+        received: 0,
+        written: 0,
+        incomplete: None,
+        took: false,
+        writing: false,
+        idle: false,
+        busy: false,
+    };
+
+    #[test]
+    fn a_head_must_end_in_time_however_fast_it_comes() {
+        let mut clocks = clocks();
+        let observed = Observed { incomplete: Some(Incomplete::Head), ..QUIET };
+        for now in 0..4 {
+            let wakes = clocks.observe(now, Observed { received: u64::from(now) << 20, ..observed });
+            assert_eq!((wakes, clocks.due(now, u64::from(now) << 20, 0)), (4, None));
+        }
+        assert_eq!(clocks.due(4, 4 << 20, 0), Some(Due::Close(Closing::Head)));
+    }
+
+    #[test]
+    fn a_message_must_keep_its_pace_and_end_in_time_while_handlers_are_busy() {
+        let incomplete = Observed { incomplete: Some(Incomplete::Message), busy: true, ..QUIET };
+        for (bytes_a_tick, ends) in [(0, 4), (249, 4), (250, 12), (1 << 20, 12)] {
+            let mut clocks = clocks();
+            let closed = (0..20).find(|&now| {
+                let received = bytes_a_tick * u64::from(now);
+                clocks.observe(now, Observed { received, ..incomplete });
+                clocks.due(now, received, 0) == Some(Due::Close(Closing::Message))
+            });
+            assert_eq!(closed, Some(ends), "{bytes_a_tick} bytes a tick");
+        }
+    }
+
+    #[test]
+    fn each_message_has_its_own_time() {
+        let mut clocks = clocks();
+        let took = Observed { incomplete: Some(Incomplete::Message), took: true, ..QUIET };
+        for now in 0..100 {
+            clocks.observe(now, took);
+            assert_eq!(clocks.due(now, 0, 0), None);
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_not_read_must_end_in_time_all_the_same() {
+        let mut clocks = clocks();
+        let withheld = Observed { incomplete: Some(Incomplete::Withheld), ..QUIET };
+        assert_eq!(clocks.observe(0, withheld), 12);
+        assert_eq!(clocks.due(11, 0, 0), None);
+        assert_eq!(clocks.due(12, 0, 0), Some(Due::Close(Closing::Message)));
+    }
+
+    #[test]
+    fn a_peer_that_reads_nothing_is_closed_and_one_that_reads_is_not() {
+        let writing = Observed { writing: true, busy: true, ..QUIET };
+        for (bytes_a_tick, ends) in [(0, Some(8)), (100, Some(8)), (250, None)] {
+            let mut clocks = clocks();
+            let closed = (0..100).find(|&now| {
+                let written = bytes_a_tick * u64::from(now);
+                clocks.observe(now, Observed { written, ..writing });
+                clocks.due(now, 0, written).is_some()
+            });
+            assert_eq!(closed, ends, "{bytes_a_tick} bytes a tick");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_does_nothing_is_closed_and_each_byte_begins_the_time_anew() {
+        let mut clocks = clocks();
+        let idle = Observed { idle: true, ..QUIET };
+        assert_eq!(clocks.observe(0, idle), 41);
+        assert_eq!(clocks.observe(30, idle), 41);
+        assert_eq!(clocks.observe(31, Observed { received: 1, ..idle }), 72);
+        assert_eq!(clocks.due(71, 1, 0), None);
+        assert_eq!(clocks.due(72, 1, 0), Some(Due::Close(Closing::Idle)));
+    }
+
+    #[test]
+    fn a_connection_is_drained_at_its_age_and_closed_after_the_grace() {
+        let limits = Limits {
+            connection_age: Some(Duration::from_secs(100)),
+            connection_age_grace: Duration::from_secs(1),
+            ..Limits::default()
+        };
+        let mut ages = std::collections::BTreeSet::new();
+        for salt in 0..100 {
+            let mut clocks = Clocks::new(&limits, 7, salt);
+            let aged = (0..).find(|&now| clocks.due(now, 0, 0) == Some(Due::Drain)).unwrap();
+            assert!((7 + 360..=7 + 400).contains(&aged), "{aged}");
+            assert_eq!(clocks.due(aged + 3, 0, 0), None);
+            assert_eq!(clocks.due(aged + 4, 0, 0), Some(Due::Close(Closing::Age)));
+            ages.insert(aged);
+        }
+        assert!(ages.len() > 20, "connections end one by one");
+    }
+
+    #[test]
+    fn a_silent_peer_with_calls_under_way_is_asked_and_closed_if_it_does_not_answer() {
+        let mut clocks = clocks();
+        let busy = Observed { busy: true, ..QUIET };
+        assert_eq!(clocks.observe(0, busy), 1200);
+        assert_eq!(clocks.due(1200, 0, 0), Some(Due::Ping));
+        clocks.asked(1200, true);
+        assert_eq!(clocks.observe(1200, busy), 1280);
+        assert_eq!(clocks.due(1279, 0, 0), None);
+        assert_eq!(clocks.due(1280, 0, 0), Some(Due::Close(Closing::Keepalive)));
+        clocks.observe(1280, Observed { received: 17, ..busy });
+        assert_eq!(clocks.due(1281, 17, 0), None, "the answer has come");
+    }
+}

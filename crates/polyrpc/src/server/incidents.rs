@@ -1,0 +1,186 @@
+//! What a server had to refuse, and why it closed connections: counted by cause, and traced where an operator would act.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::service::Peer;
+
+/// Defines the causes of a kind with the names by which they are counted.
+macro_rules! causes {
+    ($(#[$doc:meta])* $kind:ident { $($(#[$what:meta])* $cause:ident => $name:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(usize)]
+        pub(crate) enum $kind { $($(#[$what])* $cause,)* }
+
+        impl $kind {
+            const NAMES: &[&str] = &[$($name,)*];
+
+            /// The name by which it is counted.
+            pub(crate) fn name(self) -> &'static str {
+                Self::NAMES.get(self as usize).copied().unwrap_or_default()
+            }
+        }
+    };
+}
+
+causes! {
+    /// Why a call, or a connection before its first call, was refused.
+    Refusal {
+        /// As many connections are open as may be.
+        Connections => "connections",
+        /// As many connections of the peer address are open as may be.
+        PeerConnections => "peer_connections",
+        /// As many calls wait for their handlers as may.
+        Calls => "calls",
+        /// As many calls of the peer address wait as may.
+        PeerCalls => "peer_calls",
+        /// As many calls of the connection wait as may.
+        ConnectionCalls => "connection_calls",
+        /// As many streams are open as may be.
+        Streams => "streams",
+        /// As many streams of the peer address are open as may be.
+        PeerStreams => "peer_streams",
+        /// As many streams of the connection are open as may be.
+        ConnectionStreams => "connection_streams",
+        /// The server's memory budget is used up.
+        Memory => "memory",
+        /// The credential was not accepted.
+        Credential => "credential",
+        /// The authenticator did not answer in time.
+        AuthenticationTimeout => "authentication_timeout",
+        /// A stream was idle for too long.
+        StreamIdle => "stream_idle",
+        /// Nobody takes what is pushed.
+        Pushes => "pushes",
+    }
+}
+
+causes! {
+    /// Why the server closed a connection before its peer did.
+    Closing {
+        /// It sent nothing.
+        FirstByte => "first_byte_timeout",
+        /// It did not show its protocol, finish its handshake, or end its head.
+        Head => "header_timeout",
+        /// It did not bring the rest of a message.
+        Message => "message_timeout",
+        /// It did not read.
+        Write => "write_timeout",
+        /// It did nothing.
+        Idle => "idle_timeout",
+        /// It did not answer a keepalive.
+        Keepalive => "keepalive_timeout",
+        /// It reached its age.
+        Age => "connection_age",
+        /// It held more than it may.
+        Memory => "memory_per_connection",
+        /// It held more than all others when the budget was used up.
+        LargestHolder => "largest_holder",
+        /// It had to make room for another connection.
+        MadeRoom => "made_room",
+        /// It sent what its protocol does not allow.
+        Malformed => "malformed",
+        /// It sent a message, or a head, above its limit.
+        TooLarge => "too_large",
+        /// It caused more work than an honest peer.
+        Flood => "flood",
+        /// It brought too many wrong credentials.
+        Credentials => "credentials",
+        /// It spoke no protocol that is allowed here.
+        UnknownProtocol => "unknown_protocol",
+    }
+}
+
+/// How often each happened.
+#[derive(Debug)]
+pub(crate) struct Incidents {
+    refusals: [AtomicU64; Refusal::NAMES.len()],
+    closings: [AtomicU64; Closing::NAMES.len()],
+}
+
+impl Default for Incidents {
+    fn default() -> Self {
+        Self {
+            refusals: [const { AtomicU64::new(0) }; Refusal::NAMES.len()],
+            closings: [const { AtomicU64::new(0) }; Closing::NAMES.len()],
+        }
+    }
+}
+
+impl Incidents {
+    /// Counts a refusal.
+    #[cold]
+    pub(crate) fn refused(&self, cause: Refusal, peer: &Peer) {
+        self.refusals[cause as usize].fetch_add(1, Ordering::Relaxed);
+        trace::refused(cause, peer);
+    }
+
+    /// Counts a connection that the server closed.
+    #[cold]
+    pub(crate) fn closed(&self, cause: Closing, peer: &Peer) {
+        self.closings[cause as usize].fetch_add(1, Ordering::Relaxed);
+        trace::closed(cause, peer);
+    }
+
+    /// How many calls and connections were refused, by cause.
+    pub(crate) fn refusals(&self) -> Vec<(&'static str, u64)> {
+        read(Refusal::NAMES, &self.refusals)
+    }
+
+    /// How many connections the server closed, by cause.
+    pub(crate) fn closings(&self) -> Vec<(&'static str, u64)> {
+        read(Closing::NAMES, &self.closings)
+    }
+}
+
+fn read(names: &[&'static str], counts: &[AtomicU64]) -> Vec<(&'static str, u64)> {
+    names.iter().zip(counts).map(|(name, count)| (*name, count.load(Ordering::Relaxed))).collect()
+}
+
+mod trace {
+    use std::time::Duration;
+
+    use super::{Closing, Refusal};
+    use crate::rate_limited::EventLimiter;
+    use crate::service::Peer;
+
+    static REFUSALS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+    static CLOSINGS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+
+    pub(super) fn refused(cause: Refusal, peer: &Peer) {
+        if let Some(suppressed) = REFUSALS.allow() {
+            tracing::warn!(cause = cause.name(), %peer, suppressed, "refused");
+        }
+    }
+
+    pub(super) fn closed(cause: Closing, peer: &Peer) {
+        // What every server sees every day is no warning.
+        match cause {
+            Closing::Idle | Closing::FirstByte | Closing::Age => {
+                tracing::debug!(cause = cause.name(), %peer, "connection closed");
+            }
+            _ => {
+                if let Some(suppressed) = CLOSINGS.allow() {
+                    tracing::warn!(cause = cause.name(), %peer, suppressed, "connection closed");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_is_counted_under_its_own_name() {
+        let incidents = Incidents::default();
+        incidents.refused(Refusal::Credential, &Peer::Unix);
+        incidents.closed(Closing::UnknownProtocol, &Peer::Unix);
+        let counted = |counts: Vec<(&'static str, u64)>| -> Vec<_> {
+            counts.into_iter().filter(|(_, count)| *count > 0).collect()
+        };
+        assert_eq!(counted(incidents.refusals()), [("credential", 1)]);
+        assert_eq!(counted(incidents.closings()), [("unknown_protocol", 1)]);
+    }
+}

@@ -1,0 +1,286 @@
+//! What one peer can make a server hold, and for how long; and that others go on meanwhile.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::{PROTOCOLS, ProbeClient, Prober, Socket, Wire, client, json_call, serve, soon, until};
+use polyrpc::introspection::Facts;
+use polyrpc::payload::compress;
+use polyrpc::server::{Limits, Running};
+use polyrpc::{Code, Compression, Protocol, Server, Status};
+use tokio::time::sleep;
+
+fn limited(limits: Limits) -> Server {
+    Prober::default().server().limits(limits)
+}
+
+/// How often the server refused something, or closed a connection, for this cause.
+fn counted(counts: &[(&'static str, u64)], cause: &str) -> u64 {
+    counts.iter().find(|(name, _)| *name == cause).expect("the cause exists").1
+}
+
+fn closed(facts: &Facts, cause: &str) -> u64 {
+    counted(&facts.closings, cause)
+}
+
+fn refused(facts: &Facts, cause: &str) -> u64 {
+    counted(&facts.refusals, cause)
+}
+
+/// Opens gRPC calls whose messages do not come.
+async fn open_heads(server: &Running, calls: u64) -> Wire {
+    let mut wire = Wire::connect(Protocol::Grpc, server).await;
+    let call = json_call("Probe", "Echo", "");
+    for id in 0..calls {
+        let bytes = wire.open(id, &call);
+        wire.socket.send(&bytes).await;
+    }
+    wire
+}
+
+#[tokio::test]
+async fn calls_without_their_message_do_not_use_up_the_calls_of_others() {
+    let limits = Limits { in_flight: 16, ..Limits::default() };
+    let server = serve(limited(limits)).await;
+    let probe = ProbeClient::new(client(Protocol::BaiduStd, &server));
+    probe.echo("before".into()).await.unwrap();
+    let _heads = open_heads(&server, 200).await;
+    // Long enough for the calls to be opened without their messages.
+    sleep(Duration::from_millis(1200)).await;
+    assert_eq!(server.facts().used.calls, 0);
+    for protocol in PROTOCOLS {
+        let probe = ProbeClient::new(client(protocol, &server));
+        assert_eq!(soon(probe.echo("still here".into())).await.unwrap(), "still here", "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_connection_cannot_use_up_the_calls_of_all() {
+    let prober = Prober::default();
+    let server = serve(prober.server().limits(Limits { in_flight: 64, ..Limits::default() })).await;
+    let greedy: Vec<_> = (0..4).map(|_| ProbeClient::new(client(Protocol::Rpcx, &server))).collect();
+    let mut waiting = Vec::new();
+    for n in 0..400 {
+        let probe = greedy[n % 4].clone();
+        waiting.push(tokio::spawn(async move { probe.wait("greedy".into()).await }));
+    }
+    until(|| refused(&server.facts(), "calls") > 0).await;
+    let late = ProbeClient::new(client(Protocol::Rpcx, &server));
+    let waits = tokio::spawn({
+        let late = late.clone();
+        async move { late.wait("late".into()).await }
+    });
+    let before = server.facts().used.calls;
+    assert!(before < 64, "{before}");
+    until(|| server.facts().used.calls > before || prober.gate.count() > 64).await;
+    prober.gate.open();
+    assert_eq!(soon(waits).await.unwrap().unwrap(), "late");
+}
+
+#[tokio::test]
+async fn a_message_that_stalls_ends_its_connection_though_a_handler_is_busy() {
+    let limits = Limits { header_timeout: Duration::from_millis(500), ..Limits::default() };
+    for protocol in [Protocol::BaiduStd, Protocol::Rpcx] {
+        let server = serve(limited(limits.clone())).await;
+        let mut wire = Wire::connect(protocol, &server).await;
+        wire.send(1, &json_call("Probe", "Wait", "\"a\"")).await;
+        let bytes = wire.encode(2, &json_call("Probe", "Echo", "\"b\""));
+        wire.socket.send(&bytes[..bytes.len() - 1]).await;
+        until(|| closed(&server.facts(), "message_timeout") == 1).await;
+        drop(wire);
+        until(|| server.connections() == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_sends_nothing_is_closed() {
+    let limits = Limits { first_byte_timeout: Duration::from_millis(500), ..Limits::default() };
+    let server = serve(limited(limits)).await;
+    let mut socket = Socket::connect(&server).await;
+    assert!(socket.rest().await.is_empty());
+    assert_eq!(closed(&server.facts(), "first_byte_timeout"), 1);
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_is_closed() {
+    let limits = Limits { write_timeout: Duration::from_millis(500), ..Limits::default() };
+    for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Http] {
+        let server = serve(limited(limits.clone())).await;
+        let mut wire = Wire::connect(protocol, &server).await;
+        let large = format!("\"{}\"", "x".repeat(16 << 20));
+        wire.send(1, &json_call("Probe", "Echo", &large)).await;
+        until(|| closed(&server.facts(), "write_timeout") == 1).await;
+        until(|| server.connections() == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_drained_at_its_age() {
+    let limits = Limits {
+        connection_age: Some(Duration::from_secs(1)),
+        connection_age_grace: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let server = serve(limited(limits)).await;
+    for protocol in PROTOCOLS {
+        let mut wire = Wire::connect(protocol, &server).await;
+        wire.send(1, &json_call("Probe", "Echo", "\"a\"")).await;
+        assert!(wire.answer().await.is_some(), "{protocol:?}");
+        while wire.answer().await.is_some() {}
+    }
+}
+
+#[tokio::test]
+async fn replies_that_are_not_read_stay_within_the_budget_and_others_are_served() {
+    let memory = 32 << 20;
+    let limits = Limits {
+        memory,
+        memory_per_peer: memory,
+        memory_per_connection: memory,
+        write_timeout: Duration::from_secs(2),
+        ..Limits::default()
+    };
+    let server = serve(limited(limits)).await;
+    let good = ProbeClient::new(client(Protocol::Rpcx, &server));
+    good.echo("before".into()).await.unwrap();
+    let bomb = format!("\"{}\"", "x".repeat(7 << 20));
+    let bomb = compress::compress(Compression::Gzip, bomb.as_bytes()).unwrap();
+    let mut unread = Vec::new();
+    for id in 0..12 {
+        let mut wire = Wire::connect(Protocol::BaiduStd, &server).await;
+        let frame = common::baidu_frame("Probe", "Echo", id, 2, &bomb);
+        wire.socket.send(&frame).await;
+        unread.push(wire);
+        let used = server.facts().used.memory;
+        assert!(used <= memory, "{used}");
+        assert_eq!(soon(good.echo("meanwhile".into())).await.unwrap(), "meanwhile");
+    }
+    until(|| refused(&server.facts(), "memory") + closed(&server.facts(), "write_timeout") > 0).await;
+    until(|| closed(&server.facts(), "write_timeout") + closed(&server.facts(), "largest_holder") > 0).await;
+    drop(unread);
+    until(|| server.connections() == 1).await;
+    assert!(server.facts().used.memory < 64 << 10);
+}
+
+#[tokio::test]
+async fn a_message_as_long_as_allowed_passes_within_the_usual_budget() {
+    let server = serve(limited(Limits::default())).await;
+    let text = "x".repeat((64 << 20) - (64 << 10));
+    for protocol in [Protocol::Rpcx, Protocol::Grpc] {
+        let probe = ProbeClient::new(client(protocol, &server));
+        assert_eq!(soon(probe.echo(text.clone())).await.unwrap().len(), text.len(), "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_shuts_down_does_not_wait_for_messages_that_do_not_come() {
+    let server = serve(limited(Limits::default())).await;
+    let _heads = open_heads(&server, 10).await;
+    let mut half = Wire::connect(Protocol::BaiduStd, &server).await;
+    let bytes = half.encode(1, &json_call("Probe", "Echo", "\"a\""));
+    half.socket.send(&bytes[..bytes.len() - 1]).await;
+    until(|| server.connections() == 2).await;
+    sleep(Duration::from_millis(800)).await;
+    let began = Instant::now();
+    server.shutdown(Duration::from_secs(30)).await;
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}
+
+/// Accepts `right` after a while.
+async fn judge(credential: Option<Bytes>) -> Result<(), Status> {
+    sleep(Duration::from_millis(50)).await;
+    match credential.as_deref() {
+        Some(b"right") => Ok(()),
+        _ => Err(Status::unauthenticated("wrong")),
+    }
+}
+
+#[tokio::test]
+async fn an_authenticator_may_ask_others_over_every_protocol() {
+    let prober = Prober::default();
+    let listen =
+        polyrpc::server::Listen::on("127.0.0.1:0").authenticate_async(|credential, _| judge(credential));
+    let server = prober.server().bind(listen).await.unwrap().start();
+    for protocol in [Protocol::BaiduStd, Protocol::Rpcx, Protocol::Grpc, Protocol::Http] {
+        let of = |credential: &'static str| {
+            let url = common::url(protocol, &server);
+            ProbeClient::new(polyrpc::Client::builder(&url).credential(credential).build().unwrap())
+        };
+        let ran = prober.ran();
+        let error = soon(of("wrong").echo("a".into())).await.unwrap_err();
+        // rpcx has no code for it, only words.
+        let code = if protocol == Protocol::Rpcx { Code::Unknown } else { Code::Unauthenticated };
+        assert_eq!((error.code(), prober.ran()), (code, ran), "{protocol:?}: {error}");
+        let right = of("right");
+        let several = (0..5).map(|_| right.echo("b".into()));
+        for answer in soon(futures_util::future::join_all(several)).await {
+            assert_eq!(answer.unwrap(), "b", "{protocol:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_authenticator_that_does_not_answer_fails_its_call_only() {
+    let limits = Limits { authentication_timeout: Duration::from_millis(200), ..Limits::default() };
+    let listen = polyrpc::server::Listen::on("127.0.0.1:0").authenticate_async(|credential, _| async move {
+        match credential.as_deref() {
+            Some(b"stuck") => std::future::pending().await,
+            _ => Ok(()),
+        }
+    });
+    let server = limited(limits).bind(listen).await.unwrap().start();
+    let of = |credential: &'static str| {
+        let url = common::url(Protocol::Rpcx, &server);
+        ProbeClient::new(polyrpc::Client::builder(&url).credential(credential).build().unwrap())
+    };
+    let error = soon(of("stuck").echo("a".into())).await.unwrap_err();
+    assert!(error.message().contains("could not be checked in time"), "{error}");
+    assert_eq!(soon(of("other").echo("b".into())).await.unwrap(), "b");
+    assert_eq!(refused(&server.facts(), "authentication_timeout"), 1);
+}
+
+#[tokio::test]
+async fn guessing_credentials_is_slowed_down_and_counted() {
+    let listen = polyrpc::server::Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
+        Some(b"right") => Ok(()),
+        _ => Err(Status::unauthenticated("wrong")),
+    });
+    let server = Prober::default().server().bind(listen).await.unwrap().start();
+    let guess = "POST /Probe/Echo HTTP/1.1\r\nHost: localhost\r\nAuthorization: wrong\r\n\
+                 Content-Type: application/json\r\nContent-Length: 3\r\n\r\n\"a\"";
+    let mut socket = Socket::connect(&server).await;
+    socket.offer(guess.repeat(1000).as_bytes()).await;
+    let answers = String::from_utf8(socket.rest().await).unwrap();
+    let answered = answers.matches("HTTP/1.1 4").count();
+    assert!((10..=30).contains(&answered), "{answered} guesses were answered");
+    assert_eq!(closed(&server.facts(), "credentials"), 1);
+    assert!(refused(&server.facts(), "credential") < 40);
+    // Others of the address who bring the right one are not held up.
+    let url = common::url(Protocol::Rpcx, &server);
+    let good = ProbeClient::new(polyrpc::Client::builder(&url).credential("right").build().unwrap());
+    let began = Instant::now();
+    assert_eq!(soon(good.echo("a".into())).await.unwrap(), "a");
+    assert!(began.elapsed() < Duration::from_millis(900));
+}
+
+#[tokio::test]
+async fn a_stream_that_does_nothing_ends_and_its_connection_goes_on() {
+    let limits = Limits { stream_idle_timeout: Some(Duration::from_secs(1)), ..Limits::default() };
+    let health = polyrpc::introspection::Health::new();
+    let server = serve(limited(limits).health(&health)).await;
+    let client = client(Protocol::Grpc, &server);
+    let watch = polyrpc::introspection::grpc::health::v1::HealthClient::new(client.clone());
+    let mut watch = soon(watch.watch(Default::default())).await.unwrap();
+    assert!(soon(watch.message()).await.unwrap().is_some());
+    let error = loop {
+        match soon(watch.message()).await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it ended well"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+    assert_eq!(soon(ProbeClient::new(client).echo("a".into())).await.unwrap(), "a");
+}

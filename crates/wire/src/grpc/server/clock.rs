@@ -1,0 +1,113 @@
+//! How long a request may be incomplete.
+
+use std::time::Duration;
+
+use crate::Status;
+use crate::session::Pace;
+
+/// The clock of one incomplete message. It begins with the first tick that finds the message incomplete.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Clock {
+    /// When it was told the time last.
+    told: Option<Duration>,
+    /// For how long it has run.
+    whole: Duration,
+    /// For how long it has run since the rate was judged.
+    interval: Duration,
+    /// Bytes that came since then.
+    bytes: usize,
+}
+
+/// Why a message is too late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    /// It has not come as a whole within this time.
+    Whole(Duration),
+    /// Fewer bytes came than these in this time.
+    Rate(usize, Duration),
+}
+
+impl Clock {
+    /// So many bytes came.
+    pub(super) fn receive(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// For how long the message has been incomplete.
+    pub(super) fn age(&self) -> Duration {
+        self.whole
+    }
+
+    /// Tells the time. It does not count for a message that `may_come` on by no window: whoever has closed it must take
+    /// something first.
+    pub(super) fn tick(&mut self, now: Duration, may_come: bool, pace: &Pace) -> Option<Late> {
+        let passed = self.told.replace(now).map_or(Duration::ZERO, |told| now.saturating_sub(told));
+        if !may_come {
+            return None;
+        }
+        self.whole += passed;
+        self.interval += passed;
+        if self.whole >= pace.whole {
+            return Some(Late::Whole(pace.whole));
+        }
+        if self.interval < pace.interval {
+            return None;
+        }
+        let wanted = self.interval.as_millis().saturating_mul(pace.rate as u128) / 1000;
+        if (self.bytes as u128) < wanted {
+            return Some(Late::Rate(self.bytes, self.interval));
+        }
+        (self.interval, self.bytes) = (Duration::ZERO, 0);
+        None
+    }
+}
+
+impl Late {
+    #[cold]
+    pub(super) fn status(self) -> Status {
+        const WHAT: &str = "the request's message did not arrive in time";
+        Status::deadline_exceeded(match self {
+            Self::Whole(whole) => format!("{WHAT}: it is not complete after {} s", whole.as_secs()),
+            Self::Rate(bytes, interval) => format!("{WHAT}: {bytes} bytes in {} s", interval.as_secs()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: Pace =
+        Pace { interval: Duration::from_secs(10), rate: 1024, whole: Duration::from_secs(120) };
+
+    /// When a message is late of which so many bytes come each second, in quarters of a second.
+    fn late(bytes: usize) -> Option<(u32, Late)> {
+        let mut clock = Clock::default();
+        (0..1000).find_map(|quarter| {
+            let late = clock.tick(Duration::from_millis(250) * quarter, true, &PACE);
+            if quarter % 4 == 0 {
+                clock.receive(bytes);
+            }
+            late.map(|late| (quarter, late))
+        })
+    }
+
+    #[test]
+    fn message_is_late_when_it_stalls_or_takes_too_long() {
+        assert_eq!(late(0), Some((40, Late::Rate(0, PACE.interval))));
+        assert_eq!(late(1000), Some((40, Late::Rate(10_000, PACE.interval))));
+        assert_eq!(late(1100), Some((480, Late::Whole(PACE.whole))));
+    }
+
+    #[test]
+    fn time_does_not_count_while_the_message_may_not_come() {
+        let mut clock = Clock::default();
+        for second in 0..1000 {
+            assert_eq!(clock.tick(Duration::from_secs(second), false, &PACE), None);
+        }
+        for second in 1000..1009 {
+            assert_eq!(clock.tick(Duration::from_secs(second), true, &PACE), None);
+        }
+        assert!(clock.tick(Duration::from_secs(1009), true, &PACE).is_some());
+    }
+}

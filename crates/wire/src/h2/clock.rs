@@ -1,0 +1,46 @@
+//! What the time does to a connection.
+
+use std::time::Duration;
+
+use super::connection::{Connection, Leaving};
+use super::status::ErrorCode;
+use super::stream::Stream;
+use crate::Outbox;
+
+/// How long a peer may take to answer the PING that tells when it has heard that we leave.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+impl<T: Default> Connection<T> {
+    /// Tells the connection the time, as the duration since a moment that never changes. Resets are forgiven, and streams
+    /// are reset of which the peer takes nothing: it is these that are returned, and no event tells of them.
+    pub fn tick(&mut self, now: Duration, out: &mut Outbox) -> Vec<u32> {
+        self.guard.refill(now, self.config.resets_per_second);
+        let stalled = if self.full > 0 { self.reset_stalled(now, out) } else { Vec::new() };
+        if self.leaving == Leaving::Announced
+            && now.saturating_sub(*self.announced.get_or_insert(now)) >= FAREWELL
+        {
+            self.name_the_last(out);
+        }
+        stalled
+    }
+
+    /// Whether a clock runs, so that the connection must be [told the time](Self::tick) though nothing arrives.
+    pub fn wants_ticks(&self) -> bool {
+        self.full > 0 || self.leaving == Leaving::Announced
+    }
+
+    /// Resets the streams on which much waits of which the peer has taken nothing for too long. A stream on which little
+    /// waits is left alone: its caller may read slowly.
+    #[cold]
+    fn reset_stalled(&mut self, now: Duration, out: &mut Outbox) -> Vec<u32> {
+        let (unsent, stalled) = (self.config.unsent, self.config.stalled);
+        let is_full = |(id, stream): (u32, &Stream<T>)| (stream.queued > unsent).then_some(id);
+        let mut ids: Vec<u32> = self.streams.numbered().filter_map(is_full).collect();
+        ids.retain(|id| {
+            let stream = self.streams.get_mut(*id);
+            stream.is_some_and(|stream| now.saturating_sub(*stream.stalled.get_or_insert(now)) >= stalled)
+        });
+        ids.iter().for_each(|id| self.reset(*id, ErrorCode::CANCEL, out));
+        ids
+    }
+}
