@@ -32,10 +32,10 @@ impl Profile {
         match self {
             Self::Full => defaults,
             Self::Short => Limits {
-                first_byte_timeout: Duration::from_secs(3),
+                first_byte_timeout: Duration::from_secs(2),
                 header_timeout: Duration::from_secs(1),
-                message_timeout: Duration::from_secs(3),
-                write_timeout: Duration::from_secs(2),
+                message_timeout: Duration::from_millis(2_500),
+                write_timeout: Duration::from_millis(1_500),
                 idle_timeout: Some(Duration::from_secs(8)),
                 ..defaults
             },

@@ -6,7 +6,7 @@ use polyrpc::Compression;
 use polyrpc::payload::compress;
 
 use super::line::Line;
-use super::{Attack, End, Outcome, Siege, attack};
+use super::{Attack, End, Form, Outcome, Siege, attack};
 use crate::raw::frames;
 use crate::raw::h2::{Frames, grpc_head, grpc_message};
 
@@ -31,7 +31,8 @@ pub(super) const ATTACKS: [Attack; 4] = [
         "32 baidu_std connections, snappy that is 63 MiB, echoed, replies not read",
         End::Held("memory and write_timeout"),
         |siege| Box::pin(baidu_std_bombs(siege, Compression::Snappy, 1)),
-    ),
+    )
+    .only_in(Form::FullOnly),
     attack(
         "gzip_bombs_unread_http",
         "2",

@@ -40,7 +40,8 @@ pub(super) const ATTACKS: [Attack; 20] = [
                 frames.settings(&[(HEADER_TABLE_SIZE, if turn.is_multiple_of(2) { 0 } else { u32::MAX })]);
             },
         ))
-    }),
+    })
+    .only_in(Form::FullOnly),
     attack("empty_data", "flood", "empty DATA without end (CVE-2019-9518)", SOON, |siege| {
         Box::pin(flood(siege, |frames| frames.head(1, &echo()), |frames, _| frames.frame(DATA, 0, 1, &[])))
     }),
@@ -50,10 +51,12 @@ pub(super) const ATTACKS: [Attack; 20] = [
             |frames| frames.head(1, &echo()),
             |frames, _| frames.frame(DATA, PADDED, 1, &[0]),
         ))
-    }),
+    })
+    .only_in(Form::FullOnly),
     attack("continuation_empty", "flood", "CONTINUATION without end (CVE-2024-27316)", SOON, |siege| {
         Box::pin(flood(siege, begin_head, |frames, _| frames.frame(CONTINUATION, 0, 1, &[])))
-    }),
+    })
+    .only_in(Form::FullOnly),
     attack("continuation_long", "flood", "long CONTINUATION without end", SOON, |siege| {
         Box::pin(flood(siege, begin_head, |frames, _| frames.frame(CONTINUATION, 0, 1, &[0x83; 16_384])))
     }),
@@ -62,7 +65,8 @@ pub(super) const ATTACKS: [Attack; 20] = [
     }),
     attack("unknown_frames", "flood", "frames of an unknown kind without end", SOON, |siege| {
         Box::pin(flood(siege, |_| {}, |frames, _| frames.frame(0x77, 0, 0, b"unknown")))
-    }),
+    })
+    .only_in(Form::FullOnly),
     attack(
         "made_you_reset",
         "flood",
@@ -94,7 +98,8 @@ pub(super) const ATTACKS: [Attack; 20] = [
                 },
             ))
         },
-    ),
+    )
+    .only_in(Form::FullOnly),
     attack("made_you_reset_half_closed", "flood", "DATA behind the end of a stream", SOON, |siege| {
         Box::pin(flood(
             siege,

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use futures_util::future::join_all;
+
 use super::{Attack, End, Outcome, Siege, attack};
 use crate::raw::frames::{self, ECHO_MD5};
 use crate::raw::h2::{Frames, json_head};
@@ -24,29 +26,33 @@ async fn glue(siege: Siege) -> io::Result<Outcome> {
         ("rpcx", frames::rpcx("Bare", "Echo", 1, b"x")),
         ("HTTP/1.1", http.clone()),
     ];
+    let seconds = seconds();
+    let pairs = firsts.iter().flat_map(|first| seconds.iter().map(move |second| (first, second)));
+    let pairs = pairs.filter(|(first, second)| !may_share(first.0, second.0));
+    let tried = join_all(pairs.map(async |((first, bytes), (second, glued, marker))| {
+        let heard = siege.line().await?.ask(&[&bytes[..], glued].concat()).await;
+        // That the second is a good call by itself is what makes the claim worth something.
+        let alone = siege.line().await?.ask(glued).await;
+        let has_marker = |heard: &[u8]| String::from_utf8_lossy(heard).contains(marker);
+        Ok::<_, io::Error>((*first, *second, has_marker(&heard), has_marker(&alone)))
+    }))
+    .await;
     let mut outcome = Outcome::default();
-    for (first, bytes) in &firsts {
-        for (second, glued, marker) in seconds() {
-            // brpc's own family may share a connection, and HTTP goes over to HTTP/2 by an upgrade only.
-            if second == *first || (*first == "baidu_std" && ["HTTP/1.1", "HTTP/2"].contains(&second)) {
-                continue;
-            }
-            if *first == "HTTP/1.1" && ["baidu_std", "CONNECT"].contains(&second) {
-                continue;
-            }
-            let mut line = siege.line().await?;
-            let heard = line.ask(&[&bytes[..], &glued].concat()).await;
-            let understood = String::from_utf8_lossy(&heard).contains(marker);
-            outcome.connections += 1;
-            outcome = outcome.check(!understood, format!("{second} behind {first} is answered"));
-            // That the second is a good call by itself is what makes the first claim worth something.
-            let alone = siege.line().await?.ask(&glued).await;
-            if !String::from_utf8_lossy(&alone).contains(marker) {
-                outcome = outcome.check(false, format!("{second} alone is not answered: the test is wrong"));
-            }
-        }
+    for tried in tried {
+        let (first, second, is_answered, is_answered_alone) = tried?;
+        outcome.connections += 1;
+        outcome = outcome
+            .check(!is_answered, format!("{second} behind {first} is answered"))
+            .check(is_answered_alone, format!("{second} alone is not answered: the test is wrong"));
     }
     Ok(outcome)
+}
+
+/// Whether one may follow the other: brpc's own family shares connections, and `CONNECT` is of HTTP/1.1 itself.
+fn may_share(first: &str, second: &str) -> bool {
+    first == second
+        || (first == "baidu_std" && ["HTTP/1.1", "HTTP/2"].contains(&second))
+        || (first == "HTTP/1.1" && ["baidu_std", "CONNECT"].contains(&second))
 }
 
 /// Calls of every protocol, and what their answers contain.

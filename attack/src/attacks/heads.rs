@@ -1,6 +1,6 @@
 //! Calls that begin and do not go on.
 
-use super::{Attack, End, Outcome, Siege, attack};
+use super::{Attack, End, Form, Outcome, Siege, attack};
 use crate::raw::h2::{self, Frames, grpc_head, grpc_message};
 
 pub(super) const ATTACKS: [Attack; 4] = [
@@ -17,7 +17,8 @@ pub(super) const ATTACKS: [Attack; 4] = [
         "the same from 127.0.0.2",
         End::Within(|limits| limits.message_timeout),
         |siege| Box::pin(heads_without_body(siege.from_elsewhere())),
-    ),
+    )
+    .only_in(Form::FullOnly),
     attack(
         "watches",
         "1",

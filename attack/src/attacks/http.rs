@@ -2,6 +2,7 @@
 
 use std::io;
 
+use futures_util::future::join_all;
 use polyrpc::Compression;
 
 use super::bombs::bomb;
@@ -66,11 +67,14 @@ async fn browse(siege: Siege) -> io::Result<Outcome> {
              Content-Type: application/grpc-web+json\r\n",
         ),
     ];
-    for (name, head) in ways {
-        let mut line = siege.line().await?;
+    let tried = join_all(ways.map(async |(name, head)| {
         let body = if name.ends_with("gRPC-Web") { "\0\0\0\0\x03\"x\"" } else { "\"x\"" };
         let bytes = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
-        let heard = line.ask(bytes.as_bytes()).await;
+        Ok::<_, io::Error>((name, siege.line().await?.ask(bytes.as_bytes()).await))
+    }))
+    .await;
+    for tried in tried {
+        let (name, heard) = tried?;
         let ran = String::from_utf8_lossy(&heard).contains(SECRET.trim_matches('"'));
         outcome.connections += 1;
         outcome = outcome.check(!ran, format!("{name}: the method ran (HTTP {})", status(&heard)));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use polyrpc::client::{Options, Request};
 use polyrpc::{Client, Server};
 use tokio::net::TcpListener;
@@ -41,23 +42,13 @@ pub(super) const ATTACKS: [Attack; 3] = [
 async fn dial(siege: Siege) -> io::Result<Outcome> {
     let time = siege.pick(Duration::from_secs(5), Duration::from_secs(2));
     let mut outcome = Outcome::default();
-    for scheme in ["rpcx", "grpc", "http", "baidu-std"] {
-        let (place, dials) = closing_server().await?;
-        let client = Client::builder(&format!("{scheme}://{place}"))
-            .retries(0)
-            .build()
-            .map_err(|error| io::Error::other(error.to_string()))?;
-        let callers = (0..50).map(|_| {
-            let client = client.clone();
-            async move {
-                loop {
-                    let _ = client.call::<String>("Plain/Echo", "x").await;
-                    tokio::task::yield_now().await;
-                }
-            }
-        });
-        let _ = tokio::time::timeout(time, futures_util::future::join_all(callers)).await;
-        let dials = dials.load(Ordering::Relaxed);
+    let tried = join_all(["rpcx", "grpc", "http", "baidu-std"].map(async |scheme| {
+        let dials = dials_within(time, scheme).await?;
+        Ok::<_, io::Error>((scheme, dials))
+    }))
+    .await;
+    for tried in tried {
+        let (scheme, dials) = tried?;
         // A few before it knows, then two a second.
         let most = 5 + 2 * time.as_secs() as usize;
         outcome.connections += dials;
@@ -66,6 +57,26 @@ async fn dial(siege: Siege) -> io::Result<Outcome> {
             .check(dials <= most, format!("{scheme}: {dials} dials in {} s, not {most}", time.as_secs()));
     }
     Ok(outcome)
+}
+
+/// How often a client with 50 callers dials a server that closes every connection.
+async fn dials_within(time: Duration, scheme: &str) -> io::Result<usize> {
+    let (place, dials) = closing_server().await?;
+    let client = Client::builder(&format!("{scheme}://{place}"))
+        .retries(0)
+        .build()
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    let callers = (0..50).map(|_| {
+        let client = client.clone();
+        async move {
+            loop {
+                let _ = client.call::<String>("Plain/Echo", "x").await;
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+    let _ = tokio::time::timeout(time, join_all(callers)).await;
+    Ok(dials.load(Ordering::Relaxed))
 }
 
 /// A server that closes every connection, and how many there were.

@@ -15,7 +15,7 @@ pub(super) const ATTACKS: [Attack; 2] = [
     attack(
         "watches_cancelled",
         "7",
-        "one connection opens and cancels 2,500 watches at 50/s (500 at 250/s in the short form)",
+        "one connection opens and cancels 2,500 watches at 50/s (1,200 at 400/s in the short form)",
         End::Brief,
         |siege| Box::pin(cancel_watches(siege)),
     ),
@@ -48,7 +48,7 @@ fn request(path: &str) -> http::request::Builder {
 }
 
 async fn cancel_watches(siege: Siege) -> io::Result<Outcome> {
-    let (watches, rate) = siege.pick((2_500, 50), (500, 250));
+    let (watches, rate) = siege.pick((2_500, 50), (1_200, 400));
     let sender = connect(&siege).await?;
     let mut outcome = Outcome { connections: 1, ..Outcome::default() };
     let begun = Instant::now();

@@ -73,10 +73,26 @@ pub(crate) fn rpcx_compressed(service: &str, method: &str, seq: u64, gzip: bool,
     frame
 }
 
+/// An rpcx request with a credential, which is metadata.
+pub(crate) fn rpcx_with(credential: &str, service: &str, method: &str, seq: u64, payload: &[u8]) -> Vec<u8> {
+    let mut metadata = Vec::new();
+    for text in ["__AUTH", credential] {
+        metadata.extend((text.len() as u32).to_be_bytes());
+        metadata.extend(text.as_bytes());
+    }
+    let mut frame = rpcx_frame(service, method, &metadata, seq, false, payload.len());
+    frame.extend(payload);
+    frame
+}
+
 /// The same without its payload.
 pub(crate) fn rpcx_head(service: &str, method: &str, seq: u64, gzip: bool, payload: usize) -> Vec<u8> {
+    rpcx_frame(service, method, b"", seq, gzip, payload)
+}
+
+fn rpcx_frame(service: &str, method: &str, metadata: &[u8], seq: u64, gzip: bool, payload: usize) -> Vec<u8> {
     let mut blocks = Vec::new();
-    for block in [service.as_bytes(), method.as_bytes(), b""] {
+    for block in [service.as_bytes(), method.as_bytes(), metadata] {
         blocks.extend((block.len() as u32).to_be_bytes());
         blocks.extend(block);
     }
