@@ -1,0 +1,140 @@
+//! KCP and QUIC: datagrams with forged senders, datagrams that mean nothing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tokio::net::UdpSocket;
+use tokio::time::timeout;
+
+use super::{Attack, End, Form, Outcome, Siege, attack};
+
+pub(super) const ATTACKS: [Attack; 4] = [
+    attack(
+        "kcp_amplification",
+        "9",
+        "one KCP datagram of 42 bytes from an address that never answers: at most 3 times the bytes go there",
+        End::Brief,
+        |siege| Box::pin(amplify_kcp(siege)),
+    ),
+    attack(
+        "kcp_forged_conversations",
+        "9",
+        "20,000 KCP datagrams from as many ports: new clients must get in meanwhile",
+        End::Held("connections, first_byte_timeout"),
+        |siege| Box::pin(forge(siege)),
+    ),
+    attack(
+        "quic_amplification",
+        "kin",
+        "one QUIC Initial from an address that never answers: at most 3 times the bytes go there",
+        End::Brief,
+        |siege| Box::pin(amplify_quic(siege)),
+    ),
+    attack("datagram_noise", "kin", "datagrams that mean nothing, to KCP and QUIC", End::Brief, |siege| {
+        Box::pin(noise(siege))
+    })
+    .only_in(Form::FullOnly),
+];
+
+/// A datagram of KCP that begins a conversation and pushes `data` into it.
+fn push(conversation: u32, data: &[u8]) -> Vec<u8> {
+    let mut segment = conversation.to_le_bytes().to_vec();
+    // The command, no fragments, a window of 128.
+    segment.extend([81, 0, 128, 0]);
+    // The time, the number, what was received.
+    segment.extend([0; 12]);
+    segment.extend((data.len() as u32).to_le_bytes());
+    segment.extend(data);
+    segment
+}
+
+/// What comes to a socket that has sent this and never answers.
+async fn received(siege: &Siege, place: &str, datagram: &[u8]) -> io::Result<usize> {
+    // The address of the one who is to be flooded.
+    let victim = UdpSocket::bind("127.0.0.3:0").await?;
+    victim.send_to(datagram, place).await?;
+    siege.count(datagram.len());
+    let until = Instant::now() + siege.pick(Duration::from_secs(8), Duration::from_millis(2_500));
+    let (mut bytes, mut buffer) = (0, [0; 2_048]);
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        match timeout(left, victim.recv(&mut buffer)).await {
+            Ok(received) => bytes += received?,
+            Err(_) => break,
+        }
+    }
+    Ok(bytes)
+}
+
+const AMPLIFIED: usize = 3;
+
+async fn amplify_kcp(siege: Siege) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let large = [&b"GET /nothing-of-that-name HTTP/1.1\r\nHost: "[..], &[b'h'; 900], b"\r\n\r\n"].concat();
+    let tries = [("a short request", &b"GET / HTTP/1.0\r\n\r\n"[..]), ("a long one", &large)];
+    let tried = join_all(tries.map(async |(name, data)| {
+        let datagram = push(7, data);
+        let came = received(&siege, &siege.target.kcp, &datagram).await?;
+        Ok::<_, io::Error>((name, datagram.len(), came))
+    }))
+    .await;
+    for tried in tried {
+        let (name, sent, came) = tried?;
+        outcome = outcome
+            .note(format!("{name}: {sent} bytes sent, {came} came"))
+            .check(came <= AMPLIFIED * sent, format!("{name}: {sent} bytes became {came}"));
+    }
+    Ok(outcome)
+}
+
+async fn forge(siege: Siege) -> io::Result<Outcome> {
+    let count = siege.pick(20_000, 8_000);
+    let server: SocketAddr = siege.target.kcp.parse().map_err(io::Error::other)?;
+    for conversation in 1..=count {
+        let datagram = push(conversation, b"GET / HTTP/1.1\r\nHost: x");
+        // A port of its own each, given back at once: nobody will answer.
+        let socket = UdpSocket::bind("127.0.0.2:0").await?;
+        socket.send_to(&datagram, server).await?;
+        siege.count(datagram.len());
+        if conversation % 100 == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    // New clients come meanwhile.
+    tokio::time::sleep(siege.profile.window()).await;
+    Ok(Outcome { connections: count as usize, ..Outcome::default() })
+}
+
+async fn amplify_quic(siege: Siege) -> io::Result<Outcome> {
+    // A long header of a version that nobody speaks, as long as an Initial must be: the answer is a list of versions.
+    let mut datagram =
+        vec![0xc0, 0x0a, 0x0a, 0x0a, 0x0a, 8, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 7, 6, 5, 4, 3, 2, 1];
+    datagram.resize(1_200, 0);
+    let bytes = received(&siege, &siege.target.quic, &datagram).await?;
+    Ok(Outcome::default()
+        .note(format!("{} bytes sent, {bytes} came", datagram.len()))
+        .check(bytes <= AMPLIFIED * datagram.len(), format!("{} bytes became {bytes}", datagram.len())))
+}
+
+async fn noise(siege: Siege) -> io::Result<Outcome> {
+    let socket = UdpSocket::bind("127.0.0.1:0").await?;
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    for n in 0..siege.pick(50_000_usize, 5_000) {
+        let datagram: Vec<u8> = (0..n % 200)
+            .map(|_| {
+                seed ^= seed << 13;
+                seed ^= seed >> 7;
+                seed ^= seed << 17;
+                seed as u8
+            })
+            .collect();
+        let place = if n % 2 == 0 { &siege.target.kcp } else { &siege.target.quic };
+        let _ = socket.send_to(&datagram, place).await;
+        siege.count(datagram.len());
+        if n % 50 == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    Ok(Outcome::default())
+}

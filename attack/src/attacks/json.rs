@@ -1,0 +1,55 @@
+//! JSON that is small to send and large to hold.
+
+use std::io;
+
+use super::{Attack, End, Outcome, Siege, attack};
+use crate::raw::frames;
+
+pub(super) const ATTACKS: [Attack; 2] = [
+    attack(
+        "json_rpc_batch",
+        "kin",
+        "4 JSON-RPC batches of tiny entries (16 MiB each, 4 MiB in the short form), answers not read",
+        End::Held("memory and write_timeout"),
+        |siege| Box::pin(batch(siege)),
+    ),
+    attack(
+        "deep_json",
+        "kin",
+        "JSON of a million brackets, in every protocol that carries JSON",
+        End::Brief,
+        |siege| Box::pin(deep(siege)),
+    ),
+];
+
+async fn batch(siege: Siege) -> io::Result<Outcome> {
+    let entries = siege.pick(16 << 20, 4 << 20) / 2;
+    let body = format!("[{}1]", "1,".repeat(entries));
+    let request = [frames::http("/", "", body.len()), body.into_bytes()].concat();
+    let mut lines = Vec::new();
+    for line in siege.lines(4).await? {
+        let mut line = line.deaf();
+        line.send(&request).await;
+        lines.push(line);
+    }
+    Ok(siege.hold(lines).await)
+}
+
+async fn deep(siege: Siege) -> io::Result<Outcome> {
+    let deep = "[".repeat(1_000_000);
+    let net_rpc = format!("{{\"method\":\"Plain.Echo\",\"params\":[{deep}");
+    let requests = [
+        [frames::http("/Plain/Echo", "", deep.len()), deep.clone().into_bytes()].concat(),
+        [frames::http("/", "", deep.len()), deep.clone().into_bytes()].concat(),
+        net_rpc.into_bytes(),
+    ];
+    let mut outcome = Outcome::default();
+    for request in &requests {
+        for _ in 0..4 {
+            let mut line = siege.line().await?;
+            line.ask(request).await;
+            outcome.connections += 1;
+        }
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,210 @@
+//! One connection of an attacker.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::Interest;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use crate::raw::h2::Answers;
+
+/// One connection of an attacker: it sends whatever it is told to, and notices when the server ends it.
+#[derive(Debug)]
+pub(crate) struct Line {
+    socket: TcpStream,
+    /// From when on the server's time counts.
+    since: Instant,
+    /// Whether it reads what the server sends.
+    reads: bool,
+    /// Streams of HTTP/2 that it has opened; once the server has ended them all, it holds nothing.
+    streams: usize,
+    pub(crate) answers: Answers,
+    /// The beginning of what it has read.
+    pub(crate) heard: Vec<u8>,
+    closed: bool,
+    sent: Arc<AtomicU64>,
+}
+
+/// How long a server may take nothing before a line stops to send.
+const STALL: Duration = Duration::from_millis(700);
+/// How much of what was read is kept.
+const HEARD: usize = 64 << 10;
+const CHUNK: usize = 64 << 10;
+
+impl Line {
+    pub(super) async fn connect(
+        place: &str,
+        from: Option<SocketAddr>,
+        sent: Arc<AtomicU64>,
+    ) -> io::Result<Self> {
+        let address = place.parse().map_err(io::Error::other)?;
+        let socket = TcpSocket::new_v4()?;
+        if let Some(from) = from {
+            socket.bind(from)?;
+        }
+        let socket = socket.connect(address).await?;
+        socket.set_nodelay(true)?;
+        Ok(Self {
+            socket,
+            since: Instant::now(),
+            reads: true,
+            streams: 0,
+            answers: Answers::default(),
+            heard: Vec::new(),
+            closed: false,
+            sent,
+        })
+    }
+
+    /// The same line, which reads nothing.
+    pub(crate) fn deaf(mut self) -> Self {
+        self.reads = false;
+        self
+    }
+
+    /// Reads the server's answers as frames of HTTP/2, though it is only the end of the connection that counts.
+    pub(crate) fn hear_frames(&mut self) {
+        self.streams = usize::MAX;
+    }
+
+    /// The same line, of which so many streams of HTTP/2 must end.
+    pub(crate) fn with_streams(mut self, streams: usize) -> Self {
+        self.streams = streams;
+        self
+    }
+
+    /// Sends bytes, for as long as the server takes them. Whether it took them all.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> bool {
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.closed {
+            match self.socket.try_write(rest) {
+                Ok(written) => {
+                    self.sent.fetch_add(written as u64, Ordering::Relaxed);
+                    rest = &rest[written..];
+                    // Others have their turn.
+                    tokio::task::yield_now().await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.wait_until_writable().await {
+                        return false;
+                    }
+                }
+                Err(_) => self.closed = true,
+            }
+        }
+        rest.is_empty()
+    }
+
+    /// Sends so many bytes that mean nothing, for as long as the server takes them.
+    pub(crate) async fn fill(&mut self, mut bytes: usize) -> bool {
+        let chunk = [b'x'; CHUNK];
+        while bytes > 0 {
+            let length = bytes.min(CHUNK);
+            if !self.send(&chunk[..length]).await {
+                return false;
+            }
+            bytes -= length;
+        }
+        true
+    }
+
+    async fn wait_until_writable(&mut self) -> bool {
+        let until = Instant::now() + STALL;
+        let interest = if self.reads { Interest::WRITABLE | Interest::READABLE } else { Interest::WRITABLE };
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            let Ok(Ok(ready)) = timeout(left, self.socket.ready(interest)).await else { return false };
+            if ready.is_readable() && self.reads {
+                self.read();
+            }
+            if ready.is_writable() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads what there is.
+    fn read(&mut self) {
+        let mut buffer = [0; CHUNK];
+        while !self.closed {
+            match self.socket.try_read(&mut buffer) {
+                Ok(0) => self.closed = true,
+                Ok(read) => self.take(&buffer[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.closed = true,
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        let room = HEARD.saturating_sub(self.heard.len()).min(bytes.len());
+        self.heard.extend_from_slice(&bytes[..room]);
+        if self.streams > 0 {
+            self.answers.take(bytes);
+        }
+    }
+
+    /// Whether the server has ended the connection, or all its streams.
+    pub(super) fn is_released(&mut self) -> bool {
+        if self.reads {
+            self.read();
+        } else if !self.closed {
+            self.closed = self.is_hung_up();
+        }
+        self.closed || (self.streams > 0 && self.answers.ended + self.answers.resets >= self.streams)
+    }
+
+    /// Whether the server has closed it, without reading.
+    fn is_hung_up(&self) -> bool {
+        let end = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut sockets = [PollFd::new(&self.socket, end)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut sockets, Some(&at_once)).is_ok() && sockets[0].revents().intersects(end)
+    }
+
+    /// From now on the server's time counts: everything was sent. Without it, it counts from the beginning.
+    pub(super) fn mark(&mut self) {
+        self.since = Instant::now();
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.is_released();
+        self.closed
+    }
+
+    /// Waits until the server has said something more. `false` if it does not, or has closed.
+    pub(crate) async fn wait_for_words(&mut self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            if !matches!(timeout(left, self.socket.readable()).await, Ok(Ok(()))) {
+                return false;
+            }
+            self.read();
+            if !self.heard.is_empty() {
+                return !self.closed;
+            }
+        }
+        false
+    }
+
+    /// Sends bytes and gives what the server answers, until it says nothing more for a while or closes.
+    pub(crate) async fn ask(&mut self, bytes: &[u8]) -> Vec<u8> {
+        const QUIET: Duration = Duration::from_millis(400);
+        self.heard.clear();
+        self.send(bytes).await;
+        while !self.closed {
+            let Ok(Ok(_)) = timeout(QUIET, self.socket.readable()).await else { break };
+            self.read();
+        }
+        self.heard.clone()
+    }
+}

@@ -1,0 +1,149 @@
+//! Peers that are slow on purpose: heads, handshakes and messages that do not go on, or a byte at a time.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+
+use super::line::Line;
+use super::{Attack, End, Form, Outcome, Siege, attack};
+use crate::raw::frames;
+use crate::raw::h2::{self, DATA, Frames, HEADERS, grpc_head};
+
+pub(super) const ATTACKS: [Attack; 6] = [
+    attack(
+        "heads_that_stop",
+        "kin",
+        "20 connections per protocol, the beginning of a head, then silence",
+        End::Within(|limits| limits.header_timeout * 2),
+        |siege| Box::pin(stop(siege, heads())),
+    ),
+    attack(
+        "heads_in_drops",
+        "kin",
+        "20 connections per protocol, heads and messages a byte every 100 ms",
+        End::Within(|limits| limits.header_timeout * 2),
+        |siege| Box::pin(drip(siege)),
+    ),
+    attack(
+        "messages_that_stop",
+        "kin",
+        "20 connections per protocol, a whole head and half a message, then silence",
+        End::Within(|limits| limits.header_timeout * 2),
+        |siege| Box::pin(stop(siege, halves())),
+    ),
+    attack(
+        "tls_handshakes_that_stop",
+        "kin",
+        "200 connections to the TLS listener, the beginning of a ClientHello, then silence",
+        End::Within(|limits| limits.header_timeout * 2),
+        |siege| Box::pin(tls(siege)),
+    ),
+    attack(
+        "silent_connections",
+        "kin",
+        "1,000 connections that send nothing",
+        End::Within(|limits| limits.first_byte_timeout),
+        |siege| Box::pin(silence(siege)),
+    ),
+    attack(
+        "idle_connections",
+        "kin",
+        "as many connections as there may be, silent, then more",
+        End::Held("connections, first_byte_timeout"),
+        |siege| Box::pin(crowd(siege)),
+    )
+    .only_in(Form::FullOnly),
+];
+
+const EACH: usize = 20;
+
+/// Heads that are not whole.
+fn heads() -> Vec<Vec<u8>> {
+    let mut http2 = Frames::begin();
+    http2.frame(HEADERS, 0, 1, &grpc_head("/Bare/Echo", &[]));
+    vec![
+        b"PRPC\0\0".to_vec(),
+        frames::baidu_std_head("Bare", "Echo", 1, 0, 10)[..20].to_vec(),
+        frames::rpcx_head("Bare", "Echo", 1, false, 10)[..20].to_vec(),
+        b"POST /Bare/Echo HTTP/1.1\r\nHost: local".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM".to_vec(),
+        http2.bytes,
+        frames::rest_rpc_head(1, 10)[..10].to_vec(),
+        b"{\"method\":\"Plain.Ec".to_vec(),
+        frames::WEBSOCKET[..60].to_vec(),
+    ]
+}
+
+/// Whole heads, with half of a message.
+fn halves() -> Vec<Vec<u8>> {
+    let half = [b'x'; 500];
+    let mut http2 = Frames::begin();
+    http2.head(1, &grpc_head("/Bare/Echo", &[]));
+    http2.frame(DATA, 0, 1, &h2::grpc_message(0, &[b'x'; 1_000])[..505]);
+    vec![
+        [frames::baidu_std_head("Bare", "Echo", 1, 0, 1_000), half.to_vec()].concat(),
+        [frames::rpcx_head("Bare", "Echo", 1, false, 1_000), half.to_vec()].concat(),
+        [frames::http("/Bare/Echo", "", 1_000), half.to_vec()].concat(),
+        http2.bytes,
+        [frames::rest_rpc_head(1, 1_000), vec![0x91, 0xda, 0x03, 0xe0], half.to_vec()].concat(),
+        [&b"{\"method\":\"Plain.Echo\",\"params\":[\""[..], &half].concat(),
+        [frames::WEBSOCKET.to_vec(), frames::websocket_head(0x82, 1_000), half.to_vec()].concat(),
+    ]
+}
+
+async fn stop(siege: Siege, beginnings: Vec<Vec<u8>>) -> io::Result<Outcome> {
+    let mut lines = Vec::new();
+    for beginning in &beginnings {
+        // What HTTP/2 ends may be the stream alone.
+        let streams = usize::from(beginning.starts_with(b"PRI"));
+        let raid = siege.raid(EACH, beginning).await?;
+        lines.extend(raid.into_iter().map(|line| line.with_streams(streams)));
+    }
+    Ok(siege.hold(lines).await)
+}
+
+async fn drip(siege: Siege) -> io::Result<Outcome> {
+    let all: Vec<_> = halves().into_iter().map(|half| half.repeat(4)).collect();
+    let mut lines = Vec::new();
+    for bytes in &all {
+        for line in siege.lines(EACH).await? {
+            lines.push((line, bytes));
+        }
+    }
+    let (begun, patience) = (Instant::now(), siege.patience());
+    let mut at = 0;
+    while begun.elapsed() < patience && !lines.iter_mut().all(|(line, _)| line.is_closed()) {
+        let drops = lines.iter_mut().map(async |(line, bytes)| match bytes.get(at) {
+            Some(byte) => line.send(&[*byte]).await,
+            None => true,
+        });
+        join_all(drops).await;
+        at += 1;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(siege.hold_for(Duration::ZERO, lines.into_iter().map(|(line, _)| line).collect()).await)
+}
+
+async fn tls(siege: Siege) -> io::Result<Outcome> {
+    // A record that says it has 512 bytes, a ClientHello that says it has 508.
+    let hello = [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], &[7; 100]].concat();
+    let mut lines = Vec::new();
+    for _ in 0..200 {
+        let mut line = siege.line_to(&siege.target.tls).await?;
+        line.send(&hello).await;
+        lines.push(line);
+    }
+    Ok(siege.hold(lines).await)
+}
+
+async fn silence(siege: Siege) -> io::Result<Outcome> {
+    let lines = siege.lines(1_000).await?;
+    Ok(siege.hold(lines).await)
+}
+
+/// New connections of the well-behaved must find room all the same.
+async fn crowd(siege: Siege) -> io::Result<Outcome> {
+    let lines: Vec<Line> = siege.lines(25_000).await?;
+    Ok(siege.hold(lines).await)
+}

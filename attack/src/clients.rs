@@ -1,0 +1,308 @@
+//! The well-behaved clients: one per protocol and transport, each with a small call at a constant rate, whatever becomes
+//! of the calls before; one that opens a new connection for each call; one with a stream that stays open.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc::client::Options;
+use polyrpc::codec::Body;
+use polyrpc::tls::{self, Pem};
+use polyrpc::{Client, Format, Result, Streaming};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::measure::Record;
+use crate::service::{PlainClient, TOKEN};
+use crate::victim::Target;
+
+/// From one call of a client to its next.
+const PERIOD: Duration = Duration::from_millis(10);
+/// From one new connection to the next.
+const NEW_CONNECTION: Duration = Duration::from_millis(200);
+/// From one message of the open stream to the next.
+const MESSAGE: Duration = Duration::from_millis(100);
+/// A call that was not answered by then is lost.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const TEXT: &str = "a small message of a well-behaved client";
+
+type Answer = Pin<Box<dyn Future<Output = std::result::Result<(), String>> + Send>>;
+type Call = Arc<dyn Fn() -> Answer + Send + Sync>;
+
+/// All well-behaved clients, calling in the background until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    pub(crate) record: Arc<Record>,
+    _tasks: JoinSet<()>,
+}
+
+impl Clients {
+    /// Begins to call, once every client has made a call.
+    ///
+    /// # Errors
+    ///
+    /// When a client cannot be built, or its first call fails.
+    pub(crate) async fn start(target: &Target) -> std::result::Result<Self, String> {
+        let record = Arc::new(Record::default());
+        let mut tasks = JoinSet::new();
+        let clients = clients(target)?;
+        for (name, call) in &clients {
+            let answered = timeout(PATIENCE, call()).await.map_err(|_| "no answer".to_owned());
+            answered.and_then(|answer| answer).map_err(|error| format!("{name}: {error}"))?;
+        }
+        let begun = Instant::now();
+        let count = clients.len() as u32;
+        for (n, (name, call)) in (0..).zip(clients) {
+            let first = begun + PERIOD * n / count;
+            tasks.spawn(call_at(first, PERIOD, name, call, record.clone()));
+        }
+        tasks.spawn(call_at(begun, NEW_CONNECTION, "new connection", newcomer(target)?, record.clone()));
+        tasks.spawn(keep_stream(client("grpc", &target.open)?, record.clone()));
+        Ok(Self { record, _tasks: tasks })
+    }
+}
+
+/// Makes a call at each planned time, also while earlier ones wait. Latency counts from the planned time.
+async fn call_at(first: Instant, period: Duration, name: &'static str, call: Call, record: Arc<Record>) {
+    let mut calls = JoinSet::new();
+    let mut planned = first;
+    loop {
+        sleep_until(planned).await;
+        // A timer that woke us late is not the server's fault.
+        let begun = Instant::now();
+        let (answer, record) = (call(), record.clone());
+        calls.spawn(async move {
+            match timeout(PATIENCE, answer).await {
+                Ok(Ok(())) => record.answered(name, begun.elapsed()),
+                Ok(Err(reason)) => record.lost(name, reason),
+                Err(_) => record.lost(name, format!("no answer within {} s", PATIENCE.as_secs())),
+            }
+        });
+        while calls.try_join_next().is_some() {}
+        planned += period;
+    }
+}
+
+/// Keeps a stream open, a message each way at a time.
+async fn keep_stream(client: Client, record: Arc<Record>) {
+    let stub = PlainClient::new(client);
+    loop {
+        if let Err(error) = talk(&stub, &record).await {
+            record.lost("open stream", error);
+        }
+        tokio::time::sleep(MESSAGE).await;
+    }
+}
+
+async fn talk(stub: &PlainClient, record: &Record) -> std::result::Result<(), String> {
+    let (sender, texts) = Streaming::channel(1);
+    let within = |what: &'static str| move |_| format!("{what} within {} s", PATIENCE.as_secs());
+    let opened = timeout(PATIENCE, stub.talk(texts)).await.map_err(within("not opened"))?;
+    let mut answers = opened.map_err(|error| error.to_string())?;
+    loop {
+        let begun = Instant::now();
+        sender.send(TEXT.to_owned()).await.map_err(|error| error.to_string())?;
+        let answer = timeout(PATIENCE, answers.message()).await.map_err(within("no message"))?;
+        match answer.map_err(|error| error.to_string())? {
+            Some(_) => record.answered("open stream", begun.elapsed()),
+            None => return Err("the stream ended".to_owned()),
+        }
+        tokio::time::sleep(MESSAGE).await;
+    }
+}
+
+fn clients(target: &Target) -> std::result::Result<Vec<(&'static str, Call)>, String> {
+    let open = &target.open;
+    let unix = format!("rpcx+unix://{}", target.unix.display());
+    let guarded = Client::builder(&format!("rpcx://{}", target.guarded)).credential(TOKEN);
+    Ok(vec![
+        ("baidu_std", echo(client("baidu-std", open)?, "Plain/Echo")),
+        ("rpcx", echo(client("rpcx", open)?, "Plain/Echo")),
+        ("gRPC", echo(client("grpc", open)?, "Plain/Echo")),
+        ("HTTP/1 JSON", echo(client("http", open)?, "Plain/Echo")),
+        ("JSON-RPC", echo(client("http+json-rpc", open)?, "Plain.Echo")),
+        ("rest_rpc", echo(client("rest-rpc", open)?, "echo")),
+        ("net_rpc", echo(client("net-rpc", open)?, "Plain/Echo")),
+        ("fb_rpc", echo_bytes(client("fb-rpc", open)?)),
+        ("HTTP/2 JSON", http2_json(open)),
+        ("gRPC-Web", grpc_web(open)),
+        ("WebSocket", echo(client("rpcx+ws", open)?, "Plain/Echo")),
+        ("Unix", echo(built(Client::builder(&unix))?, "Plain/Echo")),
+        ("TLS", echo(trusting("grpc+tls", &target.tls, target)?, "Plain/Echo")),
+        ("KCP", echo(client("rpcx+kcp", &target.kcp)?, "Plain/Echo")),
+        ("QUIC", echo(trusting("rpcx+quic", &target.quic, target)?, "Plain/Echo")),
+        ("guarded", echo(built(guarded)?, "Plain/Echo")),
+    ])
+}
+
+/// A call on a connection of its own each time, by one protocol and transport after the other.
+fn newcomer(target: &Target) -> std::result::Result<Call, String> {
+    let target = target.clone();
+    let turn = std::sync::atomic::AtomicUsize::new(0);
+    let ways: [(&str, fn(&Target) -> &str); 7] = [
+        ("rpcx", |target| &target.open),
+        ("grpc", |target| &target.open),
+        ("http", |target| &target.open),
+        ("rpcx+kcp", |target| &target.kcp),
+        ("baidu-std", |target| &target.open),
+        ("grpc+tls", |target| &target.tls),
+        ("rpcx+quic", |target| &target.quic),
+    ];
+    for (scheme, place) in ways {
+        trusting(scheme, place(&target), &target)?;
+    }
+    Ok(Arc::new(move || {
+        let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (scheme, place) = ways[turn % ways.len()];
+        let client = trusting(scheme, place(&target), &target);
+        Box::pin(async move {
+            let answer = client?.call::<String>("Plain/Echo", TEXT).await;
+            answer.map(drop).map_err(|error| format!("{scheme}: {error}"))
+        })
+    }))
+}
+
+fn client(scheme: &str, place: &str) -> std::result::Result<Client, String> {
+    built(Client::builder(&format!("{scheme}://{place}")))
+}
+
+/// A client that trusts the server's certificate.
+fn trusting(scheme: &str, place: &str, target: &Target) -> std::result::Result<Client, String> {
+    let builder = Client::builder(&format!("{scheme}://{place}"));
+    if !scheme.contains("tls") && !scheme.contains("quic") {
+        return built(builder);
+    }
+    built(builder.tls(tls::Client::new().ca(Pem::bytes(target.certificate.clone()))))
+}
+
+fn built(builder: polyrpc::client::Builder) -> std::result::Result<Client, String> {
+    builder.retries(0).timeout(PATIENCE).build().map_err(|error| error.to_string())
+}
+
+fn echo(client: Client, target: &'static str) -> Call {
+    Arc::new(move || {
+        let client = client.clone();
+        Box::pin(async move { judge(client.call::<String>(target, TEXT).await.map(|text| text == TEXT)) })
+    })
+}
+
+/// fb_rpc carries messages of FlatBuffers, or bytes for a method that looks at none.
+fn echo_bytes(client: Client) -> Call {
+    Arc::new(move || {
+        let client = client.clone();
+        Box::pin(async move {
+            let body = Body::new(Format::Raw, TEXT.as_bytes());
+            let response = client.call_raw("Bare/#0", body, Options::default()).await;
+            judge(response.map(|response| response.message.bytes == TEXT))
+        })
+    })
+}
+
+fn judge(answer: Result<bool>) -> std::result::Result<(), String> {
+    match answer {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("the answer is wrong".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// JSON over HTTP/2, by the `h2` crate. One connection; a new one when it broke.
+fn http2_json(place: &str) -> Call {
+    let place: Arc<str> = place.into();
+    let connection = Arc::new(Mutex::new(None::<h2::client::SendRequest<Bytes>>));
+    Arc::new(move || {
+        let (place, connection) = (place.clone(), connection.clone());
+        Box::pin(async move {
+            let sender = {
+                let mut connection = connection.lock().await;
+                match &*connection {
+                    Some(sender) => sender.clone(),
+                    None => connection.insert(connect_http2(&place).await?).clone(),
+                }
+            };
+            let answer = post_http2(sender, &place).await;
+            if answer.is_err() {
+                connection.lock().await.take();
+            }
+            answer
+        })
+    })
+}
+
+async fn connect_http2(place: &str) -> std::result::Result<h2::client::SendRequest<Bytes>, String> {
+    let socket = TcpStream::connect(place).await.map_err(|error| error.to_string())?;
+    socket.set_nodelay(true).map_err(|error| error.to_string())?;
+    let (sender, connection) = h2::client::handshake(socket).await.map_err(|error| error.to_string())?;
+    // It ends with its connection, or when no sender is left.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+async fn post_http2(sender: h2::client::SendRequest<Bytes>, place: &str) -> std::result::Result<(), String> {
+    let text = |error: h2::Error| error.to_string();
+    let mut sender = sender.ready().await.map_err(text)?;
+    let request = http::Request::post(format!("http://{place}/Plain/Echo"))
+        .header("content-type", "application/json")
+        .body(())
+        .map_err(|error| error.to_string())?;
+    let (response, mut body) = sender.send_request(request, false).map_err(text)?;
+    body.send_data(format!("\"{TEXT}\"").into(), true).map_err(text)?;
+    let response = response.await.map_err(text)?;
+    if response.status() != http::StatusCode::OK {
+        return Err(format!("HTTP {}", response.status()));
+    }
+    let mut body = response.into_body();
+    while let Some(data) = body.data().await {
+        let data = data.map_err(text)?;
+        body.flow_control().release_capacity(data.len()).map_err(text)?;
+    }
+    Ok(())
+}
+
+/// gRPC-Web as a browser speaks it over HTTP/1.1: a call at a time on each connection.
+fn grpc_web(place: &str) -> Call {
+    let place: Arc<str> = place.into();
+    let idle = Arc::new(Mutex::new(Vec::<TcpStream>::new()));
+    Arc::new(move || {
+        let (place, idle) = (place.clone(), idle.clone());
+        Box::pin(async move {
+            let unused = idle.lock().await.pop();
+            let socket = post_grpc_web(unused, &place).await.map_err(|error| error.to_string())?;
+            idle.lock().await.push(socket);
+            Ok(())
+        })
+    })
+}
+
+async fn post_grpc_web(unused: Option<TcpStream>, place: &str) -> std::io::Result<TcpStream> {
+    let mut socket = match unused {
+        Some(socket) => socket,
+        None => TcpStream::connect(place).await?,
+    };
+    socket.set_nodelay(true)?;
+    let message = format!("\"{TEXT}\"");
+    let length = (message.len() as u32).to_be_bytes();
+    let head = format!(
+        "POST /Plain/Echo HTTP/1.1\r\nHost: {place}\r\nContent-Type: application/grpc-web+json\r\n\
+         Content-Length: {}\r\n\r\n",
+        5 + message.len()
+    );
+    socket.write_all(&[head.as_bytes(), &[0], &length, message.as_bytes()].concat()).await?;
+    let mut response = Vec::new();
+    // The body is chunked, and its last chunk is empty.
+    while !response.ends_with(b"\r\n0\r\n\r\n") {
+        if socket.read_buf(&mut response).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let text = String::from_utf8_lossy(&response);
+    match text.contains("grpc-status:0") {
+        true => Ok(socket),
+        false => Err(std::io::Error::other(text.lines().next().unwrap_or_default().to_owned())),
+    }
+}

@@ -1,0 +1,130 @@
+//! What is measured: the memory and the CPU time of the server's process, the latency of the well-behaved clients' calls.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Allows this process, and those it starts, as many open files as the system lets it have.
+pub(crate) fn raise_descriptor_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // With fewer, attacks with many connections are smaller, and say so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// How many files this process may open.
+pub(crate) fn descriptor_limit() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// The memory and the CPU time of another process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    process: u32,
+}
+
+impl Memory {
+    pub(crate) fn of(process: u32) -> Self {
+        Self { process }
+    }
+
+    /// Bytes that are resident now.
+    pub(crate) fn resident(self) -> usize {
+        self.status("VmRSS:")
+    }
+
+    /// The most bytes that were resident since [`forget_peak`](Self::forget_peak).
+    pub(crate) fn peak(self) -> usize {
+        self.status("VmHWM:")
+    }
+
+    /// Makes the peak that of now.
+    pub(crate) fn forget_peak(self) {
+        let _ = fs::write(format!("/proc/{}/clear_refs", self.process), "5");
+    }
+
+    fn status(self, key: &str) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process)).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
+        kib.unwrap_or(0) << 10
+    }
+
+    /// The CPU time that the process has used, in clock ticks of a hundredth of a second.
+    pub(crate) fn cpu(self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process)).unwrap_or_default();
+        // The name of the program, in brackets, may contain blanks.
+        let behind = stat.rsplit_once(") ").map_or("", |(_, behind)| behind);
+        let ticks: u64 =
+            behind.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        Duration::from_millis(ticks * 10)
+    }
+}
+
+/// The calls of all well-behaved clients since it was last taken.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    calls: Mutex<BTreeMap<&'static str, Calls>>,
+}
+
+/// The calls of one client.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Calls {
+    /// From when each was planned to when its answer was there.
+    pub(crate) latencies: Vec<Duration>,
+    pub(crate) lost: usize,
+    /// Why the first of them was lost.
+    pub(crate) reason: Option<String>,
+}
+
+impl Record {
+    pub(crate) fn answered(&self, client: &'static str, latency: Duration) {
+        self.lock().entry(client).or_default().latencies.push(latency);
+    }
+
+    pub(crate) fn lost(&self, client: &'static str, reason: String) {
+        let mut calls = self.lock();
+        let calls = calls.entry(client).or_default();
+        calls.lost += 1;
+        calls.reason.get_or_insert(reason);
+    }
+
+    /// The calls that ended since the last time.
+    pub(crate) fn take(&self) -> BTreeMap<&'static str, Calls> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Calls>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The latency that 99 of 100 calls do not exceed.
+pub(crate) fn p99(latencies: &[Duration]) -> Duration {
+    let mut sorted = latencies.to_vec();
+    sorted.sort_unstable();
+    let rank = (sorted.len() * 99).div_ceil(100).saturating_sub(1);
+    sorted.get(rank).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p99_is_the_latency_that_one_call_of_a_hundred_exceeds() {
+        let latencies: Vec<_> = (1..=200).rev().map(Duration::from_millis).collect();
+        assert_eq!(p99(&latencies), Duration::from_millis(198));
+        assert_eq!(p99(&[]), Duration::ZERO);
+    }
+
+    #[test]
+    fn own_memory_and_cpu_time_are_read() {
+        let memory = Memory::of(std::process::id());
+        assert!(memory.resident() > 0 && memory.peak() >= memory.resident());
+        assert!(memory.cpu() < Duration::from_secs(3600));
+    }
+}

@@ -1,0 +1,67 @@
+//! The limits that the server under attack is given, and how long things are measured.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use polyrpc::server::Limits;
+
+/// How thorough a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Profile {
+    /// Default time-outs, every attack against a fresh server.
+    Full,
+    /// Shorter time-outs and smaller attacks, all against one server.
+    Short,
+}
+
+/// The budget of bytes that the server under attack is given.
+pub(crate) const BUDGET: usize = 256 << 20;
+
+impl Profile {
+    pub(crate) fn is_short(self) -> bool {
+        self == Self::Short
+    }
+
+    /// The first in a full run, the second in a short one.
+    pub(crate) fn pick<T>(self, full: T, short: T) -> T {
+        if self.is_short() { short } else { full }
+    }
+
+    pub(crate) fn limits(self) -> Limits {
+        let defaults = Limits { memory: BUDGET, memory_per_peer: BUDGET * 3 / 4, ..Limits::default() };
+        match self {
+            Self::Full => defaults,
+            Self::Short => Limits {
+                first_byte_timeout: Duration::from_secs(2),
+                header_timeout: Duration::from_secs(1),
+                message_timeout: Duration::from_millis(2_500),
+                write_timeout: Duration::from_millis(1_500),
+                idle_timeout: Some(Duration::from_secs(8)),
+                ..defaults
+            },
+        }
+    }
+
+    /// How long the well-behaved clients are measured without an attack.
+    pub(crate) fn baseline(self) -> Duration {
+        self.pick(Duration::from_secs(3), Duration::from_secs(2))
+    }
+
+    /// How long they are measured at least during an attack.
+    pub(crate) fn window(self) -> Duration {
+        self.pick(Duration::from_secs(5), Duration::from_millis(800))
+    }
+
+    /// How long to wait for the server to end what it must end within a limit; `None` if that would take too long, and
+    /// the limit is stated instead. With some slack: the server looks at its clocks now and then, and the machine has
+    /// other work.
+    pub(crate) fn patience(self, limit: Duration) -> Option<Duration> {
+        let patience = limit + limit / 4 + Duration::from_secs(1);
+        (patience <= self.pick(Duration::from_secs(40), Duration::from_secs(6))).then_some(patience)
+    }
+
+    /// After how long the memory must have come back.
+    pub(crate) fn recovery(self) -> Duration {
+        self.pick(Duration::from_secs(10), Duration::from_secs(15))
+    }
+}

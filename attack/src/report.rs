@@ -1,0 +1,158 @@
+//! The table.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::attacks::Attack;
+use crate::profile::{BUDGET, Profile};
+use crate::suite::{BESIDE, FLOOR, RATIO, REMAINS};
+
+/// What came of one attack.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) row: &'static str,
+    pub(crate) does: &'static str,
+    /// Bytes that the attackers sent.
+    pub(crate) sent: u64,
+    pub(crate) connections: usize,
+    /// The most bytes that were resident during the attack.
+    pub(crate) peak: usize,
+    /// How many more bytes were resident in the end than before.
+    pub(crate) remains: usize,
+    /// How long the attackers' connections lasted.
+    pub(crate) end: String,
+    /// Calls of the well-behaved clients that were answered.
+    pub(crate) calls: usize,
+    pub(crate) lost: usize,
+    /// The p99 of the client whose p99 grew most.
+    pub(crate) p99: Duration,
+    pub(crate) ratio: f64,
+    pub(crate) slowest: String,
+    /// How long the attack took.
+    pub(crate) seconds: f64,
+    /// Cores that the server used meanwhile.
+    pub(crate) cpu: f64,
+    /// The p99 is one of the failures.
+    #[serde(skip)]
+    pub(crate) late: bool,
+    pub(crate) notes: Vec<String>,
+    pub(crate) failures: Vec<String>,
+}
+
+impl Row {
+    pub(crate) fn of(attack: &Attack) -> Self {
+        Self {
+            name: attack.name,
+            row: attack.row,
+            does: attack.does,
+            sent: 0,
+            connections: 0,
+            peak: 0,
+            remains: 0,
+            end: String::new(),
+            calls: 0,
+            lost: 0,
+            p99: Duration::ZERO,
+            ratio: 0.0,
+            slowest: String::new(),
+            seconds: 0.0,
+            cpu: 0.0,
+            late: false,
+            notes: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    pub(crate) fn fails_by_p99_alone(&self) -> bool {
+        self.late && self.failures.len() == 1
+    }
+}
+
+/// Prints what can be run.
+pub(crate) fn list(attacks: &[&Attack]) {
+    for attack in attacks {
+        println!("{:<5} {:<34} {}", attack.row, attack.name, attack.does);
+    }
+}
+
+pub(crate) fn head(profile: Profile) {
+    println!(
+        "{:<5} {:<34} {:>9} {:>6} {:>7} {:>7} {:>9} {:>6} {:>5} {:>8} {:>6} {:>5} {:>6}  verdict",
+        "row",
+        "attack",
+        "sent KiB",
+        "conns",
+        "RSS MiB",
+        "+ after",
+        "ended",
+        "calls",
+        "lost",
+        "p99 ms",
+        "ratio",
+        "CPU",
+        "took s",
+    );
+    if profile.is_short() {
+        println!("(short form: shorter time-outs, smaller attacks, one server for several attacks)");
+    }
+}
+
+pub(crate) fn row(row: &Row) {
+    let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+    let end = if row.end.starts_with("held") { "held" } else { &row.end };
+    println!(
+        "{:<5} {:<34} {:>9} {:>6} {:>7.0} {:>7.0} {:>9} {:>6} {:>5} {:>8.1} {:>6.2} {:>5.2} {:>6.1}  {}",
+        row.row,
+        row.name,
+        row.sent >> 10,
+        row.connections,
+        mib(row.peak),
+        mib(row.remains),
+        end,
+        row.calls,
+        row.lost,
+        row.p99.as_secs_f64() * 1e3,
+        row.ratio,
+        row.cpu,
+        row.seconds,
+        if row.failures.is_empty() { "ok" } else { "FAIL" },
+    );
+    if row.end.starts_with("held") {
+        println!("{:>40} {}", "", row.end);
+    }
+    for note in &row.notes {
+        println!("{:>40} {note}", "");
+    }
+    for failure in &row.failures {
+        println!("{:>40} FAIL: {failure}", "");
+    }
+}
+
+pub(crate) fn foot(rows: &[Row]) {
+    println!();
+    println!(
+        "ok: no call of a well-behaved client is lost; p99 ≤ {RATIO} × its baseline, which counts as {} ms at least",
+        FLOOR.as_millis()
+    );
+    println!(
+        "    (of each client with 300 calls or more, and of all together; a late row is measured thrice);"
+    );
+    println!(
+        "    resident memory ≤ {} MiB (a budget of {} MiB and {} MiB) and back to {} MiB above the start;",
+        (BUDGET + BESIDE) >> 20,
+        BUDGET >> 20,
+        BESIDE >> 20,
+        REMAINS >> 20
+    );
+    println!(
+        "    the attackers' connections or streams ended within the limit that is documented, or held under one."
+    );
+    let failed: Vec<_> = rows.iter().filter(|row| !row.failures.is_empty()).map(|row| row.name).collect();
+    println!();
+    println!("{} attacks, {} failed", rows.len(), failed.len());
+    if !failed.is_empty() {
+        println!("failed: {}", failed.join(" "));
+    }
+}

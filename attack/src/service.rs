@@ -1,0 +1,127 @@
+//! What the server under attack offers: the same methods once with plain types, for the well-behaved clients, and once
+//! with bytes that are not looked at, for the attackers.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc::introspection::Health;
+use polyrpc::{Context, Result, Server, Status, Streaming};
+
+/// Called by the well-behaved clients.
+#[polyrpc::service]
+pub(crate) trait Plain {
+    /// Gives the text back.
+    async fn echo(&self, text: String) -> Result<String>;
+    /// Sends every message back.
+    async fn talk(&self, texts: Streaming<String>) -> Result<Streaming<String>>;
+}
+
+/// Called by the attackers.
+#[polyrpc::service(codec = polyrpc::codec::Raw)]
+pub(crate) trait Bare {
+    /// Gives message and attachment back.
+    async fn echo(&self, cx: &mut Context, message: Bytes) -> Result<Bytes>;
+    /// Does not answer for an hour.
+    async fn wait(&self, message: Bytes) -> Result<Bytes>;
+    /// Answers with 1 MiB.
+    async fn blob(&self, message: Bytes) -> Result<Bytes>;
+    /// Answers with messages of 16 KiB for as long as they are read.
+    async fn pour(&self, message: Bytes) -> Result<Streaming<Bytes>>;
+    /// Sends every message back.
+    async fn talk(&self, messages: Streaming<Bytes>) -> Result<Streaming<Bytes>>;
+    /// Only whoever has the right credential should come this far; says so in its answer.
+    async fn secret(&self, message: Bytes) -> Result<Bytes>;
+}
+
+/// The answer of [`Bare::secret`].
+pub(crate) const SECRET: &str = "\"the-secret-handler-ran\"";
+
+/// Bytes of the answer of [`Bare::blob`].
+pub(crate) const BLOB: usize = 1 << 20;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+struct Target {
+    /// A reply in JSON that is as long as a blob: quotes around letters.
+    blob: Bytes,
+}
+
+impl Plain for Target {
+    async fn echo(&self, text: String) -> Result<String> {
+        Ok(text)
+    }
+
+    async fn talk(&self, mut texts: Streaming<String>) -> Result<Streaming<String>> {
+        Ok(Streaming::produce(move |sender| async move {
+            while let Some(text) = texts.message().await? {
+                sender.send(text).await?;
+            }
+            Ok(())
+        }))
+    }
+}
+
+impl Bare for Target {
+    async fn echo(&self, cx: &mut Context, message: Bytes) -> Result<Bytes> {
+        cx.reply().attachment = cx.attachment().clone();
+        Ok(message)
+    }
+
+    async fn wait(&self, message: Bytes) -> Result<Bytes> {
+        tokio::time::sleep(HOUR).await;
+        Ok(message)
+    }
+
+    async fn blob(&self, _: Bytes) -> Result<Bytes> {
+        // A copy: what waits to be read must count as memory.
+        Ok(Bytes::copy_from_slice(&self.blob))
+    }
+
+    async fn pour(&self, _: Bytes) -> Result<Streaming<Bytes>> {
+        Ok(Streaming::produce(move |sender| async move {
+            loop {
+                sender.send(Bytes::from(vec![b'x'; 16 << 10])).await?;
+            }
+        }))
+    }
+
+    async fn talk(&self, mut messages: Streaming<Bytes>) -> Result<Streaming<Bytes>> {
+        Ok(Streaming::produce(move |sender| async move {
+            while let Some(message) = messages.message().await? {
+                sender.send(message).await?;
+            }
+            Ok(())
+        }))
+    }
+
+    async fn secret(&self, _: Bytes) -> Result<Bytes> {
+        Ok(Bytes::from_static(SECRET.as_bytes()))
+    }
+}
+
+/// A server of all of that.
+pub(crate) fn server() -> Server {
+    let blob: Bytes = [&b"\""[..], &vec![b'x'; BLOB - 2], b"\""].concat().into();
+    Server::new()
+        .service(PlainServer::new(Target { blob: Bytes::new() }))
+        .service(BareServer::new(Target { blob }))
+        .register("echo", |text: String| async move { text })
+        .register("wait", |text: String| async move {
+            tokio::time::sleep(HOUR).await;
+            text
+        })
+        .register("blob", |_: String| async move { "x".repeat(BLOB) })
+        .health(&Health::new())
+        .reflection()
+}
+
+/// The credential that the guarded listener accepts.
+pub(crate) const TOKEN: &str = "the-right-token";
+
+/// Judges a credential as the guarded listener does.
+pub(crate) fn judge(credential: Option<&[u8]>) -> std::result::Result<(), Status> {
+    match credential {
+        Some(credential) if credential == TOKEN.as_bytes() => Ok(()),
+        _ => Err(Status::unauthenticated("the token is wrong")),
+    }
+}

@@ -1,0 +1,318 @@
+//! Runs the attacks one by one, and judges what the well-behaved clients and the server's memory show.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::attacker::Attacker;
+use crate::attacks::{Attack, End, Form, Outcome};
+use crate::clients::Clients;
+use crate::measure::{Calls, p99};
+use crate::profile::{BUDGET, Profile};
+use crate::report::{self, Row};
+use crate::victim::Victim;
+
+/// How the suite is run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Shorter time-outs and smaller attacks, all against one server: less than 90 s.
+    #[arg(long)]
+    short: bool,
+    /// Only attacks whose name contains one of these, or whose row is one of these.
+    names: Vec<String>,
+    /// Where to write the table as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Prints the attacks instead of making them.
+    #[arg(long)]
+    list: bool,
+}
+
+/// A baseline below this counts as this: the clock of the timers is no finer, and others use the machine too.
+pub(crate) const FLOOR: Duration = Duration::from_millis(2);
+/// How many times its baseline the p99 may be.
+pub(crate) const RATIO: f64 = 2.0;
+/// What a server needs beside its budget.
+pub(crate) const BESIDE: usize = 64 << 20;
+/// How much more than at the start may remain resident.
+pub(crate) const REMAINS: usize = 32 << 20;
+/// How often an attack is repeated whose only fault is the p99; the median counts.
+const REPEATS: usize = 2;
+/// An attack that is not over by then is broken off.
+const MOST: Duration = Duration::from_secs(90);
+/// How long a server without calls may take to exit.
+const EXIT: Duration = Duration::from_secs(3);
+/// Fewer calls of one client than this say nothing of its p99; then that of all clients is looked at alone.
+const ENOUGH: usize = 300;
+
+/// Runs the suite.
+#[tokio::main]
+pub(crate) async fn run(options: &Options) -> io::Result<ExitCode> {
+    let profile = if options.short { Profile::Short } else { Profile::Full };
+    let chosen: Vec<_> = Attack::all().filter(|attack| options.chooses(attack, profile)).collect();
+    if options.list {
+        report::list(&chosen);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if chosen.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no attack has such a name"));
+    }
+    report::head(profile);
+    let mut suite = Suite { profile, stage: None };
+    let mut rows = Vec::new();
+    for attack in chosen {
+        let row = suite.judge(attack).await?;
+        report::row(&row);
+        rows.push(row);
+    }
+    report::foot(&rows);
+    if let Some(path) = &options.json {
+        std::fs::write(path, serde_json::to_vec_pretty(&rows)?)?;
+    }
+    let held = rows.iter().all(|row| row.failures.is_empty());
+    Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Options {
+    fn chooses(&self, attack: &Attack, profile: Profile) -> bool {
+        if profile.is_short() && attack.form == Form::FullOnly {
+            return false;
+        }
+        let names = |name: &String| attack.name.contains(name.as_str()) || attack.row == name;
+        self.names.is_empty() || self.names.iter().any(names)
+    }
+}
+
+/// A server and its well-behaved clients.
+struct Stage {
+    clients: Clients,
+    victim: Victim,
+    baseline: BTreeMap<&'static str, Calls>,
+}
+
+impl Stage {
+    async fn set(profile: Profile) -> io::Result<Self> {
+        let victim = Victim::start(profile)?;
+        let clients = Clients::start(&victim.target).await.map_err(io::Error::other)?;
+        // What happens once, such as the first growth of a buffer, is no part of the baseline.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let mut stage = Self { clients, victim, baseline: BTreeMap::new() };
+        stage.measure_baseline(profile).await?;
+        Ok(stage)
+    }
+
+    async fn measure_baseline(&mut self, profile: Profile) -> io::Result<()> {
+        self.clients.record.take();
+        tokio::time::sleep(profile.baseline()).await;
+        self.baseline = self.clients.record.take();
+        match self.baseline.iter().find(|(_, calls)| calls.lost > 0) {
+            None => Ok(()),
+            Some((name, calls)) => Err(io::Error::other(format!(
+                "{name} lost calls before any attack: {}",
+                calls.reason.as_deref().unwrap_or_default()
+            ))),
+        }
+    }
+}
+
+struct Suite {
+    profile: Profile,
+    /// What the next attack may use too.
+    stage: Option<Stage>,
+}
+
+impl Suite {
+    /// Makes an attack, and makes it again if nothing but the p99 is at fault: other programs use the machine too.
+    async fn judge(&mut self, attack: &'static Attack) -> io::Result<Row> {
+        let mut rows = vec![self.attempt(attack).await?];
+        while rows.len() <= REPEATS && rows.last().is_some_and(Row::fails_by_p99_alone) {
+            rows.push(self.attempt(attack).await?);
+        }
+        // A row without a failure is kept if it is the last; of those that are late, the one in the middle.
+        rows.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        let other = rows.iter().position(|row| !row.failures.is_empty() && !row.fails_by_p99_alone());
+        let middle = (rows.len() - 1) / 2;
+        Ok(rows.swap_remove(other.unwrap_or(middle)))
+    }
+
+    async fn attempt(&mut self, attack: &'static Attack) -> io::Result<Row> {
+        if attack.form == Form::Alone {
+            return self.alone(attack).await;
+        }
+        let mut stage = match self.stage.take() {
+            Some(stage) => stage,
+            None => Stage::set(self.profile).await?,
+        };
+        let row = self.make(attack, &mut stage).await?;
+        let is_reusable = self.profile.is_short() && row.failures.is_empty() && stage.victim.is_running();
+        if is_reusable && attack.form != Form::Terminated {
+            self.stage = Some(stage);
+        }
+        Ok(row)
+    }
+
+    /// An attack without a server and its clients.
+    async fn alone(&self, attack: &'static Attack) -> io::Result<Row> {
+        let mut row = Row::of(attack);
+        let nowhere = crate::victim::Target::nowhere();
+        let mut attacker = Attacker::start(attack, self.profile, &nowhere)?;
+        let outcome = outcome(&mut attacker).await;
+        row.take_outcome(outcome);
+        Ok(row)
+    }
+
+    async fn make(&self, attack: &'static Attack, stage: &mut Stage) -> io::Result<Row> {
+        let mut row = Row::of(attack);
+        let memory = stage.victim.memory();
+        memory.forget_peak();
+        let (at_start, cpu, begun) = (memory.resident(), memory.cpu(), Instant::now());
+        stage.clients.record.take();
+
+        let mut attacker = Attacker::start(attack, self.profile, &stage.victim.target)?;
+        let outcome = outcome(&mut attacker).await;
+        tokio::time::sleep(self.profile.window().saturating_sub(begun.elapsed())).await;
+        let calls = stage.clients.record.take();
+
+        row.seconds = begun.elapsed().as_secs_f64();
+        row.cpu = (memory.cpu().saturating_sub(cpu)).as_secs_f64() / row.seconds;
+        row.peak = memory.peak();
+        row.judge_memory();
+        row.judge_end(attack, &outcome, self.profile);
+        row.take_outcome(outcome);
+        row.judge_calls(&calls, &stage.baseline);
+        if !stage.victim.is_running() {
+            row.failures.push("the server's process ended".to_owned());
+            return Ok(row);
+        }
+        if attack.form == Form::Terminated {
+            row.terminate(stage)?;
+            return Ok(row);
+        }
+        drop(attacker);
+        row.wait_for_recovery(stage, at_start, self.profile).await;
+        Ok(row)
+    }
+}
+
+async fn outcome(attacker: &mut Attacker) -> Outcome {
+    let broken = |why: String| Outcome { failures: vec![why], ..Outcome::default() };
+    match tokio::time::timeout(MOST, attacker.outcome()).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(error)) => broken(error.to_string()),
+        Err(_) => broken(format!("the attack was not over after {} s", MOST.as_secs())),
+    }
+}
+
+impl Row {
+    fn take_outcome(&mut self, outcome: Outcome) {
+        self.sent = outcome.sent;
+        self.connections = outcome.connections;
+        self.notes.extend(outcome.notes);
+        self.failures.extend(outcome.failures);
+    }
+
+    fn judge_memory(&mut self) {
+        if self.peak > BUDGET + BESIDE {
+            self.failures.push(format!("memory above {} MiB", (BUDGET + BESIDE) >> 20));
+        }
+    }
+
+    fn judge_end(&mut self, attack: &Attack, outcome: &Outcome, profile: Profile) {
+        let released = outcome.released.map(Duration::from_millis);
+        let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
+        let limit = attack.end.limit(profile);
+        let patience = limit.and_then(|limit| profile.patience(limit));
+        self.end = match (attack.end, released) {
+            (End::Brief, _) => String::new(),
+            (_, Some(released)) if outcome.open == 0 => seconds(released),
+            (End::Held(bound), _) => format!("held: {bound}"),
+            (End::Within(_), _) if patience.is_some() => format!("{} open", outcome.open),
+            (End::Within(_), _) => format!("held ≤ {}", seconds(limit.unwrap_or_default())),
+        };
+        let (Some(limit), Some(patience)) = (limit, patience) else { return };
+        if outcome.open > 0 {
+            self.failures.push(format!("{} not ended within {}", outcome.open, seconds(limit)));
+        }
+        if let Some(released) = released.filter(|released| *released > patience) {
+            self.failures.push(format!("ended after {}, not {}", seconds(released), seconds(limit)));
+        }
+    }
+
+    fn judge_calls(
+        &mut self,
+        calls: &BTreeMap<&'static str, Calls>,
+        baseline: &BTreeMap<&'static str, Calls>,
+    ) {
+        self.calls = calls.values().map(|calls| calls.latencies.len()).sum();
+        self.lost = calls.values().map(|calls| calls.lost).sum();
+        let losers: Vec<_> = calls.iter().filter(|(_, calls)| calls.lost > 0).collect();
+        if let [(name, first), ..] = losers[..] {
+            let reason = first.reason.as_deref().unwrap_or_default();
+            let others: Vec<_> =
+                losers.iter().map(|(name, calls)| format!("{name} {}", calls.lost)).collect();
+            self.failures.push(format!("calls lost: {}; {name}: {reason}", others.join(", ")));
+        }
+        let silent = baseline.keys().filter(|name| !calls.contains_key(*name));
+        self.failures.extend(silent.map(|name| format!("{name} made no call")));
+        (self.p99, self.ratio, self.slowest) = slowest(calls, baseline);
+        if self.ratio > RATIO {
+            self.late = true;
+            self.failures.push(format!("p99 of {} is {:.1} × its baseline", self.slowest, self.ratio));
+        }
+    }
+
+    fn terminate(&mut self, stage: &mut Stage) -> io::Result<()> {
+        match stage.victim.terminate(crate::victim::GRACE + EXIT)? {
+            Some(took) if took <= EXIT => self.notes.push(format!("exit took {:.1} s", took.as_secs_f64())),
+            Some(took) => self.failures.push(format!("exit took {:.1} s", took.as_secs_f64())),
+            None => self.failures.push("the server does not exit".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Waits until the memory is back where it was.
+    async fn wait_for_recovery(&mut self, stage: &Stage, at_start: usize, profile: Profile) {
+        let begun = Instant::now();
+        let memory = stage.victim.memory();
+        let remains = || memory.resident().saturating_sub(at_start);
+        while remains() > REMAINS && begun.elapsed() < profile.recovery() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        self.remains = remains();
+        if self.remains > REMAINS {
+            let seconds = profile.recovery().as_secs();
+            self.failures.push(format!("{} MiB more than before, {seconds} s later", self.remains >> 20));
+        }
+    }
+}
+
+/// The p99 that is the most times its baseline: of each client with enough calls, and of all of them together.
+fn slowest(
+    calls: &BTreeMap<&'static str, Calls>,
+    baseline: &BTreeMap<&'static str, Calls>,
+) -> (Duration, f64, String) {
+    let together = |calls: &BTreeMap<&'static str, Calls>| {
+        calls.values().flat_map(|calls| calls.latencies.iter().copied()).collect::<Vec<_>>()
+    };
+    let ratio = |latencies: &[Duration], usual: &[Duration]| {
+        let p99 = p99(latencies);
+        (p99, p99.as_secs_f64() / self::p99(usual).max(FLOOR).as_secs_f64())
+    };
+    let (all, ratio_of_all) = ratio(&together(calls), &together(baseline));
+    let mut slowest = (all, ratio_of_all, "all".to_owned());
+    for (name, calls) in calls {
+        let Some(usual) = baseline.get(name) else { continue };
+        if calls.latencies.len() < ENOUGH || usual.latencies.len() < ENOUGH / 2 {
+            continue;
+        }
+        let (p99, ratio) = ratio(&calls.latencies, &usual.latencies);
+        if ratio > slowest.1 {
+            slowest = (p99, ratio, (*name).to_owned());
+        }
+    }
+    slowest
+}

@@ -1,0 +1,205 @@
+//! The server under attack: a process of its own, so that its memory and its CPU time are its own.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use polyrpc::Address;
+use polyrpc::server::{Listen, Publisher};
+use polyrpc::tls::{self, Identity, Pem};
+use rcgen::{CertificateParams, KeyPair};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::measure::Memory;
+use crate::profile::Profile;
+use crate::service;
+
+/// What the server is told.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[arg(long, value_enum)]
+    profile: Profile,
+}
+
+/// Where the server listens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Target {
+    /// Open to everybody.
+    pub(crate) open: String,
+    /// Wants [`service::TOKEN`].
+    pub(crate) guarded: String,
+    pub(crate) unix: PathBuf,
+    pub(crate) tls: String,
+    pub(crate) kcp: String,
+    pub(crate) quic: String,
+    /// The certificate that clients trust, as PEM.
+    pub(crate) certificate: String,
+}
+
+impl Target {
+    /// For attacks that need no server.
+    pub(crate) fn nowhere() -> Self {
+        let none = String::new;
+        Self {
+            open: none(),
+            guarded: none(),
+            unix: PathBuf::new(),
+            tls: none(),
+            kcp: none(),
+            quic: none(),
+            certificate: none(),
+        }
+    }
+}
+
+/// How long calls may go on after SIGTERM.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
+
+/// Serves until standard input ends, or SIGTERM asks for an orderly end.
+#[tokio::main]
+pub(crate) async fn serve(options: &Options) -> io::Result<()> {
+    let certificate = Certificate::issue().map_err(io::Error::other)?;
+    let unix = std::env::temp_dir().join(format!("polyrpc-attack-{}.sock", std::process::id()));
+    let guarded = Listen::on("127.0.0.1:0").authenticate(|credential, _peer| service::judge(credential));
+    let server = service::server();
+    tokio::spawn(publish(server.publisher()));
+    let bound = server
+        .limits(options.profile.limits())
+        .bind("127.0.0.1:0")
+        .await?
+        .and(guarded)
+        .await?
+        .and(format!("unix:{}", unix.display()))
+        .await?
+        .and(Listen::on("127.0.0.1:0").tls(certificate.server()?))
+        .await?
+        .and("kcp://127.0.0.1:0")
+        .await?
+        .and(Listen::on("quic://127.0.0.1:0").tls(certificate.server()?))
+        .await?;
+    let running = bound.start();
+    let places: Vec<_> = running.addresses().iter().map(place).collect();
+    let [open, guarded, _, tls, kcp, quic] = <[String; 6]>::try_from(places)
+        .map_err(|_| io::Error::other("the server listens at six addresses"))?;
+    let target =
+        Target { open, guarded, unix: unix.clone(), tls, kcp, quic, certificate: certificate.certificate };
+    println!("{}", serde_json::to_string(&target)?);
+    io::stdout().flush()?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let orderly = tokio::select! {
+        _ = terminated.recv() => true,
+        _ = abandoned() => false,
+    };
+    if orderly {
+        running.shutdown(GRACE).await;
+    }
+    let _ = std::fs::remove_file(unix);
+    // Not through the runtime's end, which would wait for the thread that reads standard input.
+    std::process::exit(0);
+}
+
+/// Publishes 64 KiB under the topic `news` again and again.
+async fn publish(publisher: Publisher) {
+    let news = "x".repeat(64 << 10);
+    loop {
+        let _ = publisher.publish("news", "", &news);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Is ready when standard input ends: the parent is gone, or wants no server any more.
+async fn abandoned() {
+    let (tell, told) = oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        let _ = tell.send(());
+    });
+    let _ = told.await;
+}
+
+fn place(address: &Address) -> String {
+    match address {
+        Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => place.clone(),
+        Address::Unix(path) => path.display().to_string(),
+    }
+}
+
+/// A certificate that signs itself, as PEM.
+struct Certificate {
+    certificate: String,
+    key: String,
+}
+
+impl Certificate {
+    fn issue() -> Result<Self, rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let certificate = CertificateParams::new(names)?.self_signed(&key)?;
+        Ok(Self { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+
+    fn server(&self) -> io::Result<tls::Server> {
+        let identity = Identity::new(Pem::bytes(self.certificate.clone()), Pem::bytes(self.key.clone()));
+        tls::Server::builder(identity).build().map_err(io::Error::other)
+    }
+}
+
+/// The process of the server, as its parent sees it. Dropping it ends the process.
+#[derive(Debug)]
+pub(crate) struct Victim {
+    child: Child,
+    /// While it is open the server goes on.
+    _stdin: ChildStdin,
+    pub(crate) target: Target,
+}
+
+impl Victim {
+    pub(crate) fn start(profile: Profile) -> io::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["victim", "--profile", profile.pick("full", "short")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("standard input is a pipe"))?;
+        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("standard output is a pipe"))?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let target = serde_json::from_str(&line)
+            .map_err(|_| io::Error::other("the server did not say where it listens"))?;
+        Ok(Self { child, _stdin: stdin, target })
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        Memory::of(self.child.id())
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Asks it to shut down, and gives how long it took; `None` if it took longer than `patience`.
+    pub(crate) fn terminate(&mut self, patience: Duration) -> io::Result<Option<Duration>> {
+        let begun = Instant::now();
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        while begun.elapsed() < patience {
+            if !self.is_running() {
+                return Ok(Some(begun.elapsed()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.target.unix);
+    }
+}
