@@ -36,7 +36,6 @@ impl Profile {
                 header_timeout: Duration::from_secs(1),
                 message_timeout: Duration::from_millis(2_500),
                 write_timeout: Duration::from_millis(1_500),
-                idle_timeout: Some(Duration::from_secs(8)),
                 ..defaults
             },
         }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use futures_util::future::join_all;
+
 use super::{Attack, End, Outcome, Siege, attack};
 use crate::raw::frames;
 
@@ -43,13 +45,11 @@ async fn deep(siege: Siege) -> io::Result<Outcome> {
         [frames::http("/", "", deep.len()), deep.clone().into_bytes()].concat(),
         net_rpc.into_bytes(),
     ];
-    let mut outcome = Outcome::default();
-    for request in &requests {
-        for _ in 0..4 {
-            let mut line = siege.line().await?;
-            line.ask(request).await;
-            outcome.connections += 1;
-        }
-    }
-    Ok(outcome)
+    let asked = join_all(requests.iter().cycle().take(12).map(async |request| {
+        siege.line().await?.ask(request).await;
+        Ok::<_, io::Error>(())
+    }))
+    .await;
+    asked.into_iter().collect::<io::Result<Vec<_>>>()?;
+    Ok(Outcome { connections: 12, ..Outcome::default() })
 }

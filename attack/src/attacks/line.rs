@@ -181,19 +181,19 @@ impl Line {
         self.closed
     }
 
-    /// Waits until the server has said something more. `false` if it does not, or has closed.
+    /// Waits until the server has said something more. `false` if it does not.
     pub(crate) async fn wait_for_words(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             if !matches!(timeout(left, self.socket.readable()).await, Ok(Ok(()))) {
-                return false;
+                break;
             }
             self.read();
-            if !self.heard.is_empty() {
-                return !self.closed;
+            if self.closed || !self.heard.is_empty() {
+                break;
             }
         }
-        false
+        !self.heard.is_empty()
     }
 
     /// Sends bytes and gives what the server answers, until it says nothing more for a while or closes.
