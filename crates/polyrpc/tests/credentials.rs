@@ -72,9 +72,9 @@ const SPOKEN: [(&str, Proof); 15] = [
     ("http", Proof::Call),
     ("http+ws", Proof::Call),
     ("http+json-rpc", Proof::Call),
-    ("net-rpc", Proof::Never),
-    ("net-rpc+json", Proof::Never),
-    ("net-rpc+http", Proof::Never),
+    ("net-rpc", Proof::Call),
+    ("net-rpc+json", Proof::Call),
+    ("net-rpc+http", Proof::Call),
     ("rest-rpc", Proof::Never),
     ("rest-rpc+v0.20", Proof::Never),
     ("fb-rpc", Proof::Never),
@@ -163,12 +163,14 @@ async fn check(guarded: &Guarded, scheme: &str, proof: Proof, secured: bool, ord
 
 async fn call(client: &Client, scheme: &str, brings: Brings) -> polyrpc::Result<Bytes> {
     let numbered = scheme.starts_with("fb");
-    let (method, format) = match numbered {
-        true => ("Probe/Echo#7,0", Format::FlatBuffers),
-        false => ("Probe/Echo", Format::Json(polyrpc::payload::Json::Go)),
+    let (method, format, body) = match scheme {
+        _ if numbered => ("Probe/Echo#7,0", Format::FlatBuffers, &b"\"a\""[..]),
+        // A string in gob.
+        "net-rpc" | "net-rpc+http" => ("Probe/Echo", Format::Gob, &b"\x04\x0c\0\x01a"[..]),
+        _ => ("Probe/Echo", Format::Json(polyrpc::payload::Json::Go), &b"\"a\""[..]),
     };
     let options = Options { credential: brings.credential().map(Bytes::from), ..Options::default() };
-    let reply = client.call_raw(method, Body::new(format, "\"a\""), options).await?;
+    let reply = client.call_raw(method, Body::new(format, body), options).await?;
     Ok(reply.message.bytes)
 }
 
