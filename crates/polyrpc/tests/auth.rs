@@ -117,12 +117,12 @@ async fn a_refused_call_is_answered_and_takes_its_connection_with_it() {
         guess.credential = Credential::Call(Some("guess".into()));
         // Behind the guess comes a call that would be good, in the same packet.
         let mut bytes = match protocol {
-            Protocol::BaiduStd => baidu_with_credential(1, "guess"),
+            Protocol::BaiduStd => common::baidu_with_credential(1, "guess"),
             _ => wire.encode(1, &guess),
         };
         if protocol == Protocol::BaiduStd {
             wire.encode(1, &call);
-            bytes.extend(baidu_with_credential(2, "secret"));
+            bytes.extend(common::baidu_with_credential(2, "secret"));
         } else {
             let mut good = call.clone();
             good.credential = Credential::Call(Some("secret".into()));
@@ -147,31 +147,17 @@ async fn baidu_std_says_that_it_failed_to_authenticate() {
     assert_eq!(error.code(), Code::Unauthenticated);
 }
 
-/// A request as brpc's client with an authenticator writes it: the credential is the meta's seventh field.
-fn baidu_with_credential(id: u64, credential: &str) -> Vec<u8> {
-    let mut frame = common::baidu_frame("Probe", "Echo", id, 0, b"\"a\"");
-    let meta = u32::from_be_bytes(frame[8..12].try_into().unwrap()) as usize;
-    let mut field = vec![7 << 3 | 2, credential.len() as u8];
-    field.extend(credential.as_bytes());
-    for at in [4, 8] {
-        let length = u32::from_be_bytes(frame[at..at + 4].try_into().unwrap()) + field.len() as u32;
-        frame[at..at + 4].copy_from_slice(&length.to_be_bytes());
-    }
-    frame.splice(12 + meta..12 + meta, field);
-    frame
-}
-
 #[tokio::test]
 async fn in_baidu_std_a_message_without_a_credential_is_as_good_as_the_one_before() {
     let guarded = Guarded::start().await;
     let mut wire = Wire::connect(Protocol::BaiduStd, &guarded.server).await;
-    wire.socket.send(&baidu_with_credential(1, "secret")).await;
+    wire.socket.send(&common::baidu_with_credential(1, "secret")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
     wire.socket.send(&common::baidu_frame("Probe", "Echo", 2, 0, b"\"a\"")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
     assert_eq!(guarded.counts(), (1, 2));
     // What comes is judged, whoever came before.
-    wire.socket.send(&baidu_with_credential(3, "guess")).await;
+    wire.socket.send(&common::baidu_with_credential(3, "guess")).await;
     assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::Unauthenticated);
     assert!(wire.reply().await.is_none(), "the connection is over");
     assert_eq!(guarded.counts(), (1, 0));

@@ -313,7 +313,10 @@ async fn whoever_does_not_show_his_protocol_is_sent_away() {
         socket.offer(start).await;
         assert!(socket.rest().await.is_empty());
     }
-    // Behind a request too, where only HTTP may follow.
+    // Where the protocol may change, after the first one too.
+    let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
+    let listen = polyrpc::server::Listen::on("127.0.0.1:0").switch_protocols();
+    let server = limited(limits).bind(listen).await.unwrap().start();
     let mut socket = Socket::connect(&server).await;
     socket.send(b"POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\"a\"PR").await;
     assert_eq!(socket.http_response().await, (200, "\"a\"".to_owned()));
