@@ -18,7 +18,7 @@ use crate::budget::Pool;
 use crate::net::{Address, Inbox, Stream, Transport};
 use crate::server::connection::Connection;
 use crate::server::open::Open;
-use crate::server::port::{Port, Spoken};
+use crate::server::port::{Options, Port, Spoken};
 use crate::server::{Limits, Shared};
 use crate::service::{ConnectionFacts, Peer as From, Router, Service};
 
@@ -97,7 +97,7 @@ async fn serve(socket: UnixStream, shared: Shared) {
     let registration = shared.open.clone().enter(From::InProcess).unwrap();
     let address = Address::Unix("lines".into());
     let port =
-        Port::new(Arc::new(shared), Spoken::Sniffed(Vec::new()), None, None, Default::default(), address);
+        Port::new(Arc::new(shared), Spoken::Sniffed(Vec::new()), None, None, Options::default(), address);
     let facts = Arc::new(ConnectionFacts::new(Protocol::Rpcx, From::InProcess, None));
     let (mut stream, mut inbox) = (Transport::Socket(Stream::Unix(socket)), Inbox::default());
     let session = Lines::default();

@@ -66,9 +66,8 @@ impl Server {
         let exchange = self.order.open(request.http10, false, origin);
         self.close_or_skip(&request);
         let dialect = request.dialect();
-        let (failure, request) = match (failure, request.grpc.as_deref()) {
-            (Some(failure), Some(Ok(read))) => (failure, read),
-            _ => return self.begin_web(exchange, request, Bytes::new(), out),
+        let (Some(failure), Some(Ok(request))) = (failure, request.grpc.as_deref()) else {
+            return self.begin_web(exchange, request, Bytes::new(), out);
         };
         let (format, accepts) = (request.format, request.accepts);
         self.web = Some(Box::new(Web { exchange, dialect, format, accepts, begun: None }));

@@ -40,7 +40,7 @@ fn body_is_read_once_its_head_was_accepted() {
     let (target, credential, stream) = head(&mut talk);
     assert_eq!(target, Some(("Echo".to_owned(), "Say".to_owned())));
     assert_eq!(credential, Credential::Call(Some(Bytes::from_static(b"me"))));
-    none(&mut talk.say("tr"));
+    none(talk.say("tr"));
     assert!(talk.server.holds_back() && !talk.server.mid_message(&talk.inbox));
     assert_eq!((talk.server.wanted(), talk.inbox.len()), (0, 2), "nothing is read, no room is made");
     assert!(!judge(&mut talk, stream, Verdict::Accepted));
