@@ -48,8 +48,10 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 /// What `curl` does: a request, and the body of its answer.
 async fn http(address: &str, request: &str, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
-    let head =
-        format!("{request} HTTP/1.1\r\nHost: shelf\r\nConnection: close\r\nContent-Length: {}", body.len());
+    let head = format!(
+        "{request} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}",
+        body.len()
+    );
     stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;

@@ -51,17 +51,13 @@ impl LimitOptions {
         let usual = Limits::default();
         let memory = self.memory.map_or(usual.memory, |memory| memory.0);
         let message = self.max_message.0;
+        if message > memory {
+            let (message, memory) = (Size(message), Size(memory));
+            return Err(Failure::new(format!("a message of {message} does not fit into {memory} of memory"))
+                .with_hint("raise --memory or lower --max-message"));
+        }
         // As it came, decompressed, and room for its answer to begin.
         let needed = message.saturating_mul(2).saturating_add(ANSWER);
-        if needed > memory && (self.memory.is_some() || message != usual.message) {
-            return Err(Failure::new(format!(
-                "a message of {} needs {} of memory, and all clients together may use {}",
-                Size(message),
-                Size(needed),
-                Size(memory)
-            ))
-            .with_hint("raise --memory or lower --max-message"));
-        }
         let memory_per_connection = usual.memory_per_connection.max(needed).min(memory);
         Ok(Limits {
             memory,
@@ -267,11 +263,14 @@ mod tests {
 
     #[test]
     fn a_message_must_fit_into_the_memory() {
-        let failure = limits(&["--memory", "64MiB"]).unwrap_err();
-        assert!(failure.contains("64MiB") && failure.contains("--max-message"), "{failure}");
+        let failure = limits(&["--memory", "32MiB"]).unwrap_err();
+        assert!(
+            failure.contains("64MiB") && failure.contains("32MiB") && failure.contains("--max-message"),
+            "{failure}"
+        );
         let set = limits(&["--memory", "4GiB", "--max-message", "1GiB"]).unwrap();
         assert!(set.memory_per_connection > 2 << 30, "{set:?}");
-        let set = limits(&["--memory", "64MiB", "--max-message", "16MiB"]).unwrap();
+        let set = limits(&["--memory", "64MiB"]).unwrap();
         assert_eq!((set.memory_per_connection, set.memory_per_peer), (64 << 20, 64 << 20));
     }
 }

@@ -219,6 +219,10 @@ fn listeners(options: &Options) -> Result<Vec<Listener>, Failure> {
     let mut listeners = Vec::new();
     let mut add = |name, address: &str, adorn: fn(Listen) -> Listen| {
         let mut listen = Listen::on(address);
+        if options.vectors {
+            // The captured conversations are of brpc, which is as lenient.
+            listen = listen.lenient_http().switch_protocols().trust_http_connections();
+        }
         if !options.protocols.is_empty() {
             listen = listen.only(options.protocols.iter().copied());
         }

@@ -22,6 +22,10 @@ struct Guarded {
 
 impl Guarded {
     async fn start() -> Self {
+        Self::with(|listen| listen).await
+    }
+
+    async fn with(options: impl Fn(Listen) -> Listen) -> Self {
         let (prober, judged) = (Prober::default(), Arc::new(AtomicUsize::new(0)));
         let counted = judged.clone();
         let listen = Listen::on("127.0.0.1:0").authenticate(move |credential, peer| {
@@ -33,7 +37,7 @@ impl Guarded {
                 None => Err(Status::unauthenticated("")),
             }
         });
-        let server = prober.server().bind(listen).await.unwrap().start();
+        let server = prober.server().bind(options(listen)).await.unwrap().start();
         Self { server, prober, judged }
     }
 
@@ -105,9 +109,7 @@ async fn who_cannot_prove_who_he_is_reaches_no_handler() {
 #[tokio::test]
 async fn a_refused_call_is_answered_and_takes_its_connection_with_it() {
     let guarded = Guarded::start().await;
-    for (protocol, text) in
-        [(Protocol::BaiduStd, "wrong token"), (Protocol::Rpcx, "wrong token"), (Protocol::Http, "")]
-    {
+    for (protocol, text) in [(Protocol::BaiduStd, "wrong token"), (Protocol::Rpcx, "wrong token")] {
         let mut wire = Wire::connect(protocol, &guarded.server).await;
         let mut call = json_call("Probe", "Echo", "\"a\"");
         call.head.metadata.insert("unused", "x");
@@ -115,12 +117,12 @@ async fn a_refused_call_is_answered_and_takes_its_connection_with_it() {
         guess.credential = Credential::Call(Some("guess".into()));
         // Behind the guess comes a call that would be good, in the same packet.
         let mut bytes = match protocol {
-            Protocol::BaiduStd => baidu_with_credential(1, "guess"),
+            Protocol::BaiduStd => common::baidu_with_credential(1, "guess"),
             _ => wire.encode(1, &guess),
         };
         if protocol == Protocol::BaiduStd {
             wire.encode(1, &call);
-            bytes.extend(baidu_with_credential(2, "secret"));
+            bytes.extend(common::baidu_with_credential(2, "secret"));
         } else {
             let mut good = call.clone();
             good.credential = Credential::Call(Some("secret".into()));
@@ -145,31 +147,17 @@ async fn baidu_std_says_that_it_failed_to_authenticate() {
     assert_eq!(error.code(), Code::Unauthenticated);
 }
 
-/// A request as brpc's client with an authenticator writes it: the credential is the meta's seventh field.
-fn baidu_with_credential(id: u64, credential: &str) -> Vec<u8> {
-    let mut frame = common::baidu_frame("Probe", "Echo", id, 0, b"\"a\"");
-    let meta = u32::from_be_bytes(frame[8..12].try_into().unwrap()) as usize;
-    let mut field = vec![7 << 3 | 2, credential.len() as u8];
-    field.extend(credential.as_bytes());
-    for at in [4, 8] {
-        let length = u32::from_be_bytes(frame[at..at + 4].try_into().unwrap()) + field.len() as u32;
-        frame[at..at + 4].copy_from_slice(&length.to_be_bytes());
-    }
-    frame.splice(12 + meta..12 + meta, field);
-    frame
-}
-
 #[tokio::test]
 async fn in_baidu_std_a_message_without_a_credential_is_as_good_as_the_one_before() {
     let guarded = Guarded::start().await;
     let mut wire = Wire::connect(Protocol::BaiduStd, &guarded.server).await;
-    wire.socket.send(&baidu_with_credential(1, "secret")).await;
+    wire.socket.send(&common::baidu_with_credential(1, "secret")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
     wire.socket.send(&common::baidu_frame("Probe", "Echo", 2, 0, b"\"a\"")).await;
     assert!(wire.reply().await.unwrap().1.result.is_ok());
     assert_eq!(guarded.counts(), (1, 2));
     // What comes is judged, whoever came before.
-    wire.socket.send(&baidu_with_credential(3, "guess")).await;
+    wire.socket.send(&common::baidu_with_credential(3, "guess")).await;
     assert_eq!(wire.reply().await.unwrap().1.result.unwrap_err().code(), Code::Unauthenticated);
     assert!(wire.reply().await.is_none(), "the connection is over");
     assert_eq!(guarded.counts(), (1, 0));
@@ -193,14 +181,14 @@ async fn through_the_gateway_and_json_rpc_every_call_is_judged_and_the_connectio
     let guarded = Guarded::start().await;
     let gateway = |credential: &str| {
         format!(
-            "POST /Probe HTTP/1.1\r\nX-RPCX-ServiceMethod: Echo\r\nX-RPCX-SerializeType: 1\r\n\
+            "POST /Probe HTTP/1.1\r\nHost: a\r\nX-RPCX-ServiceMethod: Echo\r\nX-RPCX-SerializeType: 1\r\n\
              {credential}Content-Length: 3\r\n\r\n\"a\""
         )
     };
     let json_rpc = |credential: &str| {
         let body = r#"{"jsonrpc":"2.0","method":"Probe.Echo","params":["a"],"id":1}"#;
         format!(
-            "POST / HTTP/1.1\r\nX-JSONRPC-2.0: true\r\n{credential}Content-Length: {}\r\n\r\n{body}",
+            "POST / HTTP/1.1\r\nHost: a\r\nX-JSONRPC-2.0: true\r\n{credential}Content-Length: {}\r\n\r\n{body}",
             body.len()
         )
     };
@@ -217,10 +205,32 @@ async fn through_the_gateway_and_json_rpc_every_call_is_judged_and_the_connectio
 }
 
 #[tokio::test]
-async fn the_mapping_trusts_who_was_judged_and_answers_403_or_401_before_it_closes() {
+async fn request_without_a_credential_does_not_inherit_that_of_another() {
     let guarded = Guarded::start().await;
-    let request =
-        |credential: &str| format!("POST /Probe/Echo HTTP/1.1\r\n{credential}Content-Length: 3\r\n\r\n\"a\"");
+    let request = |credential: &str| {
+        format!("POST /Probe/Echo HTTP/1.1\r\nHost: a\r\n{credential}Content-Length: 3\r\n\r\n\"a\"")
+    };
+    let mut socket = Socket::connect(&guarded.server).await;
+    assert_eq!(socket.http(&request("Authorization: secret\r\n")).await.0, 200);
+    for credential in ["", "Authorization: guess\r\n", ""] {
+        socket.send(request(credential).as_bytes()).await;
+        let head = socket.up_to("\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 401 ") && head.contains("WWW-Authenticate: Bearer"), "{head}");
+        assert!(!head.contains("Connection: close"), "the other callers of a proxy go on: {head}");
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+        let mut body = vec![0; length.parse().unwrap()];
+        soon(tokio::io::AsyncReadExt::read_exact(&mut socket.stream, &mut body)).await.unwrap();
+    }
+    assert_eq!(socket.http(&request("Authorization: secret\r\n")).await.0, 200);
+    assert_eq!(guarded.counts(), (5, 2));
+}
+
+#[tokio::test]
+async fn listener_for_brpc_trusts_a_connection_of_http_and_answers_403_before_it_closes() {
+    let guarded = Guarded::with(Listen::trust_http_connections).await;
+    let request = |credential: &str| {
+        format!("POST /Probe/Echo HTTP/1.1\r\nHost: a\r\n{credential}Content-Length: 3\r\n\r\n\"a\"")
+    };
     let mut socket = Socket::connect(&guarded.server).await;
     assert_eq!(socket.http(&request("Authorization: secret\r\n")).await.0, 200);
     assert_eq!(socket.http(&request("")).await.0, 200);
@@ -235,9 +245,10 @@ async fn the_mapping_trusts_who_was_judged_and_answers_403_or_401_before_it_clos
 
 #[tokio::test]
 async fn a_connection_that_changes_its_protocol_is_judged_anew() {
-    let guarded = Guarded::start().await;
+    let guarded = Guarded::with(Listen::switch_protocols).await;
     let mut socket = Socket::connect(&guarded.server).await;
-    let good = "POST /Probe/Echo HTTP/1.1\r\nAuthorization: secret\r\nContent-Length: 3\r\n\r\n\"a\"";
+    let good =
+        "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nContent-Length: 3\r\n\r\n\"a\"";
     assert_eq!(socket.http(good).await.0, 200);
     socket.send(&common::baidu_frame("Probe", "Echo", 1, 0, b"\"a\"")).await;
     let answer = socket.rest().await;

@@ -273,7 +273,7 @@ async fn a_connection_that_goes_on_in_another_protocol_ends_its_streams() {
     let mut answer = [0; 4];
     soon(peer.read_exact(&mut answer)).await.unwrap();
     assert_eq!(&answer, b"STRM");
-    peer.write_all(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n").await.unwrap();
+    peer.write_all(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut rest = Vec::new();
     soon(peer.read_to_end(&mut rest)).await.unwrap();
     assert!(rest.windows(12).any(|part| part == b"HTTP/1.1 200"), "{}", rest.escape_ascii());

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use common::{Prober, Socket, Wire, baidu_frame, forget_peak, json_call, memory, rpcx_frame, serve};
 use polyrpc::payload::compress;
 use polyrpc::server::Limits;
-use polyrpc::{Code, Compression, Protocol};
+use polyrpc::{Code, Compression, Protocol, Retry};
 
 /// What may come out.
 const LIMIT: usize = 4 << 20;
@@ -104,6 +104,14 @@ async fn a_bomb_is_refused_with_no_more_memory_than_the_limit() {
                 // On the number of a limit, brpc's client would try the bomb on the next server.
                 Protocol::BaiduStd => assert_eq!(status.number(), Some(1003), "{case}"),
                 Protocol::Grpc => assert_eq!(status.code(), Code::ResourceExhausted, "{case}"),
+                // 413: a proxy does not try it on the next server.
+                Protocol::Http => {
+                    assert_eq!(
+                        (status.code(), status.retry()),
+                        (Code::ResourceExhausted, Retry::Never),
+                        "{case}"
+                    );
+                }
                 _ => {}
             }
         })
@@ -153,7 +161,7 @@ fn request(protocol: Protocol, compression: Compression, bomb: &[u8]) -> Vec<u8>
         Protocol::Http => {
             let coding = if compression == Compression::Gzip { "gzip" } else { "deflate" };
             let head = format!(
-                "POST /Probe/Echo HTTP/1.1\r\nContent-Type: application/json\r\n\
+                "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
                  Content-Encoding: {coding}\r\nContent-Length: {}\r\n\r\n",
                 bomb.len()
             );

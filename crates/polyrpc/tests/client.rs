@@ -242,7 +242,7 @@ impl Slammed {
 
     /// While `callers` call for two seconds, at most two dials a second are made, but for the first failures, of which
     /// there are at most `first`. Returns the callers when all have had an answer.
-    async fn is_dialled_seldom(self, case: &str, first: usize, callers: tokio::task::JoinHandle<()>) {
+    async fn assert_dialled_seldom(self, case: &str, first: usize, callers: tokio::task::JoinHandle<()>) {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let dials = self.accepted.load(Ordering::Relaxed);
         assert!(dials <= first + 4, "{case}: {dials} dials in two seconds");
@@ -279,7 +279,7 @@ async fn a_server_that_accepts_and_closes_is_dialled_twice_a_second_at_most() {
     let cases = cases.map(|(kind, first)| async move {
         let server = Slammed::start().await;
         let callers = call_until_answered(&server.builder().kind(kind).build().unwrap());
-        server.is_dialled_seldom(&format!("{kind:?}"), first, callers).await;
+        server.assert_dialled_seldom(&format!("{kind:?}"), first, callers).await;
     });
     futures_util::future::join_all(cases).await;
 }
@@ -299,7 +299,7 @@ async fn a_blocking_client_dials_a_server_that_accepts_and_closes_twice_a_second
             }
         });
     });
-    server.is_dialled_seldom("blocking", CALLERS + 1, callers).await;
+    server.assert_dialled_seldom("blocking", CALLERS + 1, callers).await;
 }
 
 #[tokio::test]

@@ -64,11 +64,11 @@ async fn no_bytes_are_no_json_and_no_messagepack() {
 async fn an_http_request_may_have_no_body_but_none_to_rpcxs_gateway() {
     let server = server().await;
     let mut socket = Socket::connect(&server).await;
-    let mapped = format!("GET /{SERVICE}/Check HTTP/1.1\r\n\r\n");
+    let mapped = format!("POST /{SERVICE}/Check HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(socket.http(&mapped).await.0, 200);
     for (number, want) in [(1, 500), (2, 200), (3, 500)] {
         let gateway = format!(
-            "POST /{SERVICE} HTTP/1.1\r\nX-RPCX-ServiceMethod: Check\r\nX-RPCX-SerializeType: {number}\r\n\
+            "POST /{SERVICE} HTTP/1.1\r\nHost: a\r\nX-RPCX-ServiceMethod: Check\r\nX-RPCX-SerializeType: {number}\r\n\
              Content-Length: 0\r\n\r\n"
         );
         assert_eq!(socket.http(&gateway).await.0, want, "serialize type {number}");
@@ -93,7 +93,7 @@ async fn json_rpc_says_that_parameters_are_wanted() {
     ] {
         let body = format!(r#"{{"jsonrpc":"2.0","method":"{SERVICE}.Check","id":1{params}}}"#);
         let request = format!(
-            "POST /jsonrpc HTTP/1.1\r\nContent-Type: application/json-rpc\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /jsonrpc HTTP/1.1\r\nHost: a\r\nContent-Type: application/json-rpc\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         let (status, answer) = socket.http(&request).await;

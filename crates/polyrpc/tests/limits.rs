@@ -45,7 +45,7 @@ async fn http_says_that_a_message_is_too_long_before_it_was_sent() {
     assert_eq!(status, 413);
     assert!(socket.rest().await.is_empty());
     let mut socket = Socket::connect(&server).await;
-    socket.offer(format!("GET /{} HTTP/1.1\r\n", "x".repeat(70 << 10)).as_bytes()).await;
+    socket.offer(format!("GET /{} HTTP/1.1\r\nHost: a\r\n", "x".repeat(70 << 10)).as_bytes()).await;
     let (status, _) = socket.http_response().await;
     assert_eq!(status, 431);
 }
@@ -313,11 +313,15 @@ async fn whoever_does_not_show_his_protocol_is_sent_away() {
         socket.offer(start).await;
         assert!(socket.rest().await.is_empty());
     }
-    // After a change of protocol too.
+    // Where the protocol may change, after the first one too.
+    let limits = Limits { header_timeout: Duration::from_millis(250), ..Limits::default() };
+    let listen = polyrpc::server::Listen::on("127.0.0.1:0").switch_protocols();
+    let server = limited(limits).bind(listen).await.unwrap().start();
     let mut socket = Socket::connect(&server).await;
-    socket.send(b"POST /Probe/Echo HTTP/1.1\r\nContent-Length: 3\r\n\r\n\"a\"PR").await;
+    socket.send(b"POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\"a\"PR").await;
     assert_eq!(socket.http_response().await, (200, "\"a\"".to_owned()));
-    assert!(socket.rest().await.is_empty());
+    let rest = socket.rest().await;
+    assert!(rest.starts_with(b"HTTP/1.1 400 "), "{}", rest.escape_ascii());
 }
 
 #[tokio::test]
@@ -354,7 +358,11 @@ async fn a_large_message_may_take_longer_than_the_header() {
 
 #[tokio::test]
 async fn a_connection_that_does_nothing_is_closed_and_made_again() {
-    let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
+    let limits = Limits {
+        first_byte_timeout: Duration::from_millis(250),
+        idle_timeout: Some(Duration::from_millis(250)),
+        ..Limits::default()
+    };
     let prober = Prober::default();
     let server = serve(prober.server().limits(limits)).await;
     // Go's client would not make another one: `net_rpc.rs`.

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 /// What a browser is shown at this path: the head, and the page.
 async fn page(server: &Running, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(server.address().to_string()).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
     soon(stream.read_to_string(&mut text)).await.unwrap();

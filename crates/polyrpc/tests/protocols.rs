@@ -1,31 +1,34 @@
-//! One port, several protocols: told apart by their first bytes, changed between messages, allowed or not.
+//! One port, several protocols: told apart by their first bytes, changed between messages where that is allowed.
 
 mod common;
+
+use std::sync::atomic::Ordering;
 
 use common::{
     PROTOCOLS, ProbeClient, Prober, Socket, Wire, baidu_frame, client, json_call, rpcx_frame, serve, soon,
 };
-use polyrpc::server::Listen;
+use polyrpc::server::{Listen, Running};
 use polyrpc::{Address, Client, Protocol};
 
-const HTTP: &str = "POST /Probe/Echo HTTP/1.1\r\nContent-Length: 6\r\n\r\n\"http\"";
+const HTTP: &str = "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n\"http\"";
 
 #[tokio::test]
-async fn one_connection_may_change_its_protocol_between_messages() {
-    let server = serve(Prober::default().server()).await;
+async fn connection_changes_between_brpcs_protocols_where_that_is_allowed() {
+    let server = switching(&Prober::default()).await;
     // All in one packet, several of each.
     let mut all = Vec::new();
     all.extend(HTTP.as_bytes());
     all.extend(HTTP.as_bytes());
     all.extend(baidu_frame("Probe", "Echo", 1, 0, b"\"baidu\""));
     all.extend(baidu_frame("Probe", "Echo", 2, 0, b"\"baidu\""));
-    all.extend(rpcx_frame("Probe", "Echo", 3, false, b"\"rpcx\""));
     all.extend(HTTP.as_bytes());
     all.extend(baidu_frame("Probe", "Echo", 4, 0, b"\"baidu\""));
+    // rpcx is none of brpc's.
+    all.extend(rpcx_frame("Probe", "Echo", 3, false, b"\"rpcx\""));
     let whole = answers(&server, &[&all]).await;
     assert_eq!(count(&whole, b"HTTP/1.1 200"), 3);
     assert_eq!(count(&whole, b"PRPC"), 3);
-    assert_eq!(count(&whole, b"Probe"), 1, "rpcx echoes its names");
+    assert_eq!(count(&whole, b"Probe"), 0, "rpcx would echo its names");
     // However the bytes are cut.
     let single: Vec<&[u8]> = all.chunks(1).collect();
     assert_eq!(answers(&server, &single).await, whole);
@@ -34,8 +37,41 @@ async fn one_connection_may_change_its_protocol_between_messages() {
     }
 }
 
+/// A server on whose connections brpc's protocols may follow each other.
+async fn switching(prober: &Prober) -> Running {
+    let listen = Listen::on("127.0.0.1:0").switch_protocols();
+    prober.server().bind(listen).await.unwrap().start()
+}
+
+#[tokio::test]
+async fn message_of_another_protocol_ends_its_connection_behind_what_is_owed() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let messages = [
+        HTTP.as_bytes().to_vec(),
+        baidu_frame("Probe", "Echo", 1, 0, b"\"baidu\""),
+        rpcx_frame("Probe", "Echo", 3, false, b"\"rpcx\""),
+        br#"{"method":"Probe.Echo","params":["json"],"id":1}"#.to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec(),
+    ];
+    for (at, first) in messages[..3].iter().enumerate() {
+        let alone = answers(&server, &[first]).await;
+        assert_eq!(prober.ran.swap(0, Ordering::SeqCst), 1);
+        for (other, second) in messages.iter().enumerate().filter(|(other, _)| *other != at) {
+            for packets in [&[&[&first[..], second].concat()[..]][..], &[first, second]] {
+                let answer = answers(&server, packets).await;
+                let behind = answer.strip_prefix(&alone[..]).unwrap_or_else(|| panic!("{at} {other}"));
+                let refused = if at == 0 { b"HTTP/1.1 400 ".as_slice() } else { b"" };
+                assert!(behind.starts_with(refused), "{}", behind.escape_ascii());
+                assert_eq!(behind.is_empty(), at != 0, "{}", behind.escape_ascii());
+                assert_eq!(prober.ran.swap(0, Ordering::SeqCst), 1, "{at} {other}");
+            }
+        }
+    }
+}
+
 /// What comes back for these packets until the connection ends.
-async fn answers(server: &polyrpc::server::Running, packets: &[&[u8]]) -> Vec<u8> {
+async fn answers(server: &Running, packets: &[&[u8]]) -> Vec<u8> {
     let mut socket = Socket::connect(server).await;
     socket.stream.set_nodelay(true).unwrap();
     for packet in packets {
@@ -54,9 +90,9 @@ fn count(bytes: &[u8], part: &[u8]) -> usize {
 #[tokio::test]
 async fn what_is_owed_in_one_protocol_is_answered_before_the_next_is_heard() {
     let prober = Prober::default();
-    let server = serve(prober.server()).await;
+    let server = switching(&prober).await;
     let mut socket = Socket::connect(&server).await;
-    socket.send(&rpcx_frame("Probe", "Wait", 1, false, b"\"owed\"")).await;
+    socket.send(&baidu_frame("Probe", "Wait", 1, 0, b"\"owed\"")).await;
     socket.send(HTTP.as_bytes()).await;
     prober.gate.came(1).await;
     // Time enough to hear it, were it heard.
@@ -68,7 +104,7 @@ async fn what_is_owed_in_one_protocol_is_answered_before_the_next_is_heard() {
     prober.gate.open();
     socket.hang_up().await;
     let answers = socket.rest().await;
-    assert_eq!(answers.first(), Some(&8), "{}", answers.escape_ascii());
+    assert!(answers.starts_with(b"PRPC"), "{}", answers.escape_ascii());
     assert!(answers.ends_with(b"\"http\""), "{}", answers.escape_ascii());
 }
 
@@ -117,7 +153,7 @@ async fn a_listener_speaks_only_what_it_is_told_to() {
     let mut socket = Socket { stream: tokio::net::TcpStream::connect(http.to_string()).await.unwrap() };
     assert_eq!(socket.http(HTTP).await, (200, "\"http\"".to_owned()));
     socket.send(&baidu_frame("Probe", "Echo", 1, 0, b"\"baidu\"")).await;
-    assert!(socket.rest().await.is_empty());
+    assert!(socket.rest().await.starts_with(b"HTTP/1.1 400 "));
 }
 
 #[tokio::test]

@@ -131,7 +131,7 @@ async fn the_answer_that_is_owed_says_that_it_is_the_last_in_http() {
     let prober = Prober::default();
     let server = serve(prober.server()).await;
     let mut socket = Socket::connect(&server).await;
-    socket.send(b"POST /Probe/Wait HTTP/1.1\r\nContent-Length: 3\r\n\r\n\"a\"").await;
+    socket.send(b"POST /Probe/Wait HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\"a\"").await;
     prober.gate.came(1).await;
     let going = going(server).await;
     prober.gate.open();

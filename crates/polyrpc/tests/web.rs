@@ -67,7 +67,7 @@ fn framed(body: &str) -> Vec<u8> {
 fn request(method: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
-        "POST /Numbers/{method} HTTP/1.1\r\nContent-Type: application/grpc-web+json\r\n{fields}\
+        "POST /Numbers/{method} HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc-web+json\r\n{fields}\
          Content-Length: {length}\r\n\r\n"
     );
     [head.as_bytes(), body].concat()
@@ -157,7 +157,7 @@ async fn what_is_sent_ahead_is_not_read_without_end() {
 
 #[tokio::test]
 async fn pages_of_other_origins_may_call_where_the_server_says_so() {
-    let preflight = "OPTIONS /Numbers/Count HTTP/1.1\r\nOrigin: https://page\r\nConnection: close\r\n\
+    let preflight = "OPTIONS /Numbers/Count HTTP/1.1\r\nHost: a\r\nOrigin: https://page\r\nConnection: close\r\n\
         Access-Control-Request-Method: POST\r\n\r\n";
     let allow = "access-control-allow-origin: https://page\r\n";
     for (cors, allowed) in [(Cors::None, false), (Cors::Any, true)] {
@@ -168,7 +168,7 @@ async fn pages_of_other_origins_may_call_where_the_server_says_so() {
 }
 
 /// A call of JSON that would go on in HTTP/2.
-const UPGRADE: &str = "POST /Probe/Echo HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings, close\r\n\
+const UPGRADE: &str = "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, close\r\n\
     Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: 6\r\n\r\n\"http\"";
 
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn a_server_that_grants_none_is_told_by_its_answer() {
     let server = serve(&prober).await;
     let client = Client::new(&format!("rpcx+ws://{}/elsewhere", server.address())).unwrap();
     let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
-    assert!(error.message().contains("the server grants no WebSocket: HTTP 404"), "{error}");
+    assert!(error.message().contains("the server grants no WebSocket: HTTP 405"), "{error}");
     assert_eq!(prober.ran(), 0);
 }
 
@@ -91,7 +91,7 @@ impl Socket {
         let mut socket = Self { stream, read: BytesMut::new() };
         socket
             .say(
-                b"GET /_rpcx_ HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                b"GET /_rpcx_ HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
             )
             .await;
@@ -210,7 +210,7 @@ async fn who_closes_without_a_call_or_speaks_nothing_known_is_answered_too() {
 async fn a_websocket_within_a_websocket_is_none() {
     let server = serve(&Prober::default()).await;
     let mut socket = Socket::open(&server).await;
-    let inner = b"GET /_rpcx_ HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
+    let inner = b"GET /_rpcx_ HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
     socket.frame(0x02, inner).await;
     socket
         .frame(0x80, b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")

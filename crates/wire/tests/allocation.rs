@@ -47,7 +47,7 @@ fn lying_lengths_cost_an_rpcx_session_nothing() {
 fn lying_lengths_cost_an_http_session_nothing() {
     alone("lying_lengths_cost_an_http_session_nothing", || {
         for fields in LIES.into_iter().flat_map(http_fields) {
-            server(MANY, http_server, format!("POST /Echo/Echo HTTP/1.1\r\n{fields}").as_bytes());
+            server(MANY, http_server, format!("POST /Echo/Echo HTTP/1.1\r\nHost: a\r\n{fields}").as_bytes());
             client(MANY, http_client, format!("HTTP/1.1 200 OK\r\n{fields}").as_bytes());
         }
     });
@@ -63,7 +63,7 @@ fn nesting_without_end_costs_a_session_nothing() {
             let open = open.repeat(DEEP);
             for body in [open.clone(), format!("{open}1{}", close.repeat(DEEP))] {
                 let length = format!("Content-Length: {}\r\n\r\n", body.len());
-                let request = "POST /jsonrpc HTTP/1.1\r\nX-JSONRPC-2.0: true\r\n";
+                let request = "POST /jsonrpc HTTP/1.1\r\nHost: a\r\nX-JSONRPC-2.0: true\r\n";
                 server(FEW, http_server, [request, &length, &body].concat().as_bytes());
                 client(FEW, json_rpc_client, ["HTTP/1.1 200 OK\r\n", &length, &body].concat().as_bytes());
             }

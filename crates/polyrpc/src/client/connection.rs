@@ -428,18 +428,18 @@ struct Reader<S> {
 impl<S: Session + Send + 'static> Reader<S> {
     async fn run(mut self) {
         let ended = poll_fn(|cx| self.poll_read(cx)).await;
-        self.end_probation(ended.as_ref().err());
+        self.end_probation(ended.as_ref().err().cloned());
         self.end(ended.err().unwrap_or_else(|| Status::unavailable("the connection was closed")));
     }
 
     /// The connection ends: what that says of the server, if no reply ever came.
-    fn end_probation(&mut self, failure: Option<&Status>) {
+    fn end_probation(&mut self, failure: Option<Status>) {
         let Some(probation) = self.probation.take() else { return };
         let shared = self.connection.lock();
         let left = shared.pending.waiting() > 0;
         let by_us = shared.retiring && !left;
         drop(shared);
-        probation.end(left, by_us, failure.unwrap_or(&no_more_calls()));
+        probation.end(left, by_us, &failure.unwrap_or_else(no_more_calls));
     }
 
     /// Goes on until the connection ends.

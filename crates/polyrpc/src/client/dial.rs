@@ -222,7 +222,7 @@ impl Sessions {
                 credential,
             }),
             Protocol::Http => {
-                let authority = url.address.to_string();
+                let authority = url.authority();
                 Self::Http(http1::ClientConfig { limits, authority, credential, json_rpc: url.json_rpc })
             }
             Protocol::RestRpc => Self::RestRpc(rest_rpc::ClientConfig { limits, generation: url.generation }),

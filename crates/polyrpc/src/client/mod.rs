@@ -779,7 +779,11 @@ impl Builder {
     /// What TLS is made with, if the URL asks for it.
     fn connector(&self, url: &Url) -> Result<Option<tls::Connector>, Status> {
         match (&self.tls, url.tls) {
-            (settings, true) => tls::connector(settings.as_ref(), url.protocol, url.host()).map(Some),
+            (settings, true) => {
+                // A WebSocket is asked for by HTTP/1.1, whatever it carries.
+                let protocol = if url.websocket.is_some() { Protocol::Http } else { url.protocol };
+                tls::connector(settings.as_ref(), protocol, url.host()).map(Some)
+            }
             (None, false) => Ok(None),
             // It is QUIC's.
             (Some(_), false) if matches!(url.address, Address::Quic(_)) => Ok(None),

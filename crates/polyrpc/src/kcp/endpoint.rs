@@ -88,6 +88,8 @@ async fn connected(peer: SocketAddr) -> io::Result<UdpSocket> {
     };
     let socket = UdpSocket::bind(any).await?;
     socket.connect(peer).await?;
+    // As a new socket is not known to take anything, the first datagram would wait to be repeated.
+    socket.writable().await?;
     Ok(socket)
 }
 

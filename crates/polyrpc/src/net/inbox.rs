@@ -36,10 +36,9 @@ impl Inbox {
         read
     }
 
-    /// Bytes of memory that it keeps. Room of a size that threads lend counts only as far as something lies in it.
-    #[allow(dead_code, reason = "the budget of memory, which asks for it, is not here yet")]
+    /// Bytes that it keeps. Room in which nothing lies yet is not resident, or is lent by the thread.
     pub(crate) fn held(&self) -> usize {
-        if self.bytes.capacity() > LARGE { self.bytes.capacity() } else { self.bytes.len() }
+        self.bytes.len()
     }
 
     /// Gives the room back that nothing lies in.

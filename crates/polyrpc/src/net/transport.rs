@@ -27,7 +27,6 @@ impl Transport {
 
     /// Bytes that it keeps between the socket and the inbox, and between the outbox and the socket. What the system keeps
     /// is not counted, nor what QUIC does, whose windows bound it.
-    #[allow(dead_code, reason = "the budget of memory, which asks for it, is not here yet")]
     pub(crate) fn held(&self) -> usize {
         match self {
             Self::Socket(stream) => stream.held(),

@@ -134,10 +134,7 @@ impl Handshakes {
 
     /// The next that has ended, with its connection if it went well; `None` if there are none.
     async fn next(&mut self) -> Option<Option<Connection>> {
-        let (address, connection) = match self.tasks.join_next().await? {
-            Ok(ended) => ended,
-            Err(_) => return Some(None),
-        };
+        let Ok((address, connection)) = self.tasks.join_next().await? else { return Some(None) };
         if let Some(own) = self.by_address.get_mut(&address) {
             *own -= 1;
             if *own == 0 {

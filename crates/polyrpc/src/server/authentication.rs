@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use polyrpc_wire::{Credential, Protocol, Status};
+use polyrpc_wire::{Credential, Status};
 use tokio::time::{sleep, timeout};
 
 use super::incidents::Refusal;
@@ -74,13 +74,12 @@ impl<'a> Authentication<'a> {
 
     /// Judges every credential that comes. Only where a protocol proves it once for a connection, a call without one is as
     /// good as the one before.
-    pub(super) fn judge(&mut self, credential: &Credential, peer: &Peer, protocol: Protocol) -> Judgement {
+    pub(super) fn judge(&mut self, credential: &Credential, peer: &Peer) -> Judgement {
         let Some(authenticator) = &self.port.authenticator else { return Judgement::Accepted };
         let trust = self.trust.get_or_insert_default();
         let (bytes, for_connection) = match credential {
             Credential::Connection(bytes) => (bytes, true),
-            // By setting: brpc's clients send it once a connection by gRPC too.
-            Credential::Call(bytes) => (bytes, protocol == Protocol::Grpc && self.port.trusts_grpc),
+            Credential::Call(bytes) => (bytes, false),
         };
         if for_connection && bytes.is_none() && trust.proved.load(Ordering::Relaxed) {
             return Judgement::Accepted;

@@ -1,11 +1,13 @@
 //! The clocks of one connection: they run whatever its handlers do.
 //!
 //! A connection looks at them when it is polled and says when it wants to be woken for them, so that no clock needs a timer
-//! of its own. Times are ticks ([`TICK`]).
+//! of its own. Times are ticks ([`TICK`](super::open::TICK)).
+
+use std::time::Duration;
 
 use super::incidents::Closing;
 use super::limits::Limits;
-use super::open::{TICK, ticks};
+use super::open::ticks;
 
 /// How long each clock may run, in ticks.
 #[derive(Debug)]
@@ -27,21 +29,23 @@ struct Allowed {
 impl Allowed {
     fn new(limits: &Limits) -> Self {
         let forever = u32::MAX;
-        let rate = |window| {
-            (limits.message_rate as u64).saturating_mul(u64::from(window)) * TICK.as_millis() as u64 / 1000
+        // A tick more, since the first one is cut: no clock runs out early.
+        let at_least = |duration| ticks(duration).saturating_add(1);
+        let rate = |window: Duration| {
+            u64::try_from((limits.message_rate as u128 * window.as_millis()) / 1000).unwrap_or(u64::MAX)
         };
-        let (header, write) = (ticks(limits.header_timeout), ticks(limits.write_timeout));
+        let (header, write) = (at_least(limits.header_timeout), at_least(limits.write_timeout));
         Self {
             header,
-            message: ticks(limits.message_timeout),
-            pace: rate(header),
+            message: at_least(limits.message_timeout),
+            pace: rate(limits.header_timeout),
             write,
-            drain: rate(write),
-            idle: limits.idle_timeout.map_or(forever, ticks),
+            drain: rate(limits.write_timeout),
+            idle: limits.idle_timeout.map_or(forever, at_least),
             age: limits.connection_age.map_or(forever, ticks),
             grace: ticks(limits.connection_age_grace),
             ping: limits.http2.keepalive_interval.map_or(forever, ticks),
-            pong: ticks(limits.http2.keepalive_timeout),
+            pong: at_least(limits.http2.keepalive_timeout),
         }
     }
 }
@@ -123,7 +127,7 @@ impl Transfer {
 
     /// Whether less than `least` bytes came in the interval that has ended, if one has.
     fn is_slow(&mut self, now: u32, length: u32, bytes: u64, least: u64) -> bool {
-        if now.saturating_sub(self.interval) < length.max(1) {
+        if now.saturating_sub(self.interval) < length {
             return false;
         }
         let came = bytes - self.bytes;
@@ -201,10 +205,10 @@ impl Clocks {
             |since: Option<u32>, ticks: u32| since.map_or(u32::MAX, |since| since.saturating_add(ticks));
         let interval = self.message.filter(|_| !self.is_withheld).map(|message| message.interval);
         let whole = self.message.map(|message| message.since);
-        after(interval, header.max(1))
+        after(interval, header)
             .min(after(whole, if self.is_head { header } else { message }))
-            .min(after(self.write.map(|write| write.interval), write.max(1)))
-            .min(after(self.idle, idle.saturating_add(1)))
+            .min(after(self.write.map(|write| write.interval), write))
+            .min(after(self.idle, idle))
             .min(after(self.heard.filter(|_| self.asked.is_none()), ping))
             .min(after(self.asked, pong))
             .min(self.aged)
@@ -215,11 +219,11 @@ impl Clocks {
         let allowed = &self.allowed;
         if let Some(message) = &mut self.message {
             let age = now.saturating_sub(message.since);
-            if self.is_head && age >= allowed.header.max(1) {
+            if self.is_head && age >= allowed.header {
                 return Some(Due::Close(Closing::Head));
             }
             let slow = !self.is_withheld && message.is_slow(now, allowed.header, received, allowed.pace);
-            if slow || age >= allowed.message.max(1) {
+            if slow || age >= allowed.message {
                 return Some(Due::Close(Closing::Message));
             }
         }
@@ -230,7 +234,7 @@ impl Clocks {
         }
         let passed =
             |since: Option<u32>, ticks: u32| since.is_some_and(|since| now.saturating_sub(since) >= ticks);
-        if passed(self.idle, allowed.idle.saturating_add(1)) {
+        if passed(self.idle, allowed.idle) {
             return Some(Due::Close(Closing::Idle));
         }
         if now >= self.aged {
@@ -263,8 +267,6 @@ impl Clocks {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn clocks() -> Clocks {
@@ -293,17 +295,17 @@ mod tests {
     fn a_head_must_end_in_time_however_fast_it_comes() {
         let mut clocks = clocks();
         let observed = Observed { incomplete: Some(Incomplete::Head), ..QUIET };
-        for now in 0..4 {
+        for now in 0..5 {
             let wakes = clocks.observe(now, Observed { received: u64::from(now) << 20, ..observed });
-            assert_eq!((wakes, clocks.due(now, u64::from(now) << 20, 0)), (4, None));
+            assert_eq!((wakes, clocks.due(now, u64::from(now) << 20, 0)), (5, None));
         }
-        assert_eq!(clocks.due(4, 4 << 20, 0), Some(Due::Close(Closing::Head)));
+        assert_eq!(clocks.due(5, 5 << 20, 0), Some(Due::Close(Closing::Head)));
     }
 
     #[test]
     fn a_message_must_keep_its_pace_and_end_in_time_while_handlers_are_busy() {
         let incomplete = Observed { incomplete: Some(Incomplete::Message), busy: true, ..QUIET };
-        for (bytes_a_tick, ends) in [(0, 4), (249, 4), (250, 12), (1 << 20, 12)] {
+        for (bytes_a_tick, ends) in [(0, 5), (199, 5), (200, 13), (1 << 20, 13)] {
             let mut clocks = clocks();
             let closed = (0..20).find(|&now| {
                 let received = bytes_a_tick * u64::from(now);
@@ -328,15 +330,15 @@ mod tests {
     fn a_message_that_is_not_read_must_end_in_time_all_the_same() {
         let mut clocks = clocks();
         let withheld = Observed { incomplete: Some(Incomplete::Withheld), ..QUIET };
-        assert_eq!(clocks.observe(0, withheld), 12);
-        assert_eq!(clocks.due(11, 0, 0), None);
-        assert_eq!(clocks.due(12, 0, 0), Some(Due::Close(Closing::Message)));
+        assert_eq!(clocks.observe(0, withheld), 13);
+        assert_eq!(clocks.due(12, 0, 0), None);
+        assert_eq!(clocks.due(13, 0, 0), Some(Due::Close(Closing::Message)));
     }
 
     #[test]
     fn a_peer_that_reads_nothing_is_closed_and_one_that_reads_is_not() {
         let writing = Observed { writing: true, busy: true, ..QUIET };
-        for (bytes_a_tick, ends) in [(0, Some(8)), (100, Some(8)), (250, None)] {
+        for (bytes_a_tick, ends) in [(0, Some(9)), (100, Some(9)), (250, None)] {
             let mut clocks = clocks();
             let closed = (0..100).find(|&now| {
                 let written = bytes_a_tick * u64::from(now);
@@ -384,10 +386,10 @@ mod tests {
         assert_eq!(clocks.observe(0, busy), 1200);
         assert_eq!(clocks.due(1200, 0, 0), Some(Due::Ping));
         clocks.asked(1200, true);
-        assert_eq!(clocks.observe(1200, busy), 1280);
-        assert_eq!(clocks.due(1279, 0, 0), None);
-        assert_eq!(clocks.due(1280, 0, 0), Some(Due::Close(Closing::Keepalive)));
-        clocks.observe(1280, Observed { received: 17, ..busy });
-        assert_eq!(clocks.due(1281, 17, 0), None, "the answer has come");
+        assert_eq!(clocks.observe(1200, busy), 1281);
+        assert_eq!(clocks.due(1280, 0, 0), None);
+        assert_eq!(clocks.due(1281, 0, 0), Some(Due::Close(Closing::Keepalive)));
+        clocks.observe(1281, Observed { received: 17, ..busy });
+        assert_eq!(clocks.due(1282, 17, 0), None, "the answer has come");
     }
 }

@@ -70,6 +70,10 @@ pub(super) struct Connection<'a, S: Session> {
     heartbeats: u64,
     /// When the session was last told the time, in ticks.
     ticked: u32,
+    /// Nothing is read now, for a reason that is not the peer's.
+    pauses: bool,
+    /// For how many ticks nothing was read: time that the session's clocks do not count.
+    paused: u32,
     /// The session must be told the time though nothing arrives.
     wants_ticks: bool,
 }
@@ -277,7 +281,9 @@ impl<'a, S: Session> Connection<'a, S> {
             draining_since: 0,
             arrival: Arrival::new(port.server.times_calls),
             heartbeats: 0,
-            ticked: 0,
+            ticked: registration.tick(),
+            pauses: false,
+            paused: 0,
             wants_ticks: false,
         })
     }
@@ -330,9 +336,12 @@ impl<'a, S: Session> Connection<'a, S> {
         if now == self.ticked {
             return;
         }
+        if self.pauses {
+            self.paused += now - self.ticked;
+        }
         self.ticked = now;
         self.streams.tick(now);
-        self.session.tick(TICK * now, &mut self.out);
+        self.session.tick(TICK * (now - self.paused), &mut self.out);
         while let Some(due) = self.clocks.due(now, self.transferred.received, self.transferred.written) {
             match due {
                 Due::Close(cause) => return self.time_out(cause),
@@ -851,6 +860,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let overdue = if self.draining { self.draining_since + DRAIN_PATIENCE } else { u32::MAX };
         let streams = if self.streams.is_empty() { u32::MAX } else { self.look_at_streams.max(now + 1) };
         entry.wake_at(alarm.min(streams).min(if now < overdue { overdue } else { u32::MAX }));
+        self.pauses = self.withholds() || self.saturated();
         let wants_ticks = self.session.wants_ticks() || self.withholds();
         if wants_ticks != self.wants_ticks {
             self.wants_ticks = wants_ticks;
@@ -860,7 +870,8 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Reports what the connection holds. One that holds more than it may ends.
     fn report_held(&self) {
-        let held = self.inbox.bytes.len() + self.out.len() + self.session.buffered() + self.session.unsent();
+        let within = self.session.buffered() + self.session.unsent();
+        let held = self.inbox.held() + self.stream.held() + self.out.len() + within;
         self.account.settle(held);
         if self.account.exceeds_quota() {
             self.registration.entry.close(Closing::Memory);
@@ -869,11 +880,15 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn observed(&self) -> Observed {
         let reads = self.state == State::Serving && !self.saturated() && !self.session.holds_back();
-        let incomplete = (reads && self.session.mid_message(&self.inbox.bytes)).then(|| match () {
-            () if self.withholds() => Incomplete::Withheld,
-            () if self.session.in_head() => Incomplete::Head,
-            () => Incomplete::Message,
-        });
+        let mid_message = reads && self.session.mid_message(&self.inbox.bytes);
+        let incomplete = match () {
+            () if reads && self.withholds() && (mid_message || self.session.wants_ticks()) => {
+                Some(Incomplete::Withheld)
+            }
+            () if !mid_message => None,
+            () if self.session.in_head() => Some(Incomplete::Head),
+            () => Some(Incomplete::Message),
+        };
         Observed {
             received: self.transferred.received,
             written: self.transferred.written,

@@ -10,6 +10,7 @@ use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, net_rpc, res
 
 use super::connection::{Connection, End};
 use super::data;
+use super::incidents::Closing;
 use super::open::{Order, Phase, Registration, Unasked};
 use super::port::Port;
 use super::secure::{self, Opening};
@@ -19,8 +20,9 @@ use crate::transfer::{Seen, Start};
 
 /// Serves one connection from its first byte to its last.
 ///
-/// The first bytes pick the protocol, unless TLS's handshake has; from there on everything is generic over it. The
-/// peers allow a connection to go on in another protocol between two messages, hence the loop.
+/// The first bytes pick the protocol, unless TLS's handshake has; from there on everything is generic over it. A
+/// connection may go on in another protocol if it asks for that (`CONNECT`, WebSocket, an upgrade), or where the listener
+/// allows it, hence the loop.
 pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registration: Registration) {
     // Within TLS it cannot be asked for any more. Metrics and the services of `transfer` tell it.
     let local = stream.local();
@@ -35,12 +37,22 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
     let Some(Opening { stream, peer, speaks }) = opening else { return };
     let mut transport = Transport::Socket(stream);
     let mut allowed = speaks.as_ref().map_or(&port.allowed[..], |speaks| within(speaks, &port.allowed));
+    let narrowed = speaks.is_some();
     let mut settled = port.spoken.or(speaks);
     let mut end = End::Foreign;
+    let mut spoke = None;
     loop {
         let upgrade = match end {
             End::Closed => return,
-            End::Foreign => None,
+            End::Foreign => match spoke {
+                None => None,
+                Some(protocol) if !narrowed && port.family.contains(&protocol) => {
+                    allowed = &port.family;
+                    None
+                }
+                // Bytes of no message of its protocol end a connection, whatever else they could be.
+                Some(_) => return leave(transport, inbox, &registration).await,
+            },
             End::Connect => {
                 // What TLS's handshake said was of HTTP, not of what it carries.
                 allowed = &port.allowed;
@@ -65,6 +77,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
                 Some(Purpose::Data(start)) => {
                     return data::carry(start, transport, inbox, registration).await;
                 }
+                None if spoke.is_none() && !matches!(transport, Transport::WebSocket(_)) => return,
                 None => return leave(transport, inbox, &registration).await,
             },
         };
@@ -76,6 +89,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
             facts: facts(protocol, peer.clone(), local, &registration),
         };
         end = link.speak(protocol, upgrade).await;
+        spoke = Some(protocol);
     }
 }
 
@@ -171,7 +185,10 @@ fn poll_detect(
             Seen::NeedMore => {}
             Seen::No => match sniff::sniff(&inbox.bytes, allowed) {
                 Guess::Is(protocol) => return Poll::Ready(Some(Purpose::Calls(protocol))),
-                Guess::Unknown => return Poll::Ready(None),
+                Guess::Unknown => {
+                    registration.entry.closed(Closing::UnknownProtocol);
+                    return Poll::Ready(None);
+                }
                 Guess::NeedMore => {}
             },
         }
@@ -190,14 +207,11 @@ fn poll_detect(
     }
 }
 
-/// Ends what speaks no protocol, or not any more. A WebSocket has a word for it.
+/// Ends a connection that does not speak its protocol any more. A WebSocket has a word for it.
 async fn leave(mut transport: Transport, mut inbox: Inbox, registration: &Registration) {
-    if !matches!(transport, Transport::WebSocket(_)) {
-        return;
-    }
     let entry = &registration.entry;
     entry.waits(Phase::Closing, registration.tick());
-    let mut said = false;
+    let (mut said, mut patience) = (false, LINGERED);
     poll_fn(|cx| {
         entry.wakes(cx.waker());
         if entry.ordered() == Order::Close {
@@ -207,15 +221,24 @@ async fn leave(mut transport: Transport, mut inbox: Inbox, registration: &Regist
             ready!(transport.poll_shutdown(cx))?;
             said = true;
         }
-        // Closing with unread bytes would destroy the word on its way.
-        while ready!(inbox.poll_fill(&mut transport, cx, 0))? > 0 {
+        // Closing with unread bytes would destroy the last answer on its way.
+        inbox.bytes.clear();
+        loop {
+            let n = ready!(inbox.poll_fill(&mut transport, cx, 0))?;
             inbox.bytes.clear();
+            patience = patience.saturating_sub(n);
+            if n == 0 || patience == 0 {
+                break;
+            }
         }
         Poll::Ready(io::Result::Ok(()))
     })
     .await
     .unwrap_or_default();
 }
+
+/// How many bytes of a peer that is not served any more are thrown away before its connection is closed.
+const LINGERED: usize = 64 << 10;
 
 fn facts(
     protocol: Protocol,

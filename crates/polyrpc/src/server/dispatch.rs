@@ -416,7 +416,7 @@ impl<'a> Dispatch<'a> {
         if self.port.authenticator.is_none() {
             return Judgement::Accepted;
         }
-        self.authentication.judge(credential, &self.connection.peer, self.connection.protocol)
+        self.authentication.judge(credential, &self.connection.peer)
     }
 
     /// Decides by its head about a request whose body has not come.

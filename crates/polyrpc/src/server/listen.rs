@@ -13,7 +13,7 @@ use super::Shared;
 use super::authentication::{Authenticator, Judging};
 use super::detect;
 use super::open::Registration;
-use super::port::{Port, Spoken};
+use super::port::{Options, Port, Spoken};
 use crate::cores::Cores;
 use crate::net::{Address, Listener, Listening, Stream};
 use crate::service::Peer;
@@ -37,6 +37,7 @@ pub struct Listen {
     authenticator: Option<Authenticator>,
     tls: Option<tls::Server>,
     listening: Listening,
+    options: Options,
 }
 
 impl Listen {
@@ -50,6 +51,7 @@ impl Listen {
             authenticator: None,
             tls: None,
             listening: Listening::default(),
+            options: Options::default(),
         }
     }
 
@@ -88,9 +90,10 @@ impl Listen {
 
     /// Takes calls only from those whose credential `judge` accepts.
     ///
-    /// Every credential that comes is judged. Where a protocol sends it with every call (rpcx, its HTTP gateway, JSON-RPC,
-    /// gRPC), a call without one is too; where it is sent once (baidu_std, brpc's HTTP), it is trusted behind one that was
-    /// accepted on its connection. `judge` runs on the connection's task and must not wait.
+    /// Every credential that comes is judged. Where a protocol sends it with every call (HTTP, rpcx, gRPC), a call without
+    /// one is too; where it is sent once (baidu_std), it is trusted behind one that was accepted on its connection. brpc's
+    /// clients send it once over HTTP, too: see [`trust_http_connections`](Self::trust_http_connections) and
+    /// [`trust_grpc_connections`](Self::trust_grpc_connections). `judge` runs on the connection's task and must not wait.
     /// [`layers::auth`](crate::layers::auth) has some that are ready-made.
     #[must_use]
     pub fn authenticate(
@@ -127,6 +130,65 @@ impl Listen {
     {
         let judge = move |credential, peer| -> Judging { Box::pin(judge(credential, peer)) };
         self.authenticator = Some(Authenticator::Async(Arc::new(judge)));
+        self
+    }
+
+    /// Lets an accepted credential hold for the other requests of its HTTP/1.1 connection which bring none, as brpc's
+    /// server does. Off by default.
+    ///
+    /// It is for brpc's own clients, which send their credential with the first request of a connection only. Behind a
+    /// proxy that sends the requests of several callers on one connection, callers without a credential would be taken
+    /// for those that have one. HTTP/2 is not affected: there each request brings its credential.
+    #[must_use]
+    pub fn trust_http_connections(mut self) -> Self {
+        self.options.trust_http = true;
+        self
+    }
+
+    /// Lets an accepted credential hold for the other calls of its gRPC connection which bring none. Off by default.
+    ///
+    /// It is for brpc's C++ client with the protocol `h2:grpc` and an `Authenticator`, which sends its credential once a
+    /// connection. The warning of [`trust_http_connections`](Self::trust_http_connections) holds here too.
+    #[must_use]
+    pub fn trust_grpc_connections(mut self) -> Self {
+        self.options.trust_grpc = true;
+        self
+    }
+
+    /// Takes HTTP requests as brpc's server does: methods run by any verb and with any content type, for pages of any
+    /// origin, and `GET /version` tells the names of the services. Off by default.
+    ///
+    /// By default a method of the mapping (`/Service/Method`) runs by POST with a content type that is known, by GET only
+    /// where a `google.api.http` rule or `idempotency_level = NO_SIDE_EFFECTS` says so, and for a page of another origin
+    /// only where [`Server::cors`](crate::Server::cors) allows it. With this switch any web page can run any method of a
+    /// server that its visitor's browser reaches.
+    #[must_use]
+    pub fn lenient_http(mut self) -> Self {
+        self.options.lenient_http = true;
+        self
+    }
+
+    /// The names under which HTTP requests may call this server, as in `Host`, with or without a port. IP addresses and
+    /// `localhost` may always be used. Other names are answered with 421. Default: any name, with one exception.
+    ///
+    /// On a listener whose address is a loopback one, a request that a browser may have sent (one with `Origin` or
+    /// `Sec-Fetch-Site`, or a GET) must name an IP address, `localhost` or one of these: a web page whose own name was
+    /// made to resolve to 127.0.0.1 (DNS rebinding) would otherwise count as a page of this server. A proxy on the same
+    /// machine that passes the public name on as `Host` needs that name listed.
+    #[must_use]
+    pub fn hosts<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.options.hosts.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Lets a connection change between baidu_std, HTTP/1.1, gRPC and fb_rpc from one message to the next, as brpc's
+    /// server does. Off by default.
+    ///
+    /// A proxy that knows one protocol could otherwise be made to pass on messages of another. What is asked for goes on
+    /// in either case: `CONNECT`, WebSocket, HTTP/2 by upgrade.
+    #[must_use]
+    pub fn switch_protocols(mut self) -> Self {
+        self.options.switch_protocols = true;
         self
     }
 
@@ -170,7 +232,7 @@ impl Listen {
         let address = self.listening.by(address);
         let listener = Listener::bind(&address, self.listening).await?;
         let address = listener.address()?;
-        let port = Port::new(server, self.spoken, self.authenticator, self.tls, address);
+        let port = Port::new(server, self.spoken, self.authenticator, self.tls, self.options, address);
         Ok((listener, Arc::new(port)))
     }
 }

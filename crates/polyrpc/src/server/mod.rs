@@ -189,7 +189,7 @@ impl Server {
         self
     }
 
-    /// The version that `GET /version` tells.
+    /// The version that `GET /version` tells. `polyrpc/` and the version of this crate by default.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
@@ -291,7 +291,6 @@ impl Server {
     /// When the address is none or is taken, when a [hook](Hook::registered) objects, or when there is nothing to be
     /// [registered](Self::register_in).
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
-        let version = if self.version.is_empty() { default_version(&self.router) } else { self.version };
         let data = transfer::add(&mut self.router, self.streams, self.files, &self.limits);
         let planned = self
             .registries
@@ -314,7 +313,7 @@ impl Server {
             router: self.router,
             limits,
             cores: self.cores,
-            version,
+            version: self.version,
             cors: self.cors,
             health: self.health,
             data,
@@ -325,13 +324,6 @@ impl Server {
         });
         Bound { shared, planned, listeners: Vec::new() }.and(listen).await
     }
-}
-
-/// As brpc does where nobody sets a version: the names of the services.
-fn default_version(router: &Router) -> String {
-    let names: Vec<_> =
-        router.list().into_iter().map(|(name, _)| name).filter(|name| !name.is_empty()).collect();
-    if names.is_empty() { "functions".into() } else { names.join("+") }
 }
 
 impl fmt::Debug for Server {

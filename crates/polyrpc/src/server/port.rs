@@ -1,5 +1,7 @@
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use polyrpc_wire::http_rule::Routes;
 use polyrpc_wire::rest_rpc::{self, Functions, Generation};
 use polyrpc_wire::{Protocol, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
 
@@ -16,8 +18,6 @@ pub(super) struct Port {
     pub(super) address: Address,
     pub(super) allowed: Vec<Protocol>,
     pub(super) authenticator: Option<Authenticator>,
-    /// A credential that was accepted on a gRPC connection holds for its calls without one.
-    pub(super) trusts_grpc: bool,
     pub(super) tls: Option<tls::Acceptor>,
     pub(super) baidu_std: Arc<baidu_std::ServerConfig>,
     pub(super) rpcx: Arc<rpcx::ServerConfig>,
@@ -30,6 +30,8 @@ pub(super) struct Port {
     /// Every connection speaks this of rest_rpc, whatever it begins with.
     pub(super) generation: Option<Generation>,
     pub(super) net_rpc: Arc<net_rpc::ServerConfig>,
+    /// The protocols that may follow each other on one connection without being asked for.
+    pub(super) family: Vec<Protocol>,
     /// The one protocol that is spoken here without being told by the first bytes.
     pub(super) spoken: Option<Protocol>,
 }
@@ -40,6 +42,7 @@ impl Port {
         spoken: Spoken,
         authenticator: Option<Authenticator>,
         tls: Option<tls::Server>,
+        options: Options,
         address: Address,
     ) -> Self {
         let (mut codec, mut generation, mut dialect) = (None, None, None);
@@ -59,6 +62,8 @@ impl Port {
                 (vec![Protocol::RestRpc], Some(Protocol::RestRpc))
             }
         };
+        let switches = |protocol: &Protocol| options.switch_protocols && FAMILY.contains(protocol);
+        let family = allowed.iter().copied().filter(switches).collect();
         let limits = server.limits.wire();
         let baidu_std = baidu_std::ServerConfig {
             limits: limits.clone(),
@@ -70,7 +75,11 @@ impl Port {
         let fb_rpc = fb_rpc::ServerConfig { limits: limits.clone(), directory, only: dialect };
         let http2 = http2(&server.limits);
         let cors = server.cors.clone();
-        let version = server.version.clone();
+        let version = match &server.version[..] {
+            "" if options.lenient_http => service_names(&server.router),
+            "" => concat!("polyrpc/", env!("CARGO_PKG_VERSION")).to_owned(),
+            version => version.to_owned(),
+        };
         // It tells whoever asks what there is to be called.
         let shows = allowed.contains(&Protocol::NetRpc) && authenticator.is_none();
         let debug_page = if shows { net_rpc::page(&server.router.list()) } else { String::new() };
@@ -79,10 +88,14 @@ impl Port {
             limits: limits.clone(),
             address: address.to_string(),
             version,
-            routes: server.router.routes().clone(),
+            routes: routes(&server.router),
             cors: cors.clone(),
             h2c: allowed.contains(&Protocol::Grpc),
             debug_page,
+            hosts: http1::Hosts { names: options.hosts, loopback: is_loopback(&address) },
+            lenient: options.lenient_http,
+            trust_connection: options.trust_http,
+            switches: options.switch_protocols,
         };
         let https = Arc::new(http1::ServerConfig { h2c: false, ..http.clone() });
         let http = Arc::new(http);
@@ -90,14 +103,15 @@ impl Port {
             rest_rpc::ServerConfig { limits: limits.clone(), functions: functions(&server.router) };
         let gateway = allowed.contains(&Protocol::Http).then(|| http.clone());
         let methods = taking_one(&server.router);
-        let grpc = grpc::ServerConfig { limits, http: Arc::new(http2), cors, gateway, methods };
+        let trust_connection = options.trust_grpc;
+        let http2 = Arc::new(http2);
+        let grpc = grpc::ServerConfig { limits, http: http2, cors, gateway, methods, trust_connection };
         Self {
             server,
             address,
             tls: tls.map(|tls| tls::Acceptor::new(tls, &allowed)),
             allowed,
             authenticator,
-            trusts_grpc: false,
             baidu_std: Arc::new(baidu_std),
             rpcx: Arc::new(rpcx),
             fb_rpc: Arc::new(fb_rpc),
@@ -107,6 +121,7 @@ impl Port {
             rest_rpc: Arc::new(rest_rpc),
             generation,
             net_rpc: Arc::new(net_rpc),
+            family,
             spoken,
         }
     }
@@ -117,6 +132,44 @@ impl Port {
         let is_socket = matches!(self.address, Address::Tcp(_) | Address::Unix(_));
         is_socket && self.spoken.is_none() && !self.tls.as_ref().is_some_and(tls::Acceptor::required)
     }
+}
+
+/// What a listener takes that is safe only for some who call.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    pub(super) trust_http: bool,
+    pub(super) trust_grpc: bool,
+    pub(super) lenient_http: bool,
+    pub(super) switch_protocols: bool,
+    pub(super) hosts: Vec<String>,
+}
+
+/// The protocols between which brpc's server lets a connection change (brpc `input_messenger.cpp`).
+const FAMILY: [Protocol; 4] = [Protocol::BaiduStd, Protocol::FbRpc, Protocol::Grpc, Protocol::Http];
+
+/// Whether only this machine reaches a listener.
+fn is_loopback(address: &Address) -> bool {
+    let Address::Tcp(address) = address else { return false };
+    address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback())
+}
+
+/// The verbs and paths of methods. The framework's own functions are pages, as of metrics, which a GET shows.
+fn routes(router: &Router) -> Routes {
+    let mut routes = router.routes().clone();
+    let functions = router.list().into_iter().filter(|(service, _)| service.is_empty());
+    for name in functions.flat_map(|(_, names)| names) {
+        if router.entry(&name, "").is_ok_and(|entry| entry.is_standard()) {
+            routes.declare_harmless(&name, "");
+        }
+    }
+    routes
+}
+
+/// What brpc tells of itself where nobody sets a version.
+fn service_names(router: &Router) -> String {
+    let names: Vec<_> =
+        router.list().into_iter().map(|(name, _)| name).filter(|name| !name.is_empty()).collect();
+    if names.is_empty() { "functions".to_owned() } else { names.join("+") }
 }
 
 /// What a connection of HTTP/2 takes on. Whatever `unsent` is, there is room for the longest message: a peer's window is

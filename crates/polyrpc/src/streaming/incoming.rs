@@ -8,6 +8,7 @@ use bytes::Bytes;
 use polyrpc_wire::{Compression, Message, Metadata, Status};
 
 use super::Bell;
+use super::outgoing::footprint;
 use crate::codec::uncompressed_message;
 
 /// The messages that the peer sends on one call, encoded.
@@ -60,7 +61,7 @@ impl Incoming {
     /// Puts a message before those that come on the stream, unless it is empty.
     pub(crate) fn preface(&self, body: Bytes) {
         if !body.is_empty() {
-            self.0.keep(body.len());
+            self.0.keep(footprint(&body));
             let mut state = self.0.lock();
             state.uncounted += body.len();
             state.messages.push_front(Message { body, compression: Compression::None });
@@ -93,7 +94,7 @@ impl Incoming {
         };
         let first = state.take(message.body.len());
         drop(state);
-        self.0.release(message.body.len());
+        self.0.release(footprint(&message.body));
         if first {
             self.0.ring();
         }
@@ -114,10 +115,10 @@ impl Drop for Incoming {
             return;
         }
         let mut state = self.0.lock();
-        let left = state.clear();
+        let (left, footprint) = state.clear();
         let first = state.take(left);
         drop(state);
-        self.0.release(left);
+        self.0.release(footprint);
         if first {
             self.0.ring();
         }
@@ -136,7 +137,7 @@ impl Feed {
         self.change(|state| {
             taken = state.end.is_none() && state.messages.len() < MOST_WAITING;
             if taken {
-                self.0.keep(message.body.len());
+                self.0.keep(footprint(&message.body));
                 state.messages.push_back(message);
             }
         });
@@ -147,7 +148,7 @@ impl Feed {
     pub(crate) fn preface(&self, message: Message) {
         self.change(|state| {
             state.uncounted += message.body.len();
-            self.0.keep(message.body.len());
+            self.0.keep(footprint(&message.body));
             state.messages.push_back(message);
         });
     }
@@ -156,7 +157,7 @@ impl Feed {
     pub(crate) fn abort(&self, status: Status) {
         self.change(|state| {
             if state.end.is_none() {
-                self.0.release(state.clear());
+                self.0.release(state.clear().1);
                 state.end = Some(Err(status));
             }
         });
@@ -204,9 +205,10 @@ impl Drop for Feed {
 const MOST_WAITING: usize = 1 << 20;
 
 impl State {
-    /// Throws away what waits to be taken; returns how many bytes.
-    fn clear(&mut self) -> usize {
-        self.messages.drain(..).map(|message| message.body.len()).sum()
+    /// Throws away what waits to be taken; returns how many bytes it was, and how many it took.
+    fn clear(&mut self) -> (usize, usize) {
+        let sizes = self.messages.drain(..).map(|message| (message.body.len(), footprint(&message.body)));
+        sizes.fold((0, 0), |(bytes, taken), (more, took)| (bytes + more, taken + took))
     }
 
     /// Counts what was taken. Returns whether it is the first that there is to tell of.
@@ -221,8 +223,8 @@ impl State {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let left = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
-        self.release(left);
+        let (_, taken) = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        self.release(taken);
     }
 }
 

@@ -60,7 +60,7 @@ impl Outgoing {
 
     /// Adds a message, encoded and not compressed yet. Ask for [room](Self::poll_room) before.
     pub fn send(&self, message: Bytes) {
-        self.0.bell.account.keep(message.len());
+        self.0.bell.account.keep(footprint(&message));
         self.change(|state| {
             state.bytes += message.len();
             state.messages.push_back(message);
@@ -77,6 +77,14 @@ impl Outgoing {
     }
 }
 
+/// What a queued message takes: its bytes, and its place.
+pub(super) fn footprint(message: &Bytes) -> usize {
+    message.len() + PLACE
+}
+
+/// About what a message takes beside its bytes. Peers may send very many that are empty.
+const PLACE: usize = 64;
+
 impl Drain {
     /// What travels before the first message, once it is known.
     pub(crate) fn head(&self) -> Option<Head> {
@@ -90,7 +98,7 @@ impl Drain {
         match &message {
             Some(message) => {
                 state.bytes -= message.len();
-                self.0.bell.account.release(message.len());
+                self.0.bell.account.release(footprint(message));
             }
             None => state.rung = false,
         }
@@ -114,7 +122,7 @@ impl Drain {
 impl Drop for Shared {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.bell.account.release(state.bytes);
+        self.bell.account.release(state.messages.iter().map(footprint).sum());
     }
 }
 

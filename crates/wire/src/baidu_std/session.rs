@@ -507,10 +507,12 @@ impl Client {
         };
         let user_fields = metadata::write(&call.head.metadata, &mut request);
         let stream_settings = streams(self);
+        // A call's own credential goes before that of the connection, which only the first call brings.
+        let credential = call.credential.bytes().or(self.credential.as_ref());
         let meta = Meta {
             request: Some(request),
             correlation_id: id.0.cast_signed(),
-            authentication_data: self.credential.as_deref(),
+            authentication_data: credential.map(|bytes| &bytes[..]),
             stream_settings,
             user_fields,
             ..body.meta()

@@ -28,8 +28,8 @@ use crate::h2::{self, Connection, ErrorCode};
 use crate::http1::request::Request as HttpRequest;
 use crate::session::{self, Event, Missing, Server as _, Verdict};
 use crate::{
-    Call, Code, Compression, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId,
-    Violation, http1,
+    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status,
+    StreamId, Violation, http1,
 };
 
 /// What all connections of a server have in common.
@@ -45,6 +45,8 @@ pub struct ServerConfig {
     pub gateway: Option<Arc<http1::ServerConfig>>,
     /// The methods that take one message. A call of another method is opened as soon as its head is here.
     pub methods: Methods,
+    /// A credential that was accepted holds for later gRPC calls of the connection that bring none, as for brpc's client.
+    pub trust_connection: bool,
 }
 
 /// The server's side of a connection.
@@ -660,14 +662,16 @@ impl Server {
         let compression = if framed.compressed { request.compression } else { Compression::None };
         let request = &**self.current.insert(request);
         let spoiled = (framed.compressed && compression == Compression::None).then(compressed_without_name);
-        let call = Call { spoiled, ..request.call(framed.body, compression) };
+        let credential = credential(request, self.config.trust_connection);
+        let call = Call { spoiled, credential, ..request.call(framed.body, compression) };
         Event::Call(call, Ticket { stream, http: None })
     }
 
     fn opened(&mut self, stream: u32, request: Arc<Request>) -> Event<'_, Ticket> {
         self.note(stream, &request);
         let request = &**self.current.insert(request);
-        let call = request.call(Bytes::new(), request.compression);
+        let credential = credential(request, self.config.trust_connection);
+        let call = Call { credential, ..request.call(Bytes::new(), request.compression) };
         Event::Open(call, Ticket { stream, http: None }, id(stream))
     }
 
@@ -910,6 +914,12 @@ impl Overdue {
             Self::Leaving => Status::unavailable("the server is shutting down"),
         }
     }
+}
+
+/// What proves who makes a call.
+fn credential(request: &Request, trust_connection: bool) -> Credential {
+    let bytes = request.credential.clone();
+    if trust_connection { Credential::Connection(bytes) } else { Credential::Call(bytes) }
 }
 
 /// Whether nothing but a message is to be told.

@@ -65,7 +65,7 @@ impl<T: Default> Connection<T> {
         let id = header.stream;
         self.check_not_idle(id, "DATA on an idle stream")?;
         self.count_data(header.length)?;
-        let bytes = unpad(header, payload)?;
+        let bytes = unpad(header, payload).inspect_err(|_| self.release(header.length))?;
         let padding = header.length - bytes.len();
         let end = header.has(frame::END_STREAM);
         let Some(known) = self.streams.get_mut(id) else {
@@ -78,10 +78,11 @@ impl<T: Default> Connection<T> {
         }
         if bytes.is_empty() && !end {
             known.empty_frames += 1;
-            if known.empty_frames > MOST_EMPTY {
+            let is_flood = known.empty_frames > MOST_EMPTY;
+            self.release(padding);
+            if is_flood {
                 return Err(connection(ErrorCode::ENHANCE_YOUR_CALM, "too many empty DATA frames"));
             }
-            self.release(padding);
             self.credit_stream(id, padding, out);
             return Ok(Taken::Nothing);
         }
@@ -540,10 +541,10 @@ impl<T: Default> Connection<T> {
 
     /// The connection's window (§6.9.1).
     fn count_data(&mut self, length: usize) -> Result<(), Fault> {
-        self.receive_window -= length as i64;
-        if self.receive_window < 0 {
+        if self.receive_window < length as i64 {
             return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "more data than the window allows"));
         }
+        self.receive_window -= length as i64;
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use crate::session::{Missing, Verdict};
 use crate::websocket::handshake::Unfit;
 use crate::{Call, Credential, Head, Metadata, Reply, Status};
 
+use super::browser;
 use super::head::WriteHead;
 use super::mapping::Path;
 use super::request::{Method, Request};
@@ -40,7 +41,7 @@ impl Asked {
             Kind::JsonRpc => json_rpc_calls(request, &body, names),
             Kind::Gateway => gateway_call(request, body, names),
             Kind::Routed(found) => routed_call(config, &found, request, body, names),
-            Kind::Mapped => mapped_call(request, body, names),
+            Kind::Mapped => mapped_call(config, request, body, names),
         }
     }
 }
@@ -58,6 +59,15 @@ enum Kind<'c> {
 impl<'c> Kind<'c> {
     /// Tells the kind of a request. Where the body is not here yet, it is assumed to be JSON-RPC if it may be.
     fn of(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
+        let kind = Self::sort(config, request, body);
+        let guarded = !matches!(&kind, Self::Answer(answer) if answer.is_harmless());
+        match guarded.then(|| browser::refusal(config, request)).flatten() {
+            Some(answer) => Self::Answer(answer),
+            None => kind,
+        }
+    }
+
+    fn sort(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
         match (request.method, request.path.as_str()) {
             (Method::Options, _) => Self::Answer(Answer::Options(request.preflight())),
             (_, RPCX_PATH | net_rpc::CONNECT_PATH) => Self::Answer(Answer::MustConnect),
@@ -114,19 +124,19 @@ pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) 
             Err(answer) => return Peeked::answer(answer),
         },
         Kind::Routed(found) => {
-            if request.compression().is_none() {
-                return Peeked::answer(Answer::UnsupportedCoding);
+            if let Err(answer) = routed::check(config, request) {
+                return Peeked::answer(answer);
             }
             names.set(found.route().service(), found.route().method());
             (true, request.authorization.clone())
         }
         Kind::Mapped => {
-            if let Some(answer) = mapped_refusal(request) {
+            let path = Path::parse(request.path.as_str());
+            if let Err(answer) = mapping::check(config, request, &path) {
                 return Peeked::answer(answer);
             }
-            let path = Path::parse(request.path.as_str());
             names.set(path.service, path.method);
-            return Peeked { named: true, credential: mapped_credential(request), answer: None };
+            return Peeked { named: true, credential: mapped_credential(config, request), answer: None };
         }
     };
     Peeked { named, credential: Credential::Call(credential), answer: None }
@@ -140,7 +150,10 @@ pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict
         Kind::JsonRpc => Form::JsonRpc(json_rpc::Owed::without_id()),
         Kind::Gateway => Form::Gateway(gateway_fields(request)),
         Kind::Routed(found) => Form::Routed(routed::Ticket(found.route().clone())),
-        Kind::Mapped => Form::Mapped(mapping::Ticket::new(request)),
+        Kind::Mapped => {
+            let format = request.content_type.as_deref().and_then(mapping::format_of);
+            Form::Mapped(mapping::Ticket::new(request, format.unwrap_or(mapping::DEFAULT)))
+        }
     };
     let refused = match verdict {
         Verdict::Accepted => return None,
@@ -160,40 +173,33 @@ pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict
 }
 
 /// brpc's mapping: the path names service and method.
-fn mapped_call(mut request: Request, body: Bytes, names: &mut Names) -> Asked {
-    if let Some(answer) = mapped_refusal(&request) {
-        return Asked::Answer(answer);
-    }
+fn mapped_call(config: &ServerConfig, mut request: Request, body: Bytes, names: &mut Names) -> Asked {
     let path = Path::parse(request.path.as_str());
+    let (format, compression) = match mapping::check(config, &request, &path) {
+        Ok(understood) => understood,
+        Err(answer) => return Asked::Answer(answer),
+    };
     names.set(path.service, path.method);
     path.note_rest(&mut request.metadata);
-    let ticket = mapping::Ticket::new(&request);
-    let format = ticket.format();
+    let ticket = mapping::Ticket::new(&request, format);
     let call = Call {
         timeout: request.timeout,
-        credential: mapped_credential(&request),
-        head: Head {
-            format,
-            compression: request.compression().unwrap_or_default(),
-            metadata: request.metadata,
-            ..Head::default()
-        },
+        credential: mapped_credential(config, &request),
+        authenticated: request.accepted,
+        head: Head { format, compression, metadata: request.metadata, ..Head::default() },
         ..Call::new("", "", format, body)
     };
     Asked::Call(call, Form::Mapped(ticket))
 }
 
-/// The answer to a request of the mapping that can be no call, as its head says.
-fn mapped_refusal(request: &Request) -> Option<Answer> {
-    if request.compression().is_none() {
-        return Some(Answer::UnsupportedCoding);
+/// Proxies send the requests of many callers on one connection, so that each must bring its credential, unless the
+/// listener is for brpc's clients only. Within HTTP/2 even these do.
+fn mapped_credential(config: &ServerConfig, request: &Request) -> Credential {
+    let credential = request.authorization.clone();
+    match config.trust_connection && !request.h2 {
+        true => Credential::Connection(credential),
+        false => Credential::Call(credential),
     }
-    let is_none = request.content_type.as_deref().is_some_and(mapping::is_no_message);
-    is_none.then_some(Answer::Text(415, "a message is wanted\n"))
-}
-
-fn mapped_credential(request: &Request) -> Credential {
-    Credential::Connection(request.authorization.clone())
 }
 
 /// The verb and the path are those that a `.proto` declares.
@@ -204,8 +210,9 @@ fn routed_call(
     body: Bytes,
     names: &mut Names,
 ) -> Asked {
-    let Some(compression) = request.compression() else {
-        return Asked::Answer(Answer::UnsupportedCoding);
+    let compression = match routed::check(config, &request) {
+        Ok(compression) => compression,
+        Err(answer) => return Asked::Answer(answer),
     };
     let message = routed::plain(compression, body, config.limits.decompressed).and_then(|body| {
         let message = found.message(request.query.as_str(), &body);
@@ -221,6 +228,7 @@ fn routed_call(
     let call = Call {
         timeout: request.timeout,
         credential: Credential::Call(request.authorization),
+        authenticated: request.accepted,
         head: Head { format, metadata: request.metadata, ..Head::default() },
         ..Call::new("", "", format, message)
     };
@@ -245,6 +253,7 @@ fn gateway_call(request: Request, body: Bytes, names: &mut Names) -> Asked {
     let call = Call {
         timeout: reserved.timeout.or(request.timeout),
         credential: Credential::Call(request.authorization.or(reserved.credential)),
+        authenticated: request.accepted,
         head: Head { format: described.format, compression, metadata, ..Head::default() },
         ..Call::new("", "", described.format, body)
     };
@@ -300,6 +309,7 @@ fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> Asked {
         metadata,
         timeout: reserved.timeout.or(request.timeout),
         credential: request.authorization.or(reserved.credential),
+        authenticated: request.accepted,
     };
     match json_rpc::read(body) {
         Incoming::Refused(response) => Asked::Answer(Answer::Json(response)),
@@ -314,7 +324,7 @@ fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> Asked {
         Incoming::Many(requests, refused) => {
             let missing = requests.iter().filter(|request| request.id.is_some()).count();
             let batch = json_rpc::Batch::new(&refused, missing);
-            Asked::Batch(Entries { requests: requests.into_iter(), common }, batch)
+            Asked::Batch(Entries { requests: requests.into_iter(), message: body.len(), common }, batch)
         }
     }
 }
@@ -323,10 +333,17 @@ fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> Asked {
 #[derive(Debug)]
 pub(crate) struct Entries {
     requests: std::vec::IntoIter<json_rpc::Request>,
+    /// Bytes of the message that all of them are slices of.
+    message: usize,
     common: Common,
 }
 
 impl Entries {
+    /// Bytes that are held for as long as there are any.
+    pub(crate) fn held(&self) -> usize {
+        self.message
+    }
+
     /// The next call, and what is owed to it unless it is a notification.
     pub(crate) fn next(&mut self, names: &mut Names) -> Option<(Call<'static>, Option<json_rpc::Owed>)> {
         let request = self.requests.next()?;
@@ -341,6 +358,7 @@ struct Common {
     metadata: Metadata,
     timeout: Option<Duration>,
     credential: Option<Bytes>,
+    authenticated: bool,
 }
 
 impl Common {
@@ -352,6 +370,7 @@ impl Common {
             timeout: self.timeout,
             oneway: request.id.is_none(),
             credential: Credential::Call(self.credential),
+            authenticated: self.authenticated,
             head: Head { format, positional: request.positional, metadata: self.metadata, ..Head::default() },
             ..Call::new("", "", format, request.params)
         }
@@ -428,7 +447,11 @@ impl Form {
     /// The same for a call whose credential was refused.
     pub(crate) fn refuse(self, status: Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
-            Self::Mapped(_) => mapping::refuse(&status, head),
+            // A listener for brpc's clients answers as brpc does.
+            Self::Mapped(_) if config.trust_connection => mapping::refuse(&status, head),
+            Self::Mapped(ticket) => {
+                ticket.answer(Reply::failure(mapping::named(status)), &config.address, head)
+            }
             Self::Gateway(fields) => fields.failure(401, status.words(), head),
             Self::Routed(_) | Self::JsonRpc(_) => self.answer(Reply::failure(status), config, head),
         }
@@ -478,6 +501,8 @@ pub(crate) enum Answer {
     MustConnect,
     /// The path belongs to a method, which other methods of HTTP call.
     OtherVerb(String),
+    /// The content type is none of those in which a message may come.
+    UnsupportedType,
     /// The message that a rule makes of the request cannot be made.
     Unfit(Status),
     UnsupportedCoding,
@@ -494,6 +519,11 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
+    /// Whether anybody may be given it: it tells nothing of what could be called.
+    fn is_harmless(&self) -> bool {
+        !matches!(self, Self::DebugPage)
+    }
+
     /// Writes the head of the response and returns its body.
     pub(crate) fn write(self, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
@@ -507,8 +537,13 @@ impl Answer {
                 body
             }
             Self::OtherVerb(verbs) => {
-                let body = plain(405, "another method is wanted\n", head);
+                let body = plain(405, "this path is called by another method of HTTP\n", head);
                 head.field("Allow", verbs.as_bytes());
+                body
+            }
+            Self::UnsupportedType => {
+                let body = plain(415, "the Content-Type is not one of a message\n", head);
+                head.field("Accept", mapping::ACCEPTED_TYPES.as_bytes());
                 body
             }
             Self::Unfit(status) => routed::failure(&status, head),
@@ -540,7 +575,8 @@ fn speaks_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
             && body.is_none_or(json_rpc::announces)
 }
 
-/// Whether a request is for rpcx's gateway.
+/// Whether a request is for rpcx's gateway. It takes GET and PUT as rpcx does, and any content type: what names the call
+/// are fields that a page cannot send to another origin unasked.
 fn speaks_gateway(request: &Request) -> bool {
     matches!(request.method, Method::Post | Method::Get | Method::Put)
         && request.gateway.as_ref().is_some_and(|fields| fields.names_a_call())

@@ -106,6 +106,11 @@ impl Chunked {
         }
     }
 
+    /// Bytes of the body that are here.
+    pub(super) fn held(&self) -> usize {
+        self.body.len()
+    }
+
     fn spend(&mut self, bytes: usize, limit: usize) -> Result<(), Refusal> {
         self.overhead += bytes;
         if self.overhead > limit { Err(Refusal::long_head()) } else { Ok(()) }

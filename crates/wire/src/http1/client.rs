@@ -391,7 +391,7 @@ impl Response {
     }
 
     fn into_reply(self, body: Bytes) -> Reply {
-        let format = self.content_type.as_deref().map_or(Format::Json(Json::Brpc), mapping::format_of);
+        let format = self.content_type.as_deref().and_then(mapping::format_of).unwrap_or(mapping::DEFAULT);
         let compression = match self.content_encoding.as_deref() {
             None => Some(Compression::None),
             Some(coding) => request::coding_of(coding),

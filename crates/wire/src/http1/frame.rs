@@ -125,6 +125,31 @@ impl Lengths {
     }
 }
 
+/// Whether a `Host` is well-formed: a name or an address, and perhaps a port (RFC 9110 §7.2). It is empty where the
+/// target has none.
+pub(super) fn is_host(value: &[u8]) -> bool {
+    let (name, port) = match value {
+        [b'[', rest @ ..] => {
+            let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
+            let (address, port) = rest.split_at(end);
+            let is_address =
+                address.iter().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
+            (&value[..0], port.get(1..).filter(|_| is_address && !address.is_empty()))
+        }
+        _ => {
+            let end = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
+            let (name, port) = value.split_at(end);
+            (name, Some(port).filter(|port| !name.is_empty() || port.is_empty()))
+        }
+    };
+    let is_port = match port {
+        Some([]) => true,
+        Some([b':', digits @ ..]) => digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    is_port && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(byte))
+}
+
 /// `name` in lower case, written into `buffer`; `None` if it does not fit, as no name known here does.
 pub(super) fn lower_case<'b>(name: &str, buffer: &'b mut [u8; 32]) -> Option<&'b str> {
     let lower = buffer.get_mut(..name.len())?;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::payload::{Compression, Format, Json, compress};
-use crate::{Metadata, Reply};
+use crate::{Metadata, Reply, Status};
 
 use super::head::WriteHead;
-use super::{mapping, query, request};
+use super::{mapping, query, request, status};
 
 /// The `X-RPCX-*` fields of a request. Most go back with the response as they came.
 #[derive(Debug, Default, Clone)]
@@ -138,6 +138,9 @@ impl Fields {
         self.echo(head);
         head.field("X-RPCX-MessageStatusType", b"Error");
         head.lenient_field("X-RPCX-ErrorMessage", text.as_bytes());
+        if http == 401 {
+            status::fields(http, &Status::unauthenticated(""), head);
+        }
         Bytes::new()
     }
 

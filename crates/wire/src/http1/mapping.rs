@@ -6,8 +6,10 @@ use crate::payload::{Compression, Format, Json, compress};
 use crate::session::Missing;
 use crate::{Call, Metadata, Reply, Status};
 
+use super::asked::Answer;
 use super::head::WriteHead;
-use super::request::Request;
+use super::request::{Method, Request};
+use super::session::ServerConfig;
 use super::{frame, status};
 
 /// The metadata key for what a path holds behind the method: brpc's `unresolved_path`.
@@ -60,6 +62,47 @@ pub(super) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
     Status::unimplemented(text).with_number(status::ENOMETHOD)
 }
 
+/// Checks what the head of a request says before it is a call, and tells how its message is written and compressed.
+///
+/// # Errors
+///
+/// The answer to a request that calls nothing.
+pub(super) fn check(
+    config: &ServerConfig,
+    request: &Request,
+    path: &Path<'_>,
+) -> Result<(Format, Compression), Answer> {
+    let compression = request.compression().ok_or(Answer::UnsupportedCoding)?;
+    let content_type = request.content_type.as_deref();
+    let format = content_type.map_or(Some(DEFAULT), format_of);
+    match format {
+        _ if config.lenient => lenient_format(content_type, format).ok_or(Answer::UnsupportedType),
+        _ if request.method != Method::Post => match calls_without_effects(config, request.method, path) {
+            true => Ok(format.unwrap_or(DEFAULT)),
+            false => Err(Answer::OtherVerb("POST".to_owned())),
+        },
+        // A page may send a body without a type, as it may send plain text.
+        _ if content_type.is_none() && request.from_page => Err(Answer::UnsupportedType),
+        Some(format) => Ok(format),
+        None => Err(Answer::UnsupportedType),
+    }
+    .map(|format| (format, compression))
+}
+
+/// Whether a GET may call: browsers send it for any link.
+fn calls_without_effects(config: &ServerConfig, method: Method, path: &Path<'_>) -> bool {
+    matches!(method, Method::Get | Method::Head)
+        && config.routes.has_no_side_effects(path.service, path.method)
+}
+
+/// brpc takes what it does not know for JSON. Images are none, whatever brpc would make of them.
+fn lenient_format(content_type: Option<&[u8]>, format: Option<Format>) -> Option<Format> {
+    match content_type {
+        Some(content_type) if is_no_message(content_type) => None,
+        _ => Some(format.unwrap_or(DEFAULT)),
+    }
+}
+
 /// What answering a call takes.
 #[derive(Debug)]
 pub(crate) struct Ticket {
@@ -70,14 +113,8 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn new(request: &Request) -> Self {
-        let content_type = request.content_type.clone();
-        let format = content_type.as_deref().map_or(Format::Json(Json::Brpc), format_of);
-        Self { format, content_type, accepts_gzip: request.accepts_gzip }
-    }
-
-    pub(super) fn format(&self) -> Format {
-        self.format
+    pub(super) fn new(request: &Request, format: Format) -> Self {
+        Self { format, content_type: request.content_type.clone(), accepts_gzip: request.accepts_gzip }
     }
 
     /// Writes the head of the response and returns its body.
@@ -145,6 +182,7 @@ pub(super) fn failure(
     head.begin(http, Some(body.len()));
     head.field("Content-Type", b"text/plain");
     head.field(ERROR_CODE, number.to_string().as_bytes());
+    status::fields(http, status, head);
     if !metadata.is_empty() {
         let mut metadata = metadata.clone();
         metadata.remove(ERROR_CODE);
@@ -153,33 +191,46 @@ pub(super) fn failure(
     body.into()
 }
 
+/// The failure of a refused credential, in brpc's words where it has none.
+#[cold]
+pub(super) fn named(status: Status) -> Status {
+    match status.message() {
+        "" => {
+            let named = Status::new(status.code(), NOT_AUTHENTICATED);
+            status.number().into_iter().fold(named, Status::with_number)
+        }
+        _ => status,
+    }
+}
+
+const NOT_AUTHENTICATED: &str = "Fail to authenticate";
+
 /// Writes the head of the response to the first request of a connection whose credential was refused, and
 /// returns its body. brpc answers it with another status than a handler's `ERPCAUTH`, without the address
 /// and without a type.
 #[cold]
 pub(super) fn refuse(status: &Status, head: &mut impl WriteHead) -> Bytes {
-    const TEXT: &str = "Fail to authenticate";
     let body = match status.message() {
-        "" | TEXT => format!("[{}]{TEXT}", status::ERPCAUTH),
-        reason => format!("[{}]{TEXT}: {reason}", status::ERPCAUTH),
+        "" | NOT_AUTHENTICATED => format!("[{}]{NOT_AUTHENTICATED}", status::ERPCAUTH),
+        reason => format!("[{}]{NOT_AUTHENTICATED}: {reason}", status::ERPCAUTH),
     };
     head.begin(403, Some(body.len()));
     body.into()
 }
 
 /// Whether a body of this `Content-Type` cannot be a message, whatever brpc would make of it.
-pub(super) fn is_no_message(content_type: &[u8]) -> bool {
+fn is_no_message(content_type: &[u8]) -> bool {
     [&b"image/"[..], b"audio/", b"video/", b"font/"]
         .iter()
         .any(|kind| content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind)))
 }
 
-/// How a body of this `Content-Type` is written. brpc looks at `application/*` only, ignores parameters, and
-/// takes everything it does not know for JSON; MessagePack and plain bytes are ours.
-pub(super) fn format_of(content_type: &[u8]) -> Format {
+/// How a body of this `Content-Type` is written, if it is one that is known. Parameters are ignored. MessagePack and
+/// plain bytes are ours, the others brpc's.
+pub(super) fn format_of(content_type: &[u8]) -> Option<Format> {
     let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     let known = FORMATS.iter().find(|(name, _)| essence.eq_ignore_ascii_case(name.as_bytes()));
-    known.map_or(Format::Json(Json::Brpc), |(_, format)| *format)
+    known.map(|(_, format)| *format)
 }
 
 /// The `Content-Type` of a format, if it has one.
@@ -191,10 +242,11 @@ pub(super) fn content_type(format: Format) -> Option<&'static str> {
 }
 
 /// The first name of each format is the one that is written.
-const FORMATS: [(&str, Format); 9] = [
+const FORMATS: [(&str, Format); 10] = [
     (JSON, Format::Json(Json::Brpc)),
     ("application/proto", Format::Protobuf),
     ("application/x-protobuf", Format::Protobuf),
+    ("application/protobuf", Format::Protobuf),
     ("application/proto-json", Format::Json(Json::Proto3)),
     ("application/proto-text", Format::ProtoText),
     ("application/msgpack", Format::MessagePack),
@@ -202,6 +254,14 @@ const FORMATS: [(&str, Format); 9] = [
     ("application/x-flatbuffers", Format::FlatBuffers),
     (OCTETS, Format::Raw),
 ];
+
+/// The types of [`FORMATS`], for a client that used another.
+pub(super) const ACCEPTED_TYPES: &str = "application/json, application/proto, application/x-protobuf, \
+    application/protobuf, application/proto-json, application/proto-text, application/msgpack, \
+    application/x-msgpack, application/x-flatbuffers, application/octet-stream";
+
+/// How a body without a type is written.
+pub(super) const DEFAULT: Format = Format::Json(Json::Brpc);
 
 /// The `Content-Type` of JSON.
 pub(super) const JSON: &str = "application/json";

@@ -4,6 +4,7 @@
 mod session;
 
 pub(crate) mod asked;
+pub(crate) mod browser;
 
 mod chunked;
 mod client;
@@ -21,6 +22,7 @@ mod upgrade;
 #[cfg(test)]
 mod tests;
 
+pub use browser::Hosts;
 pub use client::{Client, ClientConfig};
 pub use session::{Server, ServerConfig, Ticket};
 pub use upgrade::Upgrade;

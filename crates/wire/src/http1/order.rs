@@ -17,6 +17,8 @@ pub(super) struct Order {
     next: u64,
     /// Responses to later requests than the first.
     early: Vec<(Exchange, Response)>,
+    /// Bytes of `early`, and of what is gathered for later responses.
+    held: usize,
     /// The newest request is the last one: its response says so.
     closing: bool,
 }
@@ -74,6 +76,7 @@ impl Order {
         } else {
             let mut head = Vec::new();
             let body = write(&mut head);
+            self.held += head.len() + body.len();
             self.early.push((exchange, Response { head, body }));
         }
     }
@@ -98,6 +101,21 @@ impl Order {
         self.closing
     }
 
+    /// The number that the next request gets.
+    pub(super) fn upcoming(&self) -> u64 {
+        self.next
+    }
+
+    /// What is gathered for a later response has grown, or left.
+    pub(super) fn holds(&mut self, before: usize, after: usize) {
+        self.held = self.held.saturating_add(after).saturating_sub(before);
+    }
+
+    /// Bytes of responses that wait for their turn.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
     /// How many requests are owed a response.
     pub(super) fn owed(&self) -> u64 {
         self.next - self.first
@@ -106,6 +124,7 @@ impl Order {
     fn release(&mut self, out: &mut Outbox) {
         while let Some(at) = self.early.iter().position(|(exchange, _)| exchange.number == self.first) {
             let (exchange, response) = self.early.swap_remove(at);
+            self.held -= response.head.len() + response.body.len();
             out.copy(&response.head);
             self.finish(&exchange, response.body, out);
         }

@@ -29,6 +29,14 @@ pub(crate) struct Request {
     /// The peer waits for `100 Continue` before it sends the body.
     pub(crate) expects: bool,
     pub(super) framing: Framing,
+    /// It came by HTTP/2, or goes on in it.
+    pub(super) h2: bool,
+    /// What `Host` or `:authority` says, or the target; empty if nothing does.
+    pub(super) host: Bytes,
+    /// It says where it comes from in a way that only browsers do (`Origin`, `Sec-Fetch-Site`).
+    pub(super) from_page: bool,
+    /// Its head was judged: its calls are authenticated.
+    pub(crate) accepted: bool,
     pub(crate) content_type: Option<Bytes>,
     content_encoding: Option<Bytes>,
     pub(super) accepts_gzip: bool,
@@ -72,6 +80,14 @@ impl Request {
         for header in parsed.headers.iter() {
             fields.take(header.name, head.slice_ref(header.value))?;
         }
+        match authority_of(target) {
+            // What stands in the target goes before the field (RFC 9112 §3.2.2).
+            Some(authority) => fields.host = Some(head.slice_ref(authority.as_bytes())),
+            None if fields.host.is_none() && !http10 => {
+                return Err(Refusal::malformed("the Host is missing"));
+            }
+            None => {}
+        }
         let is_grpc = fields.content_type.as_deref().is_some_and(grpc::is_meant);
         let room = if is_grpc { web_body(limit) } else { limit.saturating_sub(head.len()) };
         let framing = fields.lengths.framing(http10, room)?.unwrap_or(Framing::Length(0));
@@ -85,7 +101,7 @@ impl Request {
             framing,
             grpc: is_grpc.then(|| Box::new(read_grpc(method, target, parsed.headers))),
             upgrade: fields.wish.granted(&fields.hop_by_hop).filter(|_| !http10),
-            websocket: fields.websocket(parsed.headers).filter(|_| !http10),
+            websocket: fields.websocket().filter(|_| !http10),
             ..Self::new(Method::parse(method)?, path, fields)
         })
     }
@@ -105,11 +121,20 @@ impl Request {
             let name = std::str::from_utf8(name).unwrap_or_default();
             fields.take(name, Bytes::copy_from_slice(value))?;
         }
+        if let Some(authority) = list.get(b":authority").filter(|authority| !authority.is_empty()) {
+            match &fields.host {
+                Some(host) if !host.eq_ignore_ascii_case(authority) => {
+                    return Err(Refusal::malformed("the :authority and the Host differ"));
+                }
+                Some(_) => {}
+                None => fields.set_host(Bytes::copy_from_slice(authority))?,
+            }
+        }
         fields.lengths.framing(false, limit)?;
         let expects = fields.expects;
         let path = Text(Bytes::copy_from_slice(path_of(target).as_bytes()));
         let query = Text(Bytes::copy_from_slice(query_of(target).as_bytes()));
-        Ok(Self { query, expects, ..Self::new(method, path, fields) })
+        Ok(Self { query, expects, h2: true, ..Self::new(method, path, fields) })
     }
 
     /// A request without a body, on a connection that goes on.
@@ -125,6 +150,10 @@ impl Request {
             keep: true,
             expects: false,
             framing: Framing::Length(0),
+            h2: false,
+            host: fields.host.unwrap_or_default(),
+            from_page: fields.from_page,
+            accepted: false,
             content_type: fields.content_type,
             content_encoding: fields.content_encoding,
             accepts_gzip: fields.accepts_gzip,
@@ -148,7 +177,10 @@ impl Request {
 
     /// Whether it would go on in WebSocket, at the path where that is understood: that of rpcx.
     pub(super) fn asks_for_websocket(&self) -> bool {
-        self.websocket.is_some() && self.method == Method::Get && self.path.as_str() == RPCX_PATH
+        self.websocket.is_some()
+            && self.method == Method::Get
+            && self.path.as_str() == RPCX_PATH
+            && self.framing == Framing::Length(0)
     }
 
     /// Whether what answers it may leave only behind everything that is owed before.
@@ -276,6 +308,16 @@ fn path_of(target: &str) -> &str {
     path.find(['?', '#']).and_then(|end| path.get(..end)).unwrap_or(path)
 }
 
+/// The authority of a request target that names a whole URL. A part of `target`.
+fn authority_of(target: &str) -> Option<&str> {
+    if target.starts_with('/') {
+        return None;
+    }
+    let (scheme, rest) = target.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    (!scheme.contains('/')).then_some(authority)
+}
+
 /// How long a body of gRPC-Web may be whose messages may have `limit` bytes each: text in base64 is longer by a third,
 /// and frames and small messages stand beside a large one. What is too long then is told in gRPC's words.
 fn web_body(limit: usize) -> usize {
@@ -297,6 +339,8 @@ fn query_of(target: &str) -> &str {
 #[derive(Default)]
 struct Fields {
     lengths: Lengths,
+    host: Option<Bytes>,
+    from_page: bool,
     close: bool,
     keep_alive: bool,
     expects: bool,
@@ -329,6 +373,7 @@ impl Fields {
             "content-length" => self.lengths.content_length(&value)?,
             "transfer-encoding" => self.lengths.transfer_encoding(&value)?,
             "connection" => self.connection(&value),
+            "host" => self.set_host(value)?,
             "expect" => self.expects = value.eq_ignore_ascii_case(b"100-continue"),
             "content-type" => self.content_type = Some(value),
             "content-encoding" => self.content_encoding = Some(value),
@@ -345,6 +390,10 @@ impl Fields {
                 frame::list(&value).for_each(|name| wish.protocol(value.slice_ref(name)));
             }
             "sec-websocket-version" => self.websocket.get_or_insert_default().version(value),
+            "origin" | "sec-fetch-site" => {
+                self.from_page = true;
+                frame::add_metadata(&mut self.metadata, lower, value);
+            }
             // Only this side may say what was left of the path.
             mapping::UNRESOLVED_PATH => {}
             other => match other.strip_prefix("x-rpcx-") {
@@ -356,6 +405,17 @@ impl Fields {
         Ok(())
     }
 
+    /// Takes a `Host`, of which there is one (RFC 9112 §3.2).
+    fn set_host(&mut self, value: Bytes) -> Result<(), Refusal> {
+        if !frame::is_host(&value) {
+            return Err(Refusal::malformed("the Host is malformed"));
+        }
+        match self.host.replace(value) {
+            None => Ok(()),
+            Some(_) => Err(Refusal::malformed("there are two Hosts")),
+        }
+    }
+
     fn upgrade(&mut self, value: &[u8]) {
         self.wish.upgrade(frame::list(value));
         if frame::list(value).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
@@ -364,10 +424,9 @@ impl Fields {
     }
 
     /// What is asked for, if it is a WebSocket.
-    fn websocket(&mut self, headers: &[httparse::Header<'_>]) -> Option<Box<websocket::Wish>> {
+    fn websocket(&mut self) -> Option<Box<websocket::Wish>> {
         let mut wish = self.websocket.take().filter(|wish| wish.is_meant())?;
-        let host = headers.iter().find(|header| header.name.eq_ignore_ascii_case("host"));
-        wish.host = host.map(|host| Bytes::copy_from_slice(host.value));
+        wish.host.clone_from(&self.host);
         wish.agreed = self.hop_by_hop.iter().any(|option| option == "upgrade");
         Some(wish)
     }

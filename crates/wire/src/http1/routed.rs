@@ -6,10 +6,13 @@ use bytes::Bytes;
 
 use crate::http_rule::Route;
 use crate::payload::compress;
-use crate::{Code, Compression, Reply, Status};
+use crate::{Code, Compression, Format, Reply, Retry, Status};
 
+use super::asked::Answer;
 use super::head::WriteHead;
-use super::{frame, mapping};
+use super::request::{Method, Request};
+use super::session::ServerConfig;
+use super::{frame, mapping, status};
 
 /// What answering a call takes.
 #[derive(Debug)]
@@ -35,6 +38,24 @@ impl Ticket {
     }
 }
 
+/// Checks what the head of a request says before it is a call, and tells how its body is compressed.
+///
+/// # Errors
+///
+/// The answer to a request that calls nothing.
+pub(super) fn check(config: &ServerConfig, request: &Request) -> Result<Compression, Answer> {
+    let compression = request.compression().ok_or(Answer::UnsupportedCoding)?;
+    // A page sends a POST of plain text to any server; the other verbs with a body only after it has asked.
+    let is_json = match request.content_type.as_deref() {
+        Some(content_type) => matches!(mapping::format_of(content_type), Some(Format::Json(_))),
+        None => !request.from_page,
+    };
+    match is_json || request.method != Method::Post || config.lenient {
+        true => Ok(compression),
+        false => Err(Answer::UnsupportedType),
+    }
+}
+
 /// A body with its compression undone.
 ///
 /// # Errors
@@ -45,7 +66,12 @@ pub(super) fn plain(compression: Compression, body: Bytes, limit: usize) -> Resu
         return Ok(body);
     }
     let plain = compress::decompress(compression, &body, limit);
-    plain.map(Bytes::from).map_err(|error| Status::invalid_argument(error.to_string()))
+    plain.map(Bytes::from).map_err(|error| match error {
+        compress::Error::TooLarge { .. } => {
+            Status::resource_exhausted(error.to_string()).with_retry(Retry::Never)
+        }
+        _ => Status::invalid_argument(error.to_string()),
+    })
 }
 
 /// Writes the head of a failed call's response and returns its body: a `google.rpc.Status` as JSON.
@@ -53,14 +79,18 @@ pub(super) fn plain(compression: Compression, body: Bytes, limit: usize) -> Resu
 pub(super) fn failure(status: &Status, head: &mut impl WriteHead) -> Bytes {
     let message = serde_json::Value::from(status.message());
     let body = format!(r#"{{"code":{},"message":{message},"details":[]}}"#, status.code() as u8);
-    head.begin(http(status.code()), Some(body.len()));
+    let http = http(status);
+    head.begin(http, Some(body.len()));
     head.field("Content-Type", mapping::JSON.as_bytes());
+    status::fields(http, status, head);
     body.into()
 }
 
-/// The HTTP status of a code, as `google/rpc/code.proto` of googleapis has it.
-fn http(code: Code) -> u16 {
-    match code {
+/// The HTTP status of a failure, as `google/rpc/code.proto` of googleapis has it for its code, but for a message that is
+/// too large whoever reads it.
+fn http(failure: &Status) -> u16 {
+    match failure.code() {
+        _ if status::is_too_large(failure) => 413,
         Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => 400,
         Code::Unauthenticated => 401,
         Code::PermissionDenied => 403,

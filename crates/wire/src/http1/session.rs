@@ -10,12 +10,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use self::web::Web;
 use crate::grpc_web::Cors;
 use crate::http_rule::Routes;
-use crate::session::{self, Event, Missing};
+use crate::session::{self, Event, Missing, RequestHead, Verdict};
 use crate::sniff::Guess;
-use crate::{Call, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
+use crate::{Call, Credential, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
 use crate::{grpc, json_rpc, net_rpc};
 
 use super::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
+use super::browser::{self, Hosts};
 use super::chunked::Chunked;
 use super::frame::{self, Framing, Refusal};
 use super::order::{Exchange, Order};
@@ -38,6 +39,15 @@ pub struct ServerConfig {
     pub cors: Cors,
     /// Whether a client may go on in HTTP/2, which [`Event::Upgrade`] tells.
     pub h2c: bool,
+    /// Under which names the server is called, as `Host` has them.
+    pub hosts: Hosts,
+    /// Whether methods are called as brpc lets them: by any verb, with any content type, by pages of any origin.
+    pub lenient: bool,
+    /// Whether an accepted credential holds for the other requests of its connection, as in brpc, where they bring
+    /// none. Never over HTTP/2.
+    pub trust_connection: bool,
+    /// Whether a message of another protocol may follow ([`Event::Foreign`]); else it is answered with 400.
+    pub switches: bool,
     /// What `GET /debug/rpc` shows, as Go's `net/rpc` has it; nothing if it is empty.
     pub debug_page: String,
 }
@@ -47,8 +57,12 @@ pub struct ServerConfig {
 /// ```text
 /// Head ──▶ Body ──▶ Head          a request, its body here or still to come
 ///            ├────▶ Entries ──▶ Head    a JSON-RPC batch, handed out call by call
-///            └────▶ Messages ──▶ Head   a call of gRPC-Web that is not one message
+///            ├────▶ Messages ──▶ Head   a call of gRPC-Web that is not one message
+///            └────▶ Skip ──▶ Head       a request that was refused before its body came
 /// ```
+///
+/// Where the body is not here yet, the head is given out first ([`Event::Head`]), and the body is read once the request
+/// was [accepted](session::Server::judge).
 ///
 /// Requests may be answered in any order; their responses leave in the order of the requests. Every call
 /// that is not one-way must be answered or its connection ended, for later responses wait for its own.
@@ -70,6 +84,8 @@ pub struct Server {
     draining: bool,
 }
 
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
 /// How many requests of a connection may be unanswered. A client that pipelines more is read on when its
 /// first ones are answered: [`next_event`](session::Server::next_event) is worth calling after a reply.
 const MAX_UNANSWERED: u32 = 64;
@@ -81,6 +97,8 @@ enum Reading {
     Body(Box<Partial>),
     Entries(Box<(Exchange, Entries)>),
     Messages(Box<grpc::incoming::Incoming>),
+    /// So many bytes of a request that was answered already.
+    Skip(usize),
 }
 
 /// A request whose body is not here yet.
@@ -88,12 +106,34 @@ enum Reading {
 struct Partial {
     request: Request,
     chunked: Chunked,
+    judged: Judged,
+    /// Bytes of the head.
+    head: usize,
 }
+
+/// Whether a body is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    /// The head was not given out.
+    No,
+    /// The verdict is to come.
+    Asked,
+    Accepted,
+}
+
+/// How long a body that nobody wants may be for its connection to go on behind it.
+const SKIPPED: usize = 64 << 10;
 
 /// What a step of reading led to.
 enum Step {
     /// More bytes are needed, or a reply.
     Wait,
+    /// A head to be judged; where it names a call, the names are in the session.
+    Head {
+        stream: StreamId,
+        named: bool,
+        credential: Credential,
+    },
     /// Something was read; there may be more.
     Next,
     /// A call; its names are in the session.
@@ -157,6 +197,7 @@ impl Server {
                 Reading::Head => self.read_head(inbox, out),
                 Reading::Body(_) => self.read_body(inbox, out),
                 Reading::Entries(..) => self.next_entry(),
+                Reading::Skip(_) => self.skip(inbox),
             };
             if !matches!(step, Step::Next) {
                 return step;
@@ -181,7 +222,8 @@ impl Server {
         }
         match recognise(inbox) {
             Guess::NeedMore => return Step::Wait,
-            Guess::Unknown => return Step::Foreign,
+            Guess::Unknown if self.config.switches => return Step::Foreign,
+            Guess::Unknown => return self.give_up(Refusal::malformed("this is no request of HTTP/1"), out),
             Guess::Is(_) => {}
         }
         let limits = &self.config.limits;
@@ -197,13 +239,13 @@ impl Server {
         self.scanned = 0;
         let head = inbox.split_to(end).freeze();
         match Request::parse(&head, limits.message) {
-            Ok(request) => self.take(request, inbox, out),
+            Ok(request) => self.take(request, end, inbox, out),
             Err(refusal) => self.give_up(refusal, out),
         }
     }
 
     /// Takes a request whose head was read; its body may be here already.
-    fn take(&mut self, request: Request, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+    fn take(&mut self, request: Request, head: usize, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         if request.method == Method::Connect {
             return self.connect(&request, out);
         }
@@ -212,8 +254,8 @@ impl Server {
                 length
             }
             _ => {
-                self.reading = Reading::Body(Box::new(Partial { request, chunked: Chunked::default() }));
-                self.invite_body(out);
+                let (chunked, judged) = (Chunked::default(), Judged::No);
+                self.reading = Reading::Body(Box::new(Partial { request, chunked, judged, head }));
                 return Step::Next;
             }
         };
@@ -227,6 +269,9 @@ impl Server {
         if partial.request.comes_last() && self.order.owed() > 0 {
             return self.hold();
         }
+        if partial.judged == Judged::Asked {
+            return self.hold();
+        }
         let body = match partial.request.framing {
             Framing::Length(length) if inbox.len() >= length => Ok(Some(inbox.split_to(length).freeze())),
             Framing::Length(_) | Framing::UntilClose => Ok(None),
@@ -236,6 +281,7 @@ impl Server {
             }
         };
         match body {
+            Ok(None) if partial.judged == Judged::No => self.ask(out),
             Ok(None) => Step::Wait,
             Err(refusal) => self.give_up(refusal, out),
             Ok(Some(body)) => match std::mem::replace(&mut self.reading, Reading::Head) {
@@ -248,13 +294,91 @@ impl Server {
         }
     }
 
-    /// Answers `Expect: 100-continue` once no earlier response is owed, since responses keep their order.
+    /// Gives out the head of the request whose body is not here, unless it has an answer of its own.
+    #[cold]
+    fn ask(&mut self, out: &mut Outbox) -> Step {
+        let Reading::Body(partial) = &mut self.reading else { return Step::Next };
+        let request = &partial.request;
+        if self.draining {
+            return self.decline(Answer::GoingAway, out);
+        }
+        // The latter is gRPC's own, which goes on in HTTP/2.
+        if request.is_web() || request.grpc.is_some() && request.upgrade.is_some() {
+            return self.ask_web(out);
+        }
+        let peeked = asked::peek(&self.config, request, &mut self.names);
+        if let Some(answer) = peeked.answer {
+            return self.decline(answer, out);
+        }
+        self.await_verdict(peeked.named, peeked.credential)
+    }
+
+    /// Waits for the verdict about the request whose head was read.
+    fn await_verdict(&mut self, named: bool, credential: Credential) -> Step {
+        let Reading::Body(partial) = &mut self.reading else { return Step::Next };
+        partial.judged = Judged::Asked;
+        Step::Head { stream: StreamId(self.order.upcoming()), named, credential }
+    }
+
+    /// Answers a request whose body is not here, and does not read that. The connection goes on behind a short one.
+    #[cold]
+    fn decline(&mut self, answer: Answer, out: &mut Outbox) -> Step {
+        let Some(partial) = self.give_partial_up() else { return Step::Next };
+        let origin = self.config.cors.origin(&partial.request.metadata);
+        let answer = match answer {
+            Answer::Options(Some(_)) if origin.is_none() => Answer::Options(None),
+            answer => answer,
+        };
+        let exchange =
+            self.order.open(partial.request.http10, partial.request.method == Method::Head, origin);
+        self.close_or_skip(&partial.request);
+        self.respond(exchange, answer, out)
+    }
+
+    /// The request whose body is not here, which is not read any more.
+    fn give_partial_up(&mut self) -> Option<Box<Partial>> {
+        match std::mem::replace(&mut self.reading, Reading::Head) {
+            Reading::Body(partial) => Some(partial),
+            other => {
+                self.reading = other;
+                None
+            }
+        }
+    }
+
+    /// What follows a request that was declined: its body is thrown away if it is short and surely comes.
+    fn close_or_skip(&mut self, request: &Request) {
+        match request.framing {
+            Framing::Length(length)
+                if length <= SKIPPED && request.keep && !request.expects && !self.draining =>
+            {
+                self.reading = Reading::Skip(length);
+            }
+            _ => self.order.close(),
+        }
+    }
+
+    fn skip(&mut self, inbox: &mut BytesMut) -> Step {
+        let Reading::Skip(left) = &mut self.reading else { return Step::Next };
+        let here = inbox.len().min(*left);
+        inbox.advance(here);
+        *left -= here;
+        if *left > 0 {
+            return Step::Wait;
+        }
+        self.reading = Reading::Head;
+        Step::Next
+    }
+
+    /// Answers `Expect: 100-continue` to a request that was accepted, once no earlier response is owed, since responses
+    /// keep their order.
     fn invite_body(&mut self, out: &mut Outbox) {
         if let Reading::Body(partial) = &mut self.reading
             && partial.request.expects
+            && partial.judged == Judged::Accepted
             && self.order.owed() == 0
         {
-            out.copy(b"HTTP/1.1 100 Continue\r\n\r\n");
+            out.copy(CONTINUE);
             partial.request.expects = false;
         }
     }
@@ -282,6 +406,10 @@ impl Server {
 
     /// A request is whole: answers it here, or makes a call of it.
     fn take_whole(&mut self, mut request: Request, body: Bytes, out: &mut Outbox) -> Step {
+        if request.expects && self.order.owed() == 0 {
+            // It came before it was invited.
+            out.copy(CONTINUE);
+        }
         // What answers it is not HTTP/1 any more, so that everything before it must have left; it need not be granted.
         if let Some(settings) = request.upgrade.take()
             && self.config.h2c
@@ -289,6 +417,7 @@ impl Server {
             && self.order.owed() == 0
         {
             out.copy(upgrade::SWITCHING);
+            request.h2 = true;
             return Step::Upgrade(Box::new(Upgrade { settings: *settings, request, body }));
         }
         if request.asks_for_websocket() && !self.draining {
@@ -321,7 +450,10 @@ impl Server {
                     Some(response) => {
                         self.respond(exchange.clone(), Answer::Json(response), out);
                     }
-                    None => self.batches.push((exchange.number(), batch)),
+                    None => {
+                        self.order.holds(0, batch.len());
+                        self.batches.push((exchange.number(), batch));
+                    }
                 }
                 self.reading = Reading::Entries(Box::new((exchange, entries)));
                 Step::Next
@@ -334,20 +466,20 @@ impl Server {
         let fields = &request.metadata;
         let origin = fields.bytes("origin").filter(|_| self.config.cors.origin(fields).is_none());
         let granted = request.websocket.as_ref().map(|wish| wish.grant(origin.map(|origin| &origin[..])));
-        match granted {
-            Some(Ok(answer)) => {
+        let answer = match (granted, browser::wrong_host(&self.config, &request)) {
+            (Some(Ok(answer)), None) => {
                 out.copy(answer.as_bytes());
-                Step::WebSocket
+                return Step::WebSocket;
             }
-            Some(Err(unfit)) => {
-                let exchange = self.order.open(request.http10, false, None);
-                if !request.keep {
-                    self.order.close();
-                }
-                self.respond(exchange, Answer::NoWebSocket(unfit), out)
-            }
-            None => Step::Next,
+            (Some(Err(unfit)), _) => Answer::NoWebSocket(unfit),
+            (_, Some(answer)) => answer,
+            (None, None) => return Step::Next,
+        };
+        let exchange = self.order.open(request.http10, false, None);
+        if !request.keep {
+            self.order.close();
         }
+        self.respond(exchange, answer, out)
     }
 
     /// Hands out the next call of a batch.
@@ -382,8 +514,12 @@ impl Server {
             return;
         };
         let Some((_, batch)) = self.batches.get_mut(at) else { return };
+        let before = batch.len();
         batch.add(response);
+        self.order.holds(before, batch.len());
         if let Some(whole) = batch.finish() {
+            // It was ended by a bracket.
+            self.order.holds(whole.len().saturating_sub(1), 0);
             self.batches.swap_remove(at);
             self.respond(exchange, Answer::Json(whole), out);
         }
@@ -404,6 +540,10 @@ impl session::Server for Server {
     ) -> Result<Option<Event<'_, Ticket>>, Violation> {
         Ok(match self.advance(inbox, out) {
             Step::Wait | Step::Next => None,
+            Step::Head { stream, named, credential } => {
+                let target = named.then(|| self.names.parts());
+                Some(Event::Head(RequestHead { target, credential }, stream))
+            }
             Step::Foreign => Some(Event::Foreign),
             Step::Connect => Some(Event::Connect),
             Step::Upgrade(upgrade) => Some(Event::Upgrade(upgrade)),
@@ -436,6 +576,59 @@ impl session::Server for Server {
         }
         self.unanswered = self.unanswered.saturating_sub(1);
         self.invite_body(out);
+    }
+
+    fn judge(&mut self, stream: StreamId, verdict: Verdict, out: &mut Outbox) -> bool {
+        let number = self.order.upcoming();
+        let partial = match &mut self.reading {
+            Reading::Body(partial) if partial.judged == Judged::Asked && stream.0 == number => partial,
+            _ => return false,
+        };
+        if verdict == Verdict::Accepted {
+            partial.judged = Judged::Accepted;
+            partial.request.accepted = true;
+            self.invite_body(out);
+            return false;
+        }
+        if partial.request.is_web() {
+            self.refuse_web(verdict, out);
+        } else if let Some(answer) = asked::refused(&self.config, &partial.request, verdict) {
+            self.decline(answer, out);
+        }
+        self.order.is_closing()
+    }
+
+    fn buffered(&self) -> usize {
+        match &self.reading {
+            Reading::Head | Reading::Skip(_) => 0,
+            Reading::Body(partial) => partial.head + partial.chunked.held(),
+            Reading::Entries(batch) => batch.1.held(),
+            Reading::Messages(messages) => messages.held(),
+        }
+    }
+
+    fn unsent(&self) -> usize {
+        self.order.held()
+    }
+
+    fn abort(&mut self, status: &Status, out: &mut Outbox) {
+        // An answer that is being written would be garbled by another.
+        if self.web.is_some() || self.order.is_closing() {
+            return;
+        }
+        // Only the oldest request can be answered now: that which is being read, if nothing else is owed.
+        if self.order.owed() == 0 && matches!(self.reading, Reading::Body(_)) {
+            let status = status.clone();
+            let request = match self.give_partial_up() {
+                Some(partial) => partial.request,
+                None => return,
+            };
+            let exchange = self.order.open(request.http10, request.method == Method::Head, None);
+            self.order.close();
+            if let Some(answer) = asked::refused(&self.config, &request, Verdict::Refused(status)) {
+                self.respond(exchange, answer, out);
+            }
+        }
     }
 
     fn may_be_empty(ticket: &Ticket) -> bool {
@@ -487,8 +680,8 @@ impl session::Server for Server {
             return false;
         };
         self.unanswered = self.unanswered.saturating_sub(1);
-        // brpc hangs up.
-        let closes = matches!(form, asked::Form::Mapped(_));
+        // brpc hangs up, for which its clients have one credential for a connection.
+        let closes = self.config.trust_connection && matches!(form, asked::Form::Mapped(_));
         if closes {
             self.order.close();
         }
@@ -502,11 +695,12 @@ impl session::Server for Server {
 
     fn wanted(&self) -> usize {
         match &self.reading {
+            // No room is made for a body that may be refused.
             Reading::Body(partial) => match partial.request.framing {
-                Framing::Length(length) => length,
-                Framing::Chunked | Framing::UntilClose => 0,
+                Framing::Length(length) if partial.judged == Judged::Accepted => length,
+                _ => 0,
             },
-            Reading::Head | Reading::Entries(..) | Reading::Messages(_) => 0,
+            Reading::Head | Reading::Entries(..) | Reading::Messages(_) | Reading::Skip(_) => 0,
         }
     }
 
@@ -514,7 +708,7 @@ impl session::Server for Server {
         match &self.reading {
             _ if self.held => false,
             Reading::Head => !inbox.is_empty() && !self.is_full() && !self.order.is_closing(),
-            Reading::Body(_) => true,
+            Reading::Body(_) | Reading::Skip(_) => true,
             Reading::Entries(..) | Reading::Messages(_) => false,
         }
     }

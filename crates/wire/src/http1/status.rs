@@ -5,18 +5,40 @@
 
 pub(super) use crate::baidu_std::status::{ELOGOFF, ENOMETHOD, EREQUEST, ERPCAUTH};
 
+use super::head::WriteHead;
 use crate::baidu_std::status::{
     EAGAIN, EBUSY, ECANCELED, EEXIST, EHOSTDOWN, EINTERNAL, EINVAL, EIO, ELIMIT, ENOENT, ENOSERVICE,
     EOVERCROWDED, EPERM, ERANGE, ERESPONSE, ERPCTIMEDOUT, ESRCH, ETIMEDOUT, code_of, number, number_of,
 };
-use crate::{Code, Status};
+use crate::{Code, Retry, Status};
 
 /// The HTTP status and the number that tell `status` to a peer. Its own number, if it has one, also
 /// decides the HTTP status where brpc gives that number one.
 pub(super) fn write(status: &Status) -> (u16, i32) {
     let number = number(status);
+    if is_too_large(status) {
+        return (413, number);
+    }
     let http = http_of(number).or_else(|| http_of(number_of(status.code())));
     (http.unwrap_or(500), number)
+}
+
+/// Whether a limit was exceeded that no other server would have raised: a message is too large. A server that has too
+/// much to do is another matter (503), which proxies take elsewhere.
+pub(super) fn is_too_large(status: &Status) -> bool {
+    let exceeds = status.code() == Code::ResourceExhausted && status.retry() == Retry::Never;
+    exceeds && status.number().is_none_or(|number| number == ELIMIT)
+}
+
+/// Writes the fields that a failure of this status comes with.
+#[cold]
+pub(super) fn fields(http: u16, status: &Status, head: &mut impl WriteHead) {
+    match http {
+        // RFC 9110 §15.5.2 wants one. Which schemes there are is the authenticator's to know.
+        401 => head.field("WWW-Authenticate", b"Bearer, Basic realm=\"rpc\""),
+        429 | 503 if status.code() == Code::ResourceExhausted => head.field("Retry-After", b"1"),
+        _ => {}
+    }
 }
 
 /// The failure that a peer tells by an HTTP status, and by a number if it is brpc or us.
@@ -25,6 +47,10 @@ pub(super) fn read(http: u16, number: Option<i32>, text: String) -> Status {
     // A number without an HTTP status of its own says less than the one that came with it.
     let code = number.filter(|number| http_of(*number).is_some()).and_then(code_of);
     let status = Status::new(code.unwrap_or_else(|| meaning(http)), text);
+    let status = match (http, status.code()) {
+        (413, Code::ResourceExhausted) => status.with_retry(Retry::Never),
+        _ => status,
+    };
     match number {
         Some(number) => status.with_number(number),
         None => status,
@@ -58,7 +84,8 @@ fn meaning(http: u16) -> Code {
         408 | 504 => Code::DeadlineExceeded,
         409 => Code::AlreadyExists,
         412 => Code::FailedPrecondition,
-        413 | 416 | 431 => Code::OutOfRange,
+        413 | 431 => Code::ResourceExhausted,
+        416 => Code::OutOfRange,
         429 => Code::ResourceExhausted,
         499 => Code::Cancelled,
         500 => Code::Internal,
@@ -82,7 +109,9 @@ pub(super) fn phrase(http: u16) -> &'static str {
         413 => "Content Too Large",
         415 => "Unsupported Media Type",
         416 => "Range Not Satisfiable",
+        421 => "Misdirected Request",
         426 => "Upgrade Required",
+        429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         501 => "Not Implemented",
@@ -112,6 +141,18 @@ mod tests {
             assert_eq!(write(&status), (http, number));
             assert_eq!((Some(status.code()), status.message()), (code_of(number), "text"));
         }
+    }
+
+    #[test]
+    fn message_that_is_too_large_is_413_and_overload_503() {
+        let overload = Status::resource_exhausted("");
+        assert_eq!(write(&overload), (503, ELIMIT));
+        let too_large = overload.with_retry(Retry::Never);
+        assert_eq!(write(&too_large), (413, ELIMIT));
+        let back = read(413, Some(ELIMIT), String::new());
+        assert_eq!((back.code(), back.retry()), (Code::ResourceExhausted, Retry::Never));
+        assert_eq!(read(503, Some(ELIMIT), String::new()).retry(), Retry::Elsewhere);
+        assert_eq!(write(&too_large.with_number(54321)).0, 503);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod framing;
 mod gateway;
 mod grpc_web;
 mod json_rpc;
+mod judged;
 mod mapping;
 mod order;
 mod peek;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::{Server, ServerConfig, Ticket};
-use crate::session::{Event, Server as _};
+use crate::session::{Event, Server as _, Verdict};
 use crate::{Call, Limits, Outbox, Reply, Status};
 
 fn config() -> Arc<ServerConfig> {
@@ -33,6 +34,16 @@ fn server() -> Server {
     Server::new(config())
 }
 
+/// One that takes the requests that brpc takes.
+fn lenient() -> Server {
+    Server::new(Arc::new(ServerConfig { lenient: true, ..(*config()).clone() }))
+}
+
+/// One on whose connection other protocols may follow.
+fn switching() -> Server {
+    Server::new(Arc::new(ServerConfig { switches: true, ..(*config()).clone() }))
+}
+
 /// A server session with its inbox and outbox.
 struct Talk {
     server: Server,
@@ -45,6 +56,11 @@ impl Talk {
         Self { server: server(), inbox: BytesMut::new(), out: Outbox::new() }
     }
 
+    /// With a server that is as lenient as brpc.
+    fn lenient() -> Self {
+        Self { server: lenient(), ..Self::new() }
+    }
+
     fn say(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.inbox.extend_from_slice(bytes.as_ref());
         self
@@ -52,10 +68,15 @@ impl Talk {
 
     /// The next call, if there is one.
     fn call(&mut self) -> Option<(Call<'static>, Ticket)> {
-        match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
-            Some(Event::Call(call, ticket)) => Some((owned(call), ticket)),
-            Some(_) => panic!("not a call"),
-            None => None,
+        loop {
+            match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
+                Some(Event::Call(call, ticket)) => return Some((owned(call), ticket)),
+                Some(Event::Head(_, stream)) => {
+                    self.server.judge(stream, Verdict::Accepted, &mut self.out);
+                }
+                Some(_) => panic!("not a call"),
+                None => return None,
+            }
         }
     }
 
@@ -112,6 +133,11 @@ fn post(path: &str, content_type: &str, body: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
     )
+}
+
+/// A call without a body.
+fn bare(path: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
 fn get(path: &str) -> String {

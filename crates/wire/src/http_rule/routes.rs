@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use crate::payload::schema::{Message, Method};
 pub struct Routes {
     /// By the number of words in their path, and those with the same number as they were added.
     all: Vec<Arc<Route>>,
+    /// The methods that are declared free of side effects, by their services.
+    harmless: HashMap<Box<str>, HashSet<Box<str>>>,
 }
 
 /// One way to call a method.
@@ -50,12 +52,15 @@ impl Routes {
     }
 
     /// Adds the ways to call a method that its rule declares, if it has one; it is offered as `service`. A method
-    /// that streams has none.
+    /// that streams has none. Notes, too, whether it is declared free of side effects.
     ///
     /// # Errors
     ///
     /// When the rule is none, or names fields that the method's messages do not have.
     pub fn add(&mut self, service: &str, method: Method<'_>) -> Result<(), Error> {
+        if method.has_no_side_effects() {
+            self.declare_harmless(service, method.name());
+        }
         let Some(rule) =
             method.http_rule().filter(|_| !method.client_streaming() && !method.server_streaming())
         else {
@@ -73,9 +78,20 @@ impl Routes {
         Ok(())
     }
 
+    /// Notes that a method has no side effects, as if it were [declared](Self::has_no_side_effects) so.
+    pub fn declare_harmless(&mut self, service: &str, method: &str) {
+        self.harmless.entry(service.into()).or_default().insert(method.into());
+    }
+
     /// Forgets the routes of a service.
     pub fn remove(&mut self, service: &str) {
         self.all.retain(|route| &*route.service != service);
+        self.harmless.remove(service);
+    }
+
+    /// Whether a method is declared free of side effects (`idempotency_level = NO_SIDE_EFFECTS`).
+    pub fn has_no_side_effects(&self, service: &str, method: &str) -> bool {
+        self.harmless.get(service).is_some_and(|methods| methods.contains(method))
     }
 
     /// Whether a path leads anywhere, by whatever verb.

@@ -63,6 +63,11 @@ impl Batch {
         batch
     }
 
+    /// Bytes of the responses so far.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     /// Adds the response to one request.
     pub(crate) fn add(&mut self, response: &[u8]) {
         self.missing = self.missing.saturating_sub(1);

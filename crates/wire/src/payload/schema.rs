@@ -186,6 +186,7 @@ struct MethodType {
     client_streaming: bool,
     server_streaming: bool,
     http_rule: Option<Box<[u8]>>,
+    no_side_effects: bool,
 }
 
 impl<'p> Method<'p> {
@@ -212,6 +213,11 @@ impl<'p> Method<'p> {
     /// Whether the answer is a stream of messages.
     pub fn server_streaming(&self) -> bool {
         self.data.server_streaming
+    }
+
+    /// Whether it is declared free of side effects (`idempotency_level = NO_SIDE_EFFECTS`).
+    pub fn has_no_side_effects(&self) -> bool {
+        self.data.no_side_effects
     }
 
     /// The option `google.api.http`, if it is declared: a serialized `google.api.HttpRule`.

@@ -56,19 +56,22 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
 
 /// Everything a handler could see of a call, as text.
 pub fn tell(call: &Call<'_>) -> String {
-    format!("{call:?}")
+    // `Debug` leaves the credential out.
+    format!("{call:?} {:?}", call.credential.bytes())
 }
 
 /// What an event says of a call that comes in parts, as text.
 pub fn tell_part<T>(event: &Event<'_, T>) -> String {
     match event {
         Event::Call(call, _) => tell(call),
-        Event::Open(call, _, stream) => format!("{stream:?} opened: {call:?}"),
+        Event::Open(call, _, stream) => format!("{stream:?} opened: {}", tell(call)),
         Event::Message(stream, message) => format!("{stream:?}: {message:?}"),
         Event::End(stream) => format!("{stream:?} ended"),
         Event::Room(stream) => format!("{stream:?} has room"),
         Event::Cancelled(stream) => format!("{stream:?} cancelled"),
-        Event::Head(head, stream) => format!("{stream:?} announced: {head:?}"),
+        Event::Head(head, stream) => {
+            format!("{stream:?} announced: {head:?} {:?}", head.credential.bytes())
+        }
         Event::Alive => "alive".to_owned(),
         Event::Pause => "others have their turn".to_owned(),
         Event::Subscribe(topic) => format!("subscribed to {topic:?}"),

@@ -6,6 +6,8 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use bytes::Bytes;
 use sha1_smol::Sha1;
 
+use crate::http1::browser::is_own;
+
 /// What the fields of a request say of a WebSocket, gathered field by field.
 #[derive(Debug, Default)]
 pub(crate) struct Wish {
@@ -59,7 +61,7 @@ impl Wish {
         }
         let key = self.key.as_deref().filter(|key| self.agreed && !self.twice && is_key(key));
         let key = key.ok_or(Unfit::Malformed)?;
-        if origin.is_some_and(|origin| !self.is_own(origin)) {
+        if origin.is_some_and(|origin| !is_own(origin, self.host.as_deref().unwrap_or_default())) {
             return Err(Unfit::Origin);
         }
         let protocol = self.agreement()?;
@@ -84,14 +86,6 @@ impl Wish {
             },
             _ => Err(Unfit::Protocols),
         }
-    }
-
-    /// Whether a page of this origin is one of this server.
-    fn is_own(&self, origin: &[u8]) -> bool {
-        let place = origin.windows(3).position(|part| part == b"://").and_then(|at| origin.get(at + 3..));
-        // Clients in Go write it as a URL, with a path.
-        let place = place.and_then(|place| place.split(|byte| *byte == b'/').next());
-        matches!((place, &self.host), (Some(place), Some(host)) if place.eq_ignore_ascii_case(host))
     }
 }
 

@@ -242,17 +242,17 @@ fn http_requests() -> Seeds {
         .chain(GATEWAY.iter().map(|name| ((*name).to_owned(), conversation("rpcx", name, Side::Server))))
         .collect();
     let written: [(&str, &[u8]); 7] = [
-        ("pipelined", b"GET /health HTTP/1.1\r\n\r\n\r\nPOST /EchoService/Echo HTTP/1.1\r\n\
-            Content-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"message\":\"hi\"}HEAD /a/b/c/d HTTP/1.1\r\n\r\n"),
-        ("chunked", b"POST /EchoService/Echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
-            5;a=b\r\n{\"mes\r\nB\r\nsage\":\"hi\"}\r\n0\r\nX: y\r\n\r\nGET / HTTP/1.1\r\n\r\n"),
-        ("expects", b"POST /EchoService/Echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}"),
+        ("pipelined", b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n\r\nPOST /EchoService/Echo HTTP/1.1\r\nHost: a\r\n\
+            Content-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"message\":\"hi\"}HEAD /a/b/c/d HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("chunked", b"POST /EchoService/Echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+            5;a=b\r\n{\"mes\r\nB\r\nsage\":\"hi\"}\r\n0\r\nX: y\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("expects", b"POST /EchoService/Echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}"),
         ("http10", b"GET /EchoService/Echo HTTP/1.0\r\nConnection: keep-alive, x-gone\r\nX-Gone: 1\r\n\r\n\
             GET /version HTTP/1.0\r\n\r\n"),
-        ("smuggled", b"POST / HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET"),
-        ("absolute", b"GET http://host/EchoService/Echo?a=b HTTP/1.1\r\nAccept-Encoding: gzip\r\n\
+        ("smuggled", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET"),
+        ("absolute", b"GET http://host/EchoService/Echo?a=b HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\
             connect-timeout-ms: 100\r\ngrpc-timeout: 1S\r\nAuthorization: me\r\n\r\n"),
-        ("batch", b"POST /jsonrpc HTTP/1.1\r\nContent-Type: application/json\r\nX-RPCX-Meta: a=1&b=%20\r\n\
+        ("batch", b"POST /jsonrpc HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nX-RPCX-Meta: a=1&b=%20\r\n\
             Content-Length: 76\r\n\r\n[{\"jsonrpc\":\"2.0\",\"method\":\"a.b\",\"id\":1},1,{\"jsonrpc\":\"2.0\",\"method\":\"c\"}]  "),
     ];
     seeds.extend(written.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())));

@@ -96,7 +96,8 @@ impl Peer {
 async fn serve(socket: UnixStream, shared: Shared) {
     let registration = shared.open.clone().enter(From::InProcess).unwrap();
     let address = Address::Unix("lines".into());
-    let port = Port::new(Arc::new(shared), Spoken::Sniffed(Vec::new()), None, None, address);
+    let port =
+        Port::new(Arc::new(shared), Spoken::Sniffed(Vec::new()), None, None, Default::default(), address);
     let facts = Arc::new(ConnectionFacts::new(Protocol::Rpcx, From::InProcess, None));
     let (mut stream, mut inbox) = (Transport::Socket(Stream::Unix(socket)), Inbox::default());
     let session = Lines::default();

@@ -67,7 +67,7 @@ fn json_is_called_as_over_http_1() {
     assert_eq!(call.head.metadata.get("x-key"), Some("value"));
     assert_eq!(call.head.metadata.get("cookie"), Some("a=1; b=2"));
     assert_eq!(call.head.metadata.get("x-bd-unresolved-path"), Some("rest"));
-    assert_eq!(call.credential, Credential::Connection(Some("me".into())));
+    assert_eq!(call.credential, Credential::Call(Some("me".into())));
     let unknown = Server::unknown_to(&ticket, &call, Missing::Service);
     assert_eq!(unknown.message(), "Fail to find method on `/EchoService/Echo/rest'");
     drop(call);

@@ -147,7 +147,7 @@ fn bytes_that_are_held_are_counted() {
     let mut both = of_one();
     let (message, window) = (Bytes::from(vec![0; 10_000]), Bytes::from(vec![0; 1 << 20]));
     both.open(1);
-    both.client.message(CallId(1), message.clone(), &mut both.up);
+    both.client.message(CallId(1), message, &mut both.up);
     both.heard();
     both.server.assert_sound();
     assert_eq!(both.server.buffered(), 10_005, "a part that is kept back");

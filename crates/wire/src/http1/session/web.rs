@@ -9,9 +9,9 @@ use crate::grpc_web::{self, Dialect};
 use crate::http1::asked::Answer;
 use crate::http1::order::Exchange;
 use crate::http1::request::Request;
-use crate::http1::{chunked, frame};
-use crate::session::Server as _;
-use crate::{Call, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
+use crate::http1::{browser, chunked, frame};
+use crate::session::{Server as _, Verdict};
+use crate::{Call, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId, grpc};
 
 use super::{Form, Reading, Server, Step, Ticket};
 
@@ -27,6 +27,56 @@ pub(super) struct Web {
 }
 
 impl Server {
+    /// Gives out the head of a call of gRPC-Web whose body is not here.
+    #[cold]
+    pub(super) fn ask_web(&mut self, out: &mut Outbox) -> Step {
+        let Reading::Body(partial) = &self.reading else { return Step::Next };
+        if let Some(answer) = browser::refusal(&self.config, &partial.request) {
+            return self.decline(answer, out);
+        }
+        match partial.request.grpc.as_deref() {
+            Some(Ok(request)) => {
+                self.names.set(&request.service, &request.method);
+                let credential = request.call(Bytes::new(), Compression::None).credential;
+                self.await_verdict(true, credential)
+            }
+            _ => self.begin_declined(None, out),
+        }
+    }
+
+    /// Answers a call of gRPC-Web that was not accepted, and whose body is not read.
+    #[cold]
+    pub(super) fn refuse_web(&mut self, verdict: Verdict, out: &mut Outbox) {
+        let (service, method) = self.names.parts();
+        let failure = match verdict {
+            Verdict::Accepted => return,
+            Verdict::Unauthenticated(status) | Verdict::Refused(status) => status,
+            Verdict::Missing(missing) => {
+                grpc::Server::unknown(&Call::new(service, method, Format::Protobuf, Bytes::new()), missing)
+            }
+        };
+        self.begin_declined(Some(&failure), out);
+    }
+
+    /// Answers a call of gRPC-Web whose body is not here: with this failure, or that which its head has.
+    fn begin_declined(&mut self, failure: Option<&Status>, out: &mut Outbox) -> Step {
+        let Some(partial) = self.give_partial_up() else { return Step::Next };
+        let request = partial.request;
+        let origin = self.config.cors.origin(&request.metadata);
+        let exchange = self.order.open(request.http10, false, origin);
+        self.close_or_skip(&request);
+        let dialect = request.dialect();
+        let (failure, request) = match (failure, request.grpc.as_deref()) {
+            (Some(failure), Some(Ok(read))) => (failure, read),
+            _ => return self.begin_web(exchange, request, Bytes::new(), out),
+        };
+        let (format, accepts) = (request.format, request.accepts);
+        self.web = Some(Box::new(Web { exchange, dialect, format, accepts, begun: None }));
+        self.unanswered += 1;
+        self.end_answer(Some(failure), &Metadata::new(), out);
+        Step::Next
+    }
+
     /// A call of gRPC-Web is whole.
     pub(super) fn begin_web(
         &mut self,
@@ -35,6 +85,10 @@ impl Server {
         body: Bytes,
         out: &mut Outbox,
     ) -> Step {
+        if let Some(answer) = browser::refusal(&self.config, &request) {
+            return self.respond(exchange, answer, out);
+        }
+        let authenticated = request.accepted;
         let dialect = request.dialect();
         let exchange_of = exchange.clone();
         let web =
@@ -42,7 +96,8 @@ impl Server {
         let failure = match request.grpc.map_or(Err(Unfit::ContentType), |grpc| *grpc) {
             Ok(request) => {
                 self.web = Some(web(request.format, request.accepts));
-                return self.call_web(request, body, Ticket { exchange, form: Form::Web });
+                let ticket = Ticket { exchange, form: Form::Web };
+                return self.call_web(request, body, authenticated, ticket);
             }
             Err(Unfit::Method | Unfit::ContentType) => {
                 return self.respond(
@@ -61,7 +116,7 @@ impl Server {
     }
 
     /// Hands a call out: as one if its body is one message, as usual; else its messages one by one.
-    fn call_web(&mut self, request: GrpcRequest, body: Bytes, ticket: Ticket) -> Step {
+    fn call_web(&mut self, request: GrpcRequest, body: Bytes, authenticated: bool, ticket: Ticket) -> Step {
         self.unanswered += 1;
         self.names.set(&request.service, &request.method);
         let sole = grpc_frame::sole(&body, self.config.limits.message);
@@ -70,13 +125,15 @@ impl Server {
             let compression = if framed.compressed { request.compression } else { Compression::None };
             let spoiled =
                 (framed.compressed && compression == Compression::None).then(compressed_without_name);
-            return Step::Call(Call { spoiled, ..unnamed(&request, framed.body, compression) }, ticket);
+            let call = unnamed(&request, framed.body, compression);
+            return Step::Call(Call { spoiled, authenticated, ..call }, ticket);
         }
         let mut messages = Incoming::new(request.dialect, request.compression);
         messages.push(body);
         messages.end();
         self.reading = Reading::Messages(Box::new(messages));
-        Step::Open(unnamed(&request, Bytes::new(), request.compression), ticket)
+        let call = unnamed(&request, Bytes::new(), request.compression);
+        Step::Open(Call { authenticated, ..call }, ticket)
     }
 
     /// Hands the next message of a request out.

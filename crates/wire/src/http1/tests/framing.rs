@@ -35,7 +35,7 @@ fn assert_refused(request: &str, status: u16) {
 
 #[test]
 fn a_request_whose_end_is_in_doubt_is_refused() {
-    let smuggled = "0\r\n\r\nGET /admin HTTP/1.1\r\n\r\n";
+    let smuggled = "0\r\n\r\nGET /admin HTTP/1.1\r\nHost: a\r\n\r\n";
     for fields in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked",
         "Transfer-Encoding: chunked\r\nContent-Length: 5",
@@ -56,10 +56,13 @@ fn a_request_whose_end_is_in_doubt_is_refused() {
         ": no name",
         "X: a\rb",
     ] {
-        assert_refused(&format!("POST /S/M HTTP/1.1\r\n{fields}\r\n\r\n{smuggled}"), 400);
+        assert_refused(&format!("POST /S/M HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n{smuggled}"), 400);
     }
     for coding in ["gzip, chunked", "chunked, gzip", "identity", "xchunked", "\"chunked\"", "chunked;a=b"] {
-        assert_refused(&format!("POST /S/M HTTP/1.1\r\nTransfer-Encoding: {coding}\r\n\r\n{smuggled}"), 501);
+        assert_refused(
+            &format!("POST /S/M HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: {coding}\r\n\r\n{smuggled}"),
+            501,
+        );
     }
     assert_refused(&format!("POST /S/M HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n{smuggled}"), 400);
 }
@@ -77,7 +80,7 @@ fn a_request_line_that_is_none_is_refused() {
 fn equal_lengths_may_repeat_and_lines_may_end_with_a_line_feed() {
     let mut talk = Talk::new();
     talk.say(
-        "POST /S/M HTTP/1.1\nContent-Length: 3\nContent-Length: 3\n\nabc\r\n\r\n\nGET /S/M HTTP/1.1\r\n\r\n",
+        "POST /S/M HTTP/1.1\nHost: a\nContent-Length: 3\nContent-Length: 3\n\nabc\r\n\r\n\nPOST /S/M HTTP/1.1\r\nHost: a\r\n\r\n",
     );
     let calls = talk.calls();
     assert_eq!(calls.len(), 2);
@@ -96,16 +99,16 @@ fn lying_lengths_ask_for_no_memory() {
         ("18446744073709551616", 413),
         ("99999999999999999999999999", 413),
     ] {
-        assert_refused(&format!("POST /S/M HTTP/1.1\r\nContent-Length: {length}\r\n\r\n"), status);
+        assert_refused(&format!("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"), status);
     }
     let mut talk = Talk::new();
-    assert!(talk.say("POST /S/M HTTP/1.1\r\nContent-Length: 60000\r\n\r\n").call().is_none());
+    assert!(talk.say("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n").call().is_none());
     assert_eq!(talk.server.wanted(), 60000);
     assert!(talk.server.mid_message(&talk.inbox));
 }
 
 fn chunked(body: &str) -> String {
-    format!("POST /S/M HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n{body}")
+    format!("POST /S/M HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n{body}")
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn chunks_are_put_together() {
         "5;name=value;x=\"y\"\r\nabcde\r\n0;last\r\nTrailer: 1\r\nOther: 2\r\n\r\n",
         "0005 \r\nabcde\r\n00\r\n\r\n",
     ] {
-        let request = chunked(body) + &get("/S/M");
+        let request = chunked(body) + &bare("/S/M");
         let mut talk = Talk::new();
         let calls = talk.say(&request).calls();
         assert_eq!(calls.len(), 2);
@@ -175,24 +178,31 @@ fn extensions_and_trailers_have_a_limit_of_their_own() {
 
 #[test]
 fn a_head_has_a_limit() {
-    let fits = format!("GET /S/M HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat((4 << 10) - 26));
+    let fits = format!("POST /S/M HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat((4 << 10) - 36));
     assert_eq!(fits.len(), 4 << 10);
     assert_eq!(Talk::new().say(&fits).calls().len(), 1);
     for long in [
         fits.replace("X: ", "X: x"),
         format!("GET /{}", "x".repeat(5000)),
-        format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(101)),
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(101)),
     ] {
         assert_eq!(refused(&long).0.status, 431);
     }
 }
 
 #[test]
-fn what_is_not_http_is_left_where_it_is() {
-    let heard = hear(server(), &[b"GET /health HTTP/1.1\r\n\r\n", b"\r\n\x08\0\0\x10"]);
-    assert!(heard.foreign && heard.calls.is_empty());
-    let heard = hear(server(), &[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]);
-    assert!(heard.foreign && heard.out.is_empty());
+fn bytes_of_another_protocol_are_answered_with_400_unless_it_may_follow() {
+    for foreign in [&b"\r\n\x08\0\0\x10"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRPC\0\0\0\0"] {
+        let bytes = [&b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"[..], foreign].concat();
+        let heard = hear(server(), &[&bytes]);
+        let out = String::from_utf8(heard.out).expect("text");
+        assert!(!heard.foreign && out.starts_with("HTTP/1.1 200 "), "{out}");
+        assert!(out.contains("HTTP/1.1 400 ") && out.contains("Connection: close"), "{out}");
+        let heard = hear(switching(), &[&bytes]);
+        assert!(heard.foreign && heard.calls.is_empty());
+        let heard = hear(switching(), &[foreign]);
+        assert!(heard.foreign && heard.out.is_empty());
+    }
 }
 
 #[test]
@@ -202,10 +212,10 @@ fn every_kind_of_request_survives_any_split_and_damage() {
     for request in [
         post("/S/M/x", "application/proto", "\n\x05hello"),
         post("/jsonrpc", "application/json", rpc),
-        "PUT /A HTTP/1.1\r\nX-RPCX-ServiceMethod: B\r\nX-RPCX-SerializeType: 1\r\nX-RPCX-Meta: a=%20\r\n\r\n"
+        "PUT /A HTTP/1.1\r\nHost: a\r\nX-RPCX-ServiceMethod: B\r\nX-RPCX-SerializeType: 1\r\nX-RPCX-Meta: a=%20\r\n\r\n"
             .to_owned(),
-        "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nOPTIONS * HTTP/1.1\r\n\r\n".to_owned(),
-        "POST /S/M HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab".to_owned(),
+        "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nOPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+        "POST /S/M HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab".to_owned(),
         "CONNECT /_rpcx_ HTTP/1.0\n\n".to_owned(),
     ] {
         assert_any_split(server, request.as_bytes());
@@ -216,7 +226,7 @@ fn every_kind_of_request_survives_any_split_and_damage() {
 #[test]
 fn a_head_that_trickles_in_is_searched_once() {
     let mut talk = Talk::new();
-    let request = format!("GET /S/M HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(2000));
+    let request = format!("POST /S/M HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(2000));
     let (last, start) = request.as_bytes().split_last().expect("bytes");
     for byte in start {
         assert!(talk.say([*byte]).call().is_none());
@@ -228,7 +238,7 @@ fn a_head_that_trickles_in_is_searched_once() {
 fn damaged_requests_mean_the_same_however_they_are_cut() {
     for request in [
         post("/S/M", "application/proto", "\n\x05hello") + &get("/health"),
-        chunked("3;a=b\r\nabc\r\n0\r\nT: 1\r\n\r\n") + &get("/S/M"),
+        chunked("3;a=b\r\nabc\r\n0\r\nT: 1\r\n\r\n") + &bare("/S/M"),
         post("/jsonrpc", "application/json", r#"{"jsonrpc":"2.0","method":"A.B","params":[1],"id":1}"#),
     ] {
         damage(request.as_bytes(), |damaged| {

@@ -9,7 +9,7 @@ use crate::session::Missing;
 use crate::{Credential, Format};
 
 fn request(fields: &str, body: &str) -> String {
-    format!("POST / HTTP/1.1\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
+    format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
 const MUL: &str = "X-RPCX-ServicePath: Arith\r\nX-RPCX-ServiceMethod: Mul\r\n";
@@ -57,7 +57,8 @@ fn a_request_that_cannot_be_read_is_answered_200_with_the_failure_in_fields() {
 
 #[test]
 fn the_path_names_the_service_if_no_field_does() {
-    let text = "GET /Arith HTTP/1.1\r\nX-RPCX-ServiceMethod: Mul\r\nX-RPCX-SerializeType: 1\r\n\r\n";
+    let text =
+        "POST /Arith HTTP/1.1\r\nHost: a\r\nX-RPCX-ServiceMethod: Mul\r\nX-RPCX-SerializeType: 1\r\n\r\n";
     let (call, _) = Talk::new().say(text).call().expect("a call");
     assert_eq!((call.service, call.method), ("Arith", "Mul"));
 }
@@ -89,7 +90,7 @@ fn too_much_metadata_is_refused_before_it_costs_time() {
 fn an_answer_is_compressed_if_the_request_was_and_it_is_long() {
     let zipped = compress::compress(Compression::Gzip, b"{}").expect("gzip");
     let head = format!(
-        "POST / HTTP/1.1\r\n{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-CompressType: 1\r\nContent-Length: {}\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\n{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-CompressType: 1\r\nContent-Length: {}\r\n\r\n",
         zipped.len()
     );
     let text = [head.as_bytes(), &zipped].concat();

@@ -19,8 +19,10 @@ const CALL: &str = r#"{"jsonrpc":"2.0","method":"A.B.C","params":{"x":1},"id":1}
 
 #[test]
 fn it_is_recognised_by_field_type_or_place() {
-    let field =
-        format!("POST /any HTTP/1.1\r\nX-JSONRPC-2.0: true\r\nContent-Length: {}\r\n\r\n{CALL}", CALL.len());
+    let field = format!(
+        "POST /any HTTP/1.1\r\nHost: a\r\nX-JSONRPC-2.0: true\r\nContent-Length: {}\r\n\r\n{CALL}",
+        CALL.len()
+    );
     for request in [
         field,
         post("/any", "application/json-rpc", CALL),
@@ -35,11 +37,12 @@ fn it_is_recognised_by_field_type_or_place() {
     for request in [
         post("/any", "application/json", CALL),
         post("/jsonrpc", "application/json", r#"{"method":"A.B"}"#),
-        post("/jsonrpc", "text/plain", CALL),
+        post("/jsonrpc", "application/proto", CALL),
     ] {
         let (call, _) = Talk::new().say(request).call().expect("a call");
-        assert!(matches!(call.credential, Credential::Connection(_)), "brpc's mapping");
+        assert_ne!((call.service, call.method), ("A.B", "C"), "brpc's mapping");
     }
+    assert_eq!(refused(post("/jsonrpc", "text/plain", CALL)).0.status, 415);
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn texts_are_quoted() {
 #[test]
 fn metadata_goes_both_ways_in_rpcxs_field() {
     let text = format!(
-        "POST / HTTP/1.1\r\nX-JSONRPC-2.0: true\r\nX-RPCX-Meta: k=v&__ServerTimeout=5\r\nAuthorization: t\r\nContent-Length: {}\r\n\r\n{CALL}",
+        "POST / HTTP/1.1\r\nHost: a\r\nX-JSONRPC-2.0: true\r\nX-RPCX-Meta: k=v&__ServerTimeout=5\r\nAuthorization: t\r\nContent-Length: {}\r\n\r\n{CALL}",
         CALL.len()
     );
     let mut talk = Talk::new();
@@ -191,7 +194,6 @@ fn metadata_goes_both_ways_in_rpcxs_field() {
 
 #[test]
 fn a_compressed_message_is_refused() {
-    let text =
-        "POST / HTTP/1.1\r\nX-JSONRPC-2.0: true\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nxy";
+    let text = "POST / HTTP/1.1\r\nHost: a\r\nX-JSONRPC-2.0: true\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nxy";
     assert_eq!(refused(text).0.status, 415);
 }

@@ -62,8 +62,9 @@ fn brpc_would_have_answered_the_same_bytes() {
         ("get_nosuch", get("/nosuch")),
         ("get_pb_required", get("/EchoService/Echo")),
     ] {
-        let got = Talk::new().say(&request).serve(echo_service);
+        let got = Talk::lenient().say(&request).serve(echo_service);
         assert_bytes(got, file(&format!("http/{name}.txt")));
+        assert_any_split(lenient, request.as_bytes());
         assert_any_split(server, request.as_bytes());
     }
 }
@@ -85,14 +86,15 @@ fn brpcs_own_client_is_answered_the_same_bytes() {
 
 #[test]
 fn a_path_without_a_method_names_none() {
-    let response = answer(get("/EchoService"), echo_service);
+    let response = answer(bare("/EchoService"), echo_service);
     assert_eq!((response.status, response.field("x-bd-error-code")), (404, Some("1002")));
     assert_eq!(response.text(), "[127.0.0.1:18001][E1002]Missing method name for service=EchoService");
 }
 
 #[test]
 fn a_refused_credential_is_answered_as_brpc_does_and_ends_the_connection() {
-    let mut talk = Talk::new();
+    let config = ServerConfig { trust_connection: true, lenient: true, ..(*config()).clone() };
+    let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };
     let (_, ticket) = talk.say(get("/EchoService/Echo")).call().expect("a call");
     assert!(talk.server.refuse(ticket, Status::unauthenticated(""), &mut talk.out));
     assert!(talk.server.finished());
@@ -107,12 +109,13 @@ fn http_and_baidu_std_may_follow_each_other_on_one_connection() {
     let case = cases.iter().find(|case| case["name"] == "http_then_prpc").expect("the case");
     let sent = hex(case["vectors"][0]["hex"].as_str().expect("digits"));
     let received = hex(case["vectors"][1]["hex"].as_str().expect("digits"));
-    let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&sent[..]), Outbox::new());
+    let (mut server, mut inbox, mut out) = (switching(), BytesMut::from(&sent[..]), Outbox::new());
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
     assert!(matches!(event, Some(Event::Foreign)));
     assert!(inbox.starts_with(b"PRPC"), "the foreign bytes are untouched");
     let answered = out.take();
     assert_bytes(&answered, &received[..answered.len()]);
+    assert_any_split(switching, &sent);
     assert_any_split(super::server, &sent);
 }
 

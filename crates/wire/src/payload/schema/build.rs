@@ -66,6 +66,7 @@ struct RawMethod<'a> {
     client_streaming: bool,
     server_streaming: bool,
     http_rule: Option<&'a [u8]>,
+    no_side_effects: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -176,6 +177,7 @@ impl<'a> Builder<'a> {
                 client_streaming: method.flag(5),
                 server_streaming: method.flag(6),
                 http_rule: options.bytes(HTTP_RULE).last(),
+                no_side_effects: options.number(IDEMPOTENCY_LEVEL) == Some(NO_SIDE_EFFECTS),
             });
         }
         self.services.push((full_name, methods));
@@ -386,6 +388,7 @@ impl<'a> Builder<'a> {
                     client_streaming: method.client_streaming,
                     server_streaming: method.server_streaming,
                     http_rule: method.http_rule.map(Into::into),
+                    no_side_effects: method.no_side_effects,
                 });
             }
             services.push(ServiceType { full_name: full_name.as_str().into(), methods });
@@ -393,6 +396,10 @@ impl<'a> Builder<'a> {
         Ok(services)
     }
 }
+
+/// The option `idempotency_level` and its value for a method without side effects (`google/protobuf/descriptor.proto`).
+const IDEMPOTENCY_LEVEL: u32 = 34;
+const NO_SIDE_EFFECTS: u64 = 1;
 
 /// The option `google.api.http` (`google/api/annotations.proto` of googleapis).
 const HTTP_RULE: u32 = 72_295_728;

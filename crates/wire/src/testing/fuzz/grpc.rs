@@ -160,8 +160,9 @@ impl Serving {
         }
         self.tick(Duration::ZERO);
         self.tick(Duration::from_secs(1));
-        // What is not whole by now never will be.
+        // What is not whole by now never will be. A clock that has just begun is told the time twice.
         self.tick(Duration::from_secs(200));
+        self.tick(Duration::from_secs(400));
         let is_held_up = self.manner.has(IDLES) || self.heard.violation.is_some();
         assert!(is_held_up || !self.session.wants_ticks(), "every clock has run out");
         self.answer_all();

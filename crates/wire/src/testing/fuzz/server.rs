@@ -52,7 +52,7 @@ pub fn http_server(input: &[u8]) {
 pub fn json_rpc(input: &[u8]) {
     let Some((manner, body)) = input.split_first_chunk::<2>() else { return };
     let head = format!(
-        "POST / HTTP/1.1\r\nContent-Type: application/json-rpc\r\nContent-Length: {}\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json-rpc\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     http_server(&[manner, head.as_bytes(), body].concat());

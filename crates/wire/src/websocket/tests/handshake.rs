@@ -72,7 +72,7 @@ fn what_is_no_request_for_a_websocket_is_refused_in_http() {
 #[test]
 fn the_connection_goes_on_in_http_behind_a_refusal() {
     let refused = REQUEST.replace("Version: 13", "Version: 8");
-    let (answers, _) = answer(&(refused + "GET /health HTTP/1.1\r\n\r\n"));
+    let (answers, _) = answer(&(refused + "GET /health HTTP/1.1\r\nHost: a\r\n\r\n"));
     assert!(answers.contains("426") && answers.ends_with("OK"), "{answers}");
 }
 
@@ -109,7 +109,7 @@ fn pages_of_other_origins_may_call_where_they_are_allowed() {
 fn it_is_granted_when_everything_before_it_was_answered() {
     let mut server = server();
     let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
-    inbox.extend_from_slice(b"POST /S/M HTTP/1.1\r\nContent-Length: 0\r\n\r\n");
+    inbox.extend_from_slice(b"POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     inbox.extend_from_slice(REQUEST.as_bytes());
     inbox.extend_from_slice(b"\x82");
     let Ok(Some(Event::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {

@@ -1,0 +1,286 @@
+//! Every protocol, on every transport, with every order of credentials: no handler runs for a call whose credential was
+//! not accepted.
+
+#![cfg(feature = "tls")]
+
+mod common;
+
+#[path = "../src/tls/tests/authority.rs"]
+mod authority;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use authority::Authority;
+use bytes::Bytes;
+use common::{Socket, soon};
+use polyrpc::client::Options;
+use polyrpc::codec::{Body, Raw};
+use polyrpc::server::{Limits, Listen, Running};
+use polyrpc::service::ServiceBuilder;
+use polyrpc::tls::{self, Identity, Pem};
+use polyrpc::{Client, Context, Format, Server, Status};
+use tokio::io::AsyncReadExt;
+
+/// What a call brings: no credential, one that is not accepted, the right one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Brings {
+    Nothing,
+    Wrong,
+    Right,
+}
+
+use Brings::{Nothing, Right, Wrong};
+
+impl Brings {
+    fn credential(self) -> Option<&'static str> {
+        match self {
+            Nothing => None,
+            Wrong => Some("guess"),
+            Right => Some("secret"),
+        }
+    }
+}
+
+/// The calls that one connection makes.
+const ORDERS: [&[Brings]; 7] = [
+    &[Nothing],
+    &[Wrong],
+    &[Right],
+    &[Right, Nothing],
+    &[Right, Wrong],
+    &[Right, Nothing, Right, Wrong, Nothing],
+    &[Nothing, Right],
+];
+
+/// For how long a protocol says who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// Each call brings its credential.
+    Call,
+    /// There is no place for one.
+    Never,
+}
+
+/// What is spoken, by the URLs of clients. All of it in clear text and within TLS.
+const SPOKEN: [(&str, Proof); 15] = [
+    ("rpcx", Proof::Call),
+    ("rpcx+http", Proof::Call),
+    ("rpcx+ws", Proof::Call),
+    ("grpc", Proof::Call),
+    ("grpc+ws", Proof::Call),
+    ("http", Proof::Call),
+    ("http+ws", Proof::Call),
+    ("http+json-rpc", Proof::Call),
+    ("net-rpc", Proof::Call),
+    ("net-rpc+json", Proof::Call),
+    ("net-rpc+http", Proof::Call),
+    ("rest-rpc", Proof::Never),
+    ("rest-rpc+v0.20", Proof::Never),
+    ("fb-rpc", Proof::Never),
+    ("fb-rpc+pr3197", Proof::Never),
+];
+
+/// A server whose handlers count, behind an authenticator.
+struct Guarded {
+    server: Running,
+    ran: Arc<AtomicUsize>,
+    trust: tls::Client,
+}
+
+impl Guarded {
+    async fn start() -> Self {
+        Self::with(|listen| listen).await
+    }
+
+    async fn with(options: impl Fn(Listen) -> Listen) -> Self {
+        let authority = Authority::new("authority");
+        let issued = authority.issue(&["127.0.0.1"]);
+        let identity = Identity::new(Pem::bytes(issued.certificate.clone()), Pem::bytes(issued.key.clone()));
+        let listen = Listen::on("127.0.0.1:0")
+            .tls(tls::Server::builder(identity).build().unwrap())
+            .authenticate(|credential, _peer| match credential {
+                Some(b"secret") => Ok(()),
+                _ => Err(Status::unauthenticated("who are you?")),
+            });
+        let ran = Arc::new(AtomicUsize::new(0));
+        let counted = ran.clone();
+        let echo = move |cx: Context, body: Bytes| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async { (cx, Ok(body)) }
+        };
+        let service = ServiceBuilder::new("Probe").method::<Raw, Bytes, Bytes, _, _>("Echo", echo).id(7);
+        // Wrong ones are answered at once, however many there are.
+        let limits = Limits { credential_failures: 100_000, ..Limits::default() };
+        let server =
+            Server::new().limits(limits).service(service).bind(options(listen)).await.unwrap().start();
+        Self { server, ran, trust: tls::Client::new().ca(Pem::bytes(authority.pem())) }
+    }
+
+    fn client(&self, scheme: &str, secured: bool) -> Client {
+        let address = self.server.address();
+        let builder = match secured {
+            true => Client::builder(&format!("{scheme}+tls://{address}")).tls(self.trust.clone()),
+            false => Client::builder(&format!("{scheme}://{address}")),
+        };
+        builder.build().unwrap()
+    }
+
+    /// How many handlers ran since it was last asked.
+    fn ran(&self) -> usize {
+        self.ran.swap(0, Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn no_handler_runs_without_an_accepted_credential_in_any_protocol() {
+    let guarded = Guarded::start().await;
+    for (scheme, proof) in SPOKEN {
+        for secured in [false, true] {
+            // By TLS's handshake our client of gRPC asks for HTTP/2, in which no WebSocket is asked for.
+            if secured && scheme == "grpc+ws" {
+                continue;
+            }
+            for order in ORDERS {
+                check(&guarded, scheme, proof, secured, order).await;
+            }
+        }
+    }
+}
+
+async fn check(guarded: &Guarded, scheme: &str, proof: Proof, secured: bool, order: &[Brings]) {
+    let client = guarded.client(scheme, secured);
+    for (at, brings) in order.iter().enumerate() {
+        let row = format!("{scheme} tls={secured} {:?}", &order[..=at]);
+        let reply = soon(call(&client, scheme, *brings)).await;
+        let ran = guarded.ran();
+        assert_eq!(ran, usize::from(reply.is_ok()), "{row}: {reply:?}");
+        let may = match (proof, brings) {
+            (Proof::Never, _) | (_, Wrong) => false,
+            (_, Right) => true,
+            (Proof::Call, Nothing) => false,
+        };
+        assert_eq!(ran, usize::from(may), "{row}: {reply:?}");
+    }
+}
+
+async fn call(client: &Client, scheme: &str, brings: Brings) -> polyrpc::Result<Bytes> {
+    let numbered = scheme.starts_with("fb");
+    let (method, format, body) = match scheme {
+        _ if numbered => ("Probe/Echo#7,0", Format::FlatBuffers, &b"\"a\""[..]),
+        // A string in gob.
+        "net-rpc" | "net-rpc+http" => ("Probe/Echo", Format::Gob, &b"\x04\x0c\0\x01a"[..]),
+        _ => ("Probe/Echo", Format::Json(polyrpc::payload::Json::Go), &b"\"a\""[..]),
+    };
+    let options = Options { credential: brings.credential().map(Bytes::from), ..Options::default() };
+    let reply = client.call_raw(method, Body::new(format, body), options).await?;
+    Ok(reply.message.bytes)
+}
+
+#[tokio::test]
+async fn in_baidu_std_a_call_inherits_what_its_connection_has_proved() {
+    let guarded = Guarded::start().await;
+    for order in ORDERS {
+        let mut socket = Socket::connect(&guarded.server).await;
+        let (mut proved, mut open) = (false, true);
+        for (at, brings) in order.iter().enumerate() {
+            let id = at as u64 + 1;
+            socket
+                .offer(&match brings.credential() {
+                    Some(credential) => common::baidu_with_credential(id, credential),
+                    None => common::baidu_frame("Probe", "Echo", id, 0, b"\"a\""),
+                })
+                .await;
+            let mut head = [0; 12];
+            let answered = soon(socket.stream.read_exact(&mut head)).await.is_ok();
+            assert_eq!(answered, open, "{order:?}: a refusal ends the connection");
+            if answered {
+                let mut rest = vec![0; u32::from_be_bytes(head[4..8].try_into().unwrap()) as usize];
+                soon(socket.stream.read_exact(&mut rest)).await.unwrap();
+            }
+            let may = open && (*brings == Right || *brings == Nothing && proved);
+            assert_eq!(guarded.ran(), usize::from(may), "{order:?} at {at}");
+            (proved, open) = (proved || may, may);
+        }
+    }
+}
+
+/// How HTTP names a call, with a place for more fields and the body.
+const FORMS: [&str; 3] = [
+    "POST /Probe/Echo HTTP/1.1\r\nHost: a\r\nContent-Type: application/octet-stream\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nX-RPCX-ServicePath: Probe\r\nX-RPCX-ServiceMethod: Echo\r\nX-RPCX-SerializeType: 0\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nX-JSONRPC-2.0: true\r\n",
+];
+
+const JSON_RPC: &str = r#"{"jsonrpc":"2.0","method":"Probe.Echo","params":["a"],"id":1}"#;
+
+#[tokio::test]
+async fn each_request_on_a_connection_of_http_brings_its_credential() {
+    let guarded = Guarded::start().await;
+    for form in FORMS {
+        for order in ORDERS {
+            for split in [false, true] {
+                let mut socket = Socket::connect(&guarded.server).await;
+                for brings in order {
+                    let body = if form.contains("JSONRPC") { JSON_RPC } else { "\"a\"" };
+                    let field = brings.credential().map(|told| format!("Authorization: {told}\r\n"));
+                    let length = format!("Content-Length: {}\r\n\r\n", body.len());
+                    let head = [form, &field.unwrap_or_default(), &length].concat();
+                    socket.send(head.as_bytes()).await;
+                    if split {
+                        // The head is judged before the body comes.
+                        tokio::task::yield_now().await;
+                    }
+                    socket.send(body.as_bytes()).await;
+                    let (status, text) = socket.http_response().await;
+                    assert_eq!(guarded.ran(), usize::from(*brings == Right), "{form} {brings:?} {text}");
+                    let want = if form.contains("JSONRPC") || *brings == Right { 200 } else { 401 };
+                    assert_eq!(status, want, "{form} {order:?} {text}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_request_on_a_connection_of_http_2_brings_its_credential() {
+    // That a listener trusts a connection of HTTP/1.1 says nothing of HTTP/2.
+    for guarded in [Guarded::start().await, Guarded::with(Listen::trust_http_connections).await] {
+        for order in ORDERS {
+            let mut socket = Socket::connect(&guarded.server).await;
+            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+            for (at, brings) in order.iter().enumerate() {
+                let stream = 1 + 2 * at as u8;
+                // POST, http, the path, the authority, octets.
+                let mut block =
+                    b"\x83\x86\x44\x0b/Probe/Echo\x41\x01h\x0f\x10\x18application/octet-stream".to_vec();
+                if let Some(credential) = brings.credential() {
+                    block.extend([0x0f, 0x08, credential.len() as u8]);
+                    block.extend(credential.as_bytes());
+                }
+                bytes.extend([0, 0, block.len() as u8, 1, 4, 0, 0, 0, stream]);
+                bytes.extend(block);
+                bytes.extend([0, 0, 3, 0, 1, 0, 0, 0, stream]);
+                bytes.extend(b"\"a\"");
+                socket.send(&bytes).await;
+                bytes.clear();
+                let data = data_of(&mut socket, stream).await;
+                assert_eq!(guarded.ran(), usize::from(*brings == Right), "{order:?}");
+                assert_eq!(data == b"\"a\"", *brings == Right, "{order:?} {}", data.escape_ascii());
+            }
+        }
+    }
+}
+
+/// The first data that come on a stream.
+async fn data_of(socket: &mut Socket, stream: u8) -> Vec<u8> {
+    loop {
+        let mut head = [0; 9];
+        soon(socket.stream.read_exact(&mut head)).await.expect("a frame");
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        soon(socket.stream.read_exact(&mut payload)).await.expect("all of it");
+        if (head[3], head[8]) == (0, stream) {
+            return payload;
+        }
+    }
+}
