@@ -79,5 +79,5 @@ async fn unread(siege: Siege, bytes: &[u8]) -> io::Result<Outcome> {
 /// So many times the same byte, compressed.
 pub(super) fn bomb(compression: Compression, byte: u8, size: usize) -> io::Result<Vec<u8>> {
     let packed = compress::compress(compression, &vec![byte; size]);
-    packed.map(Into::into).map_err(|error| io::Error::other(format!("{error:?}")))
+    packed.map_err(|error| io::Error::other(format!("{error:?}")))
 }

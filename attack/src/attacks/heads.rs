@@ -16,7 +16,7 @@ pub(super) const ATTACKS: [Attack; 4] = [
         "1",
         "the same from 127.0.0.2",
         End::Within(|limits| limits.message_timeout),
-        |siege| Box::pin(heads_without_body(siege.from_elsewhere())),
+        |siege| Box::pin(heads_without_body(siege.elsewhere())),
     )
     .only_in(Form::FullOnly),
     attack(

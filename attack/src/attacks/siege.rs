@@ -35,7 +35,7 @@ impl Siege {
     }
 
     /// The same from another address than that of the well-behaved clients.
-    pub(crate) fn from_elsewhere(mut self) -> Self {
+    pub(crate) fn elsewhere(mut self) -> Self {
         self.from = Some(SocketAddr::from(([127, 0, 0, 2], 0)));
         self
     }
@@ -92,7 +92,7 @@ impl Siege {
     /// How long [`hold`](Self::hold) waits.
     pub(crate) fn patience(&self) -> Duration {
         let must_end = self.end.limit(self.profile).and_then(|limit| self.profile.patience(limit));
-        must_end.unwrap_or(self.profile.window())
+        must_end.unwrap_or_else(|| self.profile.window())
     }
 
     /// The same for no longer than this. The server's time counts from when each line was connected.
