@@ -6,7 +6,7 @@ use bytes::BytesMut;
 
 use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
 use crate::rest_rpc::Generation;
-use crate::session::{Event, Server};
+use crate::session::{Event, Server, Verdict};
 use crate::sniff::{self, Guess, Protocol};
 use crate::testing::{Heard, tell, tell_part};
 use crate::{
@@ -184,6 +184,10 @@ impl<S: Server> Connection<S> {
                 }
                 Ok(Some(Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket)) => {
                     self.heard.foreign = true
+                }
+                // Whether a head comes before its body depends on how the bytes were cut.
+                Ok(Some(Event::Head(_, stream))) => {
+                    self.refused |= self.session.judge(stream, Verdict::Accepted, &mut self.out);
                 }
                 Ok(Some(event)) => {
                     self.heard.calls.push(tell_part(&event));
