@@ -11,7 +11,7 @@
 //! that holds no more than [`FLOOR`] is never held up: it is the largest holder that ends when all is used.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use polyrpc_wire::{Retry, Status};
 
@@ -86,9 +86,19 @@ pub(crate) struct Pool {
     calls: Share,
     streams: Share,
     connections: AtomicUsize,
+    /// The connection that may go on though it holds more than its share, so that not all wait for each other; 0 if none.
+    favoured: AtomicU64,
 }
 
 impl Pool {
+    /// Whether this connection may go on beyond its share: one at a time may.
+    fn favours(&self, id: u64) -> bool {
+        match self.favoured.compare_exchange(0, id, Relaxed, Relaxed) {
+            Ok(_) => true,
+            Err(favoured) => favoured == id,
+        }
+    }
+
     /// Bytes that all its connections hold.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
@@ -153,8 +163,14 @@ pub(crate) struct Account {
     quotas: Arc<Quotas>,
     server: Arc<Pool>,
     peer: Arc<Pool>,
-    /// Bytes held, as they were reported last.
+    /// The connection's number, by which it is favoured.
+    id: u64,
+    /// It has ended: it holds nothing any more, whoever still has its account.
+    closed: AtomicBool,
+    /// Bytes held, as its task reported them last.
     bytes: AtomicUsize,
+    /// Bytes that were charged since, by whatever task.
+    charged: AtomicUsize,
     /// Of these, bytes that lie outside of the connection's own task.
     aside: AtomicUsize,
     calls: AtomicUsize,
@@ -163,11 +179,12 @@ pub(crate) struct Account {
 
 impl Account {
     /// The account of a connection that was just opened.
-    pub(crate) fn new(quotas: Arc<Quotas>, server: Arc<Pool>, peer: Arc<Pool>) -> Self {
+    pub(crate) fn new(id: u64, quotas: Arc<Quotas>, server: Arc<Pool>, peer: Arc<Pool>) -> Self {
         server.connections.fetch_add(1, Relaxed);
         peer.connections.fetch_add(1, Relaxed);
-        let [bytes, aside, calls, streams] = Default::default();
-        Self { quotas, server, peer, bytes, aside, calls, streams }
+        let [bytes, charged, aside, calls, streams] = Default::default();
+        let closed = AtomicBool::new(false);
+        Self { quotas, server, peer, id, closed, bytes, charged, aside, calls, streams }
     }
 
     /// What the connections of the same peer address use.
@@ -185,9 +202,9 @@ impl Account {
         self.streams.load(Relaxed)
     }
 
-    /// Bytes held, as they were reported last.
+    /// Bytes held, as far as is known.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Relaxed)
+        self.bytes.load(Relaxed) + self.charged.load(Relaxed)
     }
 
     /// Whether one more call may wait for its handler.
@@ -266,25 +283,45 @@ impl Account {
 
     /// Reports what the connection holds now, beside what is [kept](Self::keep) outside of its task.
     pub(crate) fn settle(&self, bytes: usize) {
-        let (known, bytes) = (self.bytes(), bytes + self.aside.load(Relaxed));
-        if known / GRAIN != bytes / GRAIN {
-            self.change(known, bytes);
+        let bytes = bytes + self.aside.load(Relaxed);
+        let (known, charged) = (self.bytes.load(Relaxed), self.charged.load(Relaxed));
+        if charged > 0 || known / GRAIN != bytes / GRAIN {
+            self.change(bytes);
         }
     }
 
     /// Reports at once that the connection holds so many bytes more, which the next [`settle`](Self::settle) includes.
+    /// Any task may do so.
     pub(crate) fn charge(&self, bytes: usize) {
-        let known = self.bytes();
-        self.change(known, known.saturating_add(bytes));
+        if self.closed.load(Relaxed) {
+            return;
+        }
+        self.charged.fetch_add(bytes, Relaxed);
+        self.server.bytes.fetch_add(bytes, Relaxed);
+        self.peer.bytes.fetch_add(bytes, Relaxed);
     }
 
-    fn change(&self, known: usize, bytes: usize) {
-        self.bytes.store(bytes, Relaxed);
+    /// Only the connection's task, and whoever ends it, may do so.
+    fn change(&self, bytes: usize) {
+        let known = self.charged.swap(0, Relaxed) + self.bytes.swap(bytes, Relaxed);
         for pool in [&self.server, &self.peer] {
             match bytes >= known {
                 true => pool.bytes.fetch_add(bytes - known, Relaxed),
                 false => pool.bytes.fetch_sub(known - bytes, Relaxed),
             };
+            if bytes <= FLOOR {
+                // Whoever waits may go on.
+                let _ = pool.favoured.compare_exchange(self.id, 0, Relaxed, Relaxed);
+            }
+        }
+    }
+
+    /// The connection has ended. Parts of it may live on in handlers; they are not the peer's any more.
+    pub(crate) fn close(&self) {
+        if !self.closed.swap(true, Relaxed) {
+            self.change(0);
+            self.server.connections.fetch_sub(1, Relaxed);
+            self.peer.connections.fetch_sub(1, Relaxed);
         }
     }
 
@@ -303,10 +340,14 @@ impl Account {
             return None;
         }
         let Quotas { server, peer, connection } = *self.quotas;
+        let exceeds = |pool: &Pool, quota: usize| {
+            let free = quota.saturating_sub(pool.bytes());
+            own > free && !(free > 0 && pool.favours(self.id))
+        };
         match () {
             () if own >= connection.bytes => Some(Level::Connection),
-            () if own > server.bytes.saturating_sub(self.server.bytes()) => Some(Level::Server),
-            () if own > peer.bytes.saturating_sub(self.peer.bytes()) => Some(Level::Peer),
+            () if exceeds(&self.server, server.bytes) => Some(Level::Server),
+            () if exceeds(&self.peer, peer.bytes) => Some(Level::Peer),
             () => None,
         }
     }
@@ -319,10 +360,9 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.change(self.bytes(), 0);
+        self.close();
         let (calls, streams) = (*self.calls.get_mut(), *self.streams.get_mut());
         for pool in [&self.server, &self.peer] {
-            pool.connections.fetch_sub(1, Relaxed);
             if calls > 0 {
                 pool.calls.remove(calls, 0);
             }
@@ -330,6 +370,26 @@ impl Drop for Account {
                 pool.streams.remove(streams, 0);
             }
         }
+    }
+}
+
+/// Bytes that are kept for a connection for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+impl Kept {
+    pub(crate) fn new(account: Arc<Account>, bytes: usize) -> Self {
+        account.keep(bytes);
+        Self { account, bytes }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.account.release(self.bytes);
     }
 }
 
@@ -343,8 +403,8 @@ mod tests {
 
     fn accounts(n: usize, quotas: Quotas) -> (Arc<Pool>, Vec<Account>) {
         let (quotas, server, peer) = (Arc::new(quotas), Arc::new(Pool::default()), Arc::new(Pool::default()));
-        let account = || Account::new(quotas.clone(), server.clone(), peer.clone());
-        ((server.clone()), (0..n).map(|_| account()).collect())
+        let account = |id| Account::new(id, quotas.clone(), server.clone(), peer.clone());
+        (server.clone(), (1..=n as u64).map(account).collect())
     }
 
     fn fill(account: &Account) -> usize {
@@ -397,6 +457,39 @@ mod tests {
         assert!(server.bytes() < 64 << 20, "{}", server.bytes());
         accounts[0].settle(0);
         assert_eq!(accounts[0].over_share(), None);
+        drop(accounts);
+        assert_eq!((server.bytes(), server.connections()), (0, 0));
+    }
+
+    #[test]
+    fn one_of_many_large_messages_goes_on_to_its_end() {
+        let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: Quota::NONE };
+        let (_, accounts) = accounts(8, quotas);
+        let mut whole = 0;
+        for _ in 0..1000 {
+            for account in accounts.iter().filter(|account| account.over_share().is_none()) {
+                account.charge(256 << 10);
+                if account.bytes() >= 20 << 20 {
+                    whole += 1;
+                    account.settle(0);
+                }
+            }
+        }
+        assert!(whole > 8, "{whole} messages of 20 MiB came through 64 MiB from 8 connections");
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_holds_nothing_though_its_account_lives_on() {
+        let quotas = Quotas { server: quota(64), peer: Quota::NONE, connection: Quota::NONE };
+        let (server, accounts) = accounts(1, quotas);
+        accounts[0].charge(1 << 20);
+        accounts[0].keep(1 << 20);
+        accounts[0].settle(1 << 20);
+        assert_eq!((server.bytes(), server.connections()), (2 << 20, 1));
+        accounts[0].close();
+        assert_eq!((server.bytes(), server.connections()), (0, 0));
+        accounts[0].charge(1 << 20);
+        accounts[0].release(1 << 20);
         drop(accounts);
         assert_eq!((server.bytes(), server.connections()), (0, 0));
     }

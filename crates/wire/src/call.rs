@@ -195,6 +195,9 @@ pub struct Metadata {
     entries: Vec<(Cow<'static, str>, Bytes)>,
 }
 
+/// About what an entry takes beside its bytes.
+const ENTRY: usize = 128;
+
 impl Metadata {
     /// No entries.
     pub const fn new() -> Self {
@@ -246,6 +249,11 @@ impl Metadata {
     /// All entries, in the order in which they were first set.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Bytes)> {
         self.entries.iter().map(|(key, value)| (key.as_ref(), value))
+    }
+
+    /// About how many bytes it takes in memory.
+    pub fn footprint(&self) -> usize {
+        self.entries.iter().map(|(key, value)| key.len() + value.len() + ENTRY).sum()
     }
 
     /// How many entries there are.

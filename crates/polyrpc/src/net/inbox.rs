@@ -95,6 +95,10 @@ fn borrow(size: usize) -> BytesMut {
 
 fn give_back(mut buffer: BytesMut) {
     buffer.clear();
+    // Room for a large message is not kept for smaller ones.
+    if buffer.capacity() > 4 * LARGE || buffer.try_reclaim(4 * LARGE + 1) {
+        return;
+    }
     // A body that someone still holds keeps the memory; then there is nothing to give back.
     for size in [LARGE, SMALL] {
         if buffer.capacity() >= size || buffer.try_reclaim(size) {

@@ -26,6 +26,22 @@ impl Transport {
     }
 
     /// Bytes that it keeps between the socket and the inbox, and between the outbox and the socket. What the system keeps
+    /// Bytes that a WebSocket has taken to be written, and were not.
+    pub(crate) fn unwritten(&self) -> usize {
+        match self {
+            Self::Socket(_) => 0,
+            Self::WebSocket(tunnel) => tunnel.unwritten(),
+        }
+    }
+
+    /// Bytes that a WebSocket has received, its own frames among them.
+    pub(crate) fn received_beside(&self) -> u64 {
+        match self {
+            Self::Socket(_) => 0,
+            Self::WebSocket(tunnel) => tunnel.received(),
+        }
+    }
+
     /// is not counted, nor what QUIC does, whose windows bound it.
     pub(crate) fn held(&self) -> usize {
         match self {

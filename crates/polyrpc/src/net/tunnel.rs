@@ -16,6 +16,8 @@ pub(crate) struct Tunnel {
     raw: Inbox,
     /// Whole frames on their way.
     sending: Outbox,
+    /// Bytes received so far.
+    received: u64,
     /// The end of what came was told, or nothing more is wanted: what still comes is thrown away.
     ended: bool,
 }
@@ -24,12 +26,22 @@ impl Tunnel {
     /// A WebSocket behind its handshake, of whose bytes the first are in `raw`.
     pub(crate) fn new(socket: Stream, raw: Inbox) -> Self {
         let endpoint = Endpoint::new(Role::Server);
-        Self { socket, endpoint, raw, sending: Outbox::new(), ended: false }
+        Self { socket, endpoint, raw, sending: Outbox::new(), received: 0, ended: false }
     }
 
     /// Bytes that it keeps: received and not unwrapped, on their way and not written.
     pub(crate) fn held(&self) -> usize {
         self.raw.held() + self.sending.len() + self.socket.held()
+    }
+
+    /// Bytes that were taken to be written, and were not.
+    pub(crate) fn unwritten(&self) -> usize {
+        self.sending.len()
+    }
+
+    /// Bytes received so far, frames and pings among them.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
     }
 
     /// Writes what is owed, then what is in `out`, of which it takes no more while a message is on its way.
@@ -84,7 +96,7 @@ impl Source for Tunnel {
             self.answer(cx)?;
             match self.raw.poll_fill(&mut self.socket, cx, 0)? {
                 Poll::Ready(0) => return Poll::Ready(Ok(0)),
-                Poll::Ready(_) => {}
+                Poll::Ready(n) => self.received += n as u64,
                 Poll::Pending => {
                     self.raw.rest();
                     return Poll::Pending;

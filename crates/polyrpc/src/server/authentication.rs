@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use polyrpc_wire::{Credential, Status};
 use tokio::time::{sleep, timeout};
 
-use super::incidents::Refusal;
+use super::incidents::{Closing, Refusal};
 use super::open::{Entry, Registration};
 use super::port::Port;
 use crate::service::Peer;
@@ -158,7 +158,11 @@ impl<'a> Authentication<'a> {
                 (Err(_), _) => {
                     entry.refused(Refusal::Credential);
                     let delay = entry.record.failures.count(clock.tick(), free);
-                    sleep(delay).await;
+                    match HeldBack::enter(&entry) {
+                        Some(_held) if !delay.is_zero() => sleep(delay).await,
+                        Some(_) => {}
+                        None => entry.close(Closing::Credentials),
+                    }
                 }
             }
             judged

@@ -106,6 +106,7 @@ pub(super) struct Clocks {
     /// When something was last received while calls were under way.
     heard: Option<u32>,
     received: u64,
+    written: u64,
     /// When the peer was asked whether it is there.
     asked: Option<u32>,
 }
@@ -158,6 +159,7 @@ impl Clocks {
             is_drained: false,
             heard: None,
             received: 0,
+            written: 0,
             asked: None,
         }
     }
@@ -181,8 +183,10 @@ impl Clocks {
             }
         }
         let heard = received != self.received;
+        // A client may do nothing but listen to pushes.
+        let moved = heard || written != self.written;
         self.idle = match (idle, self.idle) {
-            (true, Some(since)) if !heard => Some(since),
+            (true, Some(since)) if !moved => Some(since),
             (true, _) => Some(now),
             (false, _) => None,
         };
@@ -194,7 +198,7 @@ impl Clocks {
         if heard || !busy {
             self.asked = None;
         }
-        self.received = received;
+        (self.received, self.written) = (received, written);
         self.next()
     }
 
@@ -254,6 +258,11 @@ impl Clocks {
             return Some(Due::Ping);
         }
         None
+    }
+
+    /// Since when nothing is under way.
+    pub(super) fn idle_since(&self) -> Option<u32> {
+        self.idle
     }
 
     /// The peer was asked whether it is there, or cannot be asked.

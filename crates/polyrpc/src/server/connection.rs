@@ -221,7 +221,19 @@ struct Transferred {
 }
 
 /// A credential that is being judged.
-type JudgingFuture = Pin<Box<dyn Future<Output = JudgedLater> + Send>>;
+struct JudgingFuture {
+    /// The request whose head brought it.
+    head: Option<StreamId>,
+    judging: Pin<Box<dyn Future<Output = JudgedLater> + Send>>,
+}
+
+impl Future for JudgingFuture {
+    type Output = JudgedLater;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<JudgedLater> {
+        self.judging.as_mut().poll(cx)
+    }
+}
 
 /// What became of such a credential.
 enum JudgedLater {
@@ -443,6 +455,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 Ok(Some(Event::End(stream))) => self.streams.end(stream),
                 Ok(Some(Event::Room(stream))) => self.streams.room(stream),
                 Ok(Some(Event::Cancelled(stream))) => {
+                    self.forget_judging(stream);
                     self.streams.cancel(stream);
                     self.in_flight.cancel(stream);
                 }
@@ -490,7 +503,8 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
             }
             Judged::Later(judging) => {
-                self.judge_later(Box::pin(async move { JudgedLater::Head(stream, judging.await) }));
+                let judging = Box::pin(async move { JudgedLater::Head(stream, judging.await) });
+                self.judge_later(JudgingFuture { head: Some(stream), judging });
             }
             Judged::TooMany => self.end_guesses(),
         }
@@ -498,6 +512,14 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn judge_later(&mut self, judging: JudgingFuture) {
         self.judging.get_or_insert_default().push(judging);
+    }
+
+    /// Nobody waits any more for the judgement of this head.
+    fn forget_judging(&mut self, stream: StreamId) {
+        if let Some(judging) = self.judging.as_mut().filter(|judging| !judging.is_empty()) {
+            let all = std::mem::take(&mut **judging);
+            judging.extend(all.into_iter().filter(|waiting| waiting.head != Some(stream)));
+        }
     }
 
     /// Takes up what was judged meanwhile.
@@ -546,7 +568,8 @@ impl<'a, S: Session> Connection<'a, S> {
             Judgement::Accepted => self.add_subscription(topic),
             Judgement::Refused(_) => self.finish(),
             Judgement::Later(judging) => {
-                self.judge_later(Box::pin(async { JudgedLater::Subscription(topic, judging.await) }));
+                let judging = Box::pin(async { JudgedLater::Subscription(topic, judging.await) });
+                self.judge_later(JudgingFuture { head: None, judging });
             }
             Judgement::TooMany => self.end_guesses(),
         }
@@ -566,9 +589,10 @@ impl<'a, S: Session> Connection<'a, S> {
                 let running = Running::new(handling, owed, deadline, inherited, stream, way);
                 self.in_flight.push(running.holding(bytes));
             }
-            Started::Gathering { gathering, deadline, inherited } => {
+            Started::Gathering { gathering, deadline, inherited, bytes } => {
                 let stream = S::stream(&owed.ticket);
-                self.in_flight.push(Running::gathering(gathering, owed, deadline, inherited, stream));
+                let running = Running::gathering(gathering, owed, deadline, inherited, stream);
+                self.in_flight.push(running.holding(bytes));
             }
             Started::Stopped(Stop::Failed(status)) => self.end_call(owed, Ending::failed(status)),
             Started::Stopped(Stop::Expired) => {
@@ -719,9 +743,9 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Writes what there is to write, then reads what there is to read. `None`: there is more to do.
     fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<End>>> {
-        let waiting = self.out.len();
+        let waiting = self.unwritten();
         let written = self.stream.poll_flush(cx, &mut self.out)?.is_ready();
-        self.transferred.written += (waiting - self.out.len()) as u64;
+        self.transferred.written += waiting.saturating_sub(self.unwritten()) as u64;
         if self.streams.held() && !self.lags() {
             return Poll::Ready(Ok(None));
         }
@@ -835,7 +859,12 @@ impl<'a, S: Session> Connection<'a, S> {
 
     /// Whether the peer has left too much unread.
     fn lags(&self) -> bool {
-        self.out.len() >= self.port.server.limits.unsent
+        self.unwritten() >= self.port.server.limits.unsent
+    }
+
+    /// Bytes that wait for the socket.
+    fn unwritten(&self) -> usize {
+        self.out.len() + self.stream.unwritten()
     }
 
     /// Gives back what a waiting connection does not need and notes what it waits for.
@@ -856,6 +885,7 @@ impl<'a, S: Session> Connection<'a, S> {
             entry.waits(phase, now);
         }
         let alarm = self.clocks.observe(now, self.observed());
+        entry.idles(self.clocks.idle_since());
         self.transferred.took = false;
         let overdue = if self.draining { self.draining_since + DRAIN_PATIENCE } else { u32::MAX };
         let streams = if self.streams.is_empty() { u32::MAX } else { self.look_at_streams.max(now + 1) };
@@ -890,13 +920,14 @@ impl<'a, S: Session> Connection<'a, S> {
             () => Some(Incomplete::Message),
         };
         Observed {
-            received: self.transferred.received,
+            received: self.transferred.received + self.stream.received_beside(),
             written: self.transferred.written,
             incomplete,
             took: self.transferred.took,
-            writing: !self.out.is_empty(),
+            writing: self.unwritten() > 0,
             idle: self.is_idle(),
-            busy: self.state == State::Serving && !self.in_flight.is_empty(),
+            // Its answer to a PING would not be read, or waits behind what it has not read itself.
+            busy: reads && !self.withholds() && self.unwritten() == 0 && !self.in_flight.is_empty(),
         }
     }
 
@@ -906,11 +937,12 @@ impl<'a, S: Session> Connection<'a, S> {
             State::Lingering => false,
             _ if !self.in_flight.is_empty() || self.session.wants_ticks() => false,
             State::Serving if self.session.mid_message(&self.inbox.bytes) => false,
-            _ if !self.out.is_empty() || self.session.unsent() > 0 => false,
+            _ if self.unwritten() > 0 || self.session.unsent() > 0 => false,
             _ if self.subscriptions.expect_silence() => false,
             // The transport itself notices whether the peer is still there.
             _ if !self.stream.tells_end() => false,
-            _ => S::RECONNECTS || self.calls.started == 0,
+            // One that never succeeded is no client that waits for its next call.
+            _ => S::RECONNECTS || self.calls.succeeded == 0,
         }
     }
 }

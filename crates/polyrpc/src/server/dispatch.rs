@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use polyrpc_wire::session::{Offered, RequestHead, Server as Session, Verdict, Violation};
-use polyrpc_wire::{Call, Credential, Head, Message, Scope, Status, StreamId};
+use polyrpc_wire::{Call, Compression, Credential, Head, Message, Scope, Status, StreamId};
 
 use super::arrival::Arrival;
 use super::authentication::{Authentication, Judgement, Judging};
@@ -16,7 +16,7 @@ use super::note::Note;
 use super::open::Registration;
 use super::port::Port;
 use super::streams::Streams;
-use crate::budget::{Account, exhausted};
+use crate::budget::{Account, Kept, exhausted};
 use crate::codec::{Body, uncompressed, uncompressed_message};
 use crate::service::{ConnectionFacts, Context, Ending, Entry, Handling, Offer, Shape, Way};
 use crate::streaming::{Incoming, Outgoing};
@@ -35,7 +35,7 @@ pub(super) enum Started {
         bytes: usize,
     },
     /// Its message has not come.
-    Gathering { gathering: Gathering, deadline: Option<Instant>, inherited: Inherited },
+    Gathering { gathering: Gathering, deadline: Option<Instant>, inherited: Inherited, bytes: usize },
     /// It was not begun.
     Stopped(Stop),
 }
@@ -237,7 +237,7 @@ impl<'a> Dispatch<'a> {
             return self.begin_stream::<S>(call, bytes, (entry, deadline), stream, offered, found.streams);
         }
         let Head { format, positional, .. } = call.head;
-        let held = bytes.len() + call.attachment.len();
+        let held = bytes.len() + call.attachment.len() + call.head.metadata.footprint();
         let body = Body { format, positional, required: !S::may_be_empty(ticket), bytes };
         let offer = offered.map(|offered| self.offer(offered, found.streams));
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
@@ -257,7 +257,9 @@ impl<'a> Dispatch<'a> {
 
     /// The streams that a caller offers beside its call, unless as many are open as may be.
     fn offer(&self, offered: Offered, streams: &Streams) -> Offer {
-        let full = offered.streams > 0 && self.registration.entry.admit_stream().is_err();
+        let own = self.registration.entry.account.streams() + offered.streams;
+        let most = self.port.server.limits.streams_per_connection;
+        let full = offered.streams > 0 && (own > most || self.registration.entry.admit_stream().is_err());
         streams.offer(Offered { streams: if full { 0 } else { offered.streams }, ..offered })
     }
 
@@ -279,6 +281,7 @@ impl<'a> Dispatch<'a> {
         // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
         let deadline = deadline.filter(|_| offered.is_none());
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
+        let held = message.len() + call.head.metadata.footprint();
         let cx = self.context::<S>(call, (entry, deadline), None);
         let (message, way) = if goes_on {
             let (incoming, outgoing) = streams.open_with(stream, message, limit);
@@ -286,9 +289,8 @@ impl<'a> Dispatch<'a> {
         } else {
             (message, Way::Answers(streams.open(stream, limit).1))
         };
-        let bytes = message.len();
         let handling = inherited.during(|| opened(entry, cx, message, way));
-        Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes }
+        Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes: held }
     }
 
     fn begin_open<S: Session>(
@@ -299,6 +301,7 @@ impl<'a> Dispatch<'a> {
         streams: &mut Streams,
     ) -> Started {
         let Admitted { entry, deadline, judging } = admitted;
+        let held = call.head.metadata.footprint();
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
         let entry = match (entry, &judging) {
             (Ok(entry), _) => entry,
@@ -319,7 +322,7 @@ impl<'a> Dispatch<'a> {
             (true, None) => {
                 let way = Way::Streams(incoming, outgoing);
                 let handling = inherited.during(|| opened(entry, cx, Bytes::new(), way));
-                Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes: 0 }
+                Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes: held }
             }
             (true, judging) => {
                 let (entry, way) = (entry.clone(), Way::Streams(incoming, outgoing));
@@ -337,7 +340,7 @@ impl<'a> Dispatch<'a> {
                     }),
                 };
                 let gathering = Gathering { gathered, entry: handle };
-                Started::Gathering { gathering, deadline, inherited }
+                Started::Gathering { gathering, deadline, inherited, bytes: held }
             }
         }
     }
@@ -361,7 +364,7 @@ impl<'a> Dispatch<'a> {
             (self.registration.entry.account.clone(), self.port.server.limits.decompressed);
         let Head { format, positional, compression, .. } = call.head;
         let (body, required) = (std::mem::take(&mut call.body), !S::may_be_empty(ticket));
-        let bytes = body.len() + call.attachment.len();
+        let bytes = body.len() + call.attachment.len() + call.head.metadata.footprint();
         let offered = S::offered(ticket);
         let stream = S::stream(ticket).filter(|_| !entry.method().shape().is_unary());
         let ways = match stream.map(|stream| (stream, self.registration.entry.admit_stream())) {
@@ -375,16 +378,23 @@ impl<'a> Dispatch<'a> {
         let is_stream = ways.is_some();
         let started = judged(judging, inherited, deadline, move || {
             let bytes = uncompressed(compression, body, limit, Some(&account)).map_err(S::unreadable)?;
-            match ways {
+            // What it was compressed to is counted with the call.
+            let kept = Kept::new(account, if compression == Compression::None { 0 } else { bytes.len() });
+            let handling = match ways {
                 None => {
                     entry.take(cx, Body { format, positional, required, bytes }, Way::Whole, S::unreadable)
                 }
                 Some((incoming, outgoing)) if goes_on => {
                     incoming.preface(bytes);
-                    Ok(opened(&entry, cx, Bytes::new(), Way::Streams(incoming, outgoing)))
+                    opened(&entry, cx, Bytes::new(), Way::Streams(incoming, outgoing))
                 }
-                Some((_, outgoing)) => Ok(opened(&entry, cx, bytes, Way::Answers(outgoing))),
-            }
+                Some((_, outgoing)) => opened(&entry, cx, bytes, Way::Answers(outgoing)),
+            };
+            let handling: Handling = Box::pin(async move {
+                let _kept = kept;
+                handling.await
+            });
+            Ok(handling)
         });
         let started = if is_stream { streamed(started) } else { started };
         match started {

@@ -53,9 +53,10 @@ pub struct Limits {
 
     /// Open connections. 100,000, and no more than the process may have file descriptors for.
     ///
-    /// One more is closed at once. Shortly before, connections that have sent nothing yet make room.
+    /// One more is closed at once. Shortly before, connections that have sent nothing yet make room, or else those that
+    /// have done nothing for longest.
     pub connections: usize,
-    /// Open connections from one peer address. 50,000.
+    /// Open connections from one peer address. 50,000, and at most half of [`connections`](Self::connections).
     pub connections_per_peer: usize,
 
     /// Calls whose handlers wait, over all connections. 65,536.
@@ -206,7 +207,9 @@ impl Limits {
         let connections = open_files.map_or(usize::MAX, |limit| {
             limit.saturating_sub(OTHER_DESCRIPTORS).max(1).try_into().unwrap_or(usize::MAX)
         });
-        Self { connections: self.connections.min(connections), ..self }
+        let connections = self.connections.min(connections);
+        let connections_per_peer = self.connections_per_peer.min((connections / 2).max(1));
+        Self { connections, connections_per_peer, ..self }
     }
 
     pub(super) fn wire(&self) -> polyrpc_wire::Limits {

@@ -113,6 +113,8 @@ pub(super) struct Entry {
     pub(super) held_back: AtomicUsize,
     /// The tick at which it is woken to look at its clocks.
     alarm: AtomicU32,
+    /// Since when nothing is under way, in ticks; `u32::MAX` while something is.
+    idle_since: AtomicU32,
     /// When it was opened, in ticks.
     opened: u32,
     /// What it speaks, once it is known.
@@ -253,15 +255,17 @@ impl Open {
             PeerKey::Local => Quotas { peer: Quota::NONE, ..*self.quotas }.into(),
             PeerKey::V4(_) | PeerKey::V6(_) => self.quotas.clone(),
         };
-        let account = Arc::new(Account::new(quotas, self.pool.clone(), record.pool.clone()));
+        let id = self.entered.fetch_add(1, Ordering::Relaxed) + 1;
+        let account = Arc::new(Account::new(id, quotas, self.pool.clone(), record.pool.clone()));
         let entry = Arc::new(Entry {
-            id: self.entered.fetch_add(1, Ordering::Relaxed) + 1,
+            id,
             peer,
             account,
             incidents: self.incidents.clone(),
             record,
             held_back: AtomicUsize::new(0),
             alarm: AtomicU32::new(u32::MAX),
+            idle_since: AtomicU32::new(u32::MAX),
             opened: self.tick(),
             protocol: AtomicU8::new(UNTOLD),
             calls: Counters::default(),
@@ -356,7 +360,13 @@ impl Open {
 
     /// Closes the largest holders where the memory budget is used up, or has nearly been for a while.
     fn relieve(&self, entries: &mut Entries) {
-        let used = self.pool.bytes();
+        // What is about to be closed is as good as given back.
+        let closing = entries.open.iter().filter(|(_, entry)| entry.ordered() == Order::Close);
+        let closing: usize = match self.pool.bytes() > self.limits.memory / 2 {
+            true => closing.map(|(_, entry)| entry.account.bytes()).sum(),
+            false => 0,
+        };
+        let used = self.pool.bytes().saturating_sub(closing);
         let high = self.limits.memory - self.limits.memory / 8;
         entries.pressed = if used > high { entries.pressed + 1 } else { 0 };
         let mut excess = match () {
@@ -385,7 +395,7 @@ impl Open {
         }
     }
 
-    /// Closes connections that have sent nothing, the oldest first, so that others find room.
+    /// Closes connections that have sent nothing, or else that do nothing, so that others find room.
     fn make_room(&self, entries: &mut Entries) {
         let now = self.tick();
         if entries.made_room == now && now > 0 {
@@ -394,7 +404,18 @@ impl Open {
         entries.made_room = now;
         let silent = |entry: &&Arc<Entry>| entry.phase() == Phase::Silent && entry.ordered() == Order::Serve;
         let mut silent: Vec<_> = entries.open.iter().map(|(_, entry)| entry).filter(silent).collect();
-        silent.sort_by_key(|entry| entry.id);
+        if silent.is_empty() {
+            // Then those that do nothing, of the address that has most connections, the longest idle first.
+            let idle = |entry: &&Arc<Entry>| {
+                entry.idle_since() != u32::MAX && entry.ordered() == Order::Serve
+            };
+            silent = entries.open.iter().map(|(_, entry)| entry).filter(idle).collect();
+            silent.sort_by_key(|entry| {
+                (std::cmp::Reverse(entry.account.peer().connections()), entry.idle_since())
+            });
+        } else {
+            silent.sort_by_key(|entry| entry.id);
+        }
         let room = self.limits.connections / 16;
         silent.into_iter().take(room.max(1)).for_each(|entry| entry.close(Closing::MadeRoom));
     }
@@ -589,6 +610,15 @@ impl Entry {
         self.incidents.closed(cause, &self.peer);
     }
 
+    /// Notes since when nothing is under way; `None` while something is.
+    pub(super) fn idles(&self, since: Option<u32>) {
+        self.idle_since.store(since.unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    fn idle_since(&self) -> u32 {
+        self.idle_since.load(Ordering::Relaxed)
+    }
+
     /// Has it woken at this tick, and not before, to look at its clocks.
     pub(super) fn wake_at(&self, tick: u32) {
         self.alarm.store(tick, Ordering::Relaxed);
@@ -764,6 +794,8 @@ impl Drop for Registration {
         if self.accepted > 0 {
             self.open.hooks.closed(self.accepted, &self.entry.facts(self.open.tick()));
         }
+        drop(self.entry.take_pushes());
+        self.entry.account.close();
         let mut entries = self.open.lock();
         entries.open.remove(self.key);
         let mut past = self.open.past.read();

@@ -132,7 +132,11 @@ impl Feed {
     }
 
     /// A message has come. `false`: too many wait already, or none was expected any more.
-    pub(crate) fn give(&self, message: Message) -> bool {
+    pub(crate) fn give(&self, mut message: Message) -> bool {
+        if message.body.len() < SMALL {
+            // A slice of a read would keep all of it.
+            message.body = Bytes::copy_from_slice(&message.body);
+        }
         let mut taken = false;
         self.change(|state| {
             taken = state.end.is_none() && state.messages.len() < MOST_WAITING;
@@ -200,6 +204,9 @@ impl Drop for Feed {
         });
     }
 }
+
+/// Messages shorter than this have memory of their own while they wait.
+const SMALL: usize = 512;
 
 /// Messages that may wait to be taken, however small they are. Bytes meet the limits of the protocol much earlier.
 const MOST_WAITING: usize = 1 << 20;

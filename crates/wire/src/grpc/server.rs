@@ -432,7 +432,7 @@ impl session::Server for Server {
     }
 
     fn unsent(&self) -> usize {
-        self.http.queued()
+        self.http.queued() + self.http_calls.held()
     }
 
     fn ping(&mut self, out: &mut Outbox) -> bool {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::connection::{Connection, Leaving};
 use super::status::ErrorCode;
-use super::stream::Stream;
+use super::stream::{Last, Stream};
 use crate::Outbox;
 
 /// How long a peer may take to answer the PING that tells when it has heard that we leave.
@@ -29,12 +29,15 @@ impl<T: Default> Connection<T> {
         self.full > 0 || self.leaving == Leaving::Announced
     }
 
-    /// Resets the streams on which much waits of which the peer has taken nothing for too long. A stream on which little
-    /// waits is left alone: its caller may read slowly.
+    /// Resets the streams whose answer is finished and waits, of which the peer has taken nothing for too long. One on which
+    /// little waits is left alone.
     #[cold]
     fn reset_stalled(&mut self, now: Duration, out: &mut Outbox) -> Vec<u32> {
         let (unsent, stalled) = (self.config.unsent, self.config.stalled);
-        let is_full = |(id, stream): (u32, &Stream<T>)| (stream.queued > unsent).then_some(id);
+        // A stream that goes on is bounded by its room, and its caller may read as slowly as it likes.
+        let is_full = |(id, stream): (u32, &Stream<T>)| {
+            (stream.queued > unsent && stream.last != Last::Unknown).then_some(id)
+        };
         let mut ids: Vec<u32> = self.streams.numbered().filter_map(is_full).collect();
         ids.retain(|id| {
             let stream = self.streams.get_mut(*id);

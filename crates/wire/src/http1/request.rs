@@ -203,6 +203,11 @@ impl Request {
         Preflight::read(&self.metadata).filter(|_| self.method == Method::Options)
     }
 
+    /// Whether the body is not compressed.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.compression() == Some(Compression::None)
+    }
+
     /// How the body is compressed; `None` if in a way that is not understood.
     pub(super) fn compression(&self) -> Option<Compression> {
         match self.content_encoding.as_deref() {

@@ -250,7 +250,13 @@ impl Server {
             return self.connect(&request, out);
         }
         let length = match request.framing {
-            Framing::Length(length) if inbox.len() >= length && !request.expects && !request.comes_last() => {
+            // What is compressed is judged before it is decompressed, as some requests are here.
+            Framing::Length(length)
+                if inbox.len() >= length
+                    && !request.expects
+                    && !request.comes_last()
+                    && request.is_plain() =>
+            {
                 length
             }
             _ => {

@@ -24,6 +24,8 @@ pub(super) struct Calls {
     names: Names,
     /// Batches that are not answered yet, by their streams.
     batches: Vec<(u32, json_rpc::Batch)>,
+    /// Bytes of their responses.
+    held: usize,
     /// What is left of the batch that is being handed out.
     entries: Option<Left>,
 }
@@ -38,18 +40,27 @@ struct Left {
 }
 
 impl Calls {
+    /// Bytes of responses that wait for others of their batch.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
     /// Nobody waits for this stream any more.
     pub(super) fn forget(&mut self, stream: u32) {
         self.batches.retain(|(known, _)| *known != stream);
+        self.held = self.batches.iter().map(|(_, batch)| batch.len()).sum();
     }
 
     /// Adds a response to its batch; all of them with the last.
     fn add(&mut self, stream: u32, response: &[u8]) -> Option<Vec<u8>> {
         let at = self.batches.iter().position(|(known, _)| *known == stream)?;
         let (_, batch) = self.batches.get_mut(at)?;
+        let before = batch.len();
         batch.add(response);
+        self.held += batch.len() - before;
         let whole = batch.finish()?;
         self.batches.swap_remove(at);
+        self.held = self.batches.iter().map(|(_, batch)| batch.len()).sum();
         Some(whole)
     }
 }
@@ -207,8 +218,11 @@ impl Server {
             Ok(_) if body.len() > config.limits.message => {
                 self.http_refusal(stream, config, Refusal::too_large(), out)
             }
-            Ok(request) if end => self.http_whole(stream, config, request, body, false, out),
-            Ok(request) => self.http_head(stream, config, request, out),
+            Ok(request) if end && request.is_plain() => {
+                self.http_whole(stream, config, request, body, false, out)
+            }
+            // What is compressed is judged before it is decompressed, as some requests are here.
+            Ok(request) => self.http_head(stream, config, request, body, end, out),
         }
     }
 
@@ -218,6 +232,8 @@ impl Server {
         stream: u32,
         config: &Arc<ServerConfig>,
         request: Request,
+        body: Bytes,
+        end: bool,
         out: &mut Outbox,
     ) -> Found {
         let Peeked { named, credential, answer } = asked::peek(config, &request, &mut self.http_calls.names);
@@ -225,7 +241,9 @@ impl Server {
             let responding = Responding::to(&request, config);
             return self.http_answer(stream, &responding, answer, out);
         }
-        let incoming = Incoming::Body(Body::new(request));
+        let mut announced = Body::new(request);
+        announced.push(&body, end, config.limits.message);
+        let incoming = Incoming::Body(announced);
         self.open.insert(stream, super::Incoming::Http(Box::new(incoming)));
         Found::Head(Box::new(Head { stream, named, credential }))
     }
@@ -374,7 +392,10 @@ impl Server {
                     Some(response) => {
                         self.http_answer(stream, &responding, Answer::Json(response), out);
                     }
-                    None => self.http_calls.batches.push((stream, batch)),
+                    None => {
+                        self.http_calls.held += batch.len();
+                        self.http_calls.batches.push((stream, batch));
+                    }
                 }
                 self.http_calls.entries = Some(Left { entries, responding, authenticated });
                 self.taking = Some(stream);

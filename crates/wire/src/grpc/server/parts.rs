@@ -91,6 +91,7 @@ const WAIT: Duration = Duration::from_millis(500);
 
 impl Parts {
     pub(super) fn push(&mut self, stream: u32, request: Arc<Request>) {
+        self.held += request.metadata.footprint();
         self.parts.push_back(Part {
             stream,
             request,
@@ -116,7 +117,7 @@ impl Parts {
 
     fn remove(&mut self, at: usize) -> Option<Part> {
         let part = self.parts.remove(at)?;
-        self.held -= part.held();
+        self.held -= part.held() + part.request.metadata.footprint();
         Some(part)
     }
 
@@ -163,7 +164,8 @@ impl Parts {
 
     /// The streams of all that are here. Asserts that what is counted adds up.
     pub(in crate::grpc) fn audited(&self) -> impl Iterator<Item = u32> {
-        let held: usize = self.parts.iter().map(Part::held).sum();
+        let held = |part: &Part| part.held() + part.request.metadata.footprint();
+        let held: usize = self.parts.iter().map(held).sum();
         assert_eq!(self.held, held, "bytes that are kept back");
         self.parts.iter().map(|part| part.stream)
     }
