@@ -35,6 +35,8 @@ const STALL: Duration = Duration::from_millis(700);
 /// How much of what was read is kept.
 const HEARD: usize = 64 << 10;
 const CHUNK: usize = 64 << 10;
+/// What the system holds of what was not read.
+const RECEIVED: u32 = 16 << 10;
 
 impl Line {
     pub(super) async fn connect(
@@ -47,6 +49,8 @@ impl Line {
         if let Some(from) = from {
             socket.bind(from)?;
         }
+        // What is not read soon waits at the server, and not in this system's buffers.
+        socket.set_recv_buffer_size(RECEIVED)?;
         let socket = socket.connect(address).await?;
         socket.set_nodelay(true)?;
         Ok(Self {
