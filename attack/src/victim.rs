@@ -103,12 +103,12 @@ pub(crate) async fn serve(options: &Options) -> io::Result<()> {
     std::process::exit(0);
 }
 
-/// Publishes 64 KiB under the topic `news` again and again.
+/// Publishes 16 KiB under the topic `news` again and again.
 async fn publish(publisher: Publisher) {
-    let news = "x".repeat(64 << 10);
+    let news = "x".repeat(16 << 10);
     loop {
         let _ = publisher.publish("news", "", &news);
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

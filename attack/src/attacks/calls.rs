@@ -1,9 +1,10 @@
 //! Calls whose handlers wait, and answers that are not read.
 
 use std::io;
+use std::time::Duration;
 
 use super::line::Line;
-use super::{Attack, End, Outcome, Siege, attack};
+use super::{Attack, End, Form, Outcome, Siege, attack};
 use crate::raw::frames::{self, BLOB_MD5, WAIT_MD5};
 use crate::raw::h2::{self, Frames, grpc_head};
 
@@ -56,7 +57,8 @@ pub(super) const ATTACKS: [Attack; 9] = [
         "64 subscriptions of rest_rpc to a busy topic, never read",
         End::Within(|limits| limits.write_timeout),
         |siege| Box::pin(pushes(siege)),
-    ),
+    )
+    .only_in(Form::FullOnly),
     attack(
         "subscriptions",
         "kin",
@@ -161,6 +163,8 @@ async fn brpc_streams(siege: Siege) -> io::Result<Outcome> {
 
 async fn pushes(siege: Siege) -> io::Result<Outcome> {
     let lines = deaf_raid(&siege, 64, &frames::rest_rpc_subscription("news")).await?;
+    // Until then the system's own buffers take what is published.
+    tokio::time::sleep(Duration::from_secs(7)).await;
     Ok(siege.hold(lines).await)
 }
 

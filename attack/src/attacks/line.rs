@@ -1,5 +1,6 @@
 //! One connection of an attacker.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ const STALL: Duration = Duration::from_millis(700);
 /// How much of what was read is kept.
 const HEARD: usize = 64 << 10;
 const CHUNK: usize = 64 << 10;
+/// What the system holds of what was not read.
+const RECEIVED: u32 = 16 << 10;
 
 impl Line {
     pub(super) async fn connect(
@@ -47,6 +50,8 @@ impl Line {
         if let Some(from) = from {
             socket.bind(from)?;
         }
+        // What is not read soon waits at the server, and not in this system's buffers.
+        socket.set_recv_buffer_size(RECEIVED)?;
         let socket = socket.connect(address).await?;
         socket.set_nodelay(true)?;
         Ok(Self {
@@ -149,12 +154,16 @@ impl Line {
         }
     }
 
-    /// Whether the server has ended the connection, or all its streams.
-    pub(super) fn is_released(&mut self) -> bool {
+    /// Whether the server has ended the connection, or all its streams. `established` has the ports of this side whose
+    /// connections the server has not closed: the end of one that is not read cannot be seen from here, since it is
+    /// behind what was not read.
+    pub(super) fn is_released(&mut self, established: Option<&HashSet<u16>>) -> bool {
         if self.reads {
             self.read();
         } else if !self.closed {
-            self.closed = self.is_hung_up();
+            let port = self.socket.local_addr().map(|address| address.port()).unwrap_or_default();
+            self.closed =
+                self.is_hung_up() || established.is_some_and(|established| !established.contains(&port));
         }
         self.closed || (self.streams > 0 && self.answers.ended + self.answers.resets >= self.streams)
     }
@@ -167,6 +176,10 @@ impl Line {
         poll(&mut sockets, Some(&at_once)).is_ok() && sockets[0].revents().intersects(end)
     }
 
+    pub(super) fn is_deaf(&self) -> bool {
+        !self.reads
+    }
+
     /// From now on the server's time counts: everything was sent. Without it, it counts from the beginning.
     pub(super) fn mark(&mut self) {
         self.since = Instant::now();
@@ -177,7 +190,7 @@ impl Line {
     }
 
     pub(crate) fn is_closed(&mut self) -> bool {
-        self.is_released();
+        self.is_released(None);
         self.closed
     }
 
