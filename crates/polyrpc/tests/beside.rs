@@ -267,7 +267,10 @@ async fn a_handler_is_told_when_the_client_is_gone() {
 
 #[tokio::test]
 async fn a_connection_that_goes_on_in_another_protocol_ends_its_streams() {
-    let (_, talker, server) = talker().await;
+    let talker = Talker::default();
+    let server = Server::new().service(TalkServer::new(talker.clone()));
+    let listen = polyrpc::server::Listen::on("127.0.0.1:0").switch_protocols();
+    let server = server.bind(listen).await.unwrap().start();
     let mut peer = TcpStream::connect(server.address().to_string()).await.unwrap();
     peer.write_all(&asks_for_a_stream("echo")).await.unwrap();
     let mut answer = [0; 4];

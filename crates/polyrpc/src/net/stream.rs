@@ -59,6 +59,18 @@ impl Stream {
         }
     }
 
+    /// Throws away what the system has not sent yet once it is closed, and lets the peer see an error, over TCP.
+    pub(crate) fn break_off(&self) {
+        match self {
+            Self::Tcp(stream) => {
+                // Where it cannot be done, the peer sees an end.
+                let _ = stream.set_zero_linger();
+            }
+            Self::Tls(stream) => stream.break_off(),
+            Self::Unix(_) | Self::Carried(_) => {}
+        }
+    }
+
     /// Bytes that it keeps between the socket and who reads and writes.
     pub(crate) fn held(&self) -> usize {
         match self {

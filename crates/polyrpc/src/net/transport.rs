@@ -26,6 +26,14 @@ impl Transport {
     }
 
     /// Bytes that it keeps between the socket and the inbox, and between the outbox and the socket. What the system keeps
+    /// Throws away what was not sent yet, and lets the peer see that something went wrong, once it is closed.
+    pub(crate) fn break_off(&self) {
+        match self {
+            Self::Socket(stream) => stream.break_off(),
+            Self::WebSocket(tunnel) => tunnel.break_off(),
+        }
+    }
+
     /// Bytes that a WebSocket has taken to be written, and were not.
     pub(crate) fn unwritten(&self) -> usize {
         match self {

@@ -34,6 +34,11 @@ impl Tunnel {
         self.raw.held() + self.sending.len() + self.socket.held()
     }
 
+    /// As of its socket.
+    pub(crate) fn break_off(&self) {
+        self.socket.break_off();
+    }
+
     /// Bytes that were taken to be written, and were not.
     pub(crate) fn unwritten(&self) -> usize {
         self.sending.len()

@@ -323,6 +323,10 @@ impl<'a, S: Session> Connection<'a, S> {
         self.tick();
         let end = loop {
             if self.obey() == Order::Close {
+                if self.unwritten() > 0 {
+                    // Else the system would keep what the peer does not read.
+                    self.stream.break_off();
+                }
                 break Poll::Ready(Ok(End::Closed));
             }
             self.take_calls(cx);

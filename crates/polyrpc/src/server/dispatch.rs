@@ -382,7 +382,8 @@ impl<'a> Dispatch<'a> {
             let kept = Kept::new(account, if compression == Compression::None { 0 } else { bytes.len() });
             let handling = match ways {
                 None => {
-                    entry.take(cx, Body { format, positional, required, bytes }, Way::Whole, S::unreadable)
+                    let body = Body { format, positional, required, bytes };
+                    entry.take(cx, body, Way::Whole, S::unreadable)?
                 }
                 Some((incoming, outgoing)) if goes_on => {
                     incoming.preface(bytes);

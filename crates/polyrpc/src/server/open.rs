@@ -406,9 +406,8 @@ impl Open {
         let mut silent: Vec<_> = entries.open.iter().map(|(_, entry)| entry).filter(silent).collect();
         if silent.is_empty() {
             // Then those that do nothing, of the address that has most connections, the longest idle first.
-            let idle = |entry: &&Arc<Entry>| {
-                entry.idle_since() != u32::MAX && entry.ordered() == Order::Serve
-            };
+            let idle =
+                |entry: &&Arc<Entry>| entry.idle_since() != u32::MAX && entry.ordered() == Order::Serve;
             silent = entries.open.iter().map(|(_, entry)| entry).filter(idle).collect();
             silent.sort_by_key(|entry| {
                 (std::cmp::Reverse(entry.account.peer().connections()), entry.idle_since())

@@ -62,6 +62,14 @@ impl Acceptor {
 }
 
 impl Stream {
+    pub(crate) fn held(&self) -> usize {
+        match *self {}
+    }
+
+    pub(crate) fn break_off(&self) {
+        match *self {}
+    }
+
     pub(crate) async fn connect(_: net::Stream, connector: &Connector) -> io::Result<Self> {
         match *connector {}
     }

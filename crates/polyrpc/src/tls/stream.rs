@@ -98,6 +98,11 @@ impl Stream {
         }
     }
 
+    /// As of what it goes by.
+    pub(crate) fn break_off(&self) {
+        self.inner.break_off();
+    }
+
     /// Bytes of records that are not decrypted, or not written.
     pub(crate) fn held(&self) -> usize {
         self.incoming.held() + self.session.outgoing().len() + self.inner.held()
