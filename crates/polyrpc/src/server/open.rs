@@ -76,6 +76,8 @@ struct Entries {
 pub(super) struct PeerRecord {
     pool: Arc<Pool>,
     pub(super) failures: Failures,
+    /// For how many ticks its memory budget has been nearly used up.
+    pressed: AtomicU32,
 }
 
 /// By what connections are told to be of the same peer.
@@ -358,8 +360,27 @@ impl Open {
         }
     }
 
+    /// Closes the largest holder of each address that has nearly used up its budget for a while: else its connections might
+    /// wait for each other.
+    fn relieve_peers(&self, entries: &Entries) {
+        let high = self.limits.memory_per_peer - self.limits.memory_per_peer / 8;
+        for (key, record) in &entries.peers {
+            let pressed = *key != PeerKey::Local && record.pool.bytes() > high;
+            let ticks = if pressed { record.pressed.load(Ordering::Relaxed) + 1 } else { 0 };
+            record.pressed.store(if ticks >= PRESSED { 0 } else { ticks }, Ordering::Relaxed);
+            if ticks >= PRESSED {
+                let own = |entry: &&Arc<Entry>| Arc::ptr_eq(&entry.record, record);
+                let holders = entries.open.iter().map(|(_, entry)| entry).filter(own);
+                if let Some(largest) = holders.max_by_key(|entry| entry.account.bytes()) {
+                    largest.close(Closing::LargestHolder);
+                }
+            }
+        }
+    }
+
     /// Closes the largest holders where the memory budget is used up, or has nearly been for a while.
     fn relieve(&self, entries: &mut Entries) {
+        self.relieve_peers(entries);
         // What is about to be closed is as good as given back.
         let closing = entries.open.iter().filter(|(_, entry)| entry.ordered() == Order::Close);
         let closing: usize = match self.pool.bytes() > self.limits.memory / 2 {
