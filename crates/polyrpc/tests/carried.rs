@@ -135,7 +135,11 @@ async fn conversations_are_served_thread_per_core() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_conversation_goes_on_since_its_client_would_not_hear_of_an_end() {
-    let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
+    let limits = Limits {
+        first_byte_timeout: Duration::from_millis(250),
+        idle_timeout: Some(Duration::from_millis(250)),
+        ..Limits::default()
+    };
     let listen = Listen::on("127.0.0.1:0").kcp(protected());
     let bound = Prober::default().server().limits(limits).bind(listen).await.unwrap();
     let server = bound.and("127.0.0.1:0").await.unwrap().start();

@@ -40,7 +40,11 @@ async fn empty_results_are_of_their_type() {
 
 #[tokio::test]
 async fn an_idle_connection_goes_on_since_gos_client_makes_no_other() {
-    let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
+    let limits = Limits {
+        first_byte_timeout: Duration::from_millis(250),
+        idle_timeout: Some(Duration::from_millis(250)),
+        ..Limits::default()
+    };
     let add = |a: i64, b: i64| async move { a + b };
     let server = serve(Server::new().limits(limits).register("add", add)).await;
     let client = Client::new(&format!("net-rpc://{}", server.address())).unwrap();
