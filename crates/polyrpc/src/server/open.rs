@@ -427,8 +427,9 @@ impl Open {
         let mut silent: Vec<_> = entries.open.iter().map(|(_, entry)| entry).filter(silent).collect();
         if silent.is_empty() {
             // Then those that do nothing, of the address that has most connections, the longest idle first.
-            let idle =
-                |entry: &&Arc<Entry>| entry.idle_since() != u32::MAX && entry.ordered() == Order::Serve;
+            let idle = |entry: &&Arc<Entry>| {
+                now.saturating_sub(entry.idle_since()) >= IDLE && entry.ordered() == Order::Serve
+            };
             silent = entries.open.iter().map(|(_, entry)| entry).filter(idle).collect();
             silent.sort_by_key(|entry| {
                 (std::cmp::Reverse(entry.account.peer().connections()), entry.idle_since())
@@ -456,6 +457,8 @@ pub(super) const TICK: Duration = Duration::from_millis(250);
 /// How long a connection that said good-bye waits for the peer to do so, in ticks: 2 s.
 const CLOSING: u32 = 8;
 
+/// For how many ticks a connection must have done nothing to be closed so that others find room: 5 s.
+const IDLE: u32 = 20;
 /// For how many ticks the budget may be nearly used up: 2 s.
 const PRESSED: u32 = 8;
 /// After how many ticks peers are forgotten that have no connections: 4 s.
