@@ -38,7 +38,8 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
     let mut transport = Transport::Socket(stream);
     let mut allowed = speaks.as_ref().map_or(&port.allowed[..], |speaks| within(speaks, &port.allowed));
     let narrowed = speaks.is_some();
-    let mut settled = port.spoken.or(speaks);
+    // Where the name allows two, the first bytes tell which.
+    let mut settled = port.spoken.or(speaks.filter(|_| allowed.len() == 1));
     let mut end = End::Foreign;
     let mut spoke = None;
     loop {
