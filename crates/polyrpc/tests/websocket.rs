@@ -240,7 +240,7 @@ async fn a_server_that_goes_away_answers_what_it_has_taken_and_says_goodbye() {
 
 #[tokio::test]
 async fn an_idle_websocket_is_ended_as_any_connection() {
-    let limits = Limits { idle_timeout: Some(Duration::from_millis(250)), ..Limits::default() };
+    let limits = Limits { first_byte_timeout: Duration::from_millis(250), ..Limits::default() };
     let server = common::serve(Prober::default().server().limits(limits)).await;
     let mut socket = Socket::open(&server).await;
     while socket.next().await.is_some() {}

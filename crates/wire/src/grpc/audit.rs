@@ -18,7 +18,8 @@ impl Server {
         }
         let buffered = self.open.held() + self.parts.held() + self.http.buffered();
         assert_eq!(self.buffered(), buffered, "bytes of requests");
-        assert_eq!(self.unsent(), self.http.queued(), "bytes of answers");
+        let unsent = self.http.queued() + self.audited_batches();
+        assert_eq!(self.unsent(), unsent, "bytes of answers");
     }
 
     /// The streams that are open.

@@ -215,6 +215,11 @@ impl Server {
         self.timed_out
     }
 
+    /// Bytes of responses that wait for others of their batch, counted anew.
+    pub(super) fn audited_batches(&self) -> usize {
+        self.http_calls.audited()
+    }
+
     /// How many streams are open.
     #[cfg(test)]
     pub(super) fn streams(&self) -> usize {

@@ -17,6 +17,9 @@ use crate::Outbox;
 /// CONTINUATION frames of one header block, beside those that its length needs.
 const MOST_FRAMES: usize = 32;
 
+/// As how many resets a request counts whose header list exceeds the limit: to decode it is as much work.
+const OVERSIZED: u32 = 8;
+
 /// DATA frames without data, one behind the other on a stream.
 const MOST_EMPTY: u32 = 100;
 
@@ -231,6 +234,7 @@ impl<T: Default> Connection<T> {
             List { fields, oversized: Some(size), .. } => {
                 // What it asks for may be among the fields that were dropped. It is answered, and its body thrown away.
                 self.insert(id, end, None);
+                self.guard.resets = self.guard.resets.saturating_add(OVERSIZED);
                 return Ok(Taken::Event(Event::Oversized { stream: id, head: true, fields, size }));
             }
             List { fields, .. } => fields,

@@ -32,7 +32,7 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
                     session.judge(stream, Verdict::Accepted, &mut out);
                 }
                 Ok(Some(Event::Call(call, _))) => {
-                    heard.calls.push(tell(&call));
+                    heard.calls.push(tell(&Call { authenticated: false, ..call }));
                 }
                 Ok(Some(Event::Open(call, ticket, stream))) => {
                     let call = Call { authenticated: false, ..call };
@@ -56,8 +56,7 @@ pub fn hear<S: Server>(mut session: S, chunks: &[&[u8]]) -> Heard {
 
 /// Everything a handler could see of a call, as text.
 pub fn tell(call: &Call<'_>) -> String {
-    // Whether the head was judged before depends on how the bytes were cut. `Debug` leaves the credential out.
-    let call = Call { authenticated: false, ..call.clone() };
+    // `Debug` leaves the credential out.
     format!("{call:?} {:?}", call.credential.bytes())
 }
 

@@ -128,11 +128,26 @@ fn caller_that_takes_nothing_of_a_long_answer_is_cancelled() {
     both.open(1);
     both.heard();
     both.server.message(StreamId(1), Bytes::from(vec![0; 1 << 20]), &mut both.down);
+    let ticket = both.tickets.pop().expect("a call");
+    both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
     pass(&mut both, 0, 29);
     assert_eq!(both.heard(), [""; 0]);
     pass(&mut both, 29, 30);
     assert_eq!(both.heard(), ["cancelled 1"]);
     assert_eq!((both.server.unsent(), both.server.owes()), (0, false));
+    both.server.assert_sound();
+}
+
+#[test]
+fn caller_that_reads_a_stream_slowly_is_left_alone() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    for _ in 0..7 {
+        both.server.message(StreamId(1), Bytes::from(vec![0; 10_000]), &mut both.down);
+    }
+    pass(&mut both, 0, 40);
+    assert_eq!(both.heard(), [""; 0]);
     both.server.assert_sound();
 }
 

@@ -54,7 +54,7 @@ fn json_is_called_as_over_http_1() {
         panic!("no head");
     };
     assert_eq!(head.target, Some(("EchoService", "Echo")));
-    assert_eq!(head.credential, Credential::Connection(Some("me".into())));
+    assert_eq!(head.credential, Credential::Call(Some("me".into())));
     browser.server.judge(stream, Verdict::Accepted, &mut browser.down);
     let Ok(Some(Event::Call(call, ticket))) =
         browser.server.next_event(&mut browser.inbox, &mut browser.down)
@@ -234,11 +234,7 @@ fn unjudged_request_may_send_its_first_window_only() {
 #[test]
 fn refused_request_is_answered_at_its_head_and_its_body_thrown_away() {
     let verdicts = [
-        (
-            Verdict::Unauthenticated(Status::unauthenticated("who are you")),
-            ":status: 403",
-            "Fail to authenticate",
-        ),
+        (Verdict::Unauthenticated(Status::unauthenticated("who are you")), ":status: 401", "who are you"),
         (Verdict::Missing(Missing::Method), ":status: 404", "Fail to find method on `/EchoService/Echo'"),
         (Verdict::Refused(Status::unavailable("not now")), ":status: 503", "not now"),
     ];

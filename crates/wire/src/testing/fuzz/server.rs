@@ -178,6 +178,7 @@ impl<S: Server> Connection<S> {
         while !self.is_over() {
             match self.session.next_event(&mut self.inbox, &mut self.out) {
                 Ok(Some(Event::Call(call, ticket))) => {
+                    let call = Call { authenticated: false, ..call };
                     self.heard.calls.push(tell(&call));
                     let reply = reply(&call, self.manner);
                     self.handle(ticket, reply);
