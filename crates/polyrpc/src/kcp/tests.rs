@@ -245,12 +245,14 @@ async fn oldest_conversation_without_a_validated_address_makes_room() {
 #[tokio::test]
 async fn one_network_has_half_of_the_places_without_a_validated_address() {
     let (listener, address) = listener(Config { unvalidated: 200, ..Config::default() }).await;
-    let mut streams = Vec::new();
+    // Sockets are kept: a port that is given again would be the same peer.
+    let (mut streams, mut sockets) = (Vec::new(), Vec::new());
     for conv in 0..=101 {
         let network = if conv == 0 { 1 } else { 2 };
         let socket = UdpSocket::bind(format!("127.0.{network}.1:0")).await.unwrap();
         socket.send_to(&segment(conv, b"forged"), &address).await.unwrap();
         streams.push(carried(listener.accept().await.unwrap().0));
+        sockets.push(socket);
     }
     assert_eq!(end(&mut streams[1]).await.unwrap(), 0, "the oldest of the crowded network has ended");
     for other in [0, 2, 3, 101] {

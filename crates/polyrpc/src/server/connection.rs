@@ -172,6 +172,12 @@ impl Turn {
         self.metadata += metadata;
     }
 
+    /// To open a call is more work than to answer a short one.
+    fn note_open(&mut self, metadata: usize) {
+        self.calls += OPENED;
+        self.metadata += metadata;
+    }
+
     fn tire(&mut self) {
         self.tired = true;
     }
@@ -202,6 +208,9 @@ const BYTES: usize = 32 << 10;
 
 /// As many as an honest peer has under way, mostly.
 const CALLS: usize = 256;
+
+/// As how many calls one counts that is opened before its messages are here.
+const OPENED: usize = 8;
 
 /// About as much work as so many bytes.
 const METADATA: usize = 2048;
@@ -443,7 +452,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 Ok(Some(Event::Open(call, ticket, stream))) => {
                     self.transferred.took = true;
                     self.calls.started += 1;
-                    self.turn.note_call(call.head.metadata.len());
+                    self.turn.note_open(call.head.metadata.len());
                     self.round.taken += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = Found { over_share, streams, arrival };
