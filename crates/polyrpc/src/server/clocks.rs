@@ -171,7 +171,7 @@ impl Clocks {
             None => self.message = None,
             Some(_) if took => self.message = Some(Transfer::new(now, received)),
             Some(_) => {
-                self.message.get_or_insert(Transfer::new(now, received));
+                self.message.get_or_insert_with(|| Transfer::new(now, received));
             }
         }
         self.is_head = incomplete == Some(Incomplete::Head);
@@ -179,7 +179,7 @@ impl Clocks {
         match writing {
             false => self.write = None,
             true => {
-                self.write.get_or_insert(Transfer::new(now, written));
+                self.write.get_or_insert_with(|| Transfer::new(now, written));
             }
         }
         let heard = received != self.received;

@@ -39,7 +39,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
     let mut allowed = speaks.as_ref().map_or(&port.allowed[..], |speaks| within(speaks, &port.allowed));
     let narrowed = speaks.is_some();
     // Where the name allows two, the first bytes tell which.
-    let mut settled = port.spoken.or(speaks.filter(|_| allowed.len() == 1));
+    let mut settled = port.spoken.or_else(|| speaks.filter(|_| allowed.len() == 1));
     let mut end = End::Foreign;
     let mut spoke = None;
     loop {
