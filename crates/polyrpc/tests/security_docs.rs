@@ -59,7 +59,10 @@ fn defaults() -> Vec<(&'static str, String)> {
         ("memory_per_connection", "160 MiB, at most `memory`".into()),
         ("unsent", bytes(unsent)),
         ("connections", format!("{}, and 64 less than the process may open files", count(connections))),
-        ("connections_per_peer", format!("{}, and half of `connections`", count(connections_per_peer))),
+        (
+            "connections_per_peer",
+            format!("{}, and half of what file descriptors allow", count(connections_per_peer)),
+        ),
         ("in_flight", count(in_flight)),
         ("in_flight_per_peer", count(in_flight_per_peer)),
         ("in_flight_per_connection", count(in_flight_per_connection)),

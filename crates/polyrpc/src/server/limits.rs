@@ -56,7 +56,7 @@ pub struct Limits {
     /// One more is closed at once. Shortly before, connections that have sent nothing yet make room, or else those that
     /// have done nothing for longest.
     pub connections: usize,
-    /// Open connections from one peer address. 50,000, and at most half of [`connections`](Self::connections).
+    /// Open connections from one peer address. 50,000, and at most half of what file descriptors allow.
     pub connections_per_peer: usize,
 
     /// Calls whose handlers wait, over all connections. 65,536.
@@ -207,7 +207,10 @@ impl Limits {
         let connections = open_files.map_or(usize::MAX, |limit| {
             limit.saturating_sub(OTHER_DESCRIPTORS).max(1).try_into().unwrap_or(usize::MAX)
         });
-        let connections = self.connections.min(connections);
+        if connections >= self.connections {
+            return self;
+        }
+        // Else one address could take all that are left.
         let connections_per_peer = self.connections_per_peer.min((connections / 2).max(1));
         Self { connections, connections_per_peer, ..self }
     }
