@@ -511,8 +511,9 @@ async fn who_asks_for_a_protocol_in_the_handshake_must_keep_to_it() {
     let behind = [&b"CONNECT /_rpcx_ HTTP/1.0\n\n"[..], &rpcx].concat();
     let answer = ask(b"rpcx", behind).await.unwrap().unwrap();
     assert_eq!(answer.strip_prefix(b"HTTP/1.0 200 Connected to rpcx\n\n").and_then(<[u8]>::first), Some(&8));
-    // The connection just ends, as one in clear text that speaks nothing we know.
-    assert!(ask(b"http/1.1", rpcx).await.unwrap().is_err());
+    // HTTP says that it understands nothing else.
+    let answer = ask(b"http/1.1", rpcx).await.unwrap().unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", answer.escape_ascii());
     let answer = ask(b"h2", HTTP.to_vec()).await.unwrap().unwrap_or_default();
     assert!(!answer.starts_with(b"HTTP"), "{}", answer.escape_ascii());
     let error = ask(b"spdy/3.1", HTTP.to_vec()).await.unwrap().unwrap_err();
