@@ -424,9 +424,6 @@ impl<'a> Dispatch<'a> {
 
     /// Judges a credential.
     pub(super) fn judge(&mut self, credential: &Credential) -> Judgement {
-        if self.port.authenticator.is_none() {
-            return Judgement::Accepted;
-        }
         self.authentication.judge(credential, &self.connection.peer)
     }
 
@@ -449,13 +446,18 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    fn lookup(&self, head: &RequestHead<'_>, over_share: bool) -> Result<(), Verdict> {
+    /// Whether the budget of memory and the limits of calls have room for one more.
+    fn admit_one(&self, over_share: bool) -> Result<(), Status> {
         let entry = &self.registration.entry;
         if over_share {
             entry.refused(Refusal::Memory);
-            return Err(Verdict::Refused(exhausted()));
+            return Err(exhausted());
         }
-        entry.admit_call().map_err(Verdict::Refused)?;
+        entry.admit_call()
+    }
+
+    fn lookup(&self, head: &RequestHead<'_>, over_share: bool) -> Result<(), Verdict> {
+        self.admit_one(over_share).map_err(Verdict::Refused)?;
         let Some((service, method)) = head.target else { return Ok(()) };
         self.port.server.router.entry(service, method).map(drop).map_err(Verdict::Missing)
     }
@@ -468,12 +470,7 @@ impl<'a> Dispatch<'a> {
         ticket: &S::Ticket,
         found: &Found<'_>,
     ) -> Result<&'a Arc<Entry>, Status> {
-        let entry = &self.registration.entry;
-        if found.over_share {
-            entry.refused(Refusal::Memory);
-            return Err(exhausted());
-        }
-        entry.admit_call()?;
+        self.admit_one(found.over_share)?;
         let entry = (self.port.server.router)
             .entry(call.service, call.method)
             .map_err(|missing| S::unknown_to(ticket, call, missing))?;
