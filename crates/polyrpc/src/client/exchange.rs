@@ -161,7 +161,7 @@ impl Defaults {
         let Some(Reply { result, head, attachment, trailers }) = reply else {
             return Ok(Response::new(Body::new(format, Bytes::new())));
         };
-        let bytes = uncompressed(head.compression, result?, self.decompressed, None)
+        let bytes = uncompressed(head.compression, result?, self.decompressed)
             .map_err(|status| self.unreadable(&status))?;
         let message = Body::new(head.format, bytes);
         Ok(Response { message, metadata: head.metadata, trailers, attachment })

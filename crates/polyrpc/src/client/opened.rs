@@ -11,7 +11,7 @@ use polyrpc_wire::{CallId, Format, Head, Message, Metadata, Status};
 use super::link::Over;
 use super::pending::Arrived;
 use super::pool::Lease;
-use crate::codec::{Body, uncompressed_message};
+use crate::codec::{Body, decompress_message};
 
 /// A call on its connection. When the last half of it is dropped before it has ended, it is cancelled.
 pub(super) struct Opened {
@@ -218,7 +218,7 @@ impl Receiving {
     fn open(&mut self, message: Message) -> Result<Body, Status> {
         self.credit(message.body.len());
         let format = self.head.as_ref().map_or(self.format, |head| head.format);
-        let bytes = uncompressed_message(message, self.limit, None)?;
+        let bytes = decompress_message(message, self.limit)?;
         Ok(Body::new(format, bytes))
     }
 

@@ -10,15 +10,14 @@ mod serde;
 
 mod buffer;
 mod byte_string;
+mod decompression;
 
 #[cfg(feature = "prost")]
 mod prost;
 
 use bytes::Bytes;
-use polyrpc_wire::payload::{compress, schema};
-use polyrpc_wire::{Compression, Format, Message, Retry, Status, grpc, rpcx};
-
-use crate::budget::{self, Account};
+use polyrpc_wire::payload::schema;
+use polyrpc_wire::{Format, Status, rpcx};
 
 pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
@@ -29,6 +28,10 @@ pub use self::protobuf::Protobuf;
 pub use self::raw::Raw;
 pub use self::serde::Serde;
 
+pub(crate) use self::decompression::{
+    InPlace, decompress_aside, decompress_in_place, decompress_message, decompress_message_aside,
+    uncompressed,
+};
 pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
 pub(crate) use self::serde::{
     decode as decode_plain, decode_arguments, decode_no_arguments, encode as encode_plain, encode_value,
@@ -114,55 +117,6 @@ impl Body {
     pub fn new(format: Format, bytes: impl Into<Bytes>) -> Self {
         Self { format, positional: false, required: false, bytes: bytes.into() }
     }
-}
-
-/// A body with its compression undone: `limit` bytes at most, and no more than the account of its connection, if there is
-/// one, has free.
-pub(crate) fn uncompressed(
-    compression: Compression,
-    body: Bytes,
-    limit: usize,
-    account: Option<&Account>,
-) -> Result<Bytes, Status> {
-    match compression {
-        Compression::None => Ok(body),
-        _ => decompress(compression, &body, limit, account),
-    }
-}
-
-fn decompress(
-    compression: Compression,
-    body: &[u8],
-    limit: usize,
-    account: Option<&Account>,
-) -> Result<Bytes, Status> {
-    let free = account.map_or(usize::MAX, Account::free);
-    match compress::decompress(compression, body, limit.min(free)) {
-        Ok(bytes) => {
-            if let Some(account) = account {
-                account.charge(bytes.len());
-            }
-            Ok(bytes.into())
-        }
-        Err(compress::Error::TooLarge { .. }) if free < limit => Err(budget::exhausted()),
-        Err(error) => {
-            let text = format!("cannot decompress {}: {error}", compression.as_str());
-            Err(match error {
-                // Another server would not take it either.
-                compress::Error::TooLarge { .. } => Status::resource_exhausted(text).with_retry(Retry::Never),
-                _ => Status::invalid_argument(text),
-            })
-        }
-    }
-}
-
-/// A message of a stream with its compression undone. Only gRPC compresses these.
-pub(crate) fn uncompressed_message(
-    message: Message,
-    limit: usize,
-    account: Option<&Account>,
-) -> Result<Bytes, Status> {
-    uncompressed(message.compression, message.body, limit, account).map_err(grpc::corrupt)
 }
 
 /// Writes the arguments of a call as [`Client::call`](crate::Client::call) does by rest_rpc, for who makes the call with

@@ -617,18 +617,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 self.calls.ended(false);
                 self.end_guesses();
             }
-            Started::Stopped(Stop::Broken(violation)) => self.drop_call(owed, &violation),
         }
-    }
-
-    /// Ends the connection over a call, which stays unanswered.
-    #[cold]
-    fn drop_call(&mut self, Owed { note, .. }: Owed<S::Ticket>, violation: &Violation) {
-        self.calls.ended(false);
-        if let Some(mut note) = note {
-            note.failed(&Status::invalid_argument(violation.to_string()));
-        }
-        self.give_up();
     }
 
     #[cold]
@@ -669,6 +658,7 @@ impl<'a, S: Session> Connection<'a, S> {
         match ending {
             Ending::Reply(reply) => self.reply(ticket, reply),
             Ending::Unauthenticated(status) => self.answer_refused(ticket, status),
+            Ending::Corrupt(status) => self.answer_corrupt(ticket, status),
             Ending::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
             Ending::Finish { result, trailers } => {
                 self.session.finish(ticket, result, trailers, &mut self.out);
@@ -701,6 +691,15 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
+    #[cold]
+    fn answer_corrupt(&mut self, ticket: S::Ticket, status: Status) {
+        match S::corrupt(&ticket, status) {
+            Ok(status) => self.session.reply(ticket, Reply::failure(status), &mut self.out),
+            // In its protocol it ends the connection, and stays unanswered.
+            Err(_) => self.give_up(),
+        }
+    }
+
     /// Answers a call whose handler accepted streams. Each goes on as a call of its own, unless the peer is not heard any
     /// more.
     fn accept(&mut self, mut ticket: S::Ticket, reply: Reply, accepted: Accepted) {
@@ -727,11 +726,17 @@ impl<'a, S: Session> Connection<'a, S> {
             note.ended(&ending);
         }
         let closes = matches!(ending, Ending::CloseConnection);
-        if let Ending::Unauthenticated(status) = ending {
-            self.streams.forget(stream, &mut self.session, &mut self.out);
-            return self.answer_refused(ticket, status);
+        match ending {
+            Ending::Unauthenticated(status) => {
+                self.streams.forget(stream, &mut self.session, &mut self.out);
+                self.answer_refused(ticket, status);
+            }
+            Ending::Corrupt(status) => {
+                self.streams.forget(stream, &mut self.session, &mut self.out);
+                self.answer_corrupt(ticket, status);
+            }
+            ending => self.streams.close(stream, ticket, ending, &mut self.session, &mut self.out),
         }
-        self.streams.close(stream, ticket, ending, &mut self.session, &mut self.out);
         if closes {
             self.finish();
         }

@@ -4,7 +4,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use polyrpc_wire::session::{Offered, RequestHead, Server as Session, Verdict, Violation};
+use polyrpc_wire::session::{Offered, RequestHead, Server as Session, Verdict};
 use polyrpc_wire::{Call, Compression, Credential, Head, Message, Scope, Status, StreamId};
 
 use super::arrival::Arrival;
@@ -17,7 +17,7 @@ use super::open::Registration;
 use super::port::Port;
 use super::streams::Streams;
 use crate::budget::{Account, Kept, exhausted};
-use crate::codec::{Body, uncompressed, uncompressed_message};
+use crate::codec::{Body, InPlace, decompress_aside, decompress_in_place, decompress_message_aside};
 use crate::service::{ConnectionFacts, Context, Ending, Entry, Handling, Offer, Shape, Way};
 use crate::streaming::{Incoming, Outgoing};
 use crate::task::Inherited;
@@ -50,8 +50,6 @@ pub(super) enum Stop {
     Refused(Status),
     /// The caller has brought too many wrong credentials: its connection ends.
     Guesses,
-    /// In its protocol it ends the connection.
-    Broken(Violation),
 }
 
 /// Brings the calls of one connection to their methods.
@@ -219,17 +217,20 @@ impl<'a> Dispatch<'a> {
     ) -> Started {
         let (deadline, entry) = match admitted {
             Admitted { entry: Ok(entry), deadline, judging: None } => (deadline, entry),
-            unjudged => return self.begin_judged::<S>(call, ticket, unjudged, found),
+            unjudged => return self.begin_later::<S>(call, ticket, unjudged, found),
         };
         let offered = S::offered(ticket);
         let body = std::mem::take(&mut call.body);
         let account = &self.registration.entry.account;
         let limit = self.port.server.limits.decompressed;
-        let bytes = match uncompressed(call.head.compression, body, limit, Some(account)) {
-            Ok(bytes) => bytes,
-            Err(status) => {
-                return Started::Stopped(S::corrupt(ticket, status).map_or_else(Stop::Broken, Stop::Failed));
+        let bytes = match decompress_in_place(call.head.compression, body, limit, account) {
+            Ok(InPlace::Done(bytes)) => bytes,
+            Ok(InPlace::TooLong(body)) => {
+                call.body = body;
+                let admitted = Admitted { entry: Ok(entry), deadline, judging: None };
+                return self.begin_later::<S>(call, ticket, admitted, found);
             }
+            Err(status) => return Started::Ended(Ending::Corrupt(status)),
         };
         if !entry.method().shape().is_unary()
             && let Some(stream) = S::stream(ticket)
@@ -305,7 +306,7 @@ impl<'a> Dispatch<'a> {
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
         let entry = match (entry, &judging) {
             (Ok(entry), _) => entry,
-            (Err(status), Some(_)) => return judged(judging, inherited, deadline, || Err(status)),
+            (Err(status), Some(_)) => return later(judging, inherited, deadline, fails(status)),
             (Err(status), None) => return failed(status),
         };
         let cx = self.context::<S>(call, (entry, deadline), None);
@@ -326,9 +327,8 @@ impl<'a> Dispatch<'a> {
             }
             (true, judging) => {
                 let (entry, way) = (entry.clone(), Way::Streams(incoming, outgoing));
-                let handling =
-                    judged(judging, inherited, deadline, move || Ok(opened(&entry, cx, Bytes::new(), way)));
-                streamed(handling)
+                let start = async move { Ok(opened(&entry, cx, Bytes::new(), way)) };
+                streamed(later(judging, inherited, deadline, start))
             }
             (false, judging) => {
                 let gathered = gathered(entry.clone(), cx, incoming, outgoing, limit, handle.account.clone());
@@ -345,9 +345,9 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    /// Brings a call to its method once its credential was judged.
+    /// Brings a call to its method once its credential was judged and its message is decompressed.
     #[cold]
-    fn begin_judged<S: Session>(
+    fn begin_later<S: Session>(
         &self,
         mut call: Call<'_>,
         ticket: &S::Ticket,
@@ -358,7 +358,7 @@ impl<'a> Dispatch<'a> {
         let inherited = Inherited::from_call(deadline, &call.head.metadata);
         let entry = match entry {
             Ok(entry) => entry.clone(),
-            Err(status) => return judged(judging, inherited, deadline, || Err(status)),
+            Err(status) => return later(judging, inherited, deadline, fails(status)),
         };
         let (account, limit) =
             (self.registration.entry.account.clone(), self.port.server.limits.decompressed);
@@ -368,7 +368,7 @@ impl<'a> Dispatch<'a> {
         let offered = S::offered(ticket);
         let stream = S::stream(ticket).filter(|_| !entry.method().shape().is_unary());
         let ways = match stream.map(|stream| (stream, self.registration.entry.admit_stream())) {
-            Some((_, Err(status))) => return judged(judging, inherited, deadline, || Err(status)),
+            Some((_, Err(status))) => return later(judging, inherited, deadline, fails(status)),
             Some((stream, Ok(()))) => Some(found.streams.open(stream, limit)),
             None => None,
         };
@@ -376,14 +376,15 @@ impl<'a> Dispatch<'a> {
         let offer = offered.filter(|_| ways.is_none()).map(|offered| self.offer(offered, found.streams));
         let cx = self.context::<S>(call, (&entry, deadline), found.arrival.known()).with_offer(offer);
         let is_stream = ways.is_some();
-        let started = judged(judging, inherited, deadline, move || {
-            let bytes = uncompressed(compression, body, limit, Some(&account)).map_err(S::unreadable)?;
+        let started = later(judging, inherited, deadline, async move {
+            let bytes = decompress_aside(compression, body, limit, account.clone()).await;
+            let bytes = bytes.map_err(Ending::Corrupt)?;
             // What it was compressed to is counted with the call.
             let kept = Kept::new(account, if compression == Compression::None { 0 } else { bytes.len() });
             let handling = match ways {
                 None => {
                     let body = Body { format, positional, required, bytes };
-                    entry.take(cx, body, Way::Whole, S::unreadable)?
+                    entry.take(cx, body, Way::Whole, S::unreadable).map_err(Ending::failed)?
                 }
                 Some((incoming, outgoing)) if goes_on => {
                     incoming.preface(bytes);
@@ -496,11 +497,11 @@ fn objected(status: Status) -> Stop {
 }
 
 /// A call that goes on with `start` once its credential was accepted.
-fn judged(
+fn later(
     judging: Option<Judging>,
     inherited: Inherited,
     deadline: Option<Instant>,
-    start: impl FnOnce() -> Result<Handling, Status> + Send + 'static,
+    start: impl Future<Output = Result<Handling, Ending>> + Send + 'static,
 ) -> Started {
     let handling = Box::pin(async {
         if let Some(judging) = judging
@@ -508,12 +509,17 @@ fn judged(
         {
             return Ending::Unauthenticated(status);
         }
-        match start() {
+        match start.await {
             Ok(handling) => handling.await,
-            Err(status) => Ending::failed(status),
+            Err(ending) => ending,
         }
     });
     Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Whole, bytes: 0 }
+}
+
+/// What becomes of a call that fails once its credential was accepted.
+async fn fails(status: Status) -> Result<Handling, Ending> {
+    Err(Ending::failed(status))
 }
 
 /// The same for a call whose messages come or leave one by one.
@@ -551,7 +557,7 @@ async fn gathered(
 ) -> Result<Gathered, Unanswerable> {
     let message = sole(&incoming).await?;
     cx.came(message.compression);
-    let message = uncompressed_message(message, limit, Some(&account))?;
+    let message = decompress_message_aside(message, limit, account).await?;
     let streams = entry.method().shape().server_streams;
     let (counted, way) = match streams {
         true => (Counted::Stream, Way::Answers(outgoing)),

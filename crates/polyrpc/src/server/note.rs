@@ -74,7 +74,9 @@ impl Note {
             (None, Ending::Reply(reply)) => End::Succeeded { sent: sent(reply) },
             (None, Ending::Accept(reply, _)) => End::Succeeded { sent: sent(reply) },
             (None, Ending::Finish { .. }) => End::Succeeded { sent: 0 },
-            (None, Ending::CloseConnection | Ending::Unauthenticated(_)) => End::Unanswered,
+            (None, Ending::CloseConnection | Ending::Unauthenticated(_) | Ending::Corrupt(_)) => {
+                End::Unanswered
+            }
         };
     }
 }

@@ -195,7 +195,7 @@ impl Streams {
             Ending::Reply(reply) => session.reply(ticket, reply, out),
             Ending::Accept(reply, _) => session.reply(ticket, *reply, out),
             // The connection has told it.
-            Ending::CloseConnection | Ending::Unauthenticated(_) => {}
+            Ending::CloseConnection | Ending::Unauthenticated(_) | Ending::Corrupt(_) => {}
         }
     }
 

@@ -94,6 +94,8 @@ pub enum Ending {
     },
     /// With the refusal of its credential, in the form that its protocol has for that.
     Unauthenticated(Status),
+    /// With the failure to decompress its message, in the form that its protocol has for that.
+    Corrupt(Status),
     /// With the wish that the connection be closed instead.
     CloseConnection,
 }
@@ -110,7 +112,7 @@ impl Ending {
             Self::Reply(reply) => reply.result.as_ref().err(),
             Self::Accept(reply, _) => reply.result.as_ref().err(),
             Self::Finish { result, .. } => result.as_ref().err(),
-            Self::Unauthenticated(status) => Some(status),
+            Self::Unauthenticated(status) | Self::Corrupt(status) => Some(status),
             Self::CloseConnection => None,
         }
     }

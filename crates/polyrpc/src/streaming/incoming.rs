@@ -1,6 +1,8 @@
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::poll_fn;
 use std::mem;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
@@ -9,7 +11,7 @@ use polyrpc_wire::{Compression, Message, Metadata, Status};
 
 use super::Bell;
 use super::outgoing::footprint;
-use crate::codec::uncompressed_message;
+use crate::codec::{decompress_message, decompress_message_aside};
 
 /// The messages that the peer sends on one call, encoded.
 ///
@@ -42,6 +44,16 @@ struct State {
     end: Option<Result<(), Status>>,
     trailers: Metadata,
     taker: Option<Waker>,
+    /// The message taken last, which is being decompressed.
+    decompressing: Option<Decompressing>,
+}
+
+struct Decompressing(Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send>>);
+
+impl fmt::Debug for Decompressing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Decompressing")
+    }
 }
 
 impl Incoming {
@@ -70,10 +82,27 @@ impl Incoming {
 
     /// The next message, its compression undone; `None` behind the last. An error is given once and ends it.
     pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
-        let next = ready!(self.poll_raw(cx));
-        let account = self.0.bell.as_ref().map(|bell| &*bell.account);
-        let read = |message| uncompressed_message(message, self.0.limit, account);
-        Poll::Ready(next.map(|message| message.and_then(read)))
+        loop {
+            let mut state = self.0.lock();
+            if let Some(Decompressing(message)) = &mut state.decompressing {
+                let message = ready!(message.as_mut().poll(cx));
+                state.decompressing = None;
+                return Poll::Ready(Some(message));
+            }
+            drop(state);
+            let message = match ready!(self.poll_raw(cx)) {
+                Some(Ok(message)) => message,
+                other => return Poll::Ready(other.map(|message| message.map(|message| message.body))),
+            };
+            if message.compression == Compression::None {
+                return Poll::Ready(Some(Ok(message.body)));
+            }
+            let Some(bell) = &self.0.bell else {
+                return Poll::Ready(Some(decompress_message(message, self.0.limit)));
+            };
+            let message = decompress_message_aside(message, self.0.limit, bell.account.clone());
+            self.0.lock().decompressing = Some(Decompressing(Box::pin(message)));
+        }
     }
 
     /// The next message as it came; `None` behind the last.

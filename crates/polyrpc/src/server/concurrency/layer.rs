@@ -91,7 +91,7 @@ impl Future for Measured {
         let ending = ready!(self.handling.as_mut().poll(cx));
         self.ended = true;
         let failure = match &ending {
-            Ending::Unauthenticated(status) => Some(status.code()),
+            Ending::Unauthenticated(status) | Ending::Corrupt(status) => Some(status.code()),
             Ending::CloseConnection => Some(Code::Unavailable),
             ending => ending.failure().map(Status::code),
         };
