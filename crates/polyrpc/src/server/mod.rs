@@ -40,6 +40,7 @@ mod extensions;
 
 mod concurrency;
 
+mod heap;
 mod hook;
 
 mod hooks;

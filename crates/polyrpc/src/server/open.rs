@@ -18,6 +18,7 @@ use slab::Slab;
 use tokio::sync::Notify;
 
 use super::failures::Failures;
+use super::heap::Heap;
 use super::hooks::Hooks;
 use super::incidents::{Closing, Incidents, Refusal};
 use super::limits::Limits;
@@ -346,12 +347,16 @@ impl Open {
         let mut interval = tokio::time::interval(TICK);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let patience = Patience::new(&self.limits);
+        let mut heap = Heap::default();
         loop {
             interval.tick().await;
             let now = self.tick.fetch_add(1, Ordering::Relaxed) + 1;
             let mut entries = self.lock();
             entries.open.iter().for_each(|(_, entry)| entry.watch(now, &patience));
             self.relieve(&mut entries);
+            if heap.is_slack(self.pool.bytes() + entries.open.len() * CONNECTION, now) {
+                tokio::task::spawn_blocking(polyrpc_heap::trim);
+            }
             if now.is_multiple_of(FORGET) {
                 entries
                     .peers
@@ -454,6 +459,8 @@ static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
 /// How often slow connections are looked for.
 pub(super) const TICK: Duration = Duration::from_millis(250);
+/// About as many bytes as a connection takes that holds nothing.
+const CONNECTION: usize = 16 << 10;
 /// How long a connection that said good-bye waits for the peer to do so, in ticks: 2 s.
 const CLOSING: u32 = 8;
 

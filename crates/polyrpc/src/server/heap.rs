@@ -1,0 +1,70 @@
+//! When free memory is given back to the system.
+
+use std::time::Duration;
+
+use super::open::ticks;
+
+/// Watches how much peers make a server hold, so that the memory goes back once they hold much less.
+#[derive(Debug, Default)]
+pub(super) struct Heap {
+    /// The most bytes that were held since memory was last given back.
+    peak: usize,
+    /// When that was, in ticks.
+    trimmed: u32,
+}
+
+/// How many bytes must have been freed for it to be worth while.
+const WORTH: usize = 8 << 20;
+
+/// How often memory is given back at most. What is needed again must be zeroed by the system, some tenths of a second
+/// for each GiB.
+const SELDOM: Duration = Duration::from_secs(5);
+
+impl Heap {
+    /// Whether to give memory back now that so much is held.
+    pub(super) fn is_slack(&mut self, held: usize, now: u32) -> bool {
+        self.peak = self.peak.max(held);
+        let freed = self.peak - held;
+        let slack = freed >= WORTH && freed > held && now.saturating_sub(self.trimmed) >= ticks(SELDOM);
+        if slack {
+            (self.peak, self.trimmed) = (held, now);
+        }
+        slack
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::open::TICK;
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn memory_goes_back_once_most_of_much_is_free() {
+        let mut heap = Heap::default();
+        assert!(!heap.is_slack(100 * MIB, 100));
+        assert!(!heap.is_slack(60 * MIB, 101));
+        assert!(heap.is_slack(40 * MIB, 102));
+        assert!(!heap.is_slack(39 * MIB, 150));
+        assert!(heap.is_slack(MIB, 151));
+    }
+
+    #[test]
+    fn little_is_kept() {
+        let mut heap = Heap::default();
+        assert!(!heap.is_slack(7 * MIB, 100));
+        assert!(!heap.is_slack(0, 101));
+    }
+
+    #[test]
+    fn memory_goes_back_seldom() {
+        let mut heap = Heap::default();
+        let seldom = (SELDOM.as_millis() / TICK.as_millis()) as u32;
+        let mut given = 0;
+        for now in seldom..seldom * 5 {
+            given += u32::from(heap.is_slack(if now % 2 == 0 { 100 * MIB } else { 0 }, now));
+        }
+        assert_eq!(given, 4);
+    }
+}
