@@ -19,6 +19,7 @@ struct Allowed {
     write: u32,
     /// Bytes that a peer must take in each interval of `write`, if there are as many.
     drain: u64,
+    half_close: u32,
     idle: u32,
     age: u32,
     grace: u32,
@@ -41,6 +42,7 @@ impl Allowed {
             pace: rate(limits.header_timeout),
             write,
             drain: rate(limits.write_timeout),
+            half_close: at_least(limits.half_close_timeout),
             idle: limits.idle_timeout.map_or(forever, at_least),
             age: limits.connection_age.map_or(forever, ticks),
             grace: ticks(limits.connection_age_grace),
@@ -63,6 +65,8 @@ pub(super) struct Observed {
     pub(super) took: bool,
     /// Something waits to be written.
     pub(super) writing: bool,
+    /// The peer has closed its half, and calls are under way.
+    pub(super) half_closed: bool,
     /// Nothing is under way.
     pub(super) idle: bool,
     /// Calls or streams are under way.
@@ -96,8 +100,10 @@ pub(super) struct Clocks {
     allowed: Allowed,
     message: Option<Transfer>,
     is_head: bool,
-    is_withheld: bool,
+    /// Since when the rest of a message is not read.
+    withheld: Option<u32>,
     write: Option<Transfer>,
+    half_closed: Option<u32>,
     /// Since when nothing is under way.
     idle: Option<u32>,
     /// When the connection reaches its age.
@@ -152,8 +158,9 @@ impl Clocks {
             allowed,
             message: None,
             is_head: false,
-            is_withheld: false,
+            withheld: None,
             write: None,
+            half_closed: None,
             idle: None,
             aged,
             is_drained: false,
@@ -166,7 +173,7 @@ impl Clocks {
 
     /// Notes what the connection has come to. Returns when it is to be woken for a clock.
     pub(super) fn observe(&mut self, now: u32, observed: Observed) -> u32 {
-        let Observed { received, written, incomplete, took, writing, idle, busy } = observed;
+        let Observed { received, written, incomplete, took, writing, half_closed, idle, busy } = observed;
         match incomplete {
             None => self.message = None,
             Some(_) if took => self.message = Some(Transfer::new(now, received)),
@@ -175,13 +182,15 @@ impl Clocks {
             }
         }
         self.is_head = incomplete == Some(Incomplete::Head);
-        self.is_withheld = incomplete == Some(Incomplete::Withheld);
+        let withheld = incomplete == Some(Incomplete::Withheld);
+        self.withheld = withheld.then(|| self.withheld.unwrap_or(now));
         match writing {
             false => self.write = None,
             true => {
                 self.write.get_or_insert_with(|| Transfer::new(now, written));
             }
         }
+        self.half_closed = half_closed.then(|| self.half_closed.unwrap_or(now));
         let heard = received != self.received;
         // A client may do nothing but listen to pushes.
         let moved = heard || written != self.written;
@@ -204,14 +213,15 @@ impl Clocks {
 
     /// The earliest tick at which something may be due.
     fn next(&self) -> u32 {
-        let Allowed { header, message, write, idle, ping, pong, .. } = self.allowed;
+        let Allowed { header, message, write, half_close, idle, ping, pong, .. } = self.allowed;
         let after =
             |since: Option<u32>, ticks: u32| since.map_or(u32::MAX, |since| since.saturating_add(ticks));
-        let interval = self.message.filter(|_| !self.is_withheld).map(|message| message.interval);
+        let interval = self.message.filter(|_| self.withheld.is_none()).map(|message| message.interval);
         let whole = self.message.map(|message| message.since);
-        after(interval, header)
+        after(interval.or(self.withheld), header)
             .min(after(whole, if self.is_head { header } else { message }))
             .min(after(self.write.map(|write| write.interval), write))
+            .min(after(self.half_closed, half_close))
             .min(after(self.idle, idle))
             .min(after(self.heard.filter(|_| self.asked.is_none()), ping))
             .min(after(self.asked, pong))
@@ -226,10 +236,15 @@ impl Clocks {
             if self.is_head && age >= allowed.header {
                 return Some(Due::Close(Closing::Head));
             }
-            let slow = !self.is_withheld && message.is_slow(now, allowed.header, received, allowed.pace);
+            let slow =
+                self.withheld.is_none() && message.is_slow(now, allowed.header, received, allowed.pace);
             if slow || age >= allowed.message {
                 return Some(Due::Close(Closing::Message));
             }
+        }
+        // There was no room for it, and it holds what it has brought.
+        if self.withheld.is_some_and(|since| now.saturating_sub(since) >= allowed.header) {
+            return Some(Due::Close(Closing::Memory));
         }
         if let Some(write) = &mut self.write
             && write.is_slow(now, allowed.write, written, allowed.drain)
@@ -238,6 +253,9 @@ impl Clocks {
         }
         let passed =
             |since: Option<u32>, ticks: u32| since.is_some_and(|since| now.saturating_sub(since) >= ticks);
+        if passed(self.half_closed, allowed.half_close) {
+            return Some(Due::Close(Closing::HalfClosed));
+        }
         if passed(self.idle, allowed.idle) {
             return Some(Due::Close(Closing::Idle));
         }
@@ -296,6 +314,7 @@ mod tests {
         incomplete: None,
         took: false,
         writing: false,
+        half_closed: false,
         idle: false,
         busy: false,
     };
@@ -336,12 +355,14 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_not_read_must_end_in_time_all_the_same() {
+    fn a_message_for_which_there_is_no_room_is_given_up() {
         let mut clocks = clocks();
         let withheld = Observed { incomplete: Some(Incomplete::Withheld), ..QUIET };
-        assert_eq!(clocks.observe(0, withheld), 13);
-        assert_eq!(clocks.due(12, 0, 0), None);
-        assert_eq!(clocks.due(13, 0, 0), Some(Due::Close(Closing::Message)));
+        assert_eq!(clocks.observe(0, withheld), 5);
+        assert_eq!(clocks.due(4, 0, 0), None);
+        assert_eq!(clocks.observe(4, Observed { incomplete: Some(Incomplete::Message), ..QUIET }), 5);
+        assert_eq!(clocks.observe(5, withheld), 10);
+        assert_eq!(clocks.due(10, 0, 0), Some(Due::Close(Closing::Memory)));
     }
 
     #[test]
@@ -367,6 +388,16 @@ mod tests {
         assert_eq!(clocks.observe(31, Observed { received: 1, ..idle }), 72);
         assert_eq!(clocks.due(71, 1, 0), None);
         assert_eq!(clocks.due(72, 1, 0), Some(Due::Close(Closing::Idle)));
+    }
+
+    #[test]
+    fn a_peer_that_closed_its_half_is_answered_for_a_while() {
+        let mut clocks = clocks();
+        let half_closed = Observed { half_closed: true, ..QUIET };
+        assert_eq!(clocks.observe(7, half_closed), 28);
+        assert_eq!(clocks.observe(27, half_closed), 28);
+        assert_eq!(clocks.due(27, 0, 0), None);
+        assert_eq!(clocks.due(28, 0, 0), Some(Due::Close(Closing::HalfClosed)));
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub(super) struct Connection<'a, S: Session> {
     /// How many bytes of a peer that was told good-bye are still read.
     forbearance: usize,
     calls: Calls,
+    /// The peer has closed its half.
+    half_closed: bool,
     /// It was told to take on nothing new.
     draining: bool,
     /// The session has taken all it can from the inbox.
@@ -290,6 +292,7 @@ impl<'a, S: Session> Connection<'a, S> {
             end: End::Closed,
             forbearance: usize::MAX,
             calls: registration.entry.calls(),
+            half_closed: false,
             draining: false,
             starved: false,
             round: Round::new(S::PART),
@@ -773,6 +776,7 @@ impl<'a, S: Session> Connection<'a, S> {
             State::Serving if self.starved && !self.has_enough() && !self.withholds() => {
                 self.poll_fill(cx, written)
             }
+            State::Serving if self.may_read_ahead() => self.poll_fill(cx, written),
             State::Serving => Poll::Pending,
             State::Finishing if written && self.in_flight.is_empty() => self.poll_finish(cx),
             State::Finishing => Poll::Pending,
@@ -790,13 +794,21 @@ impl<'a, S: Session> Connection<'a, S> {
         self.inbox.bytes.len() >= AHEAD && self.session.holds_back()
     }
 
+    /// Whether some is read though no more calls are taken: so the end of the connection is seen while handlers wait.
+    fn may_read_ahead(&self) -> bool {
+        self.saturated() && !self.lags() && !self.withholds() && self.inbox.bytes.len() < AHEAD
+    }
+
     fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<End>>> {
         ready!(self.turn.poll_go_on(&self.registration.entry));
         // What is read behind calls that wait for the answer to another is not to make these look younger.
-        let waits = !self.inbox.bytes.is_empty() && self.session.holds_back();
+        let waits = !self.inbox.bytes.is_empty() && (self.session.holds_back() || self.saturated());
         match self.inbox.poll_fill(self.stream, cx, self.session.wanted())? {
             // The peer sends no more but may still read: what it asked for is answered.
-            Poll::Ready(0) => self.finish(),
+            Poll::Ready(0) => {
+                self.half_closed = true;
+                self.finish();
+            }
             Poll::Ready(n) => {
                 self.turn.note(n);
                 self.transferred.received += n as u64;
@@ -943,6 +955,7 @@ impl<'a, S: Session> Connection<'a, S> {
             incomplete,
             took: self.transferred.took,
             writing: self.unwritten() > 0,
+            half_closed: self.half_closed && !self.in_flight.is_empty(),
             idle: self.is_idle(),
             // Its answer to a PING would not be read, or waits behind what it has not read itself.
             busy: reads && !self.withholds() && self.unwritten() == 0 && !self.in_flight.is_empty(),

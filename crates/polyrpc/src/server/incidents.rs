@@ -66,6 +66,8 @@ causes! {
         Message => "message_timeout",
         /// It did not read.
         Write => "write_timeout",
+        /// It had closed its half while calls were under way, and these did not end in time.
+        HalfClosed => "half_close_timeout",
         /// It did nothing.
         Idle => "idle_timeout",
         /// It did not answer a keepalive.

@@ -81,7 +81,8 @@ pub struct Limits {
     /// How long a new connection may be silent. 2 minutes.
     pub first_byte_timeout: Duration,
     /// How long a connection may take to show its protocol, to do a TLS handshake, and to send an HTTP head. It is also
-    /// the interval after which [`message_rate`](Self::message_rate) is judged. 10 s.
+    /// the interval after which [`message_rate`](Self::message_rate) is judged, and how long an incomplete message waits
+    /// for room in the memory budget. 10 s.
     pub header_timeout: Duration,
     /// How long one message may take from its first byte to its last. 2 minutes.
     ///
@@ -93,6 +94,8 @@ pub struct Limits {
     pub message_rate: usize,
     /// How long a peer may take nothing of what is to be sent to it. 30 s.
     pub write_timeout: Duration,
+    /// How long calls may go on whose peer has closed its half of the connection: it may still read, or be gone. 5 s.
+    pub half_close_timeout: Duration,
     /// How long a connection may do nothing. `None`: forever. 10 minutes. Clients that would not hear of an end (over KCP)
     /// or make no other connection (Go's of `net/rpc`, once they have called) may for as long as they are there.
     pub idle_timeout: Option<Duration>,
@@ -169,6 +172,7 @@ impl Default for Limits {
             message_timeout: Duration::from_secs(120),
             message_rate: 1 << 10,
             write_timeout: Duration::from_secs(30),
+            half_close_timeout: Duration::from_secs(5),
             idle_timeout: Some(Duration::from_secs(600)),
             stream_idle_timeout: Some(Duration::from_secs(3600)),
             connection_age: None,
