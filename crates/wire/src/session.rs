@@ -163,8 +163,11 @@ pub trait Server {
     /// by itself are applied here; what follows from them comes with the next events.
     ///
     /// The driver calls it before it asks for events, and at least each quarter of a second while the session
-    /// [wants it](Self::wants_ticks).
-    fn tick(&mut self, _now: Duration, _out: &mut Outbox) {}
+    /// [wants it](Self::wants_ticks). `true`: more is overdue at the same time than was applied; the driver gives others
+    /// their turn and then calls again.
+    fn tick(&mut self, _now: Duration, _out: &mut Outbox) -> bool {
+        false
+    }
 
     /// Whether a time-out runs in the session, so that it must be [told the time](Self::tick) though nothing arrives.
     fn wants_ticks(&self) -> bool {

@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use polyrpc_wire::Outbox;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWrite};
@@ -147,13 +147,17 @@ impl Stream {
 impl Source for Stream {
     fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
         match self {
-            Self::Tcp(stream) => pin!(stream.read_buf(inbox)).poll(cx),
-            Self::Unix(stream) => pin!(stream.read_buf(inbox)).poll(cx),
+            Self::Tcp(stream) => pin!(stream.read_buf(&mut inbox.limit(LARGEST_READ))).poll(cx),
+            Self::Unix(stream) => pin!(stream.read_buf(&mut inbox.limit(LARGEST_READ))).poll(cx),
             Self::Tls(stream) => stream.poll_read(cx, inbox),
             Self::Carried(stream) => stream.poll_read(cx, inbox),
         }
     }
 }
+
+/// How many bytes are read at once. To copy more, into memory that is new, would keep the other connections of the
+/// thread waiting.
+pub(super) const LARGEST_READ: usize = 256 << 10;
 
 impl From<Socket> for Stream {
     fn from(socket: Socket) -> Self {
@@ -213,8 +217,8 @@ pub(crate) enum ReadHalf {
 impl Source for ReadHalf {
     fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
         match self {
-            Self::Tcp(stream) => pin!(stream.read_buf(inbox)).poll(cx),
-            Self::Unix(stream) => pin!(stream.read_buf(inbox)).poll(cx),
+            Self::Tcp(stream) => pin!(stream.read_buf(&mut inbox.limit(LARGEST_READ))).poll(cx),
+            Self::Unix(stream) => pin!(stream.read_buf(&mut inbox.limit(LARGEST_READ))).poll(cx),
             Self::Tls(stream) => stream.poll_read(cx, inbox),
             Self::Carried(stream) => stream.poll_read(cx, inbox),
         }

@@ -4,6 +4,7 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -72,6 +73,8 @@ pub(super) struct Connection<'a, S: Session> {
     heartbeats: u64,
     /// When the session was last told the time, in ticks.
     ticked: u32,
+    /// More was due then than the session has done.
+    is_ticking: bool,
     /// Nothing is read now, for a reason that is not the peer's.
     pauses: bool,
     /// For how many ticks nothing was read: time that the session's clocks do not count.
@@ -156,7 +159,11 @@ struct Turn {
     bytes: usize,
     calls: usize,
     metadata: usize,
-    /// The session says that it was much.
+    /// Bytes of large replies.
+    replied: usize,
+    /// When the first calls had been taken.
+    begun: Option<Instant>,
+    /// The session says that it was much, or the clock does.
     tired: bool,
     /// It is the turn of others.
     passed: bool,
@@ -172,12 +179,27 @@ impl Turn {
     fn note_call(&mut self, metadata: usize) {
         self.calls += 1;
         self.metadata += metadata;
+        if self.calls.is_multiple_of(TIMED) {
+            self.read_clock();
+        }
     }
 
     /// To open a call is more work than to answer a short one.
     fn note_open(&mut self, metadata: usize) {
-        self.calls += OPENED;
-        self.metadata += metadata;
+        self.calls += OPENED - 1;
+        self.note_call(metadata);
+    }
+
+    /// To make a large reply is work that the request does not show.
+    fn note_reply(&mut self, length: usize) {
+        self.replied += length;
+    }
+
+    /// How long handlers take is known to none but the clock.
+    fn read_clock(&mut self) {
+        let now = Instant::now();
+        let begun = *self.begun.get_or_insert(now);
+        self.tired |= now.saturating_duration_since(begun) > LONGEST;
     }
 
     fn tire(&mut self) {
@@ -186,7 +208,7 @@ impl Turn {
 
     /// So much that what was read is left for the next turn.
     fn is_heavy(&self) -> bool {
-        self.tired || self.calls >= CALLS || self.metadata >= METADATA
+        self.tired || self.calls >= CALLS || self.metadata >= METADATA || self.replied >= REPLIED
     }
 
     /// Pending when it is the turn of others.
@@ -214,8 +236,17 @@ const CALLS: usize = 256;
 /// As how many calls one counts that is opened before its messages are here.
 const OPENED: usize = 8;
 
+/// After how many calls the clock is read. It costs more than a hundredth of the shortest call.
+const TIMED: usize = 8;
+
+/// How long calls are taken before others have their turn.
+const LONGEST: Duration = Duration::from_micros(100);
+
 /// About as much work as so many bytes.
 const METADATA: usize = 2048;
+
+/// As much as is copied in a quarter of a millisecond, into memory that is new.
+const REPLIED: usize = 512 << 10;
 
 /// How many bytes of a peer that broke the protocol are thrown away before its connection is closed with what is
 /// unread. Enough for the reason to arrive at one that made a mistake; one that floods has megabytes on their way, and
@@ -306,6 +337,7 @@ impl<'a, S: Session> Connection<'a, S> {
             arrival: Arrival::new(port.server.times_calls),
             heartbeats: 0,
             ticked: registration.tick(),
+            is_ticking: false,
             pauses: false,
             paused: 0,
             wants_ticks: false,
@@ -362,6 +394,9 @@ impl<'a, S: Session> Connection<'a, S> {
     fn tick(&mut self) {
         let now = self.registration.tick();
         if now == self.ticked {
+            if self.is_ticking {
+                self.tick_session();
+            }
             return;
         }
         if self.pauses {
@@ -369,7 +404,7 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         self.ticked = now;
         self.streams.tick(now);
-        self.session.tick(TICK * (now - self.paused), &mut self.out);
+        self.tick_session();
         while let Some(due) = self.clocks.due(now, self.transferred.received, self.transferred.written) {
             match due {
                 Due::Close(cause) => return self.time_out(cause),
@@ -385,6 +420,14 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         if self.draining && self.is_overdue() {
             self.in_flight.fail_gathering(&Status::unavailable("the server is shutting down"));
+        }
+    }
+
+    /// Tells the session the time, again in the next turn if more is due than it has done.
+    fn tick_session(&mut self) {
+        self.is_ticking = self.session.tick(TICK * (self.ticked - self.paused), &mut self.out);
+        if self.is_ticking {
+            self.turn.tire();
         }
     }
 
@@ -636,7 +679,10 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn answer_ended(&mut self, cx: &mut Context<'_>) {
         self.take_judged(cx);
-        while let Some(Ended { owed, ending, streamed, .. }) = self.in_flight.poll_ended(cx) {
+        while !self.turn.is_heavy()
+            && let Some(Ended { owed, ending, streamed, .. }) = self.in_flight.poll_ended(cx)
+        {
+            self.turn.note_call(0);
             match (ending, streamed) {
                 (Some(ending), None) => self.end_call(owed, ending),
                 (Some(ending), Some(stream)) => self.end_stream(stream, owed, ending),
@@ -674,6 +720,7 @@ impl<'a, S: Session> Connection<'a, S> {
     fn reply(&mut self, ticket: S::Ticket, mut reply: Reply) {
         let length = reply.attachment.len() + reply.result.as_ref().map_or(0, |message| message.len());
         if length >= LARGE_REPLY {
+            self.turn.note_reply(length);
             // The request may be gone by now.
             self.report_held();
             match length > self.account.free() {
@@ -771,7 +818,7 @@ impl<'a, S: Session> Connection<'a, S> {
             return Poll::Ready(Ok(None));
         }
         match self.state {
-            State::Serving if self.turn.is_heavy() => self.poll_pass(),
+            State::Serving | State::Finishing if self.turn.is_heavy() => self.poll_pass(),
             State::Serving if !self.starved && !self.saturated() => Poll::Ready(Ok(None)),
             State::Serving if self.starved && !self.has_enough() && !self.withholds() => {
                 self.poll_fill(cx, written)

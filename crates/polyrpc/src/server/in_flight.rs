@@ -20,16 +20,18 @@ use crate::task::Inherited;
 pub(super) struct InFlight<T> {
     /// Made when the first call waits: most connections never need it.
     running: Option<Box<FuturesUnordered<Running<T>>>>,
+    /// Those that were cancelled since they were last polled.
+    cancelled: Vec<StreamId>,
     /// Where they are counted.
     account: Arc<Account>,
 }
 
 /// About what a waiting call takes beside its message: the future of its handler, its context, its timer.
-const OVERHEAD: usize = 1 << 10;
+const OVERHEAD: usize = 3 << 9;
 
 impl<T: Send + 'static> InFlight<T> {
     pub(super) fn new(account: Arc<Account>) -> Self {
-        Self { running: None, account }
+        Self { running: None, cancelled: Vec::new(), account }
     }
 
     /// Whether nothing goes on any more.
@@ -47,6 +49,9 @@ impl<T: Send + 'static> InFlight<T> {
 
     /// The next call that has ended, if one has.
     pub(super) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Option<Ended<T>> {
+        if !self.cancelled.is_empty() {
+            self.drop_cancelled();
+        }
         let running = self.running.as_mut().filter(|running| !running.is_empty())?;
         match running.poll_next_unpin(cx) {
             Poll::Ready(Some(ended)) => {
@@ -57,13 +62,23 @@ impl<T: Send + 'static> InFlight<T> {
         }
     }
 
-    /// Ends a call that nobody waits for, if it is still here; its handler is dropped at once. The peers bound how
-    /// many calls a connection may have, and few are cancelled, so that they are searched.
+    /// Ends a call that nobody waits for, if it is still here; its handler is dropped when calls are next polled.
     pub(super) fn cancel(&mut self, stream: StreamId) {
-        let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
-        if let Some(call) = running.into_iter().find(|call| call.stream == Some(stream)) {
-            call.cancel();
+        if !self.is_empty() {
+            self.cancelled.push(stream);
         }
+    }
+
+    /// All at once: a peer may cancel each of a thousand calls in one write.
+    #[cold]
+    fn drop_cancelled(&mut self) {
+        let mut cancelled = std::mem::take(&mut self.cancelled);
+        cancelled.sort_unstable();
+        let running = self.running.iter_mut().flat_map(|running| running.iter_mut());
+        let is_cancelled = |call: &&mut Running<T>| {
+            call.stream.is_some_and(|stream| cancelled.binary_search(&stream).is_ok())
+        };
+        running.filter(is_cancelled).for_each(Running::cancel);
     }
 
     /// Fails a call that has a stream; its handler is dropped at once.

@@ -410,7 +410,7 @@ impl session::Server for Server {
         !inbox.is_empty() || self.http.mid_message()
     }
 
-    fn tick(&mut self, now: Duration, out: &mut Outbox) {
+    fn tick(&mut self, now: Duration, out: &mut Outbox) -> bool {
         for stream in self.http.tick(now, out) {
             self.cancel(stream);
         }
@@ -418,9 +418,7 @@ impl session::Server for Server {
         if self.http.is_leaving() {
             self.leaving.get_or_insert(now);
         }
-        if self.open.has_incomplete() {
-            self.judge_clocks(now, out);
-        }
+        self.open.has_incomplete() && self.judge_clocks(now, out)
     }
 
     fn wants_ticks(&self) -> bool {
@@ -473,6 +471,9 @@ impl session::Server for Server {
 
 /// Bytes of the text that says why a connection ends.
 const LONGEST_REASON: usize = 1 << 10;
+
+/// How many overdue requests are given up at once: peers that open many at the same time exceed their time together.
+const OVERDUE_AT_ONCE: usize = 16;
 
 /// How long a request may still be incomplete when the server goes away.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -729,7 +730,8 @@ impl Server {
     /// Answers the requests whose messages did not come in time, and those that are incomplete when the server has gone
     /// away.
     #[cold]
-    fn judge_clocks(&mut self, now: Duration, out: &mut Outbox) {
+    /// Gives up requests that are overdue, some at a time. Returns whether there are more.
+    fn judge_clocks(&mut self, now: Duration, out: &mut Outbox) -> bool {
         let (http, pace) = (&self.http, &self.config.limits.pace);
         let has_left = http.has_named_the_last()
             && self.leaving.is_some_and(|since| now.saturating_sub(since) >= LAST_WAIT);
@@ -741,11 +743,16 @@ impl Server {
                 None if has_left && clock.age() >= LAST_WAIT => overdue.push((stream, Overdue::Leaving)),
                 None => {}
             }
+            if overdue.len() > OVERDUE_AT_ONCE {
+                break;
+            }
         }
+        let has_more = overdue.len() > OVERDUE_AT_ONCE;
         for (stream, overdue) in overdue {
             self.timed_out += u64::from(matches!(overdue, Overdue::Late(_)));
             self.give_up(stream, overdue, out);
         }
+        has_more
     }
 
     /// Answers a request that is not waited for any longer, and ends its stream.
