@@ -25,6 +25,8 @@ pub(super) struct ConnectBackoff {
     failing: Option<Failing>,
     /// When a connection was last found to be good.
     proven: Option<Instant>,
+    /// Dials that began before anything was known of the server, and when the first of them did.
+    first: Option<(Instant, usize)>,
 }
 
 /// What is known of the last failure.
@@ -62,7 +64,7 @@ pub(super) enum Change {
 
 impl ConnectBackoff {
     pub(super) fn new(settings: Backoff) -> Self {
-        Self { settings, failing: None, proven: None }
+        Self { settings, failing: None, proven: None, first: None }
     }
 
     /// Asks for a dial. [`Permit::Now`] takes the slot if there is but one.
@@ -70,7 +72,7 @@ impl ConnectBackoff {
         if let Some(refusal) = self.refusal(now) {
             return Permit::Refused(refusal);
         }
-        let Some(failing) = &mut self.failing else { return Permit::Now };
+        let Some(failing) = &mut self.failing else { return self.ask_at_first(now) };
         // A server may take its time for the first reply: a connection that lasts counts for as much.
         if failing.connected.is_some_and(|since| now.saturating_duration_since(since) >= LASTS) {
             return Permit::Now;
@@ -83,6 +85,20 @@ impl ConnectBackoff {
                 Permit::Now
             }
         }
+    }
+
+    /// Nothing is known to be wrong. Of many callers that begin at once some dial, and the others wait for a moment for what
+    /// comes of it: a server that closes every connection must not be dialled by each.
+    fn ask_at_first(&mut self, now: Instant) -> Permit {
+        if self.proven.is_some() {
+            return Permit::Now;
+        }
+        let (begun, dials) = self.first.get_or_insert((now, 0));
+        if *dials >= AT_FIRST && now.saturating_duration_since(*begun) < HEARD {
+            return Permit::At(*begun + HEARD);
+        }
+        *dials += 1;
+        Permit::Now
     }
 
     /// Why no dial may begin now, if none may: the last failure and when the next attempt is.
@@ -157,6 +173,12 @@ impl ConnectBackoff {
     }
 }
 
+/// How many dials begin before anything is known of a server.
+const AT_FIRST: usize = 2;
+
+/// How long others wait for their outcome.
+const HEARD: Duration = Duration::from_millis(50);
+
 /// Between two dials while a server is tried: two a second at most.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -209,6 +231,17 @@ mod tests {
             assert_eq!(crowded, None, "{dials:?}");
             assert!((10..30).contains(&later.len()), "it is tried every five seconds in the end: {dials:?}");
         }
+    }
+
+    #[test]
+    fn of_many_callers_that_begin_at_once_some_dial_and_the_others_wait_for_the_outcome() {
+        let (mut backoff, now) = (backoff(), Instant::now());
+        let dialled = (0..50).filter(|_| matches!(backoff.ask(now), Permit::Now)).count();
+        assert_eq!(dialled, AT_FIRST);
+        let Permit::At(slot) = backoff.ask(now + MILLI) else { panic!("the others wait") };
+        assert!(matches!(backoff.ask(slot), Permit::Now), "a server may be slow");
+        backoff.succeeded(now + MILLI * 2);
+        assert!(matches!(backoff.ask(now + MILLI * 2), Permit::Now), "a good server takes all");
     }
 
     #[test]
