@@ -38,7 +38,7 @@ type Call = Arc<dyn Fn() -> Answer + Send + Sync>;
 #[derive(Debug)]
 pub(crate) struct Clients {
     pub(crate) record: Arc<Record>,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl Clients {
@@ -63,7 +63,12 @@ impl Clients {
         }
         tasks.spawn(call_at(begun, NEW_CONNECTION, "new connection", newcomer(target)?, record.clone()));
         tasks.spawn(keep_stream(client("grpc", &target.open)?, record.clone()));
-        Ok(Self { record, _tasks: tasks })
+        Ok(Self { record, tasks })
+    }
+
+    /// Ends all calls and closes the connections: what is left of the server's work is the attackers'.
+    pub(crate) fn stop(&mut self) {
+        self.tasks.abort_all();
     }
 }
 

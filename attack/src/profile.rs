@@ -61,6 +61,6 @@ impl Profile {
 
     /// After how long the memory must have come back.
     pub(crate) fn recovery(self) -> Duration {
-        self.pick(Duration::from_secs(10), Duration::from_secs(15))
+        self.pick(Duration::from_secs(20), Duration::from_secs(15))
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::attacks::Attack;
 use crate::profile::{BUDGET, Profile};
-use crate::suite::{BESIDE, FLOOR, RATIO, REMAINS};
+use crate::suite::{BESIDE, FLOOR, RATIO, REMAINS, SHORT_P99};
 
 /// What came of one attack.
 #[derive(Debug, Serialize)]
@@ -95,7 +95,10 @@ pub(crate) fn head(profile: Profile) {
         "took s",
     );
     if profile.is_short() {
-        println!("(short form: shorter time-outs, smaller attacks, one server for several attacks)");
+        println!(
+            "(short form: shorter time-outs, smaller attacks, one server for several attacks; a p99 up to {} ms is no failure)",
+            SHORT_P99.as_millis()
+        );
     }
 }
 
