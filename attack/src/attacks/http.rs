@@ -44,7 +44,11 @@ async fn browse(siege: Siege) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let ways: [(&str, &str); 9] = [
         ("text/plain", "POST /Bare/Secret HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"),
-        ("no content type", "POST /Bare/Secret HTTP/1.1\r\nHost: localhost\r\n"),
+        // A page cannot keep its browser from saying where such a request comes from.
+        (
+            "no content type",
+            "POST /Bare/Secret HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n",
+        ),
         (
             "a form",
             "POST /Bare/Secret HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n",
