@@ -267,6 +267,12 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
 
     #[inline]
     fn serialize_u64(self, value: u64) -> Result<Written, Error> {
+        // serde_json's numbers are unsigned unless they are negative; whoever takes an `interface{}` in Go expects `int`.
+        if self.of == Type::Any
+            && let Ok(value) = i64::try_from(value)
+        {
+            return self.other(Type::Int, |out| put_int(out, value));
+        }
         self.basic(Type::Uint, value == 0, |out| put_uint(out, value))
     }
 
