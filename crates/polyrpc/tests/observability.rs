@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use common::{ProbeClient, ProbeServer, Prober, client, serve, soon, until, url};
 use polyrpc::client::{Attempt, Hook, Received};
+use polyrpc::introspection::{Health, Serving};
 use polyrpc::layers::{AccessLog, Compress, Metrics, Mirror, Mirrored, Side, Span, Tracing};
 use polyrpc::server::Running;
 use polyrpc::task::{self, Inherited, Trace, TraceParent};
@@ -227,4 +228,25 @@ async fn a_handler_that_panics_is_counted_as_failed() {
     assert_eq!((methods[0].failed, methods[0].in_flight()), (1, 0));
     assert!(metrics.text().contains("code=\"internal\"} 1"));
     let _ = ProbeServer::new(Prober::default());
+}
+
+#[tokio::test]
+async fn the_health_page_tells_what_health_says() {
+    let health = Health::new();
+    let server = serve(Prober::default().server().health(&health)).await;
+    let status = async |path: &str| page(&server, path).await.0.split(' ').nth(1).unwrap().to_owned();
+    for path in ["/health", "/health/Probe", "/health?service=Probe", "/health?service="] {
+        assert_eq!(status(path).await, "200", "{path}");
+    }
+    assert_eq!(status("/health/Nope").await, "404");
+    health.set("Probe", Serving::No);
+    assert_eq!([status("/health/Probe").await, status("/health").await], ["503", "200"]);
+    health.set("", Serving::No);
+    assert_eq!([status("/health").await, status("/health?service=Probe").await], ["503", "503"]);
+}
+
+#[tokio::test]
+async fn the_health_page_of_a_server_without_health_says_that_it_runs() {
+    let server = serve(Prober::default().server()).await;
+    assert_eq!(page(&server, "/health").await.1, "OK");
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polyrpc_wire::Status;
+use polyrpc_wire::{Status, http1};
 use tokio::sync::watch;
 
 use super::grpc::health::v1;
@@ -91,6 +91,12 @@ impl Health {
                 state.services.entry(service).or_insert(Serving::Yes);
             }
         });
+    }
+}
+
+impl http1::Health for Health {
+    fn is_serving(&self, service: &str) -> Option<bool> {
+        self.of(service).map(|serving| serving == Serving::Yes)
     }
 }
 

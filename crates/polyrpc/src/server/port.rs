@@ -92,6 +92,7 @@ impl Port {
             cors: cors.clone(),
             h2c: allowed.contains(&Protocol::Grpc),
             debug_page,
+            health: server.health.clone().map(|health| Arc::new(health) as Arc<dyn http1::Health>),
             hosts: http1::Hosts { names: options.hosts, loopback: is_loopback(&address) },
             lenient: options.lenient_http,
             trust_connection: options.trust_http,

@@ -19,7 +19,7 @@ use super::head::WriteHead;
 use super::mapping::Path;
 use super::request::{Method, Request};
 use super::session::ServerConfig;
-use super::{gateway, mapping, routed, status};
+use super::{gateway, health, mapping, routed, status};
 
 /// What a request asks for. The names of its call are not in the call.
 pub(crate) enum Asked {
@@ -81,10 +81,12 @@ impl<'c> Kind<'c> {
                 }
             }
             (Method::Get | Method::Head, "/" | "") => Self::Answer(Answer::Text(200, INDEX)),
-            (Method::Get | Method::Head, "/health") => Self::Answer(Answer::Text(200, "OK")),
             (Method::Get | Method::Head, "/version") => Self::Answer(Answer::Version),
             (Method::Get | Method::Head, net_rpc::PAGE_PATH) if !config.debug_page.is_empty() => {
                 Self::Answer(Answer::DebugPage)
+            }
+            (Method::Get | Method::Head, _) => {
+                health::answer(config.health.as_deref(), request).map_or(Self::Mapped, Self::Answer)
             }
             _ => Self::Mapped,
         }
@@ -648,6 +650,6 @@ pub(super) const RPCX_PATH: &str = "/_rpcx_";
 const INDEX: &str = "\
 POST /Service/Method   calls a method; the body is JSON, or what Content-Type says
 POST /jsonrpc          calls by JSON-RPC 2.0
-GET  /health           whether the server runs
+GET  /health           whether the server takes calls; /health/Service: whether the service does
 GET  /version          which version runs
 ";

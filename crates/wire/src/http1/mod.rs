@@ -11,6 +11,7 @@ mod client;
 pub(crate) mod frame;
 mod gateway;
 pub(crate) mod head;
+mod health;
 mod mapping;
 mod order;
 mod query;
@@ -24,6 +25,7 @@ mod tests;
 
 pub use browser::Hosts;
 pub use client::{Client, ClientConfig};
+pub use health::Health;
 pub use session::{Server, ServerConfig, Ticket};
 pub use upgrade::Upgrade;
 

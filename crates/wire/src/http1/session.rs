@@ -19,6 +19,7 @@ use super::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
 use super::browser::{self, Hosts};
 use super::chunked::Chunked;
 use super::frame::{self, Framing, Refusal};
+use super::health::Health;
 use super::order::{Exchange, Order};
 use super::recognise;
 use super::request::{Method, Request};
@@ -50,6 +51,8 @@ pub struct ServerConfig {
     pub switches: bool,
     /// What `GET /debug/rpc` shows, as Go's `net/rpc` has it; nothing if it is empty.
     pub debug_page: String,
+    /// What `GET /health` tells; `None`: that the server runs.
+    pub health: Option<Arc<dyn Health>>,
 }
 
 /// The server's side of a connection.

@@ -286,7 +286,9 @@ fn an_interface_in_an_interface_is_as_long_as_the_numbers_of_its_types_make_it()
 
 #[test]
 fn an_integer_in_an_interface_is_an_int_unless_only_uint_holds_it() {
-    for (value, name) in [(json!(5), &b"\x03int"[..]), (json!(-5), b"\x03int"), (json!(u64::MAX), b"\x04uint")] {
+    for (value, name) in
+        [(json!(5), &b"\x03int"[..]), (json!(-5), b"\x03int"), (json!(u64::MAX), b"\x04uint")]
+    {
         let bytes = to_vec(&json!({"v": value})).expect("a value");
         assert!(bytes.windows(name.len()).any(|window| window == name), "{value}: {bytes:?}");
         assert_eq!(from_slice::<serde_json::Value>(&bytes), Ok(json!({"v": value})));
