@@ -129,6 +129,7 @@ struct Share {
 
 impl Share {
     /// Whether a connection that has `own` may take one more.
+    #[inline]
     fn admits(&self, own: usize, quota: usize) -> bool {
         let used = self.used.load(Relaxed);
         if used < quota - quota / 4 {
@@ -212,6 +213,7 @@ impl Account {
     /// # Errors
     ///
     /// Where it may not.
+    #[inline]
     pub(crate) fn admits_call(&self) -> Result<(), Full> {
         let quota = |quota: &Quota| quota.calls;
         self.admits(self.calls(), quota, |pool| &pool.calls)

@@ -185,7 +185,7 @@ impl<'a> Dispatch<'a> {
         if !port.server.hooks.is_empty() {
             port.server.hooks.received(call, &self.connection, renamed).map_err(objected)?;
         }
-        let judging = match call.authenticated {
+        let judging = match call.authenticated || port.authenticator.is_none() {
             true => None,
             false => match self.judge(&call.credential) {
                 Judgement::Accepted => None,
@@ -215,22 +215,27 @@ impl<'a> Dispatch<'a> {
         found: Found<'_>,
         cx: &mut TaskContext<'_>,
     ) -> Started {
-        let (deadline, entry) = match admitted {
-            Admitted { entry: Ok(entry), deadline, judging: None } => (deadline, entry),
-            unjudged => return self.begin_later::<S>(call, ticket, unjudged, found),
+        let Admitted { entry, deadline, judging } = admitted;
+        let entry = match (entry, judging) {
+            (Ok(entry), None) => entry,
+            (entry, judging) => {
+                let unjudged = Admitted { entry, deadline, judging };
+                return self.begin_later::<S>(call, ticket, unjudged, found);
+            }
         };
         let offered = S::offered(ticket);
         let body = std::mem::take(&mut call.body);
-        let account = &self.registration.entry.account;
-        let limit = self.port.server.limits.decompressed;
-        let bytes = match decompress_in_place(call.head.compression, body, limit, account) {
-            Ok(InPlace::Done(bytes)) => bytes,
-            Ok(InPlace::TooLong(body)) => {
-                call.body = body;
-                let admitted = Admitted { entry: Ok(entry), deadline, judging: None };
-                return self.begin_later::<S>(call, ticket, admitted, found);
-            }
-            Err(status) => return Started::Ended(Ending::Corrupt(status)),
+        let bytes = match call.head.compression {
+            Compression::None => body,
+            compression => match self.decompress_in_place(compression, body) {
+                Ok(InPlace::Done(bytes)) => bytes,
+                Ok(InPlace::TooLong(body)) => {
+                    call.body = body;
+                    let admitted = Admitted { entry: Ok(entry), deadline, judging: None };
+                    return self.begin_later::<S>(call, ticket, admitted, found);
+                }
+                Err(status) => return Started::Ended(Ending::Corrupt(status)),
+            },
         };
         if !entry.method().shape().is_unary()
             && let Some(stream) = S::stream(ticket)
@@ -254,6 +259,11 @@ impl<'a> Dispatch<'a> {
                 Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Whole, bytes: held }
             }
         }
+    }
+
+    fn decompress_in_place(&self, compression: Compression, body: Bytes) -> Result<InPlace, Status> {
+        let limit = self.port.server.limits.decompressed;
+        decompress_in_place(compression, body, limit, &self.registration.entry.account)
     }
 
     /// The streams that a caller offers beside its call, unless as many are open as may be.

@@ -583,6 +583,7 @@ impl Entry {
     /// # Errors
     ///
     /// Why not.
+    #[inline]
     pub(super) fn admit_call(&self) -> Result<(), Status> {
         self.account.admits_call().map_err(|full| self.refuse_call(full))
     }
