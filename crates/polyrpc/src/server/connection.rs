@@ -705,7 +705,10 @@ impl<'a, S: Session> Connection<'a, S> {
         // What a handler has pushed leaves before its answer, as from rpcx's servers.
         self.push();
         match ending {
-            Ending::Reply(reply) => self.reply(ticket, reply),
+            Ending::Reply(mut reply) => {
+                self.bound_reply(&mut reply);
+                self.session.reply(ticket, reply, &mut self.out);
+            }
             Ending::Unauthenticated(status) => self.answer_refused(ticket, status),
             Ending::Corrupt(status) => self.answer_corrupt(ticket, status),
             Ending::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),
@@ -716,22 +719,25 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    /// Answers a call, unless the answer is more than the memory budget has room for.
-    fn reply(&mut self, ticket: S::Ticket, mut reply: Reply) {
+    /// Counts a large reply, or puts a failure in its place if the memory budget has no room for it.
+    #[inline]
+    fn bound_reply(&mut self, reply: &mut Reply) {
         let length = reply.attachment.len() + reply.result.as_ref().map_or(0, |message| message.len());
         if length >= LARGE_REPLY {
-            self.turn.note_reply(length);
-            // The request may be gone by now.
-            self.report_held();
-            match length > self.account.free() {
-                true => {
-                    self.registration.entry.refused(Refusal::Memory);
-                    reply = Reply::failure(budget::exhausted());
-                }
-                false => self.account.charge(length),
-            }
+            self.bound_large_reply(length, reply);
         }
-        self.session.reply(ticket, reply, &mut self.out);
+    }
+
+    #[cold]
+    fn bound_large_reply(&mut self, length: usize, reply: &mut Reply) {
+        self.turn.note_reply(length);
+        // The request may be gone by now.
+        self.report_held();
+        if length <= self.account.free() {
+            return self.account.charge(length);
+        }
+        self.registration.entry.refused(Refusal::Memory);
+        *reply = Reply::failure(budget::exhausted());
     }
 
     #[cold]

@@ -76,13 +76,33 @@ pub(super) struct Found<'a> {
     pub(super) arrival: &'a mut Arrival,
 }
 
+/// What becomes of a call that was checked.
+enum Admission<'a> {
+    Now(Admitted<'a>),
+    /// Its credential is being judged.
+    Later(Box<Unjudged<'a>>),
+}
+
 /// A call that may go on.
+#[derive(Clone, Copy)]
 struct Admitted<'a> {
+    entry: &'a Arc<Entry>,
+    deadline: Option<Instant>,
+}
+
+/// A call that may go on if its credential is accepted.
+struct Unjudged<'a> {
     /// Its method. Why there is none is told once the credential was accepted.
     entry: Result<&'a Arc<Entry>, Status>,
     deadline: Option<Instant>,
-    /// Its credential is being judged.
+    /// `None`: it was accepted.
     judging: Option<Judging>,
+}
+
+impl<'a> From<Admitted<'a>> for Unjudged<'a> {
+    fn from(Admitted { entry, deadline }: Admitted<'a>) -> Self {
+        Self { entry: Ok(entry), deadline, judging: None }
+    }
 }
 
 impl<'a> Dispatch<'a> {
@@ -120,7 +140,8 @@ impl<'a> Dispatch<'a> {
         let mut renamed = Renamed::default();
         let mut call = call;
         let started = match self.admit::<S>(&mut call, ticket, &mut found, &mut renamed, &mut note) {
-            Ok(admitted) => self.begin::<S>(call, ticket, admitted, found, cx),
+            Ok(Admission::Now(admitted)) => self.begin::<S>(call, ticket, admitted, found, cx),
+            Ok(Admission::Later(unjudged)) => self.begin_later::<S>(call, ticket, *unjudged, found),
             Err(stop) => Started::Stopped(stop),
         };
         (started, note)
@@ -139,7 +160,10 @@ impl<'a> Dispatch<'a> {
         let mut renamed = Renamed::default();
         let mut call = call;
         let started = match self.admit::<S>(&mut call, ticket, &mut found, &mut renamed, &mut note) {
-            Ok(admitted) => self.begin_open::<S>(call, stream, admitted, found.streams),
+            Ok(Admission::Now(admitted)) => {
+                self.begin_open::<S>(call, stream, admitted.into(), found.streams)
+            }
+            Ok(Admission::Later(unjudged)) => self.begin_open::<S>(call, stream, *unjudged, found.streams),
             Err(stop) => Started::Stopped(stop),
         };
         (started, note)
@@ -162,15 +186,20 @@ impl<'a> Dispatch<'a> {
         found: &mut Found<'_>,
         renamed: &'c mut Renamed,
         note: &mut Option<Box<Note>>,
-    ) -> Result<Admitted<'a>, Stop> {
-        let admitted = self.check::<S>(call, ticket, found, renamed);
+    ) -> Result<Admission<'a>, Stop> {
+        let admission = self.check::<S>(call, ticket, found, renamed);
         if let Some(note) = note {
-            match &admitted {
-                Ok(Admitted { entry: Ok(entry), .. }) => note.found(entry),
-                Ok(Admitted { entry: Err(_), .. }) | Err(_) => note.asked(call),
+            let entry = match &admission {
+                Ok(Admission::Now(admitted)) => Some(admitted.entry),
+                Ok(Admission::Later(unjudged)) => unjudged.entry.as_ref().ok().copied(),
+                Err(_) => None,
+            };
+            match entry {
+                Some(entry) => note.found(entry),
+                None => note.asked(call),
             }
         }
-        admitted
+        admission
     }
 
     /// Cheap checks first: unauthenticated and expired calls are rejected before any real work.
@@ -180,7 +209,7 @@ impl<'a> Dispatch<'a> {
         ticket: &S::Ticket,
         found: &mut Found<'_>,
         renamed: &'c mut Renamed,
-    ) -> Result<Admitted<'a>, Stop> {
+    ) -> Result<Admission<'a>, Stop> {
         let port = self.port;
         if !port.server.hooks.is_empty() {
             port.server.hooks.received(call, &self.connection, renamed).map_err(objected)?;
@@ -199,11 +228,11 @@ impl<'a> Dispatch<'a> {
             return Err(Stop::Expired);
         }
         let entry = self.find::<S>(call, ticket, found);
-        match (entry, &judging) {
-            (Ok(entry), _) => Ok(Admitted { entry: Ok(entry), deadline, judging }),
+        match (entry, judging) {
+            (Ok(entry), None) => Ok(Admission::Now(Admitted { entry, deadline })),
             (Err(status), None) => Err(Stop::Failed(status)),
             // Whether a method exists is told only to those who may call.
-            (Err(status), Some(_)) => Ok(Admitted { entry: Err(status), deadline, judging }),
+            (entry, judging) => Ok(Admission::Later(Box::new(Unjudged { entry, deadline, judging }))),
         }
     }
 
@@ -215,14 +244,7 @@ impl<'a> Dispatch<'a> {
         found: Found<'_>,
         cx: &mut TaskContext<'_>,
     ) -> Started {
-        let Admitted { entry, deadline, judging } = admitted;
-        let entry = match (entry, judging) {
-            (Ok(entry), None) => entry,
-            (entry, judging) => {
-                let unjudged = Admitted { entry, deadline, judging };
-                return self.begin_later::<S>(call, ticket, unjudged, found);
-            }
-        };
+        let Admitted { entry, deadline } = admitted;
         let offered = S::offered(ticket);
         let body = std::mem::take(&mut call.body);
         let bytes = match call.head.compression {
@@ -231,8 +253,7 @@ impl<'a> Dispatch<'a> {
                 Ok(InPlace::Done(bytes)) => bytes,
                 Ok(InPlace::TooLong(body)) => {
                     call.body = body;
-                    let admitted = Admitted { entry: Ok(entry), deadline, judging: None };
-                    return self.begin_later::<S>(call, ticket, admitted, found);
+                    return self.begin_later::<S>(call, ticket, admitted.into(), found);
                 }
                 Err(status) => return Started::Ended(Ending::Corrupt(status)),
             },
@@ -308,10 +329,10 @@ impl<'a> Dispatch<'a> {
         &self,
         call: Call<'_>,
         stream: StreamId,
-        admitted: Admitted<'_>,
+        unjudged: Unjudged<'_>,
         streams: &mut Streams,
     ) -> Started {
-        let Admitted { entry, deadline, judging } = admitted;
+        let Unjudged { entry, deadline, judging } = unjudged;
         let held = call.head.metadata.footprint();
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
         let entry = match (entry, &judging) {
@@ -361,10 +382,10 @@ impl<'a> Dispatch<'a> {
         &self,
         mut call: Call<'_>,
         ticket: &S::Ticket,
-        admitted: Admitted<'_>,
+        unjudged: Unjudged<'_>,
         found: Found<'_>,
     ) -> Started {
-        let Admitted { entry, deadline, judging } = admitted;
+        let Unjudged { entry, deadline, judging } = unjudged;
         let inherited = Inherited::from_call(deadline, &call.head.metadata);
         let entry = match entry {
             Ok(entry) => entry.clone(),
