@@ -95,17 +95,17 @@ fn borrow(size: usize) -> BytesMut {
 
 fn give_back(mut buffer: BytesMut) {
     buffer.clear();
-    // Room for a large message is not kept for smaller ones.
-    if buffer.capacity() > 4 * LARGE || buffer.try_reclaim(4 * LARGE + 1) {
-        return;
-    }
-    // A body that someone still holds keeps the memory; then there is nothing to give back.
-    for size in [LARGE, SMALL] {
-        if buffer.capacity() >= size || buffer.try_reclaim(size) {
-            // One too many is let go.
-            return slots(size, |[first, second]| second.set(first.replace(Some(buffer))));
-        }
-    }
+    // With what lies before: that is free too, unless a body that someone still holds lies there.
+    let _ = buffer.try_reclaim(buffer.capacity() + 1);
+    let size = match buffer.capacity() {
+        // Room for a large message is not kept for smaller ones.
+        capacity if capacity > 4 * LARGE => return,
+        capacity if capacity >= LARGE => LARGE,
+        capacity if capacity >= SMALL => SMALL,
+        _ => return,
+    };
+    // One too many is let go.
+    slots(size, |[first, second]| second.set(first.replace(Some(buffer))));
 }
 
 #[cfg(test)]
@@ -125,5 +125,26 @@ mod tests {
         inbox.bytes.clear();
         inbox.rest();
         assert_eq!(inbox.held(), 0);
+    }
+
+    #[test]
+    fn room_is_lent_again_once_nobody_holds_what_lay_in_it() {
+        let mut inbox = Inbox::default();
+        inbox.make_room(0);
+        let place = inbox.bytes.as_ptr();
+        inbox.bytes.extend_from_slice(&[1; 100]);
+        drop(inbox.bytes.split_to(60).freeze());
+        bytes::Buf::advance(&mut inbox.bytes, 40);
+        inbox.rest();
+        let again = borrow(SMALL);
+        assert_eq!((again.as_ptr(), again.capacity()), (place, SMALL));
+        give_back(again);
+
+        // One that was large is not kept, however little of it is left.
+        let mut large = BytesMut::zeroed(8 * LARGE);
+        bytes::Buf::advance(&mut large, 8 * LARGE - SMALL);
+        let place = large.as_ptr();
+        give_back(large);
+        assert_ne!(borrow(SMALL).as_ptr(), place);
     }
 }

@@ -174,6 +174,10 @@ impl Clocks {
     /// Notes what the connection has come to. Returns when it is to be woken for a clock.
     pub(super) fn observe(&mut self, now: u32, observed: Observed) -> u32 {
         let Observed { received, written, incomplete, took, writing, half_closed, idle, busy } = observed;
+        let moved = received != self.received || written != self.written;
+        if idle && moved && incomplete.is_none() && !writing && !half_closed && !busy {
+            return self.observe_answered(now, received, written);
+        }
         match incomplete {
             None => self.message = None,
             Some(_) if took => self.message = Some(Transfer::new(now, received)),
@@ -192,8 +196,7 @@ impl Clocks {
         }
         self.half_closed = half_closed.then(|| self.half_closed.unwrap_or(now));
         let heard = received != self.received;
-        // A client may do nothing but listen to pushes.
-        let moved = heard || written != self.written;
+        // Also while it writes only: a client may do nothing but listen to pushes.
         self.idle = match (idle, self.idle) {
             (true, Some(since)) if !moved => Some(since),
             (true, _) => Some(now),
@@ -209,6 +212,16 @@ impl Clocks {
         }
         (self.received, self.written) = (received, written);
         self.next()
+    }
+
+    /// The same for a connection that has answered all that came: what mostly is the case.
+    #[inline]
+    fn observe_answered(&mut self, now: u32, received: u64, written: u64) -> u32 {
+        (self.message, self.write) = (None, None);
+        (self.withheld, self.half_closed, self.heard, self.asked) = (None, None, None, None);
+        (self.received, self.written) = (received, written);
+        self.idle = Some(now);
+        now.saturating_add(self.allowed.idle).min(self.aged)
     }
 
     /// The earliest tick at which something may be due.
