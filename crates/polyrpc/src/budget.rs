@@ -127,6 +127,9 @@ struct Share {
     holders: AtomicUsize,
 }
 
+/// So many calls are few for one connection.
+const FEW: usize = 16;
+
 impl Share {
     /// Whether a connection that has `own` may take one more.
     #[inline]
@@ -135,8 +138,22 @@ impl Share {
         if used < quota - quota / 4 {
             return true;
         }
+        self.admits_to_the_rest(own, used, quota)
+    }
+
+    /// The last sixteenth is for those who have few, half of it for those who have none: shares that are equal when they
+    /// are taken may use up all, if those who came first had more.
+    #[cold]
+    fn admits_to_the_rest(&self, own: usize, used: usize, quota: usize) -> bool {
         let holders = self.holders.load(Relaxed) + usize::from(own == 0);
-        used < quota && (holders <= 1 || own < (quota / (holders + 1)).max(1))
+        let open = match own {
+            _ if holders <= 1 => quota,
+            0 => quota,
+            own if own < FEW => quota - quota / 32,
+            own if own < quota / (holders + 1) => quota - quota / 16,
+            _ => 0,
+        };
+        used < open
     }
 
     /// Counts one more for a connection that has `own`.
@@ -442,6 +459,20 @@ mod tests {
         }
         assert!(server.calls() < 1000, "{}", server.calls());
         assert_eq!(late.admits_call(), Ok(()));
+    }
+
+    #[test]
+    fn greedy_connections_that_come_one_after_the_other_leave_room_for_those_with_few() {
+        let quotas = Quotas { server: quota(49_152), peer: Quota::NONE, connection: quota(1_024) };
+        let (_, accounts) = accounts(64 + 100, quotas);
+        let (greedy, others) = accounts.split_at(64);
+        greedy.iter().for_each(|account| {
+            fill(account);
+        });
+        for account in others {
+            assert_eq!(account.admits_call(), Ok(()));
+            account.add_call();
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! What comes out of a kilobyte may take a tenth of a second to make. A server makes no more than a short message in
 //! place, where the other connections of the thread wait for it; the rest is made by a thread of its own.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
@@ -23,6 +24,14 @@ static ASIDE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Arc::new(Semaphore::new((cores / 2).clamp(1, AT_ONCE)))
 });
+
+/// Bytes that were made aside, whatever became of them.
+static MADE_ASIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// How many bytes were made aside since the process began. They may be gone without having been seen by a budget.
+pub(crate) fn made_aside() -> usize {
+    MADE_ASIDE.load(Ordering::Relaxed)
+}
 
 /// What came of a body that was to be decompressed in place.
 pub(crate) enum InPlace {
@@ -76,7 +85,9 @@ pub(crate) async fn decompress_aside(
     let permit = ASIDE.clone().acquire_owned().await;
     let made = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        decompress(compression, &body, limit, Some(&account))
+        let made = decompress(compression, &body, limit, Some(&account));
+        MADE_ASIDE.fetch_add(made.as_ref().map_or(limit, Bytes::len), Ordering::Relaxed);
+        made
     });
     made.await.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
 }

@@ -29,7 +29,7 @@ pub use self::raw::Raw;
 pub use self::serde::Serde;
 
 pub(crate) use self::decompression::{
-    InPlace, decompress_aside, decompress_in_place, decompress_message, decompress_message_aside,
+    InPlace, decompress_aside, decompress_in_place, decompress_message, decompress_message_aside, made_aside,
     uncompressed,
 };
 pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};

@@ -9,6 +9,8 @@ use super::open::ticks;
 pub(super) struct Heap {
     /// The most bytes that were held since memory was last given back.
     peak: usize,
+    /// How many bytes had been decompressed aside by then.
+    made: usize,
     /// When that was, in ticks.
     trimmed: u32,
 }
@@ -21,13 +23,14 @@ const WORTH: usize = 8 << 20;
 const SELDOM: Duration = Duration::from_secs(5);
 
 impl Heap {
-    /// Whether to give memory back now that so much is held.
-    pub(super) fn is_slack(&mut self, held: usize, now: u32) -> bool {
+    /// Whether to give memory back now that so much is held, and so much was decompressed aside since the process began.
+    pub(super) fn is_slack(&mut self, held: usize, made: usize, now: u32) -> bool {
         self.peak = self.peak.max(held);
         let freed = self.peak - held;
-        let slack = freed >= WORTH && freed > held && now.saturating_sub(self.trimmed) >= ticks(SELDOM);
+        let is_much = freed >= WORTH && freed > held || made.wrapping_sub(self.made) >= WORTH;
+        let slack = is_much && now.saturating_sub(self.trimmed) >= ticks(SELDOM);
         if slack {
-            (self.peak, self.trimmed) = (held, now);
+            (self.peak, self.made, self.trimmed) = (held, made, now);
         }
         slack
     }
@@ -43,18 +46,26 @@ mod tests {
     #[test]
     fn memory_goes_back_once_most_of_much_is_free() {
         let mut heap = Heap::default();
-        assert!(!heap.is_slack(100 * MIB, 100));
-        assert!(!heap.is_slack(60 * MIB, 101));
-        assert!(heap.is_slack(40 * MIB, 102));
-        assert!(!heap.is_slack(39 * MIB, 150));
-        assert!(heap.is_slack(MIB, 151));
+        assert!(!heap.is_slack(100 * MIB, 0, 100));
+        assert!(!heap.is_slack(60 * MIB, 0, 101));
+        assert!(heap.is_slack(40 * MIB, 0, 102));
+        assert!(!heap.is_slack(39 * MIB, 0, 150));
+        assert!(heap.is_slack(MIB, 0, 151));
     }
 
     #[test]
     fn little_is_kept() {
         let mut heap = Heap::default();
-        assert!(!heap.is_slack(7 * MIB, 100));
-        assert!(!heap.is_slack(0, 101));
+        assert!(!heap.is_slack(7 * MIB, 0, 100));
+        assert!(!heap.is_slack(0, 0, 101));
+    }
+
+    #[test]
+    fn what_was_decompressed_goes_back_though_it_was_never_held() {
+        let mut heap = Heap::default();
+        assert!(!heap.is_slack(0, 7 * MIB, 100));
+        assert!(heap.is_slack(0, 60 * MIB, 101));
+        assert!(!heap.is_slack(0, 60 * MIB, 200));
     }
 
     #[test]
@@ -63,7 +74,7 @@ mod tests {
         let seldom = (SELDOM.as_millis() / TICK.as_millis()) as u32;
         let mut given = 0;
         for now in seldom..seldom * 5 {
-            given += u32::from(heap.is_slack(if now % 2 == 0 { 100 * MIB } else { 0 }, now));
+            given += u32::from(heap.is_slack(if now % 2 == 0 { 100 * MIB } else { 0 }, 0, now));
         }
         assert_eq!(given, 4);
     }

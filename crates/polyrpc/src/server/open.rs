@@ -23,6 +23,7 @@ use super::hooks::Hooks;
 use super::incidents::{Closing, Incidents, Refusal};
 use super::limits::Limits;
 use crate::budget::{Account, Full, Level, Pool, Quota, Quotas};
+use crate::codec::made_aside;
 use crate::introspection::{self, Calls, Facts};
 use crate::rate_limited::EventLimiter;
 use crate::service::Peer;
@@ -354,7 +355,7 @@ impl Open {
             let mut entries = self.lock();
             entries.open.iter().for_each(|(_, entry)| entry.watch(now, &patience));
             self.relieve(&mut entries);
-            if heap.is_slack(self.pool.bytes() + entries.open.len() * CONNECTION, now) {
+            if heap.is_slack(self.pool.bytes() + entries.open.len() * CONNECTION, made_aside(), now) {
                 tokio::task::spawn_blocking(polyrpc_heap::trim);
             }
             if now.is_multiple_of(FORGET) {
