@@ -129,9 +129,15 @@ struct Suite {
 }
 
 impl Suite {
-    /// Makes an attack, and makes it again if nothing but the p99 is at fault: other programs use the machine too.
+    /// Makes an attack, and makes it again if nothing but the p99 is at fault: other programs use the machine too. What fails
+    /// on a server that has seen other attacks is judged by a fresh one: theirs may be the memory.
     async fn judge(&mut self, attack: &'static Attack) -> io::Result<Row> {
-        let mut rows = vec![self.attempt(attack).await?];
+        let was_used = self.stage.is_some();
+        let mut row = self.attempt(attack).await?;
+        if was_used && !row.failures.is_empty() {
+            row = self.attempt(attack).await?;
+        }
+        let mut rows = vec![row];
         while rows.len() <= REPEATS && rows.last().is_some_and(Row::fails_by_p99_alone) {
             rows.push(self.attempt(attack).await?);
         }
