@@ -134,11 +134,13 @@ impl Share {
     /// Whether a connection that has `own` may take one more.
     #[inline]
     fn admits(&self, own: usize, quota: usize) -> bool {
-        let used = self.used.load(Relaxed);
-        if used < quota - quota / 4 {
-            return true;
-        }
-        self.admits_to_the_rest(own, used, quota)
+        self.has_room(quota) || self.admits_to_the_rest(own, self.used.load(Relaxed), quota)
+    }
+
+    /// Whether less than three quarters are used.
+    #[inline]
+    fn has_room(&self, quota: usize) -> bool {
+        self.used.load(Relaxed) < quota - quota / 4
     }
 
     /// The last sixteenth is for those who have few, half of it for those who have none: shares that are equal when they
@@ -234,6 +236,14 @@ impl Account {
     pub(crate) fn admits_call(&self) -> Result<(), Full> {
         let quota = |quota: &Quota| quota.calls;
         self.admits(self.calls(), quota, |pool| &pool.calls)
+    }
+
+    /// Whether so few wait that one more call may without a closer look.
+    #[inline]
+    pub(crate) fn has_room_for_call(&self) -> bool {
+        let Quotas { server, peer, connection } = &*self.quotas;
+        let (server, peer) = (self.server.calls.has_room(server.calls), self.peer.calls.has_room(peer.calls));
+        self.calls() < connection.calls && server && peer
     }
 
     /// Counts one more call whose handler waits.

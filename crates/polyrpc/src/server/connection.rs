@@ -697,18 +697,18 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    fn end_call(&mut self, Owed { ticket, mut note }: Owed<S::Ticket>, ending: Ending) {
+    fn end_call(&mut self, Owed { ticket, mut note }: Owed<S::Ticket>, mut ending: Ending) {
         self.calls.ended(ending.succeeded());
         if let Some(note) = &mut note {
             note.ended(&ending);
         }
         // What a handler has pushed leaves before its answer, as from rpcx's servers.
         self.push();
+        if let Ending::Reply(reply) = &mut ending {
+            self.bound_reply(reply);
+        }
         match ending {
-            Ending::Reply(mut reply) => {
-                self.bound_reply(&mut reply);
-                self.session.reply(ticket, reply, &mut self.out);
-            }
+            Ending::Reply(reply) => self.session.reply(ticket, reply, &mut self.out),
             Ending::Unauthenticated(status) => self.answer_refused(ticket, status),
             Ending::Corrupt(status) => self.answer_corrupt(ticket, status),
             Ending::Accept(reply, accepted) => self.accept(ticket, *reply, accepted),

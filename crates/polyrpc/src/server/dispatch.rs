@@ -502,7 +502,9 @@ impl<'a> Dispatch<'a> {
         ticket: &S::Ticket,
         found: &Found<'_>,
     ) -> Result<&'a Arc<Entry>, Status> {
-        self.admit_one(found.over_share)?;
+        if found.over_share || !self.registration.entry.account.has_room_for_call() {
+            self.admit_one(found.over_share)?;
+        }
         let entry = (self.port.server.router)
             .entry(call.service, call.method)
             .map_err(|missing| S::unknown_to(ticket, call, missing))?;
