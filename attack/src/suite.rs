@@ -19,7 +19,7 @@ use crate::victim::Victim;
 /// How the suite is run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Shorter time-outs and smaller attacks, all against one server: less than 90 s.
+    /// Shorter time-outs and smaller attacks, all against one server: about 2 minutes.
     #[arg(long)]
     short: bool,
     /// Only attacks whose name contains one of these, or whose row is one of these.
@@ -36,8 +36,7 @@ pub(crate) struct Options {
 pub(crate) const FLOOR: Duration = Duration::from_millis(2);
 /// How many times its baseline the p99 may be.
 pub(crate) const RATIO: f64 = 2.0;
-/// What the p99 may be in the short form, whatever its baseline: a burst of a tenth of a second, which is less than a
-/// hundredth of an attack's time elsewhere, is a tenth of it there.
+/// The short form accepts any p99 up to this. Its windows last 0.8 s, so that a burst of 10 ms is already in the p99.
 pub(crate) const SHORT_P99: Duration = Duration::from_millis(100);
 /// What a server needs beside its budget.
 pub(crate) const BESIDE: usize = 64 << 20;

@@ -8,8 +8,8 @@
 /// With another C library, or on another system, this does nothing; it does nothing either for a program with an
 /// allocator of its own, all of which give memory back by themselves.
 ///
-/// It walks through the free memory of the process and holds the lock of one arena after the other: some milliseconds
-/// for each 100 MiB that are free. Call it seldom, from a thread that may block.
+/// It walks through the free memory of the process and holds the lock of one arena after the other. Call it seldom,
+/// from a thread that may block.
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code, reason = "glibc offers it to C only")]

@@ -1,7 +1,7 @@
 //! Undoes the compression of what a peer sent.
 //!
-//! What comes out of a kilobyte may take a tenth of a second to make. A server makes no more than a short message in
-//! place, where the other connections of the thread wait for it; the rest is made by a thread of its own.
+//! A kilobyte may expand to megabytes, which takes a tenth of a second. A server decompresses only short messages in place,
+//! where other connections of the thread wait for it, and long ones on blocking threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -33,7 +33,7 @@ pub(crate) fn made_aside() -> usize {
     MADE_ASIDE.load(Ordering::Relaxed)
 }
 
-/// What came of a body that was to be decompressed in place.
+/// The result of decompression in place.
 pub(crate) enum InPlace {
     Done(Bytes),
     /// The body as it was: what comes out of it is too long for that.
@@ -71,7 +71,7 @@ pub(crate) fn decompress_in_place(
 ///
 /// # Cancel safety
 ///
-/// What was begun goes on to its end, within its limit.
+/// If the future is dropped, decompression that has begun goes on to its end, within its limit.
 pub(crate) async fn decompress_aside(
     compression: Compression,
     body: Bytes,
@@ -118,8 +118,7 @@ pub(crate) async fn decompress_message_aside(
     decompress_aside(message.compression, message.body, limit, account).await.map_err(grpc::corrupt)
 }
 
-/// What comes out of a body: `limit` bytes at most, and no more than the account of its connection, if there is one, has
-/// free.
+/// Decompresses a body to at most `limit` bytes, and to no more than its connection's account, if there is one, has free.
 fn decompress(
     compression: Compression,
     body: &[u8],

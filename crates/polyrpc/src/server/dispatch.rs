@@ -76,7 +76,7 @@ pub(super) struct Found<'a> {
     pub(super) arrival: &'a mut Arrival,
 }
 
-/// What becomes of a call that was checked.
+/// The result of the checks that a call passes before its method is called.
 enum Admission<'a> {
     Now(Admitted<'a>),
     /// Its credential is being judged.
@@ -550,7 +550,7 @@ fn later(
     Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Whole, bytes: 0 }
 }
 
-/// What becomes of a call that fails once its credential was accepted.
+/// Fails a call once its credential was accepted.
 async fn fails(status: Status) -> Result<Handling, Ending> {
     Err(Ending::failed(status))
 }

@@ -18,8 +18,7 @@ pub(super) struct Heap {
 /// How many bytes must have been freed for it to be worth while.
 const WORTH: usize = 8 << 20;
 
-/// How often memory is given back at most. What is needed again must be zeroed by the system, some tenths of a second
-/// for each GiB.
+/// How often memory is given back at most. The system must zero what is needed again.
 const SELDOM: Duration = Duration::from_secs(5);
 
 impl Heap {

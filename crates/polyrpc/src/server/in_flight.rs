@@ -62,7 +62,7 @@ impl<T: Send + 'static> InFlight<T> {
         }
     }
 
-    /// Ends a call that nobody waits for, if it is still here; its handler is dropped when calls are next polled.
+    /// Cancels a call, if it is still in flight. Its handler is dropped when calls are next polled.
     pub(super) fn cancel(&mut self, stream: StreamId) {
         if !self.is_empty() {
             self.cancelled.push(stream);

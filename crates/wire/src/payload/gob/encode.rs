@@ -267,7 +267,7 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
 
     #[inline]
     fn serialize_u64(self, value: u64) -> Result<Written, Error> {
-        // serde_json's numbers are unsigned unless they are negative; whoever takes an `interface{}` in Go expects `int`.
+        // serde_json passes every number that is not negative as u64. Go code asserts `int` on an `interface{}`.
         if self.of == Type::Any
             && let Ok(value) = i64::try_from(value)
         {
