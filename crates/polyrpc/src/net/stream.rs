@@ -72,6 +72,7 @@ impl Stream {
     }
 
     /// Bytes that it keeps between the socket and who reads and writes.
+    #[inline]
     pub(crate) fn held(&self) -> usize {
         match self {
             Self::Tcp(_) | Self::Unix(_) => 0,

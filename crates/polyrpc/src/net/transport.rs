@@ -51,6 +51,7 @@ impl Transport {
     }
 
     /// is not counted, nor what QUIC does, whose windows bound it.
+    #[inline]
     pub(crate) fn held(&self) -> usize {
         match self {
             Self::Socket(stream) => stream.held(),

@@ -15,6 +15,7 @@ use super::arrival::Arrival;
 use super::authentication::Judgement;
 use super::clocks::{Clocks, Due, Incomplete, Observed};
 use super::dispatch::{Dispatch, Found, Judged, Started, Stop};
+use super::hooks::Renamed;
 use super::in_flight::{Ended, InFlight, Running, Way};
 use super::incidents::{Closing, Refusal};
 use super::note::Note;
@@ -75,6 +76,8 @@ pub(super) struct Connection<'a, S: Session> {
     ticked: u32,
     /// More was due then than the session has done.
     is_ticking: bool,
+    /// The tick in which it was last seen with nothing under way and nothing held.
+    rested: u32,
     /// Nothing is read now, for a reason that is not the peer's.
     pauses: bool,
     /// For how many ticks nothing was read: time that the session's clocks do not count.
@@ -163,8 +166,8 @@ struct Turn {
     replied: usize,
     /// When the first calls had been taken.
     begun: Option<Instant>,
-    /// The session says that it was much, or the clock does.
-    tired: bool,
+    /// It was so much that the rest of what was read is left for the next turn.
+    is_heavy: bool,
     /// It is the turn of others.
     passed: bool,
 }
@@ -182,6 +185,7 @@ impl Turn {
         if self.calls.is_multiple_of(TIMED) {
             self.read_clock();
         }
+        self.is_heavy |= self.calls >= CALLS || self.metadata >= METADATA;
     }
 
     /// To open a call is more work than to answer a short one.
@@ -193,27 +197,24 @@ impl Turn {
     /// To make a large reply is work that the request does not show.
     fn note_reply(&mut self, length: usize) {
         self.replied += length;
+        self.is_heavy |= self.replied >= REPLIED;
     }
 
     /// How long handlers take is known to none but the clock.
     fn read_clock(&mut self) {
         let now = Instant::now();
         let begun = *self.begun.get_or_insert(now);
-        self.tired |= now.saturating_duration_since(begun) > LONGEST;
+        self.is_heavy |= now.saturating_duration_since(begun) > LONGEST;
     }
 
+    /// The session says that it was much.
     fn tire(&mut self) {
-        self.tired = true;
-    }
-
-    /// So much that what was read is left for the next turn.
-    fn is_heavy(&self) -> bool {
-        self.tired || self.calls >= CALLS || self.metadata >= METADATA || self.replied >= REPLIED
+        self.is_heavy = true;
     }
 
     /// Pending when it is the turn of others.
     fn poll_go_on(&mut self, entry: &Arc<Entry>) -> Poll<()> {
-        if self.reads < READS && self.bytes < BYTES && !self.is_heavy() {
+        if self.reads < READS && self.bytes < BYTES && !self.is_heavy {
             return Poll::Ready(());
         }
         if !self.passed {
@@ -338,6 +339,7 @@ impl<'a, S: Session> Connection<'a, S> {
             heartbeats: 0,
             ticked: registration.tick(),
             is_ticking: false,
+            rested: u32::MAX,
             pauses: false,
             paused: 0,
             wants_ticks: false,
@@ -467,6 +469,7 @@ impl<'a, S: Session> Connection<'a, S> {
         let order = self.registration.entry.ordered();
         if order == Order::Drain && !self.draining {
             self.draining = true;
+            self.rested = u32::MAX;
             self.draining_since = self.registration.tick();
             self.session.drain(&mut self.out);
         }
@@ -479,10 +482,11 @@ impl<'a, S: Session> Connection<'a, S> {
         self.starved = false;
         let end = self.round.taken.saturating_add(self.round.part);
         let over_share = self.is_over_share();
+        let mut renamed = Renamed::default();
         while self.state == State::Serving
             && !self.saturated()
             && self.round.taken < end
-            && !self.turn.is_heavy()
+            && !self.turn.is_heavy
         {
             match self.session.next_event(&mut self.inbox.bytes, &mut self.out) {
                 Ok(Some(Event::Call(call, ticket))) => {
@@ -492,7 +496,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.round.taken += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = Found { over_share, streams, arrival };
-                    let (started, note) = self.dispatch.start::<S>(call, &ticket, found, cx);
+                    let (started, note) = self.dispatch.start::<S>(call, &ticket, &mut renamed, found, cx);
                     self.settle(started, Owed { ticket, note });
                 }
                 Ok(Some(Event::Open(call, ticket, stream))) => {
@@ -502,7 +506,7 @@ impl<'a, S: Session> Connection<'a, S> {
                     self.round.taken += 1;
                     let (streams, arrival) = (&mut self.streams, &mut self.arrival);
                     let found = Found { over_share, streams, arrival };
-                    let (started, note) = self.dispatch.open::<S>(call, &ticket, stream, found);
+                    let (started, note) = self.dispatch.open::<S>(call, &ticket, &mut renamed, stream, found);
                     self.settle(started, Owed { ticket, note });
                 }
                 Ok(Some(Event::Message(stream, message))) => {
@@ -679,7 +683,7 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn answer_ended(&mut self, cx: &mut Context<'_>) {
         self.take_judged(cx);
-        while !self.turn.is_heavy()
+        while !self.turn.is_heavy
             && let Some(Ended { owed, ending, streamed, .. }) = self.in_flight.poll_ended(cx)
         {
             self.turn.note_call(0);
@@ -824,7 +828,7 @@ impl<'a, S: Session> Connection<'a, S> {
             return Poll::Ready(Ok(None));
         }
         match self.state {
-            State::Serving | State::Finishing if self.turn.is_heavy() => self.poll_pass(),
+            State::Serving | State::Finishing if self.turn.is_heavy => self.poll_pass(),
             State::Serving if !self.starved && !self.saturated() => Poll::Ready(Ok(None)),
             State::Serving if self.starved && !self.has_enough() && !self.withholds() => {
                 self.poll_fill(cx, written)
@@ -958,10 +962,19 @@ impl<'a, S: Session> Connection<'a, S> {
         if let Some(buffer) = self.out.reclaim() {
             scratch::give_back(buffer);
         }
-        self.report_held();
         let now = self.registration.tick();
         let entry = &self.registration.entry;
         entry.note(self.calls);
+        // Mostly it has answered all again within a tick, and nothing is different.
+        let holds = self.inbox.held() + self.stream.held() + self.session.buffered() > 0;
+        let rests = self.state == State::Serving && !holds && self.is_idle();
+        if rests && self.rested == now {
+            self.account.settle(0);
+            self.transferred.took = false;
+            return;
+        }
+        self.rested = if rests && !self.pauses { now } else { u32::MAX };
+        self.report_held();
         // Its own clocks judge all but how long it takes to close.
         let phase = if self.state == State::Lingering { Phase::Closing } else { Phase::Busy };
         if phase != entry.phase() {

@@ -129,17 +129,16 @@ impl<'a> Dispatch<'a> {
     /// task and no wake-up. The method may stream where the protocol has a name for the call as a stream.
     ///
     /// With it comes a note if hooks want to hear how the call ends.
-    pub(super) fn start<S: Session>(
+    pub(super) fn start<'c, S: Session>(
         &mut self,
-        call: Call<'_>,
+        mut call: Call<'c>,
         ticket: &S::Ticket,
+        renamed: &'c mut Renamed,
         mut found: Found<'_>,
         cx: &mut TaskContext<'_>,
     ) -> (Started, Option<Box<Note>>) {
         let mut note = self.note(&call, found.arrival);
-        let mut renamed = Renamed::default();
-        let mut call = call;
-        let started = match self.admit::<S>(&mut call, ticket, &mut found, &mut renamed, &mut note) {
+        let started = match self.admit::<S>(&mut call, ticket, &mut found, renamed, &mut note) {
             Ok(Admission::Now(admitted)) => self.begin::<S>(call, ticket, admitted, found, cx),
             Ok(Admission::Later(unjudged)) => self.begin_later::<S>(call, ticket, *unjudged, found),
             Err(stop) => Started::Stopped(stop),
@@ -149,17 +148,16 @@ impl<'a> Dispatch<'a> {
 
     /// Brings a call to its method before its messages are here. Where the method wants one message, they are
     /// gathered first.
-    pub(super) fn open<S: Session>(
+    pub(super) fn open<'c, S: Session>(
         &mut self,
-        call: Call<'_>,
+        mut call: Call<'c>,
         ticket: &S::Ticket,
+        renamed: &'c mut Renamed,
         stream: StreamId,
         mut found: Found<'_>,
     ) -> (Started, Option<Box<Note>>) {
         let mut note = self.note(&call, found.arrival);
-        let mut renamed = Renamed::default();
-        let mut call = call;
-        let started = match self.admit::<S>(&mut call, ticket, &mut found, &mut renamed, &mut note) {
+        let started = match self.admit::<S>(&mut call, ticket, &mut found, renamed, &mut note) {
             Ok(Admission::Now(admitted)) => {
                 self.begin_open::<S>(call, stream, admitted.into(), found.streams)
             }
@@ -296,6 +294,7 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Brings a call to its method whose one message is here, and whose answer may have many.
+    #[inline(never)]
     fn begin_stream<S: Session>(
         &self,
         call: Call<'_>,
@@ -378,6 +377,7 @@ impl<'a> Dispatch<'a> {
 
     /// Brings a call to its method once its credential was judged and its message is decompressed.
     #[cold]
+    #[inline(never)]
     fn begin_later<S: Session>(
         &self,
         mut call: Call<'_>,

@@ -73,8 +73,8 @@ impl Hooks {
         let result = self.ask(|hook| hook.received(&mut received)).1;
         let names = (received.service, received.method);
         if let (Cow::Owned(service), Cow::Owned(method)) = names {
-            *renamed = Renamed { service, method };
-            (call.service, call.method) = (&renamed.service, &renamed.method);
+            let (service, method) = &**renamed.0.insert(Box::new((service, method)));
+            (call.service, call.method) = (service, method);
         }
         result
     }
@@ -118,9 +118,6 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// Names that hooks have given to a call.
+/// The names of service and method that hooks have given to a call.
 #[derive(Debug, Default)]
-pub(super) struct Renamed {
-    service: String,
-    method: String,
-}
+pub(super) struct Renamed(Option<Box<(String, String)>>);
