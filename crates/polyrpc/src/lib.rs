@@ -29,6 +29,8 @@ pub mod service;
 
 pub mod task;
 
+pub mod layer;
+
 pub mod layers;
 
 pub mod introspection;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use common::{Gate, PROTOCOLS, ProbeClient, Prober, serve, soon, until};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use polyrpc::client::{Layer, Next, Options, Outgoing, Response};
+use polyrpc::client::Options;
 use polyrpc::codec::{Body, Serde};
 use polyrpc::discovery::{Instance, List};
+use polyrpc::layer::{Call, Ending, Layer, Next};
 use polyrpc::server::Running;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Format, Protocol, Result, Retry, Server, Status};
@@ -233,13 +233,9 @@ async fn inform_calls_by_stubs() {
 async fn layers_stand_around_the_whole_broadcast_and_around_each_call_of_inform() {
     struct Counting(Arc<Mutex<usize>>);
     impl Layer for Counting {
-        fn call<'a>(
-            &'a self,
-            call: Outgoing<'a>,
-            next: Next<'a>,
-        ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
             *self.0.lock().unwrap() += 1;
-            next.call(call)
+            next.call(call).await
         }
     }
     let (servers, passed) = (servers(3).await, Arc::new(Mutex::new(0)));

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use common::{PROTOCOLS, Prober, client, serve, soon};
 use polyrpc::client::{Options, RawCall};
 use polyrpc::codec::{Body, Raw};
+use polyrpc::layer::{Call, Ending, Layer, Next, Shape};
 use polyrpc::layers::{Per, RateLimit};
-use polyrpc::service::{Ending, Handling, Layer, Next, ServiceBuilder, Shape};
-use polyrpc::{Client, Code, Context, Error, Format, Protocol, Result, Retry, Server, Status, Streaming};
+use polyrpc::service::ServiceBuilder;
+use polyrpc::{Client, Code, Context, Error, Format, Protocol, Retry, Server, Status, Streaming};
 
 /// Tells of each call that passes, and of its end.
 #[derive(Clone)]
@@ -40,18 +41,14 @@ impl Witness {
 }
 
 impl Layer for Witness {
-    fn call(&self, cx: Context, body: Body, next: Next<'_>) -> Result<Handling, Status> {
-        self.tell(format!("{}/{} {}", cx.service(), cx.method(), body.bytes.escape_ascii()));
-        let handling = next.call(cx, body).inspect_err(|status| self.tell(status.message().to_owned()))?;
-        let this = self.clone();
-        Ok(Box::pin(async move {
-            let ending = handling.await;
-            this.tell(match ending.failure() {
-                None => "ok".to_owned(),
-                Some(status) => status.message().to_owned(),
-            });
-            ending
-        }))
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+        self.tell(format!("{}/{} {}", call.service(), call.method(), call.body().bytes.escape_ascii()));
+        let ending = next.call(call).await;
+        self.tell(match ending.failure() {
+            None => "ok".to_owned(),
+            Some(status) => status.message().to_owned(),
+        });
+        ending
     }
 }
 
@@ -59,29 +56,22 @@ impl Layer for Witness {
 struct Wall(Status);
 
 impl Layer for Wall {
-    fn call(&self, _: Context, _: Body, _: Next<'_>) -> Result<Handling, Status> {
-        Err(self.0.clone())
+    async fn call(self: Arc<Self>, _: Call, _: Next) -> Ending {
+        Ending::failed(self.0.clone())
     }
 }
 
 /// A layer made of a function.
 struct By<F>(F);
 
-impl<F> Layer for By<F>
+impl<F, Fut> Layer for By<F>
 where
-    F: Fn(Context, Body, Next<'_>) -> Result<Handling, Status> + Send + Sync + 'static,
+    F: Fn(Call, Next) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Ending> + Send + 'static,
 {
-    fn call(&self, cx: Context, body: Body, next: Next<'_>) -> Result<Handling, Status> {
-        (self.0)(cx, body, next)
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+        (self.0)(call, next).await
     }
-}
-
-/// Helps inference to a function that takes any lifetime.
-fn by<F>(call: F) -> By<F>
-where
-    F: Fn(Context, Body, Next<'_>) -> Result<Handling, Status> + Send + Sync + 'static,
-{
-    By(call)
 }
 
 #[tokio::test]
@@ -150,16 +140,24 @@ async fn what_a_layer_refuses_reaches_no_handler_and_is_told_as_it_is() {
 }
 
 #[tokio::test]
-async fn standard_services_are_behind_the_layers_too() {
+async fn what_tells_of_the_server_itself_stands_beside_the_layers_of_the_user() {
     let health = polyrpc::introspection::Health::new();
-    let server =
-        serve(Server::new().health(&health).layer(Wall(Status::unauthenticated("no"))).reflection()).await;
+    let witness = Witness::new("w");
+    let server = Server::new()
+        .health(&health)
+        .register("limited", || async { 1 })
+        .layer(witness.clone())
+        .layer(RateLimit::new(0.001, 1));
+    let server = serve(server.reflection()).await;
     let client = client(Protocol::Grpc, &server);
     let body = Body::new(Format::Protobuf, "");
-    for method in ["grpc.health.v1.Health/Check", "Reflection/GetServices"] {
-        let error = soon(client.call_raw(method, body.clone(), Default::default())).await.unwrap_err();
-        assert_eq!(error.code(), Code::Unauthenticated, "{method}");
+    assert!(soon(client.call::<i32>("limited", &())).await.is_ok());
+    assert!(soon(client.call::<i32>("limited", &())).await.is_err());
+    assert_eq!(witness.told().len(), 4);
+    for _ in 0..3 {
+        soon(client.call_raw("grpc.health.v1.Health/Check", body.clone(), Options::default())).await.unwrap();
     }
+    assert!(witness.told().is_empty());
 }
 
 #[tokio::test]
@@ -172,18 +170,16 @@ async fn a_layer_may_change_request_and_answer_and_leave_things_for_the_handler(
             (cx, Ok(format!("{tenant}: {body}")))
         },
     );
-    let layer = by(|mut cx, mut body, next| {
+    let layer = By(|mut call: Call, next: Next| async move {
+        let cx = call.context_mut().unwrap();
         assert!(cx.attach(Tenant("acme".to_owned())).is_none());
         assert!(cx.attached_mut::<Tenant>().is_some() && cx.attached::<String>().is_none());
-        body.bytes = "changed".into();
-        let handling = next.call(cx, body)?;
-        Ok(Box::pin(async move {
-            let mut ending = handling.await;
-            if let Ending::Reply(reply) = &mut ending {
-                reply.head.metadata.insert("served-by", "layer");
-            }
-            ending
-        }))
+        call.body_mut().bytes = "changed".into();
+        let mut ending = next.call(call).await;
+        if let Ending::Reply(reply) = &mut ending {
+            reply.head.metadata.insert("served-by", "layer");
+        }
+        ending
     });
     let server = serve(Server::new().service(service).layer(layer)).await;
     let body = Body::new(Format::Raw, "as it came");
@@ -196,9 +192,10 @@ async fn a_layer_may_change_request_and_answer_and_leave_things_for_the_handler(
 #[tokio::test]
 async fn a_layer_that_panics_fails_its_call_and_no_other() {
     let prober = Prober::default();
-    let server =
-        serve(prober.server().register("ok", || async { 1 }).layer_on("Probe", by(|_, _, _| panic!("oops"))))
-            .await;
+    async fn panics(_: Call, _: Next) -> Ending {
+        panic!("oops")
+    }
+    let server = serve(prober.server().register("ok", || async { 1 }).layer_on("Probe", By(panics))).await;
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         let error = soon(client.call::<String>("Probe/Echo", "x")).await.unwrap_err();
@@ -228,12 +225,13 @@ async fn streams_pass_the_layers_as_well() {
     let service = ServiceBuilder::new("S")
         .server_streaming::<Raw, Bytes, Bytes, _, _>("Twice", twice)
         .bidi_streaming::<Raw, Bytes, Bytes, _, _>("Echo", echo);
-    let server =
-        serve(Server::new().service(service).layer(witness.clone()).layer(by(move |cx, body, next| {
-            seen.lock().unwrap().push(next.shape());
-            next.call(cx, body)
-        })))
-        .await;
+    let server = serve(Server::new().service(service).layer(witness.clone()).layer(By(
+        move |call: Call, next: Next| {
+            seen.lock().unwrap().push(call.shape());
+            next.call(call)
+        },
+    )))
+    .await;
     let client = client(Protocol::Grpc, &server);
     let mut call = soon(client.open_raw("S/Twice", Options::default(), Format::Raw)).await.unwrap();
     soon(call.send("m")).await.unwrap();
@@ -260,16 +258,10 @@ async fn a_layer_may_wait_before_it_lets_a_blocking_call_go_on() {
             (cx, Ok(name))
         },
     );
-    let patient = by(|cx, body, next: Next<'_>| {
-        assert!(next.blocking());
-        let next = next.keep();
-        Ok(Box::pin(async move {
-            tokio::task::yield_now().await;
-            match next.call(cx, body) {
-                Ok(handling) => handling.await,
-                Err(status) => Ending::failed(status),
-            }
-        }))
+    let patient = By(|call: Call, next: Next| async move {
+        assert!(next.is_blocking());
+        tokio::task::yield_now().await;
+        next.call(call).await
     });
     let server = serve(Server::new().service(service).layer(patient)).await;
     let client = client(Protocol::BaiduStd, &server);

@@ -26,7 +26,7 @@ async fn page(server: &Running, path: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-fn layered(protocol: Protocol, server: &Running, layer: impl polyrpc::client::Layer) -> Client {
+fn layered(protocol: Protocol, server: &Running, layer: impl polyrpc::layer::Layer) -> Client {
     Client::builder(&url(protocol, server)).layer(layer).build().unwrap()
 }
 

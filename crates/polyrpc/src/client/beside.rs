@@ -10,12 +10,14 @@ use polyrpc_wire::{Call, CallId, Format, Reply, Status};
 use super::attempt::Attempt;
 use super::link::{self, Link};
 use super::opened::{Opened, Receiving, Sending};
+use super::outgoing::Outgoing;
 use super::pool::Lease;
 use super::raw::RawCall;
 use super::request::{Options, Request, Response};
 use super::{Client, split};
 use crate::Result;
 use crate::codec::{Body, Codec};
+use crate::layer::Call as LayeredCall;
 use crate::streaming::StreamOptions;
 
 impl Client {
@@ -88,15 +90,34 @@ impl Client {
         streams: usize,
     ) -> Result<(Response<Body>, Vec<RawCall>)> {
         let (service, method) = split(target);
+        let beside = Beside { options: stream, streams: streams.max(1) };
+        let call = Outgoing { service, method, body, options, protocol: self.defaults.protocol };
+        let (response, halves) = if self.layers().is_empty() {
+            self.exchange_with_streams(call, &beside).await?
+        } else {
+            let open = move |client: Client, mut call: LayeredCall| async move {
+                let call = call.as_outgoing().ok_or_else(|| Status::internal("not a client's call"))?;
+                client.exchange_with_streams(call, &beside).await
+            };
+            self.exchange_beside(call, open).await?
+        };
+        let calls = halves.into_iter().map(|(sending, receiving)| RawCall::new(sending, receiving));
+        Ok((response, calls.collect()))
+    }
+
+    /// Makes a call that has passed the layers, with streams beside it.
+    async fn exchange_with_streams(
+        &self,
+        call: Outgoing<'_>,
+        beside: &Beside,
+    ) -> Result<(Response<Body>, Vec<(Sending, Receiving)>), Status> {
+        let Outgoing { service, method, body, options, .. } = call;
         let terms = self.defaults.terms(&options);
         let call = self.defaults.call(service, method, body, options)?;
         let format = call.head.format;
         let mut attempt = self.attempt_of(call, terms, false)?;
-        let beside = Beside { options: stream, streams: streams.max(1) };
-        let (reply, halves) = self.open_beside(&mut attempt, format, &beside).await?;
-        let response = self.defaults.open(Some(reply), format)?;
-        let calls = halves.into_iter().map(|(sending, receiving)| RawCall::new(sending, receiving));
-        Ok((response, calls.collect()))
+        let (reply, halves) = self.open_beside(&mut attempt, format, beside).await?;
+        Ok((self.defaults.open(Some(reply), format)?, halves))
     }
 
     /// Makes a call with streams beside it on a connection that takes it; its reply has accepted them.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, join_all};
 use polyrpc_wire::Status;
 
+use super::Outgoing;
 use super::channel::{Channel, Server};
 use super::combo::{Bounds, Combo, Ended, gather, keep_first};
 use super::exchange::{Defaults, deadline};
-use super::layer::{Layers, Outgoing};
 use super::request::Response;
 use super::{Client, EndpointFacts, Transport};
 use crate::Result;
@@ -101,7 +101,7 @@ impl Client {
 
     /// The same client of this server alone; layers are around it already.
     fn at(server: Arc<Server>, defaults: Arc<Defaults>) -> Self {
-        Self { transport: Transport::Server(server), defaults, layers: Layers::default() }
+        Self { transport: Transport::Server(server), defaults, layers: Default::default() }
     }
 }
 

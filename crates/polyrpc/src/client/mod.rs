@@ -13,7 +13,8 @@ mod request;
 mod url;
 
 mod hook;
-mod layer;
+mod outgoing;
+mod within_layers;
 
 mod exchange;
 
@@ -68,8 +69,8 @@ pub use self::channel::{Backup, Breaker, Budget, EndpointFacts, FailMode, Health
 pub use self::dial::Backoff;
 pub use self::fanout::Receipt;
 pub use self::hook::{Attempt, Hook, Received, Sending};
-pub use self::layer::{Layer, Next, Outgoing};
 pub use self::mock::MockCall;
+pub use self::outgoing::Outgoing;
 pub use self::pool::Kind;
 pub use self::raw::{RawCall, RawReceiver, RawSender};
 pub use self::request::{Options, Request, Response, Signature};
@@ -82,7 +83,6 @@ use self::dial::Sessions;
 use self::exchange::Defaults;
 use self::factory::Factory;
 use self::hook::Hooks;
-use self::layer::Layers;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
 use self::url::Url;
@@ -90,6 +90,7 @@ use crate::Result;
 use crate::codec::{self, Body};
 use crate::cores::Cores;
 use crate::discovery::{self, Discover, List};
+use crate::layer::{Layer, Layers, Side};
 use crate::net::{Address, Dialing, Stream};
 use crate::tls;
 use crate::transfer::Near;
@@ -183,10 +184,16 @@ impl Client {
         }
     }
 
-    /// The same client over the same connections, with one more layer around its calls, inside of those it has.
+    /// The same client over the same connections, with one more layer around its calls, inside of those it has. A layer
+    /// of servers refuses every call.
     #[must_use]
     pub fn layered(&self, layer: impl Layer) -> Self {
-        Self { layers: self.layers.with(layer), ..self.clone() }
+        let layer = Layers::one_for(Side::Client, layer).0;
+        Self { layers: self.layers.around(&layer), ..self.clone() }
+    }
+
+    pub(crate) fn layers(&self) -> &Layers {
+        &self.layers
     }
 
     /// The same client for one of its servers, to which there is a connection.
@@ -305,16 +312,15 @@ impl Client {
         body: Body,
         options: Options,
     ) -> Result<Response<Body>, Status> {
-        let mut call = Outgoing { service, method, body, options, protocol: self.defaults.protocol };
-        if self.layers.is_empty() {
-            return self.send(call).await;
+        let call = Outgoing { service, method, body, options, protocol: self.defaults.protocol };
+        match self.layers.is_empty() {
+            true => self.send(call).await,
+            false => self.exchange_within_layers(call).await,
         }
-        call.options.timeout = call.options.timeout.or(self.defaults.timeout);
-        self.layers.outermost(self).call(call).await
     }
 
     /// Makes a call that has passed the layers.
-    async fn send(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
+    pub(crate) async fn send(&self, mut call: Outgoing<'_>) -> Result<Response<Body>, Status> {
         if let Transport::Combo(combo) = &self.transport {
             call.options.timeout = call.options.timeout.or(self.defaults.timeout);
             call.options.idempotent |= self.defaults.idempotent;
@@ -399,6 +405,8 @@ pub struct Builder {
     /// What was said that takes a channel.
     plan: Option<Box<Plan>>,
     layers: Layers,
+    /// Why a layer cannot stand here.
+    misplaced: Option<Status>,
     hooks: Hooks,
     tls: Option<tls::Client>,
     #[cfg(feature = "kcp")]
@@ -426,6 +434,7 @@ impl Builder {
             idempotent: false,
             plan: None,
             layers: Layers::default(),
+            misplaced: None,
             hooks: Hooks::default(),
             tls: None,
             #[cfg(feature = "kcp")]
@@ -523,9 +532,11 @@ impl Builder {
         self
     }
 
-    /// Stands around every call that is one message each way, inside of the layers that were added before.
+    /// Stands around every call, inside of the layers that were added before.
     pub fn layer(mut self, layer: impl Layer) -> Self {
-        self.layers = self.layers.with(layer);
+        let (layer, fits) = Layers::one_for(Side::Client, layer);
+        self.layers = self.layers.around(&layer);
+        self.misplaced = self.misplaced.take().or(fits.err());
         self
     }
 
@@ -672,6 +683,9 @@ impl Builder {
 
     /// Makes the client of the servers that are called so and found there.
     fn build_by(mut self, url: Url, discover: Option<Box<dyn Discover>>) -> Result<Client> {
+        if let Some(status) = self.misplaced.take() {
+            return Err(status.into());
+        }
         let defaults = self.defaults(&url);
         let layers = std::mem::take(&mut self.layers);
         let transport = match (self.plan.take(), discover) {

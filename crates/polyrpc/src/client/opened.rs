@@ -11,7 +11,9 @@ use polyrpc_wire::{CallId, Format, Head, Message, Metadata, Status};
 use super::link::Over;
 use super::pending::Arrived;
 use super::pool::Lease;
+use super::within_layers::Around;
 use crate::codec::{Body, decompress_message};
+use crate::service::Ending;
 
 /// A call on its connection. When the last half of it is dropped before it has ended, it is cancelled.
 pub(super) struct Opened {
@@ -128,6 +130,8 @@ pub(super) struct Receiving {
     format: Format,
     trailers: Metadata,
     over: bool,
+    /// The layers around the call. Most calls have none.
+    around: Option<Box<Around>>,
 }
 
 impl Receiving {
@@ -144,7 +148,13 @@ impl Receiving {
             format,
             trailers: Metadata::new(),
             over: false,
+            around: None,
         }
+    }
+
+    /// Puts layers around the call: they hear of its end, and may end it.
+    pub(super) fn surround(&mut self, around: Around) {
+        self.around = Some(Box::new(around));
     }
 
     /// What travels before the messages.
@@ -181,6 +191,44 @@ impl Receiving {
 
     /// The next message; `None` behind the last. An error is given once and ends it.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Body, Status>>> {
+        match self.around {
+            None => self.poll_inner(cx),
+            Some(_) => self.poll_within_layers(cx),
+        }
+    }
+
+    #[cold]
+    fn poll_within_layers(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Body, Status>>> {
+        let Some(mut around) = self.around.take() else { return self.poll_inner(cx) };
+        let mut ending = around.poll(cx);
+        if ending.is_pending() && !around.has_ended() {
+            let result = match self.poll_inner(cx) {
+                Poll::Ready(None) => Ok(()),
+                Poll::Ready(Some(Err(status))) => Err(status),
+                going_on => {
+                    self.around = Some(around);
+                    return going_on;
+                }
+            };
+            around.end(Ending::Finish { result, trailers: mem::take(&mut self.trailers) });
+            ending = around.poll(cx);
+        }
+        let Poll::Ready(ending) = ending else {
+            self.around = Some(around);
+            return Poll::Pending;
+        };
+        if !around.has_ended() {
+            // The layers do not wait for the server any more.
+            self.call.lease.link.abandon(self.call.id);
+        }
+        self.over = true;
+        self.arrived = Arrived::default();
+        let result;
+        (result, self.trailers) = ending.into_end();
+        Poll::Ready(result.err().map(Err))
+    }
+
+    fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Body, Status>>> {
         loop {
             if let Some(head) = self.arrived.head.take() {
                 self.head = Some(head);

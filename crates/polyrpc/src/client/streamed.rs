@@ -15,11 +15,13 @@ use super::channel::Terms;
 use super::exchange::unreadable;
 use super::link;
 use super::opened::{Opened, Receiving, Sending};
+use super::outgoing::Outgoing;
 use super::raw::RawCall;
 use super::request::{Options, Request, Response, Signature};
 use super::talk::{Requests, Script, Talk};
 use super::{Client, Transport, split};
 use crate::codec::{Body, Codec};
+use crate::layer::{Call as LayeredCall, Shape};
 use crate::streaming::StreamOptions;
 use crate::{Error, Result, Streaming};
 
@@ -49,7 +51,8 @@ impl Client {
         Req: Send + 'static,
         Resp: Send + 'static,
     {
-        let (head, talk) = self.talk::<C, Req>(signature, request.into()).await?;
+        let shape = Shape::BIDI;
+        let (head, talk) = self.talk::<C, Req>(signature, request.into(), shape).await?;
         let messages = answer::<C, Resp>(talk, signature.output.clone());
         Ok(Response { metadata: head.metadata, ..Response::new(messages) })
     }
@@ -80,7 +83,8 @@ impl Client {
                 Status::unimplemented("a stream of baidu_std cannot end in one direction only").into()
             );
         }
-        let (head, mut talk) = self.talk::<C, Req>(signature, request.into()).await?;
+        let shape = Shape { client_streams: true, server_streams: false };
+        let (head, mut talk) = self.talk::<C, Req>(signature, request.into(), shape).await?;
         let body = sole(&mut talk).await?;
         let message = C::decode(body, signature.output.as_ref()).map_err(|status| unreadable(&status))?;
         let trailers = talk.trailers().clone();
@@ -103,10 +107,43 @@ impl Client {
     /// Dropping the future cancels the call.
     pub async fn open_raw(&self, target: &str, options: Options, format: Format) -> Result<RawCall> {
         let (service, method) = split(target);
+        if self.layers.is_empty() {
+            let (sending, receiving) = self.open_halves(service, method, options, format).await?;
+            return Ok(RawCall::new(sending, receiving));
+        }
+        let call = self.opened_by(service, method, options, format);
+        let open = move |client: Client, mut call: LayeredCall| async move {
+            let (service, method, options) = call.take_names()?;
+            client.open_halves(&service, &method, options, format).await
+        };
+        let ((sending, mut receiving), around) = self.open_within_layers(call, Shape::BIDI, open).await?;
+        receiving.surround(around);
+        Ok(RawCall::new(sending, receiving))
+    }
+
+    /// A call whose messages follow one by one, for layers.
+    fn opened_by<'a>(
+        &self,
+        service: &'a str,
+        method: &'a str,
+        options: Options,
+        format: Format,
+    ) -> Outgoing<'a> {
+        let (body, protocol) = (Body::new(format, Bytes::new()), self.defaults.protocol);
+        Outgoing { service, method, body, options, protocol }
+    }
+
+    async fn open_halves(
+        &self,
+        service: &str,
+        method: &str,
+        options: Options,
+        format: Format,
+    ) -> Result<(Sending, Receiving), Status> {
         let mut attempt = self.attempt(service, method, format, options, false)?;
         if self.defaults.streams_are_beside() {
             let (sending, receiving, _) = self.open_accepted(&mut attempt, format).await?;
-            return Ok(RawCall::new(sending, receiving));
+            return Ok((sending, receiving));
         }
         let (mut sending, receiving) = self.open(&mut attempt, format).await?;
         // The call leaves, whatever room there is for messages.
@@ -115,7 +152,7 @@ impl Client {
             Poll::Ready(())
         })
         .await;
-        Ok(RawCall::new(sending, receiving))
+        Ok((sending, receiving))
     }
 
     /// Makes a call and has its requests sent until the answer begins.
@@ -123,16 +160,39 @@ impl Client {
         &self,
         signature: &Signature,
         request: Request<Streaming<Req>>,
+        shape: Shape,
     ) -> Result<(Head, Talk), Status>
     where
         C: Codec<Req>,
         Req: Send + 'static,
     {
         let Request { message, options } = request;
+        let Signature { service, method, .. } = *signature;
         let format = self.defaults.format(C::PREFERRED, &options);
+        let requests = requests::<C, Req>(message, format, signature.input.clone());
+        if self.layers.is_empty() {
+            return self.begin_talk(service, method, options, format, requests).await;
+        }
+        let call = self.opened_by(service, method, options, format);
+        let open = move |client: Client, mut call: LayeredCall| async move {
+            let (service, method, options) = call.take_names()?;
+            client.begin_talk(&service, &method, options, format, requests).await
+        };
+        let ((head, mut talk), around) = self.open_within_layers(call, shape, open).await?;
+        talk.surround(around);
+        Ok((head, talk))
+    }
+
+    async fn begin_talk(
+        &self,
+        service: &str,
+        method: &str,
+        options: Options,
+        format: Format,
+        mut requests: Requests,
+    ) -> Result<(Head, Talk), Status> {
         let keep = self.keeps();
-        let mut requests = requests::<C, Req>(message, format, signature.input.clone());
-        let mut attempt = self.attempt(signature.service, signature.method, format, options, keep)?;
+        let mut attempt = self.attempt(service, method, format, options, keep)?;
         if self.defaults.streams_are_beside() {
             let left = send_first(&mut requests, &mut attempt).await?;
             let (sending, receiving, head) = self.open_accepted(&mut attempt, format).await?;

@@ -1,10 +1,12 @@
 //! Subscriptions to what a server publishes.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use futures_util::stream;
 use polyrpc_wire::{Call, Format, Scope, Status};
 use serde::de::DeserializeOwned;
@@ -13,9 +15,14 @@ use super::attempt::Attempt;
 use super::channel::Terms;
 use super::exchange::unreadable;
 use super::opened::{Opened, Receiving};
+use super::outgoing::Outgoing;
 use super::pool::{Lease, Pool};
+use super::request::Options;
+use super::within_layers::Around;
 use super::{Client, Transport};
 use crate::codec::{Body, decode_plain, published};
+use crate::layer::{Call as LayeredCall, Shape};
+use crate::service::Ending;
 use crate::{Result, Streaming};
 
 impl Client {
@@ -51,8 +58,13 @@ impl Client {
             format: self.defaults.generation.format(),
             limit: self.defaults.decompressed,
             receiving: None,
+            around: None,
         };
-        subscription.begin().await?;
+        if self.layers().is_empty() {
+            subscription.begin().await?;
+        } else {
+            subscription = subscription.begin_within_layers().await?;
+        }
         Ok(Streaming::from_stream(stream::unfold(subscription, |mut subscription| async move {
             let message = subscription.next().await.and_then(|body| read(&body));
             Some((message.map_err(Into::into), subscription))
@@ -115,11 +127,54 @@ struct Subscription {
     limit: usize,
     /// `None` once its connection broke.
     receiving: Option<Receiving>,
+    /// The layers around it.
+    around: Option<Around>,
 }
 
 impl Subscription {
     /// The next published message.
     async fn next(&mut self) -> Result<Body, Status> {
+        let Some(mut around) = self.around.take() else { return self.next_published().await };
+        let next = {
+            let next = pin!(self.next_published());
+            match select(poll_fn(|cx| around.poll(cx)), next).await {
+                Either::Left((ending, _)) => Err(ending),
+                Either::Right((next, _)) => Ok(next),
+            }
+        };
+        let ended = match next {
+            Ok(Ok(body)) => {
+                self.around = Some(around);
+                return Ok(body);
+            }
+            Ok(Err(status)) => {
+                around.end(Ending::failed(status));
+                poll_fn(|cx| around.poll(cx)).await
+            }
+            Err(ending) => ending,
+        };
+        let (result, _) = ended.into_end();
+        Err(result.err().unwrap_or_else(|| Status::cancelled("a layer ended the subscription")))
+    }
+
+    /// Subscribes within the layers of the client.
+    async fn begin_within_layers(mut self) -> Result<Self, Status> {
+        let client = self.client.clone();
+        let shape = Shape { client_streams: false, server_streams: true };
+        let (body, protocol) = (Body::new(self.format, Bytes::new()), client.protocol());
+        let key = self.key.clone();
+        let call = Outgoing { service: "", method: &key, body, options: Options::default(), protocol };
+        let open = move |_, mut call: LayeredCall| async move {
+            (_, self.key, _) = call.take_names()?;
+            self.begin().await?;
+            Ok(self)
+        };
+        let (mut subscription, around) = client.open_within_layers(call, shape, open).await?;
+        subscription.around = Some(around);
+        Ok(subscription)
+    }
+
+    async fn next_published(&mut self) -> Result<Body, Status> {
         loop {
             let Some(receiving) = &mut self.receiving else {
                 self.begin_again().await?;

@@ -11,6 +11,7 @@ use polyrpc_wire::{Head, Metadata, Status};
 
 use super::opened::{Receiving, Sending};
 use super::pool::Lease;
+use super::within_layers::Around;
 use crate::codec::Body;
 
 /// Both halves of a call and the requests that are still to be sent.
@@ -25,6 +26,11 @@ pub(super) struct Talk {
 impl Talk {
     pub(super) fn new(script: Script, (sending, receiving): (Sending, Receiving)) -> Self {
         Self { script, sending, receiving, over: false }
+    }
+
+    /// Puts layers around the call.
+    pub(super) fn surround(&mut self, around: Around) {
+        self.receiving.surround(around);
     }
 
     /// Until the answer begins. An error ends the call.

@@ -24,12 +24,12 @@ pub use self::generated::grpc;
 pub use self::health::{Health, Serving};
 
 use self::files::Files;
-use crate::service::Router;
+use crate::service::{Role, Router};
 
 /// Adds the standard services that a server is to have, once all others are there.
 pub(crate) fn add(router: &mut Router, health: Option<&Health>, reflection: bool) {
     if let Some(health) = health {
-        router.standard(grpc::health::v1::HealthServer::new(health.clone()));
+        router.standard(Role::Introspection, grpc::health::v1::HealthServer::new(health.clone()));
     }
     if reflection {
         rpcx::add(router);

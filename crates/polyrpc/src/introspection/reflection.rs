@@ -15,14 +15,14 @@ use super::grpc::reflection::v1::{
     ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
 };
 use super::grpc::reflection::{v1, v1alpha};
-use crate::service::Router;
+use crate::service::{Role, Router};
 use crate::{Context, Result, Streaming};
 
 /// Adds the service in both its versions, over every service that has descriptors.
 pub(super) fn add(router: &mut Router) {
     let reflection = Reflection(Arc::new(Catalog::new(router)));
-    router.standard(v1::ServerReflectionServer::new(reflection.clone()));
-    router.standard(v1alpha::ServerReflectionServer::new(reflection));
+    router.standard(Role::Introspection, v1::ServerReflectionServer::new(reflection.clone()));
+    router.standard(Role::Introspection, v1alpha::ServerReflectionServer::new(reflection));
 }
 
 /// Answers what a [`Catalog`] knows.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polyrpc_wire::Status;
 
 use crate::codec::{Outline, Serde};
-use crate::service::{Router, ServiceBuilder};
+use crate::service::{Role, Router, ServiceBuilder};
 use crate::{Context, Result};
 
 /// Adds the service, unless the program has one of that name; it tells of those that are there.
@@ -25,6 +25,7 @@ pub(super) fn add(router: &mut Router) {
     let one = Arc::new(texts);
     let all = one.clone();
     router.standard(
+        Role::Introspection,
         ServiceBuilder::new(SERVICE)
             .method::<Serde, String, String, _, _>("GetService", move |cx: Context, name: String| {
                 let text = one.get(&name).map(Text::whole).ok_or_else(|| unknown(&name));

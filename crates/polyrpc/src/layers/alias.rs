@@ -1,10 +1,8 @@
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
-use polyrpc_wire::Status;
-
-use crate::client::{self, Layer, Next, Outgoing, Response};
-use crate::codec::Body;
+use crate::client;
+use crate::layer::{Call, Ending, Layer, Next, Side};
 
 /// Calls services and methods by other names than the program does: what rpcx's alias plugin does on a server, done where
 /// the call is made.
@@ -51,19 +49,26 @@ impl Alias {
 }
 
 impl Layer for Alias {
-    fn call<'a>(
-        &'a self,
-        mut call: Outgoing<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        if let Some(names) = self.0.get(call.service) {
-            if let Some((service, method)) = names.methods.get(call.method) {
-                (call.service, call.method) = (service, method);
+    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+        if let Some(names) = self.0.get(call.service()) {
+            let redirected = if let Some((service, method)) = names.methods.get(call.method()) {
+                call.redirect(service, method)
             } else if let Some(service) = &names.service {
-                call.service = service;
+                let method = call.method().to_owned();
+                call.redirect(service, &method)
+            } else {
+                Ok(())
+            };
+            if let Err(status) = redirected {
+                return Ending::failed(status);
             }
         }
-        next.call(call)
+        next.call(call).await
+    }
+
+    /// A server has [`Server::alias`](crate::Server::alias).
+    fn only_side(&self) -> Option<Side> {
+        Some(Side::Client)
     }
 }
 

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -7,8 +8,7 @@ use polyrpc_wire::{Code, Status};
 use tokio::sync::Mutex;
 use tokio::time::Instant as Time;
 
-use crate::client::{Layer, Next, Outgoing, Response};
-use crate::codec::Body;
+use crate::layer::{Call, Ending, Layer, Next, Side};
 use crate::runtime::{Owned, pass_on};
 
 /// Calls with a token that a function of the program fetches, as from an OAuth server: once, and again when it ends or a
@@ -103,19 +103,21 @@ impl Bearer {
     /// Gives a call its token within the time that the call has.
     async fn prove(
         &self,
-        call: &mut Outgoing<'_>,
-        deadline: Option<Time>,
+        call: &mut Call,
+        deadline: Option<Instant>,
         refused: Option<&Bytes>,
     ) -> Result<Bytes, Status> {
         let fetched = self.credential(refused);
         let credential = match deadline {
             None => fetched.await?,
-            Some(deadline) => tokio::time::timeout_at(deadline, fetched)
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), fetched)
                 .await
                 .unwrap_or_else(|_| Err(Status::deadline_exceeded("no token in time")))?,
         };
-        call.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Time::now()));
-        call.options.credential = Some(credential.clone());
+        call.end_by(deadline);
+        if let Some(options) = call.options_mut() {
+            options.credential = Some(credential.clone());
+        }
         Ok(credential)
     }
 }
@@ -125,25 +127,32 @@ fn has_ended(until: Option<Instant>) -> bool {
 }
 
 impl Layer for Bearer {
-    fn call<'a>(
-        &'a self,
-        mut call: Outgoing<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        if call.options.credential.is_some() {
-            return next.call(call);
+    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+        if call.options().is_none_or(|options| options.credential.is_some()) {
+            return next.call(call).await;
         }
-        Box::pin(async move {
-            let deadline = call.options.timeout.and_then(|timeout| Time::now().checked_add(timeout));
-            let shown = self.prove(&mut call, deadline, None).await?;
-            match next.call(call.clone()).await {
-                Err(status) if status.code() == Code::Unauthenticated => {
-                    self.prove(&mut call, deadline, Some(&shown)).await?;
-                    next.call(call).await
-                }
-                ended => ended,
-            }
-        })
+        let now = Time::now().into_std();
+        let deadline = call.remaining().and_then(|remaining| now.checked_add(remaining));
+        let shown = match self.prove(&mut call, deadline, None).await {
+            Ok(shown) => shown,
+            Err(status) => return Ending::failed(status),
+        };
+        // What has several messages is in the caller's hands once it is opened, and is made once.
+        let Some((mut again, once_more)) = call.try_clone().zip(next.try_clone()) else {
+            return next.call(call).await;
+        };
+        let ending = next.call(call).await;
+        if ending.failure().is_none_or(|status| status.code() != Code::Unauthenticated) {
+            return ending;
+        }
+        match self.prove(&mut again, deadline, Some(&shown)).await {
+            Ok(_) => once_more.call(again).await,
+            Err(status) => Ending::failed(status),
+        }
+    }
+
+    fn only_side(&self) -> Option<Side> {
+        Some(Side::Client)
     }
 }
 
@@ -169,20 +178,17 @@ mod tests {
     use super::*;
     use crate::Client;
     use crate::client::Options;
+    use crate::codec::Body;
 
     /// Answers who shows the token with this number, and refuses everybody else.
     struct Guard(Arc<AtomicUsize>);
 
     impl Layer for Guard {
-        fn call<'a>(
-            &'a self,
-            call: Outgoing<'a>,
-            next: Next<'a>,
-        ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
             let wanted = format!("Bearer {}", self.0.load(Ordering::SeqCst));
-            match call.options.credential.as_ref() {
-                Some(shown) if *shown == wanted => next.call(call),
-                _ => Box::pin(std::future::ready(Err(Status::unauthenticated("who are you?")))),
+            match call.options().and_then(|options| options.credential.as_ref()) {
+                Some(shown) if *shown == wanted => next.call(call).await,
+                _ => Ending::failed(Status::unauthenticated("who are you?")),
             }
         }
     }

@@ -1,10 +1,9 @@
-use futures_util::future::BoxFuture;
-use polyrpc_wire::payload::Format;
-use polyrpc_wire::{Compression, Status};
+use std::sync::Arc;
 
-use crate::client::{self, Outgoing, Response};
-use crate::codec::Body;
-use crate::service::{self, Context, Ending, Handling};
+use polyrpc_wire::Compression;
+use polyrpc_wire::payload::Format;
+
+use crate::layer::{Call, Ending, Layer, Next};
 
 /// Compresses messages that are worth it: a client's requests, a server's answers.
 ///
@@ -49,37 +48,25 @@ impl Compress {
     }
 }
 
-impl client::Layer for Compress {
-    fn call<'a>(
-        &'a self,
-        mut call: Outgoing<'a>,
-        next: client::Next<'a>,
-    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        if call.options.compression.is_none() && self.is_worth_it(call.body.format, call.body.bytes.len()) {
-            call.options.compression = Some(self.by);
-        }
-        next.call(call)
-    }
-}
-
-impl service::Layer for Compress {
-    fn call(&self, cx: Context, body: Body, next: service::Next<'_>) -> Result<Handling, Status> {
-        let unary = next.shape().is_unary();
-        let handling = next.call(cx, body)?;
-        if !unary {
-            return Ok(handling);
-        }
-        let policy = self.clone();
-        Ok(Box::pin(async move {
-            let mut ending = handling.await;
-            if let Ending::Reply(reply) = &mut ending
-                && let Ok(body) = &reply.result
-                && reply.head.compression == Compression::None
-                && policy.is_worth_it(reply.head.format, body.len())
-            {
-                reply.head.compression = policy.by;
+impl Layer for Compress {
+    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+        let is_unary = call.shape().is_unary();
+        let is_worth_it = self.is_worth_it(call.body().format, call.body().bytes.len());
+        if let Some(options) = call.options_mut() {
+            if is_unary && is_worth_it {
+                options.compression.get_or_insert(self.by);
             }
-            ending
-        }))
+            return next.call(call).await;
+        }
+        let mut ending = next.call(call).await;
+        if is_unary
+            && let Ending::Reply(reply) = &mut ending
+            && let Ok(body) = &reply.result
+            && reply.head.compression == Compression::None
+            && self.is_worth_it(reply.head.format, body.len())
+        {
+            reply.head.compression = self.by;
+        }
+        ending
     }
 }

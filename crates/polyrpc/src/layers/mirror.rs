@@ -3,15 +3,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use polyrpc_wire::{Metadata, Protocol, Status};
+use polyrpc_wire::{Metadata, Protocol};
 use tokio::task::JoinSet;
 
 use super::share::Share;
 use crate::Client;
-use crate::client::{self, Options, Outgoing, Response};
+use crate::client::Options;
 use crate::codec::Body;
-use crate::service::{self, Context, Handling};
+use crate::layer::{Call, Ending, Layer, Next};
 use crate::task;
 
 /// Sends copies of requests to another server, whose answers nobody waits for: to try a new version with what the old one
@@ -137,24 +136,12 @@ fn options(protocol: Protocol, metadata: &Metadata, attachment: &Bytes) -> Optio
 /// Says in the metadata that a call is a copy.
 const MARK: &str = "polyrpc-mirrored";
 
-impl client::Layer for Mirror {
-    fn call<'a>(
-        &'a self,
-        call: Outgoing<'a>,
-        next: client::Next<'a>,
-    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        let Options { metadata, attachment, .. } = &call.options;
-        self.copy(call.service, call.method, &call.body, metadata, attachment);
-        next.call(call)
-    }
-}
-
-impl service::Layer for Mirror {
-    fn call(&self, cx: Context, body: Body, next: service::Next<'_>) -> Result<Handling, Status> {
-        if next.shape().is_unary() {
-            self.copy(cx.service(), cx.method(), &body, cx.metadata(), cx.attachment());
+impl Layer for Mirror {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+        if call.shape().is_unary() {
+            self.copy(call.service(), call.method(), call.body(), call.metadata(), call.attachment());
         }
-        next.call(cx, body)
+        next.call(call).await
     }
 }
 

@@ -52,10 +52,11 @@ pub use self::compress::Compress;
 pub use self::ip_list::{IpList, UnknownNetwork};
 pub use self::metrics::{Counting, Method, Metrics};
 pub use self::mirror::{Mirror, Mirrored};
-pub use self::observe::{Begun, Ended, Observe, Side};
+pub use self::observe::{Begun, Ended, Observe};
 #[cfg(feature = "otel")]
 pub use self::otel::OpenTelemetry;
 pub use self::rate_limit::{ConnectionRate, Per, RateLimit};
 pub use self::tracing::{Span, Traced, Tracing};
+pub use crate::layer::Side;
 
 pub(crate) use self::metrics::pages;

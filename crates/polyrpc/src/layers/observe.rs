@@ -1,19 +1,14 @@
-use std::fmt;
-use std::ops::Deref;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
 use polyrpc_wire::{Protocol, Status};
 
-use crate::client::{self, Outgoing, Response};
-use crate::codec::Body;
-use crate::service::{self, Context, Ending, Handling, Peer};
+use crate::layer::{Call, Ending, Layer, Next, Side};
+use crate::service::Peer;
 use crate::task::{self, Trace};
 
 /// What watches calls and leaves them as they are. It is a layer of clients and of servers alike.
-///
-/// A server sees calls of every shape; a client those that are one message each way.
 ///
 /// ```
 /// use polyrpc::layers::{Begun, Ended, Observe};
@@ -57,31 +52,6 @@ pub trait Observe: Clone + Send + Sync + 'static {
     }
 }
 
-/// On which side of a call one is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Side {
-    /// Where it is made.
-    Client,
-    /// Where it is answered.
-    Server,
-}
-
-impl Side {
-    /// `client` or `server`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Server => "server",
-        }
-    }
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// A call that begins.
 #[derive(Debug, Clone, Copy)]
 pub struct Begun<'a> {
@@ -100,25 +70,14 @@ pub struct Begun<'a> {
 }
 
 impl<'a> Begun<'a> {
-    pub(super) fn outgoing(call: &Outgoing<'a>) -> Self {
+    pub(super) fn of(call: &'a Call) -> Self {
         Self {
-            side: Side::Client,
-            protocol: call.protocol,
-            service: call.service,
-            method: call.method,
-            peer: None,
-            request: call.body.bytes.len(),
-        }
-    }
-
-    pub(super) fn incoming(cx: &'a Context, body: &Body) -> Self {
-        Self {
-            side: Side::Server,
-            protocol: cx.protocol(),
-            service: cx.service(),
-            method: cx.method(),
-            peer: Some(cx.peer()),
-            request: body.bytes.len(),
+            side: call.side(),
+            protocol: call.protocol(),
+            service: call.service(),
+            method: call.method(),
+            peer: call.peer(),
+            request: call.body().bytes.len(),
         }
     }
 }
@@ -134,71 +93,31 @@ pub struct Ended<'a> {
     pub reply: usize,
 }
 
-impl<O: Observe> client::Layer for O {
-    fn call<'a>(
-        &'a self,
-        call: Outgoing<'a>,
-        next: client::Next<'a>,
-    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        let watch = Watch::begin(self, &Begun::outgoing(&call));
-        Box::pin(async move {
-            let ended = match watch.trace() {
-                None => next.call(call).await,
-                // Whatever is inside begins within the trace too.
-                Some(trace) => {
-                    let within = task::current().with_trace(trace);
-                    task::scope(within, async { next.call(call).await }).await
-                }
-            };
-            match &ended {
-                Ok(response) => watch.end(None, response.message.bytes.len()),
-                Err(status) => watch.end(Some(status), 0),
-            }
-            ended
-        })
-    }
-}
-
-impl<O: Observe> service::Layer for O {
-    fn call(&self, cx: Context, body: Body, next: service::Next<'_>) -> Result<Handling, Status> {
-        let watch = Watch::begin(Own(self.clone()), &Begun::incoming(&cx, &body));
-        let mut inherited = watch.trace().map(|trace| task::current().with_trace(trace));
-        let begun = match &mut inherited {
-            None => next.call(cx, body),
-            Some(inherited) => inherited.during(|| next.call(cx, body)),
-        };
-        let handling = match begun {
-            Ok(handling) => handling,
-            Err(status) => {
-                watch.end(Some(&status), 0);
-                return Err(status);
+impl<O: Observe> Layer for O {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+        let watch = Watch::begin(self, &Begun::of(&call));
+        let ending = match watch.trace() {
+            None => next.call(call).await,
+            // Whatever is inside begins within the trace too.
+            Some(trace) => {
+                let within = task::current().with_trace(trace);
+                task::scope(within, async { next.call(call).await }).await
             }
         };
-        Ok(Box::pin(async move {
-            let ending = match inherited {
-                None => handling.await,
-                Some(inherited) => task::scope(inherited, handling).await,
-            };
-            match &ending {
-                Ending::Reply(reply) => {
-                    watch.end(ending.failure(), reply.result.as_ref().map_or(0, |body| body.len()))
-                }
-                ending => watch.end(ending.failure(), 0),
-            }
-            ending
-        }))
+        watch.end(&ending);
+        ending
     }
 }
 
 /// A call that is watched until it ends, or is given up.
-struct Watch<P: Deref<Target: Observe>> {
-    observer: P,
-    call: Option<<P::Target as Observe>::Call>,
+struct Watch<O: Observe> {
+    observer: Arc<O>,
+    call: Option<O::Call>,
     began: Instant,
 }
 
-impl<P: Deref<Target: Observe>> Watch<P> {
-    fn begin(observer: P, call: &Begun<'_>) -> Self {
+impl<O: Observe> Watch<O> {
+    fn begin(observer: Arc<O>, call: &Begun<'_>) -> Self {
         let call = Some(observer.began(call));
         Self { observer, call, began: Instant::now() }
     }
@@ -207,8 +126,12 @@ impl<P: Deref<Target: Observe>> Watch<P> {
         self.observer.trace(self.call.as_ref()?)
     }
 
-    fn end(mut self, failure: Option<&Status>, reply: usize) {
-        self.tell(failure, reply);
+    fn end(mut self, ending: &Ending) {
+        let reply = match ending {
+            Ending::Reply(reply) => reply.result.as_ref().map_or(0, |body| body.len()),
+            _ => 0,
+        };
+        self.tell(ending.failure(), reply);
     }
 
     fn tell(&mut self, failure: Option<&Status>, reply: usize) {
@@ -218,7 +141,7 @@ impl<P: Deref<Target: Observe>> Watch<P> {
     }
 }
 
-impl<P: Deref<Target: Observe>> Drop for Watch<P> {
+impl<O: Observe> Drop for Watch<O> {
     fn drop(&mut self) {
         if self.call.is_some() {
             self.tell(Some(&abandoned()), 0);
@@ -232,16 +155,5 @@ fn abandoned() -> Status {
     match thread::panicking() {
         true => Status::internal("it panicked"),
         false => Status::cancelled("it was given up"),
-    }
-}
-
-/// An observer that goes with the call.
-struct Own<O>(O);
-
-impl<O> Deref for Own<O> {
-    type Target = O;
-
-    fn deref(&self) -> &O {
-        &self.0
     }
 }

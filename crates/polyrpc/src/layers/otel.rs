@@ -2,7 +2,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use opentelemetry::context::FutureExt;
 use opentelemetry::trace::{
     Span as _, SpanContext, SpanKind, Status as Outcome, TraceContextExt, TraceFlags, TraceState, Tracer,
@@ -10,11 +9,9 @@ use opentelemetry::trace::{
 use opentelemetry::{Context as Telemetry, KeyValue};
 use polyrpc_wire::Status;
 
+use super::Begun;
 use super::tracing::usual_name;
-use super::{Begun, Side};
-use crate::client::{self, Outgoing, Response};
-use crate::codec::Body;
-use crate::service::{self, Context, Ending, Handling};
+use crate::layer::{Call, Ending, Layer, Next, Side};
 use crate::task::{self, Inherited, Trace, TraceParent};
 
 /// Makes a span of each call by a tracer of OpenTelemetry's API (feature `otel`), with the attributes of its semantic
@@ -149,53 +146,20 @@ fn remote() -> Telemetry {
     Telemetry::new().with_remote_span_context(parent)
 }
 
-impl<T> client::Layer for OpenTelemetry<T>
+impl<T> Layer for OpenTelemetry<T>
 where
     T: Tracer + Send + Sync + 'static,
     T::Span: Send + Sync + 'static,
 {
-    fn call<'a>(
-        &'a self,
-        call: Outgoing<'a>,
-        next: client::Next<'a>,
-    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
         let active = Telemetry::current();
-        let parent = if active.has_active_span() { active } else { remote() };
-        let spanned = self.begin(&Begun::outgoing(&call), &parent);
-        Box::pin(async move {
-            let answer = task::scope(spanned.inherited(), async { next.call(call).await });
-            let ended = answer.with_context(spanned.telemetry.clone()).await;
-            spanned.end(ended.as_ref().err());
-            ended
-        })
-    }
-}
-
-impl<T> service::Layer for OpenTelemetry<T>
-where
-    T: Tracer + Send + Sync + 'static,
-    T::Span: Send + Sync + 'static,
-{
-    fn call(&self, cx: Context, body: Body, next: service::Next<'_>) -> Result<Handling, Status> {
-        let spanned = self.begin(&Begun::incoming(&cx, &body), &remote());
-        let mut inherited = spanned.inherited();
-        let begun = {
-            let _active = spanned.telemetry.clone().attach();
-            inherited.during(|| next.call(cx, body))
-        };
-        let handling = match begun {
-            Ok(handling) => handling,
-            Err(status) => {
-                spanned.end(Some(&status));
-                return Err(status);
-            }
-        };
-        Ok(Box::pin(async move {
-            let answer = task::scope(inherited, handling).with_context(spanned.telemetry.clone());
-            let ending: Ending = answer.await;
-            spanned.end(ending.failure());
-            ending
-        }))
+        let is_within = call.side() == Side::Client && active.has_active_span();
+        let parent = if is_within { active } else { remote() };
+        let spanned = self.begin(&Begun::of(&call), &parent);
+        let answer = task::scope(spanned.inherited(), async { next.call(call).await });
+        let ending = answer.with_context(spanned.telemetry.clone()).await;
+        spanned.end(ending.failure());
+        ending
     }
 }
 

@@ -1,22 +1,18 @@
 use std::collections::HashMap;
 use std::fmt;
-use std::future::ready;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
 use polyrpc_wire::Status;
 use tokio::time::sleep;
 
-use crate::Context;
-use crate::client::{self, Outgoing, Response};
-use crate::codec::Body;
 use crate::introspection::Connection;
+use crate::layer::{Call, Ending, Layer, Next};
 use crate::server::Hook;
-use crate::service::{Ending, Handling, Layer, Next, Peer};
+use crate::service::Peer;
 
 /// How often calls are taken: so many a second, and some more at once after a while without (a token bucket).
 ///
@@ -146,7 +142,10 @@ impl RateLimit {
         &self.parts[(mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % PARTS]
     }
 
-    fn key(&self, cx: &Context) -> Option<u128> {
+    fn key(&self, call: &Call) -> Option<u128> {
+        let Some(cx) = call.context() else {
+            return (self.per == Per::Method).then(|| u128::from(hash(call.service(), call.method())));
+        };
         match self.per {
             Per::Server => None,
             Per::Connection => Some(cx.connection().into()),
@@ -156,38 +155,19 @@ impl RateLimit {
     }
 }
 
-impl Layer for RateLimit {
-    fn call(&self, cx: Context, body: Body, next: Next<'_>) -> Result<Handling, Status> {
-        let longest = match (self.wait, cx.remaining()) {
-            (Duration::ZERO, _) => Duration::ZERO,
-            (longest, remaining) => remaining.map_or(longest, |remaining| remaining.min(longest)),
-        };
-        match self.take(self.key(&cx), longest, Instant::now()) {
-            None => Err(too_soon()),
-            Some(Duration::ZERO) => next.call(cx, body),
-            Some(wait) => Ok(Box::pin(later(wait, next.keep(), cx, body))),
-        }
-    }
-}
-
 /// A client's calls share one rate, or have one for each method; what [`Per`] says of callers means nothing there.
-impl client::Layer for RateLimit {
-    fn call<'a>(
-        &'a self,
-        mut call: Outgoing<'a>,
-        next: client::Next<'a>,
-    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        let longest = call.options.timeout.map_or(self.wait, |timeout| timeout.min(self.wait));
-        let key = (self.per == Per::Method).then(|| u128::from(hash(call.service, call.method)));
-        match self.take(key, longest, Instant::now()) {
-            None => Box::pin(ready(Err(too_soon()))),
-            Some(Duration::ZERO) => next.call(call),
+impl Layer for RateLimit {
+    async fn call(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+        let longest = call.remaining().map_or(self.wait, |remaining| remaining.min(self.wait));
+        match self.take(self.key(&call), longest, Instant::now()) {
+            None => Ending::failed(too_soon()),
+            Some(Duration::ZERO) => next.call(call).await,
             Some(wait) => {
-                call.options.timeout = call.options.timeout.map(|timeout| timeout.saturating_sub(wait));
-                Box::pin(async move {
-                    sleep(wait).await;
-                    next.call(call).await
-                })
+                let now = tokio::time::Instant::now().into_std();
+                let deadline = call.remaining().and_then(|remaining| now.checked_add(remaining));
+                sleep(wait).await;
+                call.end_by(deadline);
+                next.call(call).await
             }
         }
     }
@@ -197,14 +177,6 @@ impl client::Layer for RateLimit {
 fn hash(service: &str, method: &str) -> u64 {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     HASHER.hash_one((service, method))
-}
-
-async fn later(wait: Duration, next: Next<'static>, cx: Context, body: Body) -> Ending {
-    sleep(wait).await;
-    match next.call(cx, body) {
-        Ok(handling) => handling.await,
-        Err(status) => Ending::failed(status),
-    }
 }
 
 /// rpcx `server/errors.go`, `ErrReqReachLimit`.

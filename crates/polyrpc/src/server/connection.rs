@@ -22,6 +22,7 @@ use super::note::Note;
 use super::open::{Entry, Order, Phase, Registration, TICK, Unasked, ticks};
 use super::port::Port;
 use super::streams::Streams;
+use super::subscription::{self, Admission};
 use super::topics::Subscriptions;
 use crate::budget::{self, Account};
 use crate::introspection::Calls;
@@ -282,6 +283,10 @@ impl Future for JudgingFuture {
 enum JudgedLater {
     Head(StreamId, Verdict),
     Subscription(Topic, Result<(), Status>),
+    /// A subscription has passed the layers.
+    Admitted(Topic),
+    /// A layer has refused or ended a subscription.
+    Unsubscribed,
 }
 
 /// How many bytes are read from a peer while what it has sent waits for an answer.
@@ -593,8 +598,9 @@ impl<'a, S: Session> Connection<'a, S> {
             self.starved = false;
             match judged {
                 JudgedLater::Head(stream, verdict) => self.judge(stream, Judged::Now(verdict)),
-                JudgedLater::Subscription(topic, Ok(())) => self.add_subscription(topic),
-                JudgedLater::Subscription(_, Err(_)) => self.finish(),
+                JudgedLater::Subscription(topic, Ok(())) => self.pass_subscription(topic),
+                JudgedLater::Admitted(topic) => self.add_subscription(topic),
+                JudgedLater::Subscription(_, Err(_)) | JudgedLater::Unsubscribed => self.finish(),
             }
         }
     }
@@ -628,7 +634,7 @@ impl<'a, S: Session> Connection<'a, S> {
     fn subscribe(&mut self, topic: Topic) {
         self.transferred.took = true;
         match self.dispatch.judge(&Credential::Connection(None)) {
-            Judgement::Accepted => self.add_subscription(topic),
+            Judgement::Accepted => self.pass_subscription(topic),
             Judgement::Refused(_) => self.finish(),
             Judgement::Later(judging) => {
                 let judging = Box::pin(async { JudgedLater::Subscription(topic, judging.await) });
@@ -636,6 +642,27 @@ impl<'a, S: Session> Connection<'a, S> {
             }
             Judgement::TooMany => self.end_guesses(),
         }
+    }
+
+    /// Takes a subscription through the layers, if there are any.
+    fn pass_subscription(&mut self, topic: Topic) {
+        let layers = &self.port.server.subscription_layers;
+        if layers.is_empty() {
+            return self.add_subscription(topic);
+        }
+        let Admission { handling, admitted } = subscription::pass(&topic, layers, self.dispatch.connection());
+        let judging = Box::pin(async move {
+            match admitted.await {
+                Ok(()) => JudgedLater::Admitted(topic),
+                Err(_) => JudgedLater::Unsubscribed,
+            }
+        });
+        self.judge_later(JudgingFuture { head: None, judging });
+        let judging = Box::pin(async move {
+            handling.await;
+            JudgedLater::Unsubscribed
+        });
+        self.judge_later(JudgingFuture { head: None, judging });
     }
 
     fn add_subscription(&mut self, topic: Topic) {

@@ -120,6 +120,10 @@ impl<'a> Dispatch<'a> {
         &self.connection
     }
 
+    pub(super) fn connection(&self) -> &Arc<ConnectionFacts> {
+        &self.connection
+    }
+
     /// Nobody will read an answer any more.
     pub(super) fn close(&self) {
         self.connection.close();

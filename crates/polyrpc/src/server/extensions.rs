@@ -4,22 +4,27 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use polyrpc_wire::Status;
+
 use super::Server;
 use super::concurrency::{Concurrency, Limit, Limiter, Of};
 use super::hook::Hook;
 use super::hooks::Hooks;
-use crate::service::{Entry, Layer, Router};
+use crate::layer::{Layer, Layers, Side};
+use crate::service::{Entry, Router};
 
 impl Server {
-    /// Puts a layer before every method and function, behind the layers that were added before it. Those of standard
-    /// services (health, reflection, transfer) are among them, whether they are added before or after this: a layer that
-    /// judges who calls leaves no side door.
+    /// Puts a layer before every method and function, behind the layers that were added before it.
+    ///
+    /// What tells of the server itself (health, reflection, pages) is not among them: a limit must not fail the probes, and
+    /// who may ask is judged by the listener's [authenticator](super::Listen::authenticate). Files that the server takes and gives ([transfer](crate::transfer)) are the user's own:
+    /// they pass.
     ///
     /// Calls pass [hooks](Self::hook), the listener's authenticator, [concurrency limits](Self::concurrency), the layers of
     /// the whole server and those of a service or method, in this order.
     #[must_use]
     pub fn layer(mut self, layer: impl Layer) -> Self {
-        self.extensions.layers.push((None, Arc::new(layer)));
+        self.extensions.add_layer(None, layer);
         self
     }
 
@@ -32,7 +37,7 @@ impl Server {
     #[must_use]
     pub fn layer_on(mut self, name: &str, layer: impl Layer) -> Self {
         self.expect(name);
-        self.extensions.layers.push((Some(name.to_owned()), Arc::new(layer)));
+        self.extensions.add_layer(Some(name.to_owned()), layer);
         self
     }
 
@@ -97,7 +102,9 @@ impl Server {
 #[derive(Default)]
 pub(super) struct Extensions {
     /// Each with the name of what it stands before, if that is not everything.
-    layers: Vec<(Option<String>, Arc<dyn Layer>)>,
+    layers: Vec<(Option<String>, Layers)>,
+    /// Why a layer cannot stand here.
+    misplaced: Option<Status>,
     hooks: Vec<Box<dyn Hook>>,
     together: Concurrency,
     each: Concurrency,
@@ -105,6 +112,12 @@ pub(super) struct Extensions {
 }
 
 impl Extensions {
+    fn add_layer(&mut self, name: Option<String>, layer: impl Layer) {
+        let (layer, fits) = Layers::one_for(Side::Server, layer);
+        self.misplaced = self.misplaced.take().or(fits.err());
+        self.layers.push((name, layer));
+    }
+
     /// Whether something wants to know of every call when it came.
     pub(super) fn time_calls(&self) -> bool {
         let limits = self.limits.iter().map(|(_, limit)| limit);
@@ -113,18 +126,27 @@ impl Extensions {
 
     /// Puts layers and limits before the methods; gives the hooks, which have been told of what is offered.
     pub(super) fn put_in_place(self, router: &Router) -> io::Result<Hooks> {
+        if let Some(status) = self.misplaced {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, status));
+        }
         let together = Limiter::new(&self.together, Of::Server).map(Arc::new);
         for entry in router.entries() {
             let own = Limiter::new(self.limit_of(entry, router), Of::Method).map(Arc::new);
             let limiters = [together.clone(), own];
             let limits = limiters.into_iter().flatten().filter(|_| !entry.is_standard());
-            let limits = limits.map(|limiter| Arc::new(Limit::new(limiter)) as Arc<dyn Layer>);
-            let layers = limits.chain(self.layers_of(entry, router)).collect();
-            entry.layer(layers);
+            let limits = limits.map(|limiter| Layers::one(Limit::new(limiter)));
+            let limits = limits.fold(Layers::NONE, |outside, inside| outside.around(&inside));
+            entry.layer(limits.around(&self.layers_of(entry, router)));
         }
         let hooks = Hooks::new(self.hooks);
         hooks.registered(router).map_err(io::Error::other)?;
         Ok(hooks)
+    }
+
+    /// The layers around subscriptions: those of the whole server.
+    pub(super) fn layers_of_subscriptions(&self) -> Layers {
+        let of_all = self.layers.iter().filter(|(name, _)| name.is_none());
+        of_all.fold(Layers::NONE, |outside, (_, inside)| outside.around(inside))
     }
 
     fn limit_of(&self, entry: &Arc<Entry>, router: &Router) -> &Concurrency {
@@ -132,13 +154,13 @@ impl Extensions {
         own.map_or(&self.each, |(_, limit)| limit)
     }
 
-    fn layers_of(&self, entry: &Arc<Entry>, router: &Router) -> Vec<Arc<dyn Layer>> {
-        let of_all = self.layers.iter().filter(|(name, _)| name.is_none());
+    fn layers_of(&self, entry: &Arc<Entry>, router: &Router) -> Layers {
+        let of_all = self.layers.iter().filter(|(name, _)| name.is_none() && !entry.is_introspection());
         let own = self
             .layers
             .iter()
             .filter(|(name, _)| name.as_ref().is_some_and(|name| bears(entry, name, router)));
-        of_all.chain(own).map(|(_, layer)| layer.clone()).collect()
+        of_all.chain(own).fold(Layers::NONE, |outside, (_, inside)| outside.around(inside))
     }
 }
 

@@ -22,6 +22,7 @@ mod failures;
 mod in_flight;
 
 mod streams;
+mod subscription;
 
 mod topics;
 
@@ -77,6 +78,7 @@ use crate::codec::ByteString;
 use crate::cores::Cores;
 use crate::discovery::Register;
 use crate::introspection::{self, Facts, Health};
+use crate::layer::Layers;
 use crate::layers::{self, Metrics};
 use crate::net::{Address, Listener, Stream};
 use crate::service::{Function, Peer, Router, Service};
@@ -303,6 +305,7 @@ impl Server {
             self.router.standard_function(name, page);
         }
         let times_calls = self.extensions.time_calls();
+        let subscription_layers = self.extensions.layers_of_subscriptions();
         let hooks = self.extensions.put_in_place(&self.router)?;
         let limits = Arc::new(self.limits.within_system());
         let open = Arc::new(Open::new(hooks.clone(), limits.clone()));
@@ -321,6 +324,7 @@ impl Server {
             open,
             publisher: self.publisher,
             hooks,
+            subscription_layers,
             times_calls,
         });
         Bound { shared, planned, listeners: Vec::new() }.and(listen).await
@@ -345,6 +349,8 @@ pub(crate) struct Shared {
     open: Arc<Open>,
     publisher: Publisher,
     hooks: Hooks,
+    /// What stands around subscriptions.
+    subscription_layers: Layers,
     /// Whether it is noted of every call when it came, and not only of those with a deadline.
     times_calls: bool,
 }

@@ -208,6 +208,11 @@ impl Context {
         &self.0.head.metadata
     }
 
+    /// The same, to be changed by layers.
+    pub(crate) fn metadata_mut(&mut self) -> &mut Metadata {
+        &mut self.0.head.metadata
+    }
+
     /// Bytes beside the request (baidu_std's attachment); empty elsewhere.
     pub fn attachment(&self) -> &Bytes {
         &self.0.attachment

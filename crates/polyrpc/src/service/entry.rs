@@ -4,28 +4,40 @@ use std::sync::{Arc, OnceLock};
 
 use polyrpc_wire::Status;
 
-use super::layer::{Layer, Next, Way};
-use super::{Context, Ending, Handling, Method};
+use super::{Context, Ending, Handling, Method, Way};
 use crate::codec::Body;
+use crate::layer::{Call, Layers, Next};
 use crate::runtime::{Owned, wait};
 use crate::streaming::Incoming;
 use crate::task;
+
+/// What a method is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It is the user's.
+    User,
+    /// It tells of the server itself: health, reflection, pages. No layer or limit of the user's own methods stands before
+    /// it.
+    Introspection,
+    /// It gives out tokens for data connections. Limits leave it alone, since it is over at once; layers do not, since the
+    /// data are the user's.
+    Transfer,
+}
 
 /// A method in its place: the names it is known by, and the layers before it.
 pub(crate) struct Entry {
     service: Box<str>,
     name: Box<str>,
     method: Arc<dyn Method>,
-    /// It is one of the framework's own.
-    standard: bool,
+    role: Role,
     /// Set when the server binds, since layers may be added after methods.
-    layers: OnceLock<Box<[Arc<dyn Layer>]>>,
+    layers: OnceLock<Layers>,
 }
 
 impl Entry {
-    pub(super) fn new(service: &str, name: &str, method: Arc<dyn Method>, standard: bool) -> Arc<Self> {
+    pub(crate) fn new(service: &str, name: &str, method: Arc<dyn Method>, role: Role) -> Arc<Self> {
         let (service, name) = (service.into(), name.into());
-        Arc::new(Self { service, name, method, standard, layers: OnceLock::new() })
+        Arc::new(Self { service, name, method, role, layers: OnceLock::new() })
     }
 
     /// The service's name, in full; empty for a function that belongs to none.
@@ -44,17 +56,22 @@ impl Entry {
 
     /// Whether it is one of the framework's own.
     pub(crate) fn is_standard(&self) -> bool {
-        self.standard
+        self.role != Role::User
+    }
+
+    /// Whether it tells of the server itself.
+    pub(crate) fn is_introspection(&self) -> bool {
+        self.role == Role::Introspection
     }
 
     /// Puts layers before the method. What was put there first remains: an entry has one place, however many names lead
     /// to it.
-    pub(crate) fn layer(&self, layers: Vec<Arc<dyn Layer>>) {
-        let _ = self.layers.set(layers.into());
+    pub(crate) fn layer(&self, layers: Layers) {
+        let _ = self.layers.set(layers);
     }
 
-    pub(super) fn layers(&self) -> &[Arc<dyn Layer>] {
-        self.layers.get().map_or(&[], |layers| layers)
+    pub(crate) fn layers(&self) -> &Layers {
+        self.layers.get().unwrap_or(&Layers::NONE)
     }
 
     /// Takes a call through the layers to the method. A panic on the way is the end of this call only.
@@ -69,12 +86,33 @@ impl Entry {
         way: Way,
         unreadable: fn(Status) -> Status,
     ) -> Result<Handling, Status> {
-        catch_unwind(AssertUnwindSafe(|| Next::all(self, way, unreadable).call(cx, body)))
+        let begin = || match self.layers().is_empty() {
+            true => self.begin(cx, body, way, unreadable),
+            false => Ok(self.pass(cx, body, way, unreadable)),
+        };
+        catch_unwind(AssertUnwindSafe(begin))
             .unwrap_or_else(|panic| Ok(Box::pin(std::future::ready(Ending::panicked(&*panic)))))
     }
 
+    /// Takes a call through the layers.
+    #[cold]
+    fn pass(
+        self: &Arc<Self>,
+        cx: Context,
+        body: Body,
+        way: Way,
+        unreadable: fn(Status) -> Status,
+    ) -> Handling {
+        let call = Call::incoming(cx, body, self.method.shape());
+        Next::to_method(self.clone(), way, unreadable).call(call)
+    }
+
     /// Behind all layers: hands the call to the method.
-    pub(super) fn begin(
+    ///
+    /// # Errors
+    ///
+    /// Why the method cannot read its request.
+    pub(crate) fn begin(
         &self,
         cx: Context,
         body: Body,

@@ -1,25 +1,23 @@
-//! What answers a call: services of methods, plain functions, the [`Router`] that finds them and the [`Layer`]s before
-//! them.
+//! What answers a call: services of methods, plain functions, and the [`Router`] that finds them.
 
 mod accept;
 mod context;
 mod entry;
 mod function;
-mod layer;
 mod method;
 mod peer;
 mod router;
 mod streamed;
+mod way;
 
 pub use accept::Accepted;
 pub use context::{Context, Pusher, ReplyOptions, Trailers};
 pub use function::{Function, Outcome};
-pub use layer::{Layer, Next};
 pub use method::{Ending, Handling, Method, Shape};
 pub use peer::{Peer, Secured};
 pub use router::{Router, Service, ServiceBuilder};
 
 pub(crate) use accept::{AcceptedStream, Offer};
 pub(crate) use context::{ConnectionFacts, PushQueue};
-pub(crate) use entry::Entry;
-pub(crate) use layer::Way;
+pub(crate) use entry::{Entry, Role};
+pub(crate) use way::Way;

@@ -8,7 +8,7 @@ use polyrpc_wire::payload::schema::Pool;
 use polyrpc_wire::session::Missing;
 
 use super::Context;
-use super::entry::Entry;
+use super::entry::{Entry, Role};
 use super::function::{Function, Registered};
 use super::method::{Method, Typed};
 use super::streamed::{Both, ClientStreams, ServerStreams, Streamed};
@@ -214,22 +214,23 @@ impl Router {
     /// When an option `google.api.http` of its `.proto` cannot be, or when two of its methods, or it and another
     /// service, bear the same number in fb_rpc: that is part of the program, not input.
     pub fn service(&mut self, service: impl Service) {
-        let (name, methods) = Methods::of(service, false);
+        let (name, methods) = Methods::of(service, Role::User);
         self.add_routes(&name, &methods);
         self.add_numbers(&name, &methods);
         self.insert(&name, methods);
     }
 
-    /// Adds a service that is called by its full name only: its short name stays free for the user's.
-    pub(crate) fn standard(&mut self, service: impl Service) {
-        let (name, methods) = Methods::of(service, true);
+    /// Adds a service of the framework's own that is called by its full name only: its short name stays free for the
+    /// user's.
+    pub(crate) fn standard(&mut self, role: Role, service: impl Service) {
+        let (name, methods) = Methods::of(service, role);
         self.services.insert(name.into(), methods);
     }
 
     /// Adds a function of the framework's own, unless there is another of that name.
     pub(crate) fn standard_function(&mut self, name: &str, method: Arc<dyn Method>) {
         if !self.functions.contains_key(name) {
-            self.insert_entry(name, |service, name| Entry::new(service, name, method, true));
+            self.insert_entry(name, |service, name| Entry::new(service, name, method, Role::Introspection));
         }
     }
 
@@ -286,7 +287,7 @@ impl Router {
         Kind: 'static,
     {
         let method = Arc::new(Registered::new(function));
-        self.insert_entry(name, |service, name| Entry::new(service, name, method, false));
+        self.insert_entry(name, |service, name| Entry::new(service, name, method, Role::User));
     }
 
     fn insert_entry(&mut self, name: &str, entry: impl FnOnce(&str, &str) -> Arc<Entry>) {
@@ -396,14 +397,14 @@ impl Router {
 }
 
 impl Methods {
-    fn of(service: impl Service, standard: bool) -> (String, Arc<Self>) {
+    fn of(service: impl Service, role: Role) -> (String, Arc<Self>) {
         let ServiceBuilder { name, schemas, methods, ids } = service.into_builder();
         let mut numbers: Vec<(Box<str>, _)> =
             methods.iter().map(|(name, _)| (name.as_str().into(), None)).collect();
         for (place, id) in ids {
             numbers[place].1 = Some(id);
         }
-        let entry = |method_name: &str, method| Entry::new(&name, method_name, method, standard);
+        let entry = |method_name: &str, method| Entry::new(&name, method_name, method, role);
         let by_name =
             methods.into_iter().map(|(name, method)| (name.as_str().into(), entry(&name, method))).collect();
         (name, Arc::new(Self { by_name, schemas, numbers }))

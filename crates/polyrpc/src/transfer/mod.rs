@@ -79,7 +79,7 @@ pub(crate) use tokens::{Data, LENGTH, Seen, Start};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::service::Router;
+use crate::service::{Role, Router};
 use crate::{Context, Result};
 
 /// What is done with a data connection.
@@ -100,10 +100,10 @@ pub(crate) fn add(
     }
     let data = Arc::new(Data::new(limits));
     if let Some(streams) = streams {
-        router.standard(streams.into_service(&data));
+        router.standard(Role::Transfer, streams.into_service(&data));
     }
     if let Some(files) = files {
-        router.standard(files.into_service(&data));
+        router.standard(Role::Transfer, files.into_service(&data));
     }
     Some(data)
 }

@@ -41,8 +41,8 @@ pub use self::sub::{Merge, Part, Place, Sub, fold};
 pub(super) use self::gather::{Bounds, Ended, gather};
 pub(super) use self::sub::keep_first;
 
+use super::Outgoing;
 use super::exchange::Defaults;
-use super::layer::{Layers, Outgoing};
 use super::request::Response;
 use super::{Client, EndpointFacts, Transport};
 use crate::codec::Body;
@@ -66,7 +66,7 @@ impl Client {
         Self {
             transport: Transport::Combo(std::sync::Arc::new(combo)),
             defaults: defaults.into(),
-            layers: Layers::default(),
+            layers: Default::default(),
         }
     }
 

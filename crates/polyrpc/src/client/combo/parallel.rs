@@ -8,7 +8,7 @@ use super::Combo;
 use super::gather::{Bounds, Ended, gather};
 use super::sub::{Part, Place, Sub};
 use crate::client::EndpointFacts;
-use crate::client::layer::Outgoing;
+use crate::client::Outgoing;
 use crate::client::request::Response;
 use crate::codec::Body;
 use crate::{Client, Result};

@@ -10,7 +10,7 @@ use super::parallel::Parallel;
 use super::partitions::{Partitions, Template};
 use super::sub::{Map, Merge, Merger, Part, Place, Sub};
 use crate::client::Builder;
-use crate::client::layer::Outgoing;
+use crate::client::Outgoing;
 use crate::client::request::Response;
 use crate::codec::Body;
 use crate::{Client, Result};

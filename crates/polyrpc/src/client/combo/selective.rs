@@ -7,11 +7,11 @@ use futures_util::future::BoxFuture;
 use polyrpc_wire::{Retry, Scope, Status};
 
 use super::Combo;
+use crate::client::Outgoing;
 use crate::client::attempt::{is_repeatable, reached_nobody};
 use crate::client::balance::{Asked, Balance, Candidate, Outcome, Pick, RoundRobin};
 use crate::client::channel::Purse;
 use crate::client::exchange::{Defaults, deadline};
-use crate::client::layer::Outgoing;
 use crate::client::request::Response;
 use crate::client::{Budget, EndpointFacts};
 use crate::codec::Body;

@@ -5,8 +5,8 @@ use bytes::BytesMut;
 use polyrpc_wire::{Format, Status};
 
 use crate::Client;
+use crate::client::Outgoing;
 use crate::client::exchange::unreadable;
-use crate::client::layer::Outgoing;
 use crate::client::request::Response;
 use crate::codec::{Body, Codec};
 

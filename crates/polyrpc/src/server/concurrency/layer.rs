@@ -1,14 +1,11 @@
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
 
 use polyrpc_wire::{Code, Status};
 
 use super::limiter::{Limiter, Permit};
 use crate::Context;
-use crate::codec::Body;
-use crate::service::{Ending, Handling, Layer, Next};
+use crate::layer::{Call, Ending, Layer, Next, Side};
 
 /// A limiter before methods.
 #[derive(Debug)]
@@ -20,50 +17,50 @@ impl Limit {
     }
 
     /// Without a look at the clock: how long calls take is of no interest.
-    fn count(&self, mut cx: Context, body: Body, next: Next<'_>) -> Result<Handling, Status> {
-        let permit = keep(self.0.admit(None)?, &mut cx, &next);
-        let handling = next.call(cx, body)?;
-        let Some(permit) = permit else { return Ok(handling) };
-        Ok(Box::pin(async move {
-            let _permit = permit;
-            handling.await
-        }))
+    async fn count(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+        let permit = match self.0.admit(None) {
+            Ok(permit) => permit,
+            Err(status) => return Ending::failed(status),
+        };
+        let _permit = keep(permit, &mut call, &next);
+        next.call(call).await
     }
 
-    fn measure(&self, mut cx: Context, body: Body, next: Next<'_>) -> Result<Handling, Status> {
-        let began = cx.arrived().unwrap_or_else(Instant::now);
-        let deadline = cx.deadline();
+    async fn measure(self: Arc<Self>, mut call: Call, next: Next) -> Ending {
+        let arrived = call.context().and_then(Context::arrived);
+        let began = arrived.unwrap_or_else(Instant::now);
+        let deadline = call.context().and_then(Context::deadline);
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(began));
-        let permit = keep(self.0.admit(timeout)?, &mut cx, &next);
-        match next.call(cx, body) {
-            Ok(handling) => {
-                let (limiter, ended) = (self.0.clone(), false);
-                Ok(Box::pin(Measured { handling, limiter, began, deadline, ended, _permit: permit }))
-            }
-            Err(status) => {
-                self.0.ended(Some(status.code()), began, Instant::now());
-                Err(status)
-            }
-        }
+        let permit = match self.0.admit(timeout) {
+            Ok(permit) => permit,
+            Err(status) => return Ending::failed(status),
+        };
+        let _permit = keep(permit, &mut call, &next);
+        let measured = Measured { limiter: self.0.clone(), began, deadline, ended: false };
+        let ending = next.call(call).await;
+        measured.end(&ending);
+        ending
     }
 }
 
 impl Layer for Limit {
-    fn call(&self, cx: Context, body: Body, next: Next<'_>) -> Result<Handling, Status> {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
         match self.0.measures() {
-            false => self.count(cx, body, next),
-            true if next.shape().is_unary() => self.measure(cx, body, next),
-            true => next.call(cx, body),
+            false => self.count(call, next).await,
+            true if call.shape().is_unary() => self.measure(call, next).await,
+            true => next.call(call).await,
         }
+    }
+
+    fn only_side(&self) -> Option<Side> {
+        Some(Side::Server)
     }
 }
 
 /// Keeps a place for as long as the handler runs: one that holds its thread goes on when nobody waits for it any more,
 /// and keeps it in its context.
-fn keep(permit: Permit, cx: &mut Context, next: &Next<'_>) -> Option<Permit> {
-    if !next.blocking() {
-        return Some(permit);
-    }
+fn keep(permit: Permit, call: &mut Call, next: &Next) -> Option<Permit> {
+    let Some(cx) = call.context_mut().filter(|_| next.is_blocking()) else { return Some(permit) };
     match cx.attached_mut::<Places>() {
         Some(Places(places)) => places.push(permit),
         None => drop(cx.attach(Places(vec![permit]))),
@@ -76,27 +73,20 @@ struct Places(Vec<Permit>);
 
 /// A call whose end teaches a limiter something.
 struct Measured {
-    handling: Handling,
     limiter: Arc<Limiter>,
     began: Instant,
     deadline: Option<Instant>,
     ended: bool,
-    _permit: Option<Permit>,
 }
 
-impl Future for Measured {
-    type Output = Ending;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Ending> {
-        let ending = ready!(self.handling.as_mut().poll(cx));
+impl Measured {
+    fn end(mut self, ending: &Ending) {
         self.ended = true;
-        let failure = match &ending {
-            Ending::Unauthenticated(status) | Ending::Corrupt(status) => Some(status.code()),
+        let failure = match ending {
             Ending::CloseConnection => Some(Code::Unavailable),
             ending => ending.failure().map(Status::code),
         };
         self.limiter.ended(failure, self.began, Instant::now());
-        Poll::Ready(ending)
     }
 }
 

@@ -52,6 +52,7 @@ impl Peer {
             data: None,
             open,
             hooks: Default::default(),
+            subscription_layers: Default::default(),
             times_calls: false,
         };
         let connection = tokio::spawn(serve(theirs, shared));

@@ -1,0 +1,89 @@
+//! Layers with their types forgotten.
+
+use std::fmt;
+use std::sync::Arc;
+
+use polyrpc_wire::Status;
+
+use super::{Call, Layer, Next, Side};
+use crate::service::{Ending, Handling};
+
+/// A layer whose type is forgotten.
+pub(super) trait Erased: Send + Sync {
+    fn call(self: Arc<Self>, call: Call, next: Next) -> Handling;
+}
+
+impl<L: Layer> Erased for L {
+    fn call(self: Arc<Self>, call: Call, next: Next) -> Handling {
+        Box::pin(Layer::call(self, call, next))
+    }
+}
+
+/// Layers, outermost first. Most methods and clients have none, and pay nothing for them.
+#[derive(Clone, Default)]
+pub(crate) struct Layers(Option<Arc<[Arc<dyn Erased>]>>);
+
+impl Layers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// A single layer.
+    pub(crate) fn one(layer: impl Layer) -> Self {
+        Self(Some(Arc::new([Arc::new(layer) as Arc<dyn Erased>])))
+    }
+
+    /// A single layer for this side. One for the other side only is an error, and so is every call that passes it.
+    pub(crate) fn one_for<L: Layer>(side: Side, layer: L) -> (Self, Result<(), Status>) {
+        let fits = fits(&layer, side);
+        match &fits {
+            Ok(()) => (Self::one(layer), fits),
+            Err(status) => (Self::one(Misplaced(status.clone())), fits),
+        }
+    }
+
+    /// These layers around those.
+    pub(crate) fn around(&self, inside: &Self) -> Self {
+        match (&self.0, &inside.0) {
+            (None, _) => inside.clone(),
+            (_, None) => self.clone(),
+            (Some(outside), Some(inside)) => Self(Some(outside.iter().chain(&**inside).cloned().collect())),
+        }
+    }
+
+    /// No layers.
+    pub(crate) const NONE: Self = Self(None);
+
+    pub(super) fn get(&self, index: usize) -> Option<&Arc<dyn Erased>> {
+        self.0.as_ref()?.get(index)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |layers| layers.len())
+    }
+}
+
+fn fits<L: Layer>(layer: &L, side: Side) -> Result<(), Status> {
+    match layer.only_side() {
+        Some(only) if only != side => {
+            let name = std::any::type_name::<L>();
+            Err(Status::invalid_argument(format!("{name} is a layer of a {only}, not of a {side}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Stands where a layer of the other side was to stand, and refuses all calls.
+struct Misplaced(Status);
+
+impl Layer for Misplaced {
+    async fn call(self: Arc<Self>, _: Call, _: Next) -> Ending {
+        Ending::failed(self.0.clone())
+    }
+}
+
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Layers").field(&self.len()).finish()
+    }
+}

@@ -1,0 +1,58 @@
+//! A subscription as a call that passes layers.
+
+use std::borrow::Cow;
+use std::future::{pending, ready};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use polyrpc_wire::{Format, Head, Status, Topic};
+use tokio::sync::oneshot;
+
+use crate::codec::Body;
+use crate::layer::Layers;
+use crate::service::{ConnectionFacts, Context, Ending, Entry, Handling, Method, Role, Shape, Way};
+
+/// A subscription on its way through layers.
+pub(super) struct Admission {
+    /// The layers: it ends when one of them ends the subscription.
+    pub(super) handling: Handling,
+    /// Whether they let it pass. It comes from within `handling`, which must be polled.
+    pub(super) admitted: oneshot::Receiver<()>,
+}
+
+/// Takes a subscription through layers.
+pub(super) fn pass(topic: &Topic, layers: &Layers, connection: &Arc<ConnectionFacts>) -> Admission {
+    let (admit, admitted) = oneshot::channel();
+    let method = Arc::new(Subscribed(Mutex::new(Some(admit))));
+    let entry = Entry::new("", &name(topic), method, Role::User);
+    entry.layer(layers.clone());
+    let cx = Context::new(connection.clone(), None, Head::default(), Bytes::new(), Format::Raw);
+    let cx = cx.of(entry.clone(), None);
+    let begun = entry.take(cx, Body::new(Format::Raw, Bytes::new()), Way::Whole, |status| status);
+    let handling = begun.unwrap_or_else(|status| Box::pin(ready(Ending::failed(status))));
+    Admission { handling, admitted }
+}
+
+/// What layers see as the method: the name, or the number that stands for it since rest_rpc v0.21.
+fn name(topic: &Topic) -> Cow<'_, str> {
+    match topic {
+        Topic::Name(name) => String::from_utf8_lossy(name),
+        Topic::Id(id) => format!("#{id}").into(),
+    }
+}
+
+/// What stands behind the layers: the subscription goes on until its connection ends.
+struct Subscribed(Mutex<Option<oneshot::Sender<()>>>);
+
+impl Method for Subscribed {
+    fn start(&self, _: Context, _: Body) -> Result<Handling, Status> {
+        let admit = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Nobody waits for it if the connection has just ended.
+        let _ = admit.map(|admit| admit.send(()));
+        Ok(Box::pin(pending()))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { client_streams: false, server_streams: true }
+    }
+}

@@ -1,0 +1,462 @@
+//! The same layer on both sides, over every protocol and for calls of every shape: it sees each call once and its end once,
+//! what it adds arrives, and what it refuses is told.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{serve, soon, until};
+use polyrpc::client::{Options, Request};
+use polyrpc::codec::{Body, Raw, Serde};
+use polyrpc::layer::{Call, Ending, Layer, Next, Side};
+use polyrpc::layers::{Alias, Bearer, Token};
+use polyrpc::payload::Json;
+use polyrpc::server::{Listen, Publisher};
+use polyrpc::service::Peer;
+use polyrpc::streaming::StreamOptions;
+use polyrpc::{Client, Code, Context, Error, Format, Protocol, Result, Server, Status, Streaming};
+
+/// Counts calls and their ends, adds a word to those that leave, and lets only those in that bring it.
+#[derive(Clone, Default)]
+struct Guard {
+    seen: Arc<Mutex<Seen>>,
+    word: Option<&'static str>,
+    wants_word: bool,
+    refuses: bool,
+}
+
+#[derive(Debug, Default, Clone, PartialEq)]
+struct Seen {
+    began: Vec<(Side, String)>,
+    ended: Vec<Option<Code>>,
+}
+
+impl Guard {
+    fn seen(&self) -> Seen {
+        self.seen.lock().unwrap().clone()
+    }
+
+    async fn pass(&self, mut call: Call, next: Next) -> Ending {
+        if let Some(word) = self.word {
+            call.metadata_mut().insert("word", word);
+        }
+        if self.wants_word && call.metadata().get("word").is_none() {
+            return Ending::failed(Status::unauthenticated("the word is missing"));
+        }
+        match self.refuses {
+            true => Ending::failed(Status::permission_denied("refused by the layer")),
+            false => next.call(call).await,
+        }
+    }
+}
+
+impl Layer for Guard {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+        self.seen.lock().unwrap().began.push((call.side(), call.method().to_owned()));
+        let ending = self.pass(call, next).await;
+        self.seen.lock().unwrap().ended.push(ending.failure().map(Status::code));
+        ending
+    }
+}
+
+#[polyrpc::service]
+trait Shapes {
+    async fn unary(&self, text: String) -> Result<String>;
+    async fn sum(&self, numbers: Streaming<u64>) -> Result<u64>;
+    async fn twice(&self, n: u64) -> Result<Streaming<u64>>;
+    async fn double(&self, numbers: Streaming<u64>) -> Result<Streaming<u64>>;
+    async fn beside(&self, cx: &mut Context, text: String) -> Result<String>;
+}
+
+#[derive(Clone)]
+struct Shaped;
+
+impl Shapes for Shaped {
+    async fn unary(&self, text: String) -> Result<String> {
+        Ok(text)
+    }
+
+    async fn sum(&self, mut numbers: Streaming<u64>) -> Result<u64> {
+        let mut sum = 0;
+        while let Some(n) = numbers.message().await? {
+            sum += n;
+        }
+        Ok(sum)
+    }
+
+    async fn twice(&self, n: u64) -> Result<Streaming<u64>> {
+        Ok(Streaming::from_iter([n, n]))
+    }
+
+    async fn double(&self, mut numbers: Streaming<u64>) -> Result<Streaming<u64>> {
+        Ok(Streaming::produce(move |sender| async move {
+            while let Some(n) = numbers.message().await? {
+                sender.send(2 * n).await?;
+            }
+            Ok(())
+        }))
+    }
+
+    async fn beside(&self, cx: &mut Context, text: String) -> Result<String> {
+        for (mut incoming, sender) in cx.accept_streams::<Raw, Bytes>(StreamOptions::default())? {
+            tokio::spawn(async move {
+                while let Ok(Some(message)) = incoming.message().await {
+                    let _ = sender.send(message).await;
+                }
+            });
+        }
+        Ok(text)
+    }
+}
+
+const JSON: Format = Format::Json(Json::Proto3);
+
+/// The shapes of calls.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Unary,
+    Oneway,
+    ClientStreams,
+    ServerStreams,
+    Bidi,
+    RawStreams,
+    Beside,
+    Subscription,
+}
+
+use Kind::{Beside, Bidi, ClientStreams, Oneway, RawStreams, ServerStreams, Subscription, Unary};
+
+const KINDS: [Kind; 8] =
+    [Unary, Oneway, ClientStreams, ServerStreams, Bidi, RawStreams, Beside, Subscription];
+
+const SCHEMES: [&str; 8] =
+    ["baidu-std", "rpcx", "grpc", "http", "rest-rpc", "net-rpc", "http+json-rpc", "rpcx+ws"];
+
+/// Whether the protocol has such calls.
+fn has(scheme: &str, kind: Kind) -> bool {
+    match kind {
+        Unary => true,
+        // The others answer every call.
+        Oneway => scheme.starts_with("rpcx"),
+        ServerStreams | Bidi => matches!(scheme, "grpc" | "baidu-std"),
+        ClientStreams | RawStreams => scheme == "grpc",
+        Beside => scheme == "baidu-std",
+        Subscription => scheme == "rest-rpc",
+    }
+}
+
+/// Whether the protocol carries metadata of the client to the server.
+fn carries_metadata(scheme: &str) -> bool {
+    !matches!(scheme, "rest-rpc" | "net-rpc")
+}
+
+fn numbers() -> Streaming<u64> {
+    Streaming::from_iter([1, 2, 3])
+}
+
+async fn collect(messages: Result<Streaming<u64>>) -> Result<Vec<u64>> {
+    let (mut messages, mut all) = (messages?, Vec::new());
+    while let Some(n) = messages.message().await? {
+        all.push(n);
+    }
+    Ok(all)
+}
+
+/// Makes such a call, and checks what it gives.
+async fn call(kind: Kind, client: &Client, publisher: &Publisher) -> Result<()> {
+    let shapes = ShapesClient::new(client.clone());
+    match kind {
+        Unary => assert_eq!(shapes.unary("x".to_owned()).await?, "x"),
+        Oneway => {
+            // A string of one character, in MessagePack.
+            let body = Body::new(Format::MessagePack, [0xa1, b'x'].to_vec());
+            client.call_raw("Shapes/Unary", body, Options { oneway: true, ..Options::default() }).await?;
+        }
+        ClientStreams => assert_eq!(shapes.sum(numbers()).await?, 6),
+        ServerStreams => assert_eq!(collect(shapes.twice(4).await).await?, [4, 4]),
+        // brpc's streams have no half-close: who has what he wants drops it.
+        Bidi if client.protocol() == Protocol::BaiduStd => {
+            let mut doubled = shapes.double(numbers()).await?;
+            for n in [2, 4, 6] {
+                assert_eq!(doubled.message().await?, Some(n));
+            }
+        }
+        Bidi => assert_eq!(collect(shapes.double(numbers()).await).await?, [2, 4, 6]),
+        RawStreams => {
+            let mut raw = client.open_raw("Shapes/Double", Options::default(), JSON).await?;
+            raw.send("3").await.map_err(|_| Error::new(Code::Cancelled, "ended")).ok();
+            raw.finish_sending().await.ok();
+            let answer = raw.next().await?.ok_or_else(|| Error::new(Code::Internal, "no answer"))?;
+            assert_eq!(answer.bytes, "6");
+            assert!(raw.next().await?.is_none());
+        }
+        Beside => {
+            let body = Request::new("x".to_owned());
+            let (reply, mut stream) = client
+                .open_stream::<Serde, String, String>("Shapes/Beside", body, StreamOptions::default())
+                .await?;
+            assert_eq!(reply.message, "x");
+            stream.send("echo").await?;
+            assert_eq!(stream.next().await?.unwrap().bytes, "echo");
+        }
+        Subscription => {
+            let mut news = client.subscribe::<String>("news", "").await?;
+            let publisher = publisher.clone();
+            let publish = tokio::spawn(async move {
+                while publisher.publish("news", "", "hello").unwrap() == 0 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            });
+            let told = news.message().await;
+            publish.abort();
+            assert_eq!(told?.unwrap(), "hello");
+        }
+    }
+    Ok(())
+}
+
+fn method(kind: Kind) -> &'static str {
+    match kind {
+        Unary | Oneway => "Unary",
+        ClientStreams => "Sum",
+        ServerStreams => "Twice",
+        Bidi | RawStreams => "Double",
+        Beside => "Beside",
+        Subscription => "news",
+    }
+}
+
+/// Makes every call that the protocols have, with a layer on each side.
+async fn each(
+    on_client: Guard,
+    on_server: Guard,
+    check: impl Fn(&str, Kind, Result<()>, &Seen, &Seen),
+) -> usize {
+    let mut cells = 0;
+    for scheme in SCHEMES {
+        for kind in KINDS.into_iter().filter(|kind| has(scheme, *kind)) {
+            if kind == Subscription && (on_server.refuses || on_server.wants_word) {
+                // It is not acknowledged, and its refusal not told: the client tries again for ever.
+                continue;
+            }
+            let (client_guard, server_guard) = (
+                Guard { seen: Arc::default(), ..on_client.clone() },
+                Guard { seen: Arc::default(), ..on_server.clone() },
+            );
+            let server = Server::new().service(ShapesServer::new(Shaped)).layer(server_guard.clone());
+            let publisher = server.publisher();
+            let server = serve(server).await;
+            let url = format!("{scheme}://{}", server.address());
+            let client = Client::builder(&url).layer(client_guard.clone()).build().unwrap();
+            let made = tokio::time::timeout(common::PATIENCE, call(kind, &client, &publisher)).await;
+            let result = made.unwrap_or_else(|_| panic!("{scheme} {kind:?} does not end"));
+            // The handler of a one-way call, and who hears last of its end, are behind.
+            if result.is_ok() && !matches!((scheme, kind), (_, Subscription) | ("baidu-std", Bidi)) {
+                let ended = until(|| server_guard.seen().ended.len() == 1);
+                let ended = tokio::time::timeout(Duration::from_secs(5), ended).await;
+                assert!(ended.is_ok(), "{scheme} {kind:?}: {:?}", server_guard.seen());
+            }
+            drop(client);
+            check(scheme, kind, result, &client_guard.seen(), &server_guard.seen());
+            cells += 1;
+        }
+    }
+    cells
+}
+
+#[tokio::test]
+async fn every_call_of_every_shape_is_seen_once_on_both_sides_over_every_protocol() {
+    let cells = each(Guard::default(), Guard::default(), |scheme, kind, result, client, server| {
+        result.unwrap_or_else(|error| panic!("{scheme} {kind:?}: {error}"));
+        for (side, seen) in [(Side::Client, client), (Side::Server, server)] {
+            let [(began, name)] = &seen.began[..] else { panic!("{scheme} {kind:?}: {seen:?}") };
+            // rest_rpc's newest generation sends a number in place of the topic's name.
+            let names_it = name == method(kind) || kind == Subscription && name.starts_with('#');
+            assert!(*began == side && names_it, "{scheme} {kind:?}: {seen:?}");
+            match (scheme, kind) {
+                // They end when the caller drops them, and the layer is dropped with them.
+                (_, Subscription) | ("baidu-std", Bidi) => {
+                    assert!(seen.ended.len() <= 1, "{scheme} {kind:?}")
+                }
+                _ => assert_eq!(seen.ended, [None], "{scheme} {kind:?} {side}"),
+            }
+        }
+    });
+    assert_eq!(cells.await, 19);
+}
+
+#[tokio::test]
+async fn what_the_layer_of_a_client_refuses_reaches_no_server() {
+    let refusing = Guard { refuses: true, ..Guard::default() };
+    each(refusing, Guard::default(), |scheme, kind, result, client, server| {
+        let error = result.expect_err("it was refused");
+        assert_eq!(error.code(), Code::PermissionDenied, "{scheme} {kind:?}: {error}");
+        assert_eq!(client.ended, [Some(Code::PermissionDenied)], "{scheme} {kind:?}");
+        assert_eq!(*server, Seen::default(), "{scheme} {kind:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_layer_of_a_server_refuses_is_told_to_the_caller() {
+    let refusing = Guard { refuses: true, ..Guard::default() };
+    each(Guard::default(), refusing, |scheme, kind, result, client, server| {
+        assert_eq!(server.ended, [Some(Code::PermissionDenied)], "{scheme} {kind:?}");
+        if kind == Oneway {
+            return;
+        }
+        let error = result.expect_err("it was refused");
+        assert!(error.message().contains("refused by the layer"), "{scheme} {kind:?}: {error}");
+        assert!(matches!(client.ended[..], [Some(_)]), "{scheme} {kind:?}: {client:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_layer_of_a_client_adds_lets_the_layer_of_a_server_pass_it() {
+    let showing = Guard { word: Some("open sesame"), ..Guard::default() };
+    let wanting = Guard { wants_word: true, ..Guard::default() };
+    each(showing, wanting.clone(), |scheme, kind, result, _, _| {
+        if carries_metadata(scheme) {
+            result.unwrap_or_else(|error| panic!("{scheme} {kind:?}: {error}"));
+        }
+    })
+    .await;
+    each(Guard::default(), wanting, |scheme, kind, result, _, server| {
+        assert_eq!(server.ended, [Some(Code::Unauthenticated)], "{scheme} {kind:?}: {result:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_subscription_that_a_layer_refuses_receives_nothing() {
+    let guard = Guard { refuses: true, ..Guard::default() };
+    let server = Server::new().layer(guard.clone());
+    let publisher = server.publisher();
+    let server = serve(server).await;
+    let client = Client::new(&format!("rest-rpc://{}", server.address())).unwrap();
+    let news = client.subscribe::<String>("news", "").await.unwrap();
+    until(|| guard.seen().ended.len() == 1).await;
+    assert_eq!(guard.seen().ended, [Some(Code::PermissionDenied)]);
+    assert_eq!(publisher.publish("news", "", "hello").unwrap(), 0);
+    drop(news);
+}
+
+#[tokio::test]
+async fn a_bearer_gives_its_token_to_streams_too() {
+    let authenticate = |credential: Option<&[u8]>, _: &Peer| match credential {
+        Some(b"Bearer good") => Ok(()),
+        _ => Err(Status::unauthenticated("who are you?")),
+    };
+    let server = Server::new().service(ShapesServer::new(Shaped));
+    let publisher = server.publisher();
+    let listen = Listen::on("127.0.0.1:0").authenticate(authenticate);
+    let server = server.bind(listen).await.unwrap().start();
+    let bearer = Bearer::new(|| async { Ok(Token { text: "good".to_owned(), until: None }) });
+    let url = format!("grpc://{}", server.address());
+    let client = Client::builder(&url).layer(bearer).build().unwrap();
+    for kind in [Unary, ClientStreams, ServerStreams, Bidi, RawStreams] {
+        soon(call(kind, &client, &publisher)).await.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+    }
+}
+
+#[tokio::test]
+async fn a_layer_may_end_a_stream_that_is_open() {
+    /// Gives calls up after a while.
+    struct Patience(Duration);
+    impl Layer for Patience {
+        async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+            match tokio::time::timeout(self.0, next.call(call)).await {
+                Ok(ending) => ending,
+                Err(_) => Ending::failed(Status::deadline_exceeded("no longer")),
+            }
+        }
+    }
+    let server = serve(Server::new().service(ShapesServer::new(Shaped))).await;
+    let url = format!("grpc://{}", server.address());
+    let client = Client::builder(&url).layer(Patience(Duration::from_millis(100))).build().unwrap();
+    let endless = Streaming::produce(|sender| async move {
+        sender.send(1).await?;
+        std::future::pending::<Result<()>>().await
+    });
+    let shapes = ShapesClient::new(client);
+    let mut doubled = soon(shapes.double(endless)).await.unwrap();
+    assert_eq!(soon(doubled.message()).await.unwrap(), Some(2));
+    let error = soon(doubled.message()).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::DeadlineExceeded, "no longer"));
+    assert_eq!(soon(doubled.message()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_caller_that_drops_a_stream_ends_it_for_the_layers() {
+    let watched = Arc::new(Mutex::new(Vec::new()));
+    #[derive(Clone)]
+    struct Watching(Arc<Mutex<Vec<Option<Code>>>>);
+    impl polyrpc::layers::Observe for Watching {
+        type Call = ();
+        fn began(&self, _: &polyrpc::layers::Begun<'_>) {}
+        fn ended(&self, (): (), end: &polyrpc::layers::Ended<'_>) {
+            self.0.lock().unwrap().push(end.failure.map(Status::code));
+        }
+    }
+    let server = serve(Server::new().service(ShapesServer::new(Shaped))).await;
+    let url = format!("grpc://{}", server.address());
+    let client = Client::builder(&url).layer(Watching(watched.clone())).build().unwrap();
+    let open = soon(client.open_raw("Shapes/Double", Options::default(), JSON)).await.unwrap();
+    assert!(watched.lock().unwrap().is_empty());
+    drop(open);
+    assert_eq!(*watched.lock().unwrap(), [Some(Code::Cancelled)]);
+}
+
+#[tokio::test]
+async fn a_layer_of_the_other_side_is_refused_in_words() {
+    let server = Server::new().service(ShapesServer::new(Shaped)).layer(Alias::new());
+    let error = server.bind("127.0.0.1:0").await.err().expect("it does not bind").to_string();
+    assert!(error.contains("Alias is a layer of a client, not of a server"), "{error}");
+}
+
+#[tokio::test]
+async fn the_layer_that_was_added_first_is_outermost() {
+    struct Noted(&'static str, Arc<Mutex<Vec<String>>>);
+    impl Layer for Noted {
+        async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+            self.1.lock().unwrap().push(format!("{} {}/{}", self.0, call.service(), call.method()));
+            let ending = next.call(call).await;
+            self.1.lock().unwrap().push(format!("{} back", self.0));
+            ending
+        }
+    }
+    let noted = Arc::<Mutex<Vec<String>>>::default();
+    let client = Client::mock(|call| call.answer::<Serde, _>(&call.method.clone()));
+    let client = client.layered(Noted("a", noted.clone())).layered(Noted("b", noted.clone()));
+    assert_eq!(client.call::<String>("S/m", &()).await.unwrap(), "m");
+    assert_eq!(*noted.lock().unwrap(), ["a S/m", "b S/m", "b back", "a back"]);
+}
+
+#[tokio::test]
+async fn a_layer_of_a_client_may_call_again_and_elsewhere() {
+    struct Twice;
+    impl Layer for Twice {
+        async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+            let (mut again, once_more) = call.try_clone().zip(next.try_clone()).unwrap();
+            let ending = next.call(call).await;
+            match ending.failure() {
+                Some(status) if status.code() == Code::NotFound => {
+                    again.redirect("", "second").unwrap();
+                    once_more.call(again).await
+                }
+                _ => ending,
+            }
+        }
+    }
+    let plain = Client::mock(|call| match &*call.method {
+        "first" => Err(Status::not_found("first").into()),
+        method => call.answer::<Serde, _>(&method.to_owned()),
+    });
+    let twice = plain.layered(Twice);
+    assert_eq!(twice.call::<String>("first", &()).await.unwrap(), "second");
+    // The client without the layer stays as it was.
+    assert_eq!(plain.call::<String>("first", &()).await.unwrap_err().code(), Code::NotFound);
+}
