@@ -3,10 +3,12 @@
 mod common;
 
 use bytes::{Buf, BytesMut};
-use common::{Gate, Prober, serve_apart, soon};
-use polyrpc::client::Kind;
+use common::{Gate, Prober, serve_apart, soon, until};
+use polyrpc::client::{Kind, Options};
+use polyrpc::codec::Body;
 use polyrpc::server::{Limits, Listen, Running};
-use polyrpc::{Client, Code, Protocol, Retry};
+use polyrpc::{Client, Code, Format, Protocol, Retry};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -244,4 +246,20 @@ async fn an_idle_websocket_is_ended_as_any_connection() {
     let server = common::serve(Prober::default().server().limits(limits)).await;
     let mut socket = Socket::open(&server).await;
     while socket.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_oneway_call_arrives_though_its_client_is_dropped_at_once() {
+    let prober = Prober::default();
+    let server = common::serve(prober.server()).await;
+    for scheme in ["rpcx", "rpcx+ws"] {
+        let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
+        let oneway = Options { oneway: true, ..Options::default() };
+        // A string of one character, in MessagePack.
+        let body = Body::new(Format::MessagePack, [0xa1, b'x'].to_vec());
+        soon(client.call_raw("Probe/Echo", body, oneway)).await.unwrap();
+        drop(client);
+        until(|| prober.ran() == 1).await;
+        prober.ran.store(0, Ordering::SeqCst);
+    }
 }

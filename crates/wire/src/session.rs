@@ -335,6 +335,12 @@ pub trait Client {
     /// How many bytes the inbox must hold in all before the next event can come; 0 when unknown.
     fn wanted(&self) -> usize;
 
+    /// Whether calls that were given to the session still wait here, for a handshake: a connection that is to be closed
+    /// stays open until they have left.
+    fn owes(&self) -> bool {
+        false
+    }
+
     /// How many calls may be outstanding at once: 1 for a protocol without correlation ids.
     fn concurrency(&self) -> usize {
         usize::MAX

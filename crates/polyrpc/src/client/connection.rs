@@ -502,7 +502,8 @@ impl<S: Session + Send + 'static> Reader<S> {
         if !shared.held.is_empty() {
             shared.release(&mut self.wakers);
         }
-        if shared.retiring && shared.out.is_empty() && shared.pending.waiting() == 0 {
+        let settled = shared.out.is_empty() && shared.pending.waiting() == 0 && !shared.session.owes();
+        if shared.retiring && settled {
             return Poll::Ready(Ok(()));
         }
         drop(shared);

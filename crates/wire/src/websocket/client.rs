@@ -178,6 +178,10 @@ impl Session for Client {
         }
     }
 
+    fn owes(&self) -> bool {
+        !self.outgoing.is_empty() || self.inner.owes()
+    }
+
     fn concurrency(&self) -> usize {
         self.inner.concurrency()
     }
