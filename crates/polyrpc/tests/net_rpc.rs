@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use common::{Socket, serve, soon};
 use polyrpc::introspection::Health;
-use polyrpc::server::Limits;
+use polyrpc::net_rpc::Codec;
+use polyrpc::server::{Limits, Listen};
 use polyrpc::{Client, Server};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 
 /// A Go client that waits for a list of texts takes no other type, and gives its connection up over one; but what is
@@ -71,4 +72,34 @@ async fn the_first_of_several_params_is_a_methods_message_as_in_go() {
         let answer = socket.up_to("\n").await;
         assert!(answer.contains(want), "{params}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn what_gob_cannot_carry_is_told_before_the_server_listens() {
+    #[derive(Serialize, Deserialize)]
+    struct Inner {
+        a: i32,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Flat {
+        #[serde(flatten)]
+        inner: Inner,
+        b: i32,
+    }
+
+    let server = || Server::new().register("flat", |flat: Flat| async move { flat.inner.a + flat.b });
+    let address = "127.0.0.1:0";
+    for listen in
+        [Listen::on(address).net_rpc(Codec::Gob), Listen::on(address).only([polyrpc::Protocol::NetRpc])]
+    {
+        let error = server().bind(listen).await.err().expect("Go has no such struct").to_string();
+        assert!(error.starts_with("flat cannot be called by net/rpc: "), "{error}");
+        assert!(error.contains("serde(flatten)"), "{error}");
+    }
+    // It is no reason not to be called by others, in JSON for instance.
+    let running = server().bind(address).await.unwrap().start();
+    let client = common::client(polyrpc::Protocol::Http, &running);
+    let flat = Flat { inner: Inner { a: 1 }, b: 2 };
+    assert_eq!(client.call::<i32>("flat", &flat).await.unwrap(), 3);
 }

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
+	"net/netip"
 	"net/rpc"
+	"net/url"
 	"reflect"
 	"strings"
 
@@ -40,6 +43,36 @@ var cases = []testCase{
 // binaryCases are for the codecs whose texts may hold any bytes, which JSON's may not.
 var binaryCases = []testCase{
 	{"authorized_in_gob", mulAuthorizedInGob},
+}
+
+// gobCases are for what gob alone carries.
+var gobCases = []testCase{
+	{"values_that_encode_themselves", selfEncoded},
+}
+
+// selfEncoded has a transfer sent back: the amount is negated.
+func selfEncoded(client *rpc.Client) error {
+	sent := shapes.Transfer{Fee: big.NewInt(7), From: netip.MustParseAddr("2001:db8::1")}
+	sent.Amount.SetString("123456789012345678901234567890", 10)
+	page, err := url.Parse("http://a.example/b?c=d")
+	if err != nil {
+		return err
+	}
+	sent.Page = *page
+	var got shapes.Transfer
+	if err := client.Call("Shapes.Transfer", &sent, &got); err != nil {
+		return err
+	}
+	if err := equal("the amount", got.Amount.String(), "-123456789012345678901234567890"); err != nil {
+		return err
+	}
+	if got.Fee == nil || got.Fee.Int64() != 7 {
+		return fmt.Errorf("the fee is %v", got.Fee)
+	}
+	if err := equal("the address", got.From, sent.From); err != nil {
+		return err
+	}
+	return equal("the page", got.Page.String(), sent.Page.String())
 }
 
 func mul(client *rpc.Client) error {

@@ -79,6 +79,9 @@ func rows() []row {
 		if d.name != "json" {
 			chosen = slices.Concat(cases, binaryCases)
 		}
+		if d.name == "gob" {
+			chosen = slices.Concat(chosen, gobCases)
+		}
 		for _, c := range chosen {
 			all = append(all, row{d.name + "_" + c.name, func(addr string) error {
 				client, err := d.dial(addr)

@@ -1,6 +1,12 @@
 // Package shapes holds what client and server of net/rpc send each other.
 package shapes
 
+import (
+	"math/big"
+	"net/netip"
+	"net/url"
+)
+
 // Args are the arguments of Arith's methods, as in the example of Go's net/rpc.
 type Args struct {
 	A, B int
@@ -33,6 +39,14 @@ type Shape struct {
 	Center  *Point
 	Absent  *Point
 	Parent  *Shape
+}
+
+// Transfer is made of types that encode themselves: big.Int by GobEncoder, the others by BinaryMarshaler.
+type Transfer struct {
+	Amount big.Int
+	Fee    *big.Int
+	From   netip.Addr
+	Page   url.URL
 }
 
 // Triangle is a shape with something in every field but those that are meant to be empty.

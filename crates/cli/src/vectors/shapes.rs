@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use polyrpc::codec::Serde;
+use polyrpc::payload::gob::{BigInt, NetipAddr, Own, Url};
 use polyrpc::service::ServiceBuilder;
-use polyrpc::{Context, Result};
+use polyrpc::{Context, Result, Status};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -35,10 +36,21 @@ struct Shape {
     parent: Option<Box<Self>>,
 }
 
+/// Of types that encode themselves in Go.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Transfer {
+    amount: Own<BigInt>,
+    fee: Option<Own<BigInt>>,
+    from: Own<NetipAddr>,
+    page: Own<Url>,
+}
+
 /// Answers with the same shape, with the length of a text, or with what holds nothing.
 pub(super) fn service() -> ServiceBuilder {
     ServiceBuilder::new("Shapes")
         .method::<Serde, Shape, Shape, _, _>("Echo", same)
+        .method::<Serde, Transfer, Transfer, _, _>("Transfer", back)
         .method::<Serde, String, i64, _, _>("Length", length)
         .method::<Serde, String, Vec<String>, _, _>("Names", nothing)
         .method::<Serde, String, BTreeMap<String, String>, _, _>("Labels", nothing)
@@ -47,6 +59,12 @@ pub(super) fn service() -> ServiceBuilder {
 
 async fn same(cx: Context, shape: Shape) -> (Context, Result<Shape>) {
     (cx, Ok(shape))
+}
+
+async fn back(cx: Context, transfer: Transfer) -> (Context, Result<Transfer>) {
+    let amount = i128::try_from(&transfer.amount);
+    let back = amount.map(|amount| Transfer { amount: (-amount).into(), ..transfer });
+    (cx, back.map_err(|error| Status::out_of_range(error.to_string()).into()))
 }
 
 async fn length(cx: Context, text: String) -> (Context, Result<i64>) {

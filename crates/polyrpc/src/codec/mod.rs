@@ -34,7 +34,8 @@ pub(crate) use self::decompression::{
 };
 pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
 pub(crate) use self::serde::{
-    decode as decode_plain, decode_arguments, decode_no_arguments, encode as encode_plain, encode_value,
+    check as check_plain, decode as decode_plain, decode_arguments, decode_no_arguments,
+    encode as encode_plain, encode_value,
 };
 
 /// Turns values of type `T` into messages and back.
@@ -55,6 +56,16 @@ pub trait Codec<T>: Send + Sync + 'static {
 
     /// What the schema says of `T`; `None` for types that need none.
     fn describe(_pool: &schema::Pool) -> Option<schema::Message> {
+    /// Whether values of `T` can be carried in a format that the codec [carries](Self::carries) otherwise, as far as that
+    /// is known before there is one.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    fn check(_format: Format) -> Result<(), Status> {
+        Ok(())
+    }
+
         None
     }
 

@@ -38,6 +38,10 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
         outline::of_type::<T>()
     }
 
+    fn check(format: Format) -> Result<(), Status> {
+        check::<T>(format)
+    }
+
     fn decode(body: Body, _: Option<&schema::Message>) -> Result<T, Status> {
         match body.format {
             _ if !body.positional => decode(&body),
@@ -57,6 +61,14 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for Serde {
             Format::MessagePackArray | Format::RestRpc => rest_rpc::encode_request(&value, format),
             _ => Ok(Body::new(format, encode_value(&value, format)?)),
         }
+    }
+}
+
+/// Whether values of a plain type can be carried in a format, as far as the type tells.
+pub(crate) fn check<T: DeserializeOwned + 'static>(format: Format) -> Result<(), Status> {
+    match format {
+        Format::Gob => gob::check::<T>().map_err(|error| unwritable(&error)),
+        _ => Ok(()),
     }
 }
 
@@ -133,7 +145,11 @@ where
         },
         // The type says what an empty list is of, and is the same for all values; one that cannot be read leaves
         // nothing but the value.
-        Format::Gob => gob::to_vec(value).map_or_else(|_| encode(value, format), |bytes| Ok(bytes.into())),
+        Format::Gob => match gob::to_vec(value) {
+            Ok(bytes) => Ok(bytes.into()),
+            Err(error) if error.is_of_type() => Err(unwritable(&error)),
+            Err(_) => encode(value, format),
+        },
         Format::MessagePackArray => rest_rpc::write_packed(value),
         format => encode(value, format),
     }

@@ -65,6 +65,10 @@ impl Listen {
     /// Speaks only Go's `net/rpc`, in this codec: the way to those that no first bytes tell, such as
     /// [`Codec::Protobuf`] and [`Codec::Gencode`].
     #[must_use]
+    ///
+    /// Whatever Go's gob cannot carry (`serde(flatten)`, integers of 128 bits) fails here already: the server does not
+    /// begin to listen by a listener for gob alone, or [for `net/rpc`](Self::only) by name. Where all protocols are spoken
+    /// it is a warning in the log.
     pub fn net_rpc(mut self, codec: Codec) -> Self {
         self.spoken = Spoken::NetRpc(codec);
         self
@@ -265,6 +269,7 @@ pub(super) async fn accept(listener: Listener, port: Arc<Port>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => admit(&port, stream, peer),
+        self.spoken.check(&server.router)?;
             Err(error) if is_of_one_connection(&error) => {}
             // Out of descriptors or memory: the next try would fail at once too.
             Err(error) => {

@@ -1,9 +1,10 @@
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use polyrpc_wire::http_rule::Routes;
 use polyrpc_wire::rest_rpc::{self, Functions, Generation};
-use polyrpc_wire::{Protocol, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
+use polyrpc_wire::{Format, Protocol, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
 
 use super::authentication::Authenticator;
 use super::limits::Http2;
@@ -222,6 +223,36 @@ fn functions(router: &Router) -> Functions {
 #[derive(Debug, Clone)]
 pub(super) enum Spoken {
     /// One of these, as the first bytes of a connection tell.
+impl Spoken {
+    /// Whether what the server offers can be carried. Where gob is one protocol of all, what it cannot carry is told and
+    /// let pass.
+    ///
+    /// # Errors
+    ///
+    /// The methods that cannot be called here.
+    pub(super) fn check(&self, router: &Router) -> io::Result<()> {
+        let by_name = match self {
+            Self::NetRpc(net_rpc::Codec::Gob) => true,
+            Self::Sniffed(allowed) if allowed.contains(&Protocol::NetRpc) => {
+                allowed.len() < Protocol::ALL.len()
+            }
+            _ => return Ok(()),
+        };
+        let methods = router.entries().filter(|entry| !entry.is_standard());
+        for entry in methods {
+            let Err(status) = entry.method().check(Format::Gob) else { continue };
+            let (service, name) = (entry.service(), entry.name());
+            let dot = if service.is_empty() { "" } else { "." };
+            let text = format!("{service}{dot}{name} cannot be called by net/rpc: {}", status.message());
+            if by_name {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
+            tracing::warn!("{text}");
+        }
+        Ok(())
+    }
+}
+
     Sniffed(Vec<Protocol>),
     /// Only this, whose first bytes may be any.
     NetRpc(net_rpc::Codec),

@@ -12,7 +12,9 @@ use polyrpc_wire::Status;
 use super::Context;
 use super::method::{Handling, Method};
 use crate::Error;
-use crate::codec::{Body, Codec, Serde, decode_arguments, decode_no_arguments, decode_plain, encode_value};
+use crate::codec::{
+    Body, Codec, Serde, check_plain, decode_arguments, decode_no_arguments, decode_plain, encode_value,
+};
 
 /// An async function or closure that can be registered by name.
 ///
@@ -41,6 +43,15 @@ pub trait Function<Args, Kind>: Send + Sync + 'static {
     ///
     /// When the arguments cannot be read.
     fn start(&self, cx: Context, body: &Body) -> Result<Handling, Status>;
+
+    /// Whether its arguments and its value can be carried in a format.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    fn check(_format: polyrpc_wire::Format) -> Result<(), Status> {
+        Ok(())
+    }
 }
 
 /// What a function may return: `Kind` tells a plain value from a `Result`.
@@ -51,6 +62,15 @@ pub trait Outcome<Kind>: Send {
     ///
     /// The function's own failure, or that its value cannot be written.
     fn encode(self, format: polyrpc_wire::Format) -> Result<Bytes, Status>;
+
+    /// Whether values can be carried in a format.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    fn check(_format: polyrpc_wire::Format) -> Result<(), Status> {
+        Ok(())
+    }
 }
 
 /// Marks a function that returns a plain value.
@@ -65,6 +85,10 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Outcome<Plain> for T {
     fn encode(self, format: polyrpc_wire::Format) -> Result<Bytes, Status> {
         encode_value(&self, format)
     }
+
+    fn check(format: polyrpc_wire::Format) -> Result<(), Status> {
+        check_plain::<T>(format)
+    }
 }
 
 impl<T, E> Outcome<Fallible> for Result<T, E>
@@ -75,6 +99,10 @@ where
     fn encode(self, format: polyrpc_wire::Format) -> Result<Bytes, Status> {
         let value = self.map_err(|error| error.into().into_status())?;
         encode_value(&value, format)
+    }
+
+    fn check(format: polyrpc_wire::Format) -> Result<(), Status> {
+        check_plain::<T>(format)
     }
 }
 
@@ -132,6 +160,11 @@ macro_rules! function {
                     cx.end(format, outcome.encode(format))
                 }))
             }
+
+            fn check(format: polyrpc_wire::Format) -> Result<(), Status> {
+                $(check_plain::<$name>(format)?;)*
+                Fut::Output::check(format)
+            }
         }
     };
 }
@@ -169,6 +202,10 @@ impl<F, Args, Kind> Registered<F, Args, Kind> {
 impl<F: Function<Args, Kind>, Args, Kind> Method for Registered<F, Args, Kind> {
     fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
         self.function.start(cx, &body)
+    }
+
+    fn check(&self, format: polyrpc_wire::Format) -> Result<(), Status> {
+        F::check(format)
     }
 }
 

@@ -36,6 +36,16 @@ pub trait Method: Send + Sync {
         Shape::UNARY
     }
 
+    /// Whether its messages can be carried in a format, as far as that is known before there is one. A server asks it when
+    /// it begins to listen.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    fn check(&self, _format: Format) -> Result<(), Status> {
+        Ok(())
+    }
+
     /// What its requests and replies look like, as far as that is known.
     fn outlines(&self) -> (Outline, Outline) {
         <_>::default()
@@ -180,6 +190,11 @@ where
 
     fn blocking(&self) -> bool {
         self.blocking
+    }
+
+    fn check(&self, format: Format) -> Result<(), Status> {
+        <C as Codec<Req>>::check(format)?;
+        <C as Codec<Resp>>::check(format)
     }
 
     fn outlines(&self) -> (Outline, Outline) {

@@ -54,6 +54,8 @@ pub(super) enum Kind {
     Slice(Type),
     Map(Type, Type),
     Time,
+    /// What encodes itself: its name in Go, and how.
+    Own(&'static str, Opaque),
     /// An enum: an interface that holds one of these types.
     Choice(Vec<Variant>),
 }
@@ -88,7 +90,7 @@ pub(super) fn of<T: DeserializeOwned + 'static>() -> Result<Rc<Description>, Err
     }
     let description = match trace::trace::<T>() {
         Ok((kinds, top)) => Ok(Rc::new(Description::new(kinds, top))),
-        Err(error) => Err(Error::new(format!("{} cannot be described: {error}", type_name::<T>()))),
+        Err(error) => Err(error.within(&format!("{} cannot be described:", type_name::<T>()))),
     };
     KNOWN.with_borrow_mut(|known| known.insert(key, description.clone()));
     description
@@ -207,7 +209,7 @@ impl Kind {
             Self::Array(elem, _) | Self::Slice(elem) => (&[], &[], [Some(*elem), None]),
             Self::Map(key, elem) => (&[], &[], [Some(*key), Some(*elem)]),
             Self::Choice(variants) => (&[], variants, [None, None]),
-            Self::Time => (&[], &[], [None, None]),
+            Self::Time | Self::Own(..) => (&[], &[], [None, None]),
         };
         let fields = fields.iter().map(|field| field.of);
         fields.chain(variants.iter().map(|variant| variant.of)).chain(others.into_iter().flatten())
@@ -227,6 +229,7 @@ impl Kind {
                 types::define(out, id, "", &Shape::Map { key: call(*key), elem: call(*elem) });
             }
             Self::Time => types::define(out, id, "Time", &Shape::Opaque(Opaque::Gob)),
+            Self::Own(name, how) => types::define(out, id, name, &Shape::Opaque(*how)),
             // Interfaces are one type, known to all.
             Self::Choice(_) => {}
         }

@@ -12,6 +12,7 @@ use serde::ser::{
 use super::Error;
 use super::describe::{Description, Field, Kind, Type, Variant};
 use super::number::{begin, end, put_bytes, put_float, put_int, put_uint, recount};
+use super::own;
 use super::time::Time;
 use super::types::id;
 
@@ -96,6 +97,21 @@ impl<'d, 'o> Put<'d, 'o> {
         put(self.out);
         end(self.out, mark);
         Ok(true)
+    }
+
+    /// In an interface, Go tells what encodes itself by the name that its type is registered by.
+    #[cold]
+    fn newtype_in_interface<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<Written, Error> {
+        match own::marked(name) {
+            Some((name, _)) => Err(Error::new(format!(
+                "{name} encodes itself: in an interface{{}} it must be a variant of an enum, by the name that Go registers it by"
+            ))),
+            None => value.serialize(self),
+        }
     }
 
     /// The value is not what its type was found to be.
@@ -301,7 +317,15 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
         self.basic(Type::String, value.is_empty(), |out| put_bytes(out, value.as_bytes()))
     }
 
-    fn serialize_bytes(self, value: &[u8]) -> Result<Written, Error> {
+    fn serialize_bytes(mut self, value: &[u8]) -> Result<Written, Error> {
+        if let Some(Kind::Own(..)) = self.kind() {
+            if value.is_empty() && self.delta > 0 {
+                return Ok(false);
+            }
+            self.announce();
+            put_bytes(self.out, value);
+            return Ok(true);
+        }
         self.basic(Type::Bytes, value.is_empty(), |out| put_bytes(out, value))
     }
 
@@ -338,10 +362,13 @@ impl<'d, 'o> Serializer for Put<'d, 'o> {
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
-        _: &'static str,
+        name: &'static str,
         value: &T,
     ) -> Result<Written, Error> {
-        value.serialize(self)
+        match self.of {
+            Type::Any => self.newtype_in_interface(name, value),
+            _ => value.serialize(self),
+        }
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(

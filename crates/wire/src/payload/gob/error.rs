@@ -10,12 +10,31 @@ use crate::Violation;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     reason: Cow<'static, str>,
+    /// Whatever the value is, its type has nothing like it in Go.
+    of_type: bool,
 }
 
 impl Error {
     #[cold]
     pub(super) fn new(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason: reason.into() }
+        Self { reason: reason.into(), of_type: false }
+    }
+
+    /// A type that Go has nothing like.
+    #[cold]
+    pub(super) fn of_type(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { reason: reason.into(), of_type: true }
+    }
+
+    /// The same, of what it is within.
+    #[cold]
+    pub(super) fn within(self, what: &str) -> Self {
+        Self { reason: format!("{what} {self}").into(), ..self }
+    }
+
+    /// Whether no value of the type can be carried, and not just this one, or whether the type does not say what it is.
+    pub fn is_of_type(&self) -> bool {
+        self.of_type
     }
 
     #[cold]

@@ -13,7 +13,8 @@ use serde::ser::{
 use super::Error;
 use super::describe::{Description, Field, Kind, Type, Variant};
 use super::special::COMPLEX;
-use super::time;
+use super::types::Opaque;
+use super::{own, time};
 
 /// A description of the one value.
 pub(super) fn learn<T: Serialize + ?Sized>(value: &T) -> Result<Description, Error> {
@@ -28,6 +29,7 @@ pub(super) fn learn<T: Serialize + ?Sized>(value: &T) -> Result<Description, Err
 enum Seen {
     Basic(Type),
     Time,
+    Own(&'static str, Opaque),
     Unit,
     List(Option<Box<Self>>),
     /// A tuple or an array.
@@ -69,6 +71,7 @@ impl Seen {
             Self::Basic(of) => return Ok(Some(of)),
             Self::List(None) | Self::Map(None) => return Ok(None),
             Self::Time => Kind::Time,
+            Self::Own(name, how) => Kind::Own(name, how),
             Self::Unit => Kind::Struct { name: "", fields: Vec::new() },
             Self::List(Some(elem)) if *elem == Self::Basic(Type::Byte) => return Ok(Some(Type::Bytes)),
             Self::List(Some(elem)) => Kind::Slice(elem.known(kinds)?),
@@ -221,7 +224,10 @@ impl Serializer for Look {
         match name {
             COMPLEX => basic(Type::Complex),
             time::NAME => Ok(Some(Seen::Time)),
-            _ => value.serialize(self),
+            name => match own::marked(name) {
+                Some((name, how)) => Ok(Some(Seen::Own(name, how))),
+                None => value.serialize(self),
+            },
         }
     }
 

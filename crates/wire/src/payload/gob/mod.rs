@@ -34,6 +34,7 @@ mod error;
 mod json;
 mod learn;
 pub(super) mod number;
+mod own;
 mod reader;
 mod special;
 mod time;
@@ -52,6 +53,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::error::Error;
 pub use self::json::{from_json, to_json};
+pub use self::own::{BigInt, GoType, Method, NetipAddr, Own, Url, Uuid};
 pub use self::reader::{Reader, Value};
 pub use self::special::Complex;
 pub use self::time::Time;
@@ -104,6 +106,27 @@ where
     out.extend_from_slice(description.prelude());
     encode::message(value, &description, description.id(), &mut out)?;
     Ok(out)
+}
+
+/// Whether values of a type can be carried, which [`to_vec`] finds out with the first of them. Of a type that cannot be
+/// read without a real value nothing is known before there is one.
+///
+/// # Errors
+///
+/// What Go has nothing like, with the name of the type: a struct with `#[serde(flatten)]`, of which serde makes a map;
+/// integers of 128 bits; a tuple of more than 16.
+///
+/// ```
+/// use polyrpc_wire::payload::gob;
+///
+/// assert!(gob::check::<Vec<i64>>().is_ok());
+/// assert!(gob::check::<i128>().is_err());
+/// ```
+pub fn check<T: DeserializeOwned + 'static>() -> Result<(), Error> {
+    match describe::of::<T>() {
+        Err(error) if error.is_of_type() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Writes a value whose type cannot be read, and so cannot be asked what it is made of: it is told as far as the value

@@ -752,3 +752,110 @@ fn every_vector_is_read_shown_and_sent_on() {
         }
     }
 }
+
+#[test]
+fn values_that_encode_themselves_are_as_go_writes_them() {
+    #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    #[serde(rename_all = "PascalCase")]
+    struct Transfer {
+        amount: Own<BigInt>,
+        from: Own<NetipAddr>,
+        page: Own<Url>,
+        note: String,
+        peer: Option<Own<BigInt>>,
+    }
+
+    let transfer = Transfer {
+        amount: (-123_456_789_012_345_678_901_234_567_890).into(),
+        from: IpAddr::from([192, 0, 2, 7]).into(),
+        page: "http://a.example/b?c=d".into(),
+        note: "n".to_owned(),
+        peer: Some(7.into()),
+    };
+    // Written by Go 1.24: struct { Amount big.Int; From netip.Addr; Page url.URL; Note string; Peer *big.Int }.
+    let theirs = hex(
+        "487f030101085472616e7366657201ff800001050106416d6f756e7401ff8200010446726f6d01ff840001045061676501ff860001044e6f\
+         7465010c0001045065657201ff820000000fff8105010103496e7401ff8200000010ff83060101044164647201ff840000000fff85060101\
+         0355524c01ff8600000014ff870301010855736572696e666f01ff8800000038ff80010e03018ee90ff6c373e0ee4e3f0ad20104c0000207\
+         0116687474703a2f2f612e6578616d706c652f623f633d6401016e0102020700",
+    );
+    assert_eq!(from_slice::<Transfer>(&theirs).as_ref(), Ok(&transfer));
+    let written = to_vec(&transfer).expect("Go has all of these");
+    let plain = to_vec_plain(&transfer).expect("and a value shows what it is");
+    let (mut ours, mut learned, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+    Writer::new().value(&written, &mut ours).expect("what was written just now");
+    Writer::new().value(&plain, &mut learned).expect("what was written just now");
+    Writer::new().value(&theirs, &mut expected).expect("what Go wrote");
+    // Go defines `url.Userinfo` too, of which no value comes.
+    let defines_no_more = |bytes: &[u8]| bytes.windows(8).all(|part| part != b"Userinfo");
+    assert!(defines_no_more(&ours));
+    assert!(ours == learned || from_slice::<Transfer>(&plain).as_ref() == Ok(&transfer));
+    let value = |bytes: &[u8]| bytes[bytes.len() - 0x38..].to_vec();
+    assert_eq!(value(&ours), value(&expected));
+    assert_eq!(from_slice::<Transfer>(&written), Ok(transfer));
+}
+
+#[test]
+fn what_is_in_self_encoded_values_is_read() {
+    for value in [0, 1, -1, 255, 256, i128::from(u64::MAX), i128::MAX, i128::MIN] {
+        let own: Own<BigInt> = value.into();
+        assert_eq!(i128::try_from(&own), Ok(value));
+    }
+    assert_eq!(Own::<BigInt>::from(7).as_bytes(), [2, 7]);
+    assert_eq!(Own::<BigInt>::from(-7).as_bytes(), [3, 7]);
+    assert_eq!(Own::<BigInt>::from(0).as_bytes(), [2]);
+    assert!(i128::try_from(&Own::<BigInt>::from_magnitude(false, &[0x80; 17])).is_err());
+    assert!(Own::<BigInt>::from_bytes([9, 1]).magnitude().is_err());
+    for address in ["192.0.2.7", "2001:db8::1"] {
+        let address: IpAddr = address.parse().unwrap();
+        assert_eq!(Own::<NetipAddr>::from(address).to_ip(), Ok(Some(address)));
+    }
+    assert_eq!(Own::<NetipAddr>::default().to_ip(), Ok(None));
+    assert_eq!(<[u8; 16]>::try_from(&Own::<Uuid>::from([5; 16])), Ok([5; 16]));
+}
+
+#[test]
+fn a_self_encoded_value_in_an_interface_is_named_by_an_enum() {
+    #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    enum Held {
+        #[serde(rename = "*big.Int")]
+        Int(Own<BigInt>),
+        #[serde(rename = "string")]
+        Text(String),
+    }
+
+    let held = vec![Held::Int(7.into()), Held::Text("x".to_owned())];
+    let written = to_vec(&held).expect("interfaces");
+    assert_eq!(from_slice::<Vec<Held>>(&written), Ok(held));
+    // Nothing else would tell Go which type it is.
+    let refused = to_vec_plain(&(vec![Own::<BigInt>::from(7)], 1)).and_then(|_| {
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Either {
+            Int(Own<BigInt>),
+            Text(&'static str),
+        }
+        to_vec_plain(&vec![Either::Int(7.into()), Either::Text("x")])
+    });
+    assert!(refused.unwrap_err().to_string().contains("must be a variant of an enum"));
+}
+
+#[test]
+fn a_shape_that_go_has_nothing_like_is_told_of_its_type() {
+    #[derive(Serialize, Deserialize)]
+    struct Inner {
+        a: i32,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Flat {
+        #[serde(flatten)]
+        inner: Inner,
+        b: i32,
+    }
+
+    assert_eq!(check::<Inner>(), Ok(()));
+    let error = check::<Flat>().unwrap_err().to_string();
+    assert!(error.contains("Flat cannot be described: "), "{error}");
+    assert!(check::<i128>().is_err());
+}

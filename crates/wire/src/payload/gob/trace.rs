@@ -16,7 +16,7 @@ use serde::de::{
 use super::Error;
 use super::describe::{Field, Kind, Type, Variant};
 use super::special::COMPLEX;
-use super::time;
+use super::{own, time};
 
 /// What `T` is, and all that it is made of.
 pub(super) fn trace<T: DeserializeOwned>() -> Result<(Vec<Kind>, Type), Error> {
@@ -25,6 +25,7 @@ pub(super) fn trace<T: DeserializeOwned>() -> Result<(Vec<Kind>, Type), Error> {
         trace.begin();
         let mut found = None;
         match T::deserialize(Probe { trace: &mut trace, found: &mut found }) {
+            Err(error) if error.is_of_type() => return Err(error),
             Err(error) => trace.try_another(error)?,
             Ok(_) if trace.end() => {
                 let top = found.ok_or_else(|| Error::new("it asks for nothing"))?;
@@ -192,7 +193,7 @@ impl Trace {
                     plain(key);
                     plain(elem);
                 }
-                Kind::Time => {}
+                Kind::Time | Kind::Own(..) => {}
             }
         }
         let mut top = top;
@@ -249,6 +250,14 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         deserialize_byte_buf visit_borrowed_bytes Bytes BYTES
     }
 
+    fn deserialize_i128<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(Error::of_type("Go has no integer of 128 bits, but `gob::Own<BigInt>`"))
+    }
+
+    fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_i128(visitor)
+    }
+
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         if self.trace.known > 0 { visitor.visit_none() } else { visitor.visit_some(self) }
     }
@@ -274,7 +283,10 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         let special = match name {
             COMPLEX => Type::Complex,
             time::NAME => self.trace.add(Kind::Time),
-            _ => return visitor.visit_newtype_struct(self),
+            name => match own::marked(name) {
+                Some((name, how)) => self.trace.add(Kind::Own(name, how)),
+                None => return visitor.visit_newtype_struct(self),
+            },
         };
         let value = visitor.visit_newtype_struct(self.within(&mut None))?;
         *self.found = Some(special);
@@ -299,7 +311,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         if elements.len() < length {
             return Ok(value);
         }
-        let kind = Kind::of_row(elements).ok_or_else(|| Error::new("a tuple of too many"))?;
+        let kind = Kind::of_row(elements).ok_or_else(|| Error::of_type("a tuple of more than 16"))?;
         *self.found = Some(self.trace.add(kind));
         Ok(value)
     }
@@ -314,6 +326,11 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        // The code that serde derives for a struct asks for a map only where it has flattened fields.
+        if type_name::<V>().contains("::__Visitor") {
+            let name = type_name::<V::Value>();
+            return Err(Error::of_type(format!("{name} has `serde(flatten)`, of which serde makes a map")));
+        }
         let (mut key, mut elem, left) = (None, None, self.trace.known == 0);
         let pairs = Pairs { trace: self.trace, key: &mut key, elem: &mut elem, left };
         let value = visitor.visit_map(pairs)?;
