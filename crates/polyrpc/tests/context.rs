@@ -211,7 +211,7 @@ async fn an_attachment_travels_beside_the_message() {
         assert_eq!(&reply.message.bytes[..], b"\x0a\x01x");
     }
     // Where there is no room for one, it is refused before it is sent.
-    for protocol in [Protocol::Rpcx, Protocol::Http] {
+    for protocol in [Protocol::Rpcx, Protocol::Http, Protocol::Grpc] {
         let client = common::client(protocol, &server);
         let options = Options { attachment: Bytes::from_static(b"a"), ..Options::default() };
         let error = client.call_raw("Double/Call", Body::new(Format::Raw, ""), options).await.unwrap_err();

@@ -201,6 +201,9 @@ impl Client {
         if self.leaving || !self.http.may_open() {
             return Err(refused("the connection takes no more calls"));
         }
+        if !call.attachment.is_empty() {
+            return Err(Status::unimplemented("gRPC has no attachments"));
+        }
         let sends = coding::applied(call.head.compression);
         if coding::name(sends).is_none() {
             return Err(Status::unimplemented(format!("gRPC has no name for {}", sends.as_str())));
