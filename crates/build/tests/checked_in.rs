@@ -75,6 +75,17 @@ fn the_tests_flatbuffers_are_fresh() {
 }
 
 #[test]
+fn the_tests_values_are_fresh() {
+    assert_fresh(
+        &Config::new()
+            .files(["values.proto"])
+            .includes([dir("../polyrpc/tests/values")])
+            .include_file("mod.rs"),
+        &dir("../polyrpc/tests/values"),
+    );
+}
+
+#[test]
 fn the_messages_of_the_benchmark_are_fresh() {
     assert_fresh(
         &Config::new().files(["benchmark.proto"]).includes([dir("../../bench/proto")]),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use polyrpc::discovery::{Attributes, redacted};
 use polyrpc::net_rpc::Codec;
+use polyrpc::payload::Json;
 use polyrpc::rest_rpc::{ByteOrder, Generation};
 use polyrpc::server::{Bound, Event, Listen, Registration};
 use polyrpc::{Cores, Protocol, Server, Status};
@@ -222,6 +223,7 @@ fn listeners(options: &Options) -> Result<Vec<Listener>, Failure> {
         if options.vectors {
             // The captured conversations are of brpc, which is as lenient.
             listen = listen.lenient_http().switch_protocols().trust_http_connections();
+            listen = listen.json(Json::BrpcLenient);
         }
         if !options.protocols.is_empty() {
             listen = listen.only(options.protocols.iter().copied());

@@ -11,6 +11,7 @@ mod serde;
 mod buffer;
 mod byte_string;
 mod decompression;
+mod unknown;
 
 #[cfg(feature = "prost")]
 mod prost;
@@ -37,6 +38,7 @@ pub(crate) use self::serde::{
     check as check_plain, decode as decode_plain, decode_arguments, decode_no_arguments,
     encode as encode_plain, encode_value,
 };
+pub(crate) use self::unknown::counting_unknown;
 
 /// Turns values of type `T` into messages and back.
 ///
@@ -54,8 +56,6 @@ pub trait Codec<T>: Send + Sync + 'static {
     /// Whether the codec can write this format.
     fn carries(format: Format) -> bool;
 
-    /// What the schema says of `T`; `None` for types that need none.
-    fn describe(_pool: &schema::Pool) -> Option<schema::Message> {
     /// Whether values of `T` can be carried in a format that the codec [carries](Self::carries) otherwise, as far as that
     /// is known before there is one.
     ///
@@ -66,6 +66,8 @@ pub trait Codec<T>: Send + Sync + 'static {
         Ok(())
     }
 
+    /// What the schema says of `T`; `None` for types that need none.
+    fn describe(_pool: &schema::Pool) -> Option<schema::Message> {
         None
     }
 

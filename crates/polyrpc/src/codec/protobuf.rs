@@ -7,6 +7,7 @@ use polyrpc_wire::{Format, Status};
 use serde_json::value::RawValue;
 
 use super::buffer::Buffer;
+use super::unknown;
 use super::{Body, Codec, Outline, outline, unsupported};
 
 /// Messages generated from a `.proto` by `polyrpc-build`.
@@ -68,9 +69,12 @@ pub(super) fn to_binary(body: Body, schema: Option<&schema::Message>, name: &str
         (format, Some(_)) if body.bytes.is_empty() && (!body.required || format == Format::Gob) => {
             Bytes::new()
         }
-        (format, Some(schema)) => transcode::to_protobuf(schema, format, &body.bytes)
-            .map_err(|error| unreadable(name, &error))?
-            .into(),
+        (format, Some(schema)) => {
+            let parsed = transcode::parse(schema, format, &body.bytes);
+            let parsed = parsed.map_err(|error| unreadable(name, &error))?;
+            unknown::add(parsed.unknown);
+            parsed.protobuf.into()
+        }
     };
     match schema.filter(|schema| schema.has_required()) {
         Some(schema) => {

@@ -20,6 +20,9 @@ pub struct Facts {
     pub refusals: Vec<(&'static str, u64)>,
     /// How many connections the server closed before their peers did, by cause.
     pub closings: Vec<(&'static str, u64)>,
+    /// How many values of requests in JSON or MessagePack were passed over, since their messages of a `.proto` have no such
+    /// field, or no such value of an enum. On the page of metrics it is `polyrpc_unknown_fields_total`.
+    pub unknown_fields: u64,
 }
 
 /// What a server counts of itself as a whole.
@@ -29,6 +32,7 @@ pub(crate) struct Totals {
     pub(crate) used: Used,
     pub(crate) refusals: Vec<(&'static str, u64)>,
     pub(crate) closings: Vec<(&'static str, u64)>,
+    pub(crate) unknown_fields: u64,
 }
 
 impl Totals {
@@ -40,6 +44,7 @@ impl Totals {
         self.used.streams += other.used.streams;
         add_counts(&mut self.refusals, other.refusals);
         add_counts(&mut self.closings, other.closings);
+        self.unknown_fields += other.unknown_fields;
     }
 }
 

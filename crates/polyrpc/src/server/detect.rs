@@ -252,5 +252,6 @@ fn facts(
     let pushes = matches!(protocol, Protocol::Rpcx | Protocol::RestRpc);
     let queue: Option<PushQueue> =
         pushes.then(|| Box::new(move |push| entry.push(Unasked::Push(push))) as PushQueue);
-    Arc::new(ConnectionFacts::new(protocol, peer, queue).numbered(registration.entry.id()).at(local))
+    let facts = ConnectionFacts::new(protocol, peer, queue).numbered(registration.entry.id()).at(local);
+    Arc::new(facts.counting_unknown(registration.entry.incidents.unknown_fields.clone()))
 }

@@ -1,5 +1,6 @@
 //! What a server had to refuse, and why it closed connections: counted by cause, and traced where an operator would act.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::service::Peer;
@@ -98,6 +99,8 @@ causes! {
 pub(crate) struct Incidents {
     refusals: [AtomicU64; Refusal::NAMES.len()],
     closings: [AtomicU64; Closing::NAMES.len()],
+    /// Values of requests that were passed over, since their messages have no field for them.
+    pub(crate) unknown_fields: Arc<AtomicU64>,
 }
 
 impl Default for Incidents {
@@ -105,6 +108,7 @@ impl Default for Incidents {
         Self {
             refusals: [const { AtomicU64::new(0) }; Refusal::NAMES.len()],
             closings: [const { AtomicU64::new(0) }; Closing::NAMES.len()],
+            unknown_fields: Arc::default(),
         }
     }
 }
@@ -127,6 +131,11 @@ impl Incidents {
     /// How many calls and connections were refused, by cause.
     pub(crate) fn refusals(&self) -> Vec<(&'static str, u64)> {
         read(Refusal::NAMES, &self.refusals)
+    }
+
+    /// How many values of requests were passed over, since their messages have no field for them.
+    pub(crate) fn unknown_fields(&self) -> u64 {
+        self.unknown_fields.load(Ordering::Relaxed)
     }
 
     /// How many connections the server closed, by cause.

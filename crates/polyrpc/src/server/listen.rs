@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_wire::fb_rpc::Dialect;
 use polyrpc_wire::net_rpc::Codec;
+use polyrpc_wire::payload::Json;
 use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Protocol, Status};
 
@@ -64,11 +65,11 @@ impl Listen {
 
     /// Speaks only Go's `net/rpc`, in this codec: the way to those that no first bytes tell, such as
     /// [`Codec::Protobuf`] and [`Codec::Gencode`].
-    #[must_use]
     ///
     /// Whatever Go's gob cannot carry (`serde(flatten)`, integers of 128 bits) fails here already: the server does not
     /// begin to listen by a listener for gob alone, or [for `net/rpc`](Self::only) by name. Where all protocols are spoken
     /// it is a warning in the log.
+    #[must_use]
     pub fn net_rpc(mut self, codec: Codec) -> Self {
         self.spoken = Spoken::NetRpc(codec);
         self
@@ -172,6 +173,41 @@ impl Listen {
         self
     }
 
+    /// In which dialect of JSON HTTP's `POST /Service/Method` is read and answered where the request does not say.
+    /// Default: [`Json::Brpc`].
+    ///
+    /// | dialect | a message of a `.proto` is answered | and read |
+    /// |---|---|---|
+    /// | [`Json::Brpc`] | as brpc writes it: the names of the `.proto`, 64-bit integers as numbers, well-known types field by field | by either name, in every form that canonical JSON or brpc's has for a value |
+    /// | [`Json::Proto3`] | in canonical JSON: lowerCamelCase names, 64-bit integers as strings, well-known types in their own forms | the same |
+    /// | [`Json::Go`] | as Go's `encoding/json` writes the struct | as Go reads it: numbers are no strings |
+    /// | [`Json::BrpcLenient`] | as brpc writes it | as brpc reads it: **what is of the wrong type is dropped**, names are those of the `.proto` |
+    ///
+    /// By all but the last, a value that does not fit is refused: 400, `A: expected int64, found string`. Fields that the
+    /// message does not have are passed over, as grpc-gateway and Connect do, and [counted](crate::introspection::Facts).
+    ///
+    /// The default is brpc's since the mapping of these paths is brpc's: its clients read the names of the `.proto` only,
+    /// and whoever sends these names gets them back. Requests by a rule of `google.api.http` and gRPC with JSON are
+    /// canonical, JSON-RPC and rpcx Go's, whatever is said here.
+    ///
+    /// A request may ask for another dialect by its `Accept`: `application/proto-json` (brpc's name for canonical JSON)
+    /// or `application/json;dialect=proto3`, and likewise `brpc` and `go`. Its own `Content-Type` says it too, if it is
+    /// `application/proto-json`.
+    ///
+    /// Failures are JSON, `{"code":3,"message":"…","details":[]}`; with [`Json::BrpcLenient`] they are brpc's text. JSON
+    /// by baidu_std is read leniently too then.
+    ///
+    /// ```
+    /// # use polyrpc::{payload::Json, server::Listen};
+    /// let pages = Listen::on("0.0.0.0:8001").json(Json::Proto3);
+    /// let as_brpc_did = Listen::on("0.0.0.0:8002").json(Json::BrpcLenient).lenient_http();
+    /// ```
+    #[must_use]
+    pub fn json(mut self, dialect: Json) -> Self {
+        self.options.json = Some(dialect);
+        self
+    }
+
     /// The names under which HTTP requests may call this server, as in `Host`, with or without a port. IP addresses and
     /// `localhost` may always be used. Other names are answered with 421. Default: any name, with one exception.
     ///
@@ -233,6 +269,7 @@ impl Listen {
         let address: Address = self.address.parse().map_err(|error: Status| {
             io::Error::new(io::ErrorKind::InvalidInput, error.message().to_owned())
         })?;
+        self.spoken.check(&server.router)?;
         let address = self.listening.by(address);
         let listener = Listener::bind(&address, self.listening).await?;
         let address = listener.address()?;
@@ -269,7 +306,6 @@ pub(super) async fn accept(listener: Listener, port: Arc<Port>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => admit(&port, stream, peer),
-        self.spoken.check(&server.router)?;
             Err(error) if is_of_one_connection(&error) => {}
             // Out of descriptors or memory: the next try would fail at once too.
             Err(error) => {

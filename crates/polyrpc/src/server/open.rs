@@ -35,6 +35,7 @@ impl introspection::Countable for Open {
             used: self.used(),
             refusals: self.incidents.refusals(),
             closings: self.incidents.closings(),
+            unknown_fields: self.incidents.unknown_fields(),
         }
     }
 }
@@ -313,7 +314,9 @@ impl Open {
         connections.iter().for_each(|connection| calls.add(connection.calls));
         let used = self.used();
         let (refusals, closings) = (self.incidents.refusals(), self.incidents.closings());
-        Facts { calls, expired: self.expired.load(Ordering::Relaxed), connections, used, refusals, closings }
+        let unknown_fields = self.incidents.unknown_fields();
+        let expired = self.expired.load(Ordering::Relaxed);
+        Facts { calls, expired, connections, used, refusals, closings, unknown_fields }
     }
 
     fn used(&self) -> introspection::Used {

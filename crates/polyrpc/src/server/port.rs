@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use polyrpc_wire::http_rule::Routes;
+use polyrpc_wire::payload::Json;
 use polyrpc_wire::rest_rpc::{self, Functions, Generation};
 use polyrpc_wire::{Format, Protocol, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
 
@@ -70,6 +71,7 @@ impl Port {
             limits: limits.clone(),
             address: address.to_string(),
             streams: Default::default(),
+            lenient_json: options.json == Some(Json::BrpcLenient),
         };
         let rpcx = rpcx::ServerConfig { limits: limits.clone() };
         let directory = Arc::new(server.router.directory().clone());
@@ -96,6 +98,7 @@ impl Port {
             health: server.health.clone().map(|health| Arc::new(health) as Arc<dyn http1::Health>),
             hosts: http1::Hosts { names: options.hosts, loopback: is_loopback(&address) },
             lenient: options.lenient_http,
+            json: options.json,
             trust_connection: options.trust_http,
             switches: options.switch_protocols,
         };
@@ -144,6 +147,7 @@ pub(super) struct Options {
     pub(super) lenient_http: bool,
     pub(super) switch_protocols: bool,
     pub(super) hosts: Vec<String>,
+    pub(super) json: Option<Json>,
 }
 
 /// The protocols between which brpc's server lets a connection change (brpc `input_messenger.cpp`).
@@ -219,10 +223,6 @@ fn functions(router: &Router) -> Functions {
     functions
 }
 
-/// What is spoken at a listening socket.
-#[derive(Debug, Clone)]
-pub(super) enum Spoken {
-    /// One of these, as the first bytes of a connection tell.
 impl Spoken {
     /// Whether what the server offers can be carried. Where gob is one protocol of all, what it cannot carry is told and
     /// let pass.
@@ -253,6 +253,10 @@ impl Spoken {
     }
 }
 
+/// What is spoken at a listening socket.
+#[derive(Debug, Clone)]
+pub(super) enum Spoken {
+    /// One of these, as the first bytes of a connection tell.
     Sniffed(Vec<Protocol>),
     /// Only this, whose first bytes may be any.
     NetRpc(net_rpc::Codec),

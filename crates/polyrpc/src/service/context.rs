@@ -2,14 +2,16 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use polyrpc_wire::payload::schema;
 use polyrpc_wire::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
 
 use super::{Accepted, Entry, Offer, Peer};
+use crate::codec::{Body, Codec, counting_unknown};
 
 /// What a handler knows of the call it serves, and what it may say beside its answer.
 ///
@@ -112,6 +114,11 @@ impl Context {
     /// Takes out the streams that were accepted.
     pub(super) fn accepted(&mut self) -> Option<Accepted> {
         self.0.offer.take().and_then(|offer| offer.into_accepted())
+    }
+
+    /// What is known of the connection.
+    pub(super) fn facts(&self) -> &Arc<ConnectionFacts> {
+        &self.0.connection
     }
 
     /// A context outside of any connection, for tests of handlers.
@@ -352,11 +359,56 @@ pub(crate) struct ConnectionFacts {
     local: Option<SocketAddr>,
     closed: AtomicBool,
     pushes: Option<PushQueue>,
+    /// Where the server counts what messages have that their types have not.
+    unknown_fields: Arc<AtomicU64>,
 }
 
 impl ConnectionFacts {
     pub(crate) fn new(protocol: Protocol, peer: Peer, pushes: Option<PushQueue>) -> Self {
-        Self { id: 0, protocol, peer, local: None, closed: AtomicBool::new(false), pushes }
+        Self {
+            id: 0,
+            protocol,
+            peer,
+            local: None,
+            closed: AtomicBool::new(false),
+            pushes,
+            unknown_fields: Arc::default(),
+        }
+    }
+
+    /// Counts there what messages have that their types have not.
+    pub(crate) fn counting_unknown(self, unknown_fields: Arc<AtomicU64>) -> Self {
+        Self { unknown_fields, ..self }
+    }
+
+    /// Reads a message, and counts what it has that its type has not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Codec::decode`].
+    pub(crate) fn read<C: Codec<T>, T>(
+        &self,
+        body: Body,
+        schema: Option<&schema::Message>,
+    ) -> Result<T, Status> {
+        match body.format {
+            // It keeps, or at least knows, what it has no names for.
+            Format::Protobuf => C::decode(body, schema),
+            _ => self.read_counted::<C, T>(body, schema),
+        }
+    }
+
+    #[cold]
+    fn read_counted<C: Codec<T>, T>(
+        &self,
+        body: Body,
+        schema: Option<&schema::Message>,
+    ) -> Result<T, Status> {
+        let (message, unknown) = counting_unknown(|| C::decode(body, schema));
+        if unknown > 0 {
+            self.unknown_fields.fetch_add(unknown, Ordering::Relaxed);
+        }
+        message
     }
 
     /// Gives the connection its number.

@@ -179,7 +179,7 @@ where
     Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
 {
     fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
-        let request = C::decode(body, self.input.as_ref())?;
+        let request = cx.facts().read::<C, Req>(body, self.input.as_ref())?;
         let handling = (self.handler)(cx, request);
         let output = self.output.clone();
         Ok(Box::pin(async move {

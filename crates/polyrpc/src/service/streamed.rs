@@ -58,7 +58,7 @@ where
 
     fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
         let body = Body::new(cx.format(), sole(&incoming)?);
-        let request = <C as Codec<Req>>::decode(body, (*self.input).as_ref())?;
+        let request = cx.facts().read::<C, Req>(body, (*self.input).as_ref())?;
         let handling = (self.handler)(cx, request);
         Ok(Box::pin(answer::<C, Resp>(handling, outgoing, self.output.clone())))
     }
@@ -74,7 +74,7 @@ where
 {
     /// Where a protocol has no streams, its one request is a stream of one.
     fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
-        let request = <C as Codec<Req>>::decode(body, (*self.input).as_ref())?;
+        let request = cx.facts().read::<C, Req>(body, (*self.input).as_ref())?;
         Ok(self.handle(cx, Streaming::once(request)))
     }
 
@@ -83,7 +83,7 @@ where
     }
 
     fn open(&self, cx: Context, incoming: Incoming, _: Outgoing) -> Result<Handling, Status> {
-        let requests = requests::<C, Req>(cx.format(), incoming, self.input.clone());
+        let requests = requests::<C, Req>(&cx, incoming, self.input.clone());
         Ok(self.handle(cx, requests))
     }
 }
@@ -122,7 +122,7 @@ where
     }
 
     fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
-        let requests = requests::<C, Req>(cx.format(), incoming, self.input.clone());
+        let requests = requests::<C, Req>(&cx, incoming, self.input.clone());
         let handling = (self.handler)(cx, requests);
         Ok(Box::pin(answer::<C, Resp>(handling, outgoing, self.output.clone())))
     }
@@ -143,11 +143,14 @@ fn sole(incoming: &Incoming) -> Result<bytes::Bytes, Status> {
 }
 
 fn requests<C: Codec<Req>, Req: Send + 'static>(
-    format: Format,
+    cx: &Context,
     incoming: Incoming,
     schema: Arc<Option<schema::Message>>,
 ) -> Streaming<Req> {
-    Streaming::received(incoming, move |bytes| C::decode(Body::new(format, bytes), (*schema).as_ref()))
+    let (format, facts) = (cx.format(), cx.facts().clone());
+    Streaming::received(incoming, move |bytes| {
+        facts.read::<C, Req>(Body::new(format, bytes), (*schema).as_ref())
+    })
 }
 
 /// Waits for what the handler returns and sends every message of it.

@@ -164,7 +164,7 @@ fn crc32c(message: &[u8], attachment: &[u8]) -> [u8; 4] {
 fn content_type(format: Format) -> Option<i32> {
     match format {
         Format::Protobuf | Format::Raw | Format::Other(_) => Some(0),
-        Format::Json(Json::Brpc | Json::Go) => Some(1),
+        Format::Json(Json::Brpc | Json::BrpcLenient | Json::Go) => Some(1),
         Format::Json(Json::Proto3) => Some(2),
         Format::ProtoText => Some(3),
         Format::MessagePack

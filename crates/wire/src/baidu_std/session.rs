@@ -14,6 +14,7 @@ use super::meta::{Malformed, Meta, Request, Response, StreamSettings};
 use super::metadata;
 use super::status::{self, EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
 use super::stream::{self, Asked, Found, Handled, Offering, Served, StreamLimits, StreamOptions};
+use crate::payload::Json;
 use crate::session::{self, Answer, Event, Missing, Offered};
 use crate::{
     Call, CallId, Code, Compression, Credential, Fault, Format, Head, Limits, Message, Metadata, Outbox,
@@ -30,6 +31,8 @@ pub struct ServerConfig {
     pub address: String,
     /// What the streams of a connection may take up.
     pub streams: StreamLimits,
+    /// Whether JSON is read as brpc reads it ([`Json::BrpcLenient`](crate::payload::Json::BrpcLenient)).
+    pub lenient_json: bool,
 }
 
 /// The server's side of a connection.
@@ -248,7 +251,10 @@ impl Server {
             Ok(parts) => (parts, None),
             Err(reason) => (<_>::default(), Some(unusable_request(&reason))),
         };
-        let head = Head { metadata: metadata::read(&meta, &self.meta), ..body::head(&meta) };
+        let mut head = Head { metadata: metadata::read(&meta, &self.meta), ..body::head(&meta) };
+        if self.config.lenient_json && head.format == Format::Json(Json::Brpc) {
+            head.format = Format::Json(Json::BrpcLenient);
+        }
         let credential = meta.authentication_data.filter(|data| !data.is_empty());
         let credential = Credential::Connection(credential.map(|data| self.meta.slice_ref(data)));
         let (timeout, correlation_id) = (timeout(&meta), meta.correlation_id);

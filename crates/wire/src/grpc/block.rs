@@ -4,7 +4,6 @@
 use super::{coding, metadata, status};
 use crate::digits::put_decimal;
 use crate::h2::hpack::{Indexing, encode_stateless, stateless_field};
-use crate::payload::Json;
 use crate::{Compression, Format, Metadata, Status};
 
 /// `:status 200`, `content-type: application/grpc`.
@@ -48,7 +47,7 @@ pub(super) fn content_type(format: Format) -> &'static [u8] {
         Format::Protobuf | Format::ProtoText | Format::RestRpc | Format::StructPack | Format::Other(_) => {
             b"application/grpc"
         }
-        Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"application/grpc+json",
+        Format::Json(_) => b"application/grpc+json",
         Format::MessagePack | Format::MessagePackArray => b"application/grpc+msgpack",
         Format::Gob => b"application/grpc+gob",
         Format::FlatBuffers => b"application/grpc+flatbuffers",

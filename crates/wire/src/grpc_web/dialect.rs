@@ -1,5 +1,4 @@
 use crate::Format;
-use crate::payload::Json;
 
 /// How gRPC's messages lie in what HTTP carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +31,7 @@ impl Dialect {
             | Format::RestRpc
             | Format::StructPack
             | Format::Other(_) => &b""[..],
-            Format::Json(Json::Proto3 | Json::Brpc | Json::Go) => b"+json",
+            Format::Json(_) => b"+json",
             Format::MessagePack | Format::MessagePackArray => b"+msgpack",
             Format::Gob => b"+gob",
             Format::FlatBuffers => b"+flatbuffers",
@@ -54,6 +53,7 @@ impl Dialect {
 mod tests {
     use super::*;
     use crate::grpc::request::kind;
+    use crate::payload::Json;
 
     #[test]
     fn every_content_type_is_read_as_it_is_written() {

@@ -19,7 +19,7 @@ use super::head::WriteHead;
 use super::mapping::Path;
 use super::request::{Method, Request};
 use super::session::ServerConfig;
-use super::{gateway, health, mapping, routed, status};
+use super::{failure, gateway, health, mapping, routed, status};
 
 /// What a request asks for. The names of its call are not in the call.
 pub(crate) enum Asked {
@@ -154,7 +154,7 @@ pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict
         Kind::Routed(found) => Form::Routed(routed::Ticket(found.route().clone())),
         Kind::Mapped => {
             let format = request.content_type.as_deref().and_then(mapping::format_of);
-            Form::Mapped(mapping::Ticket::new(request, format.unwrap_or(mapping::DEFAULT)))
+            Form::Mapped(mapping::Ticket::new(request, format.unwrap_or(mapping::DEFAULT), config))
         }
     };
     let refused = match verdict {
@@ -183,7 +183,7 @@ fn mapped_call(config: &ServerConfig, mut request: Request, body: Bytes, names: 
     };
     names.set(path.service, path.method);
     path.note_rest(&mut request.metadata);
-    let ticket = mapping::Ticket::new(&request, format);
+    let ticket = mapping::Ticket::new(&request, format, config);
     let call = Call {
         timeout: request.timeout,
         credential: mapped_credential(config, &request),
@@ -212,8 +212,8 @@ fn routed_call(
     body: Bytes,
     names: &mut Names,
 ) -> Asked {
-    let compression = match routed::check(config, &request) {
-        Ok(compression) => compression,
+    let (compression, dialect) = match routed::check(config, &request) {
+        Ok(understood) => understood,
         Err(answer) => return Asked::Answer(answer),
     };
     let message = routed::plain(compression, body, config.limits.decompressed).and_then(|body| {
@@ -226,7 +226,7 @@ fn routed_call(
     };
     let route = found.route();
     names.set(route.service(), route.method());
-    let format = Format::Json(Json::Proto3);
+    let format = Format::Json(dialect);
     let call = Call {
         timeout: request.timeout,
         credential: Credential::Call(request.authorization),
@@ -425,7 +425,7 @@ impl Form {
     /// Writes the head of the response and returns its body.
     pub(crate) fn answer(self, reply: Reply, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
-            Self::Mapped(ticket) => ticket.answer(reply, &config.address, head),
+            Self::Mapped(ticket) => ticket.answer(reply, config, head),
             Self::Routed(ticket) => ticket.answer(reply, head),
             Self::Gateway(fields) => fields.answer(reply, head),
             Self::JsonRpc(owed) => {
@@ -451,9 +451,7 @@ impl Form {
         match self {
             // A listener for brpc's clients answers as brpc does.
             Self::Mapped(_) if config.trust_connection => mapping::refuse(&status, head),
-            Self::Mapped(ticket) => {
-                ticket.answer(Reply::failure(mapping::named(status)), &config.address, head)
-            }
+            Self::Mapped(ticket) => ticket.answer(Reply::failure(mapping::named(status)), config, head),
             Self::Gateway(fields) => fields.failure(401, status.words(), head),
             Self::Routed(_) | Self::JsonRpc(_) => self.answer(Reply::failure(status), config, head),
         }
@@ -495,6 +493,8 @@ impl Refused {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Text(u16, &'static str),
+    /// A failure before there is a call: its HTTP status and why.
+    Failed(u16, &'static str),
     Version,
     /// What the server offers, as Go's `net/rpc` shows it.
     DebugPage,
@@ -530,6 +530,7 @@ impl Answer {
     pub(crate) fn write(self, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
             Self::Text(http, text) => plain(http, text, head),
+            Self::Failed(http, text) => failure::refusal(http, text, config, head),
             Self::Version => plain(200, &config.version, head),
             Self::DebugPage => html(&config.debug_page, head),
             Self::Options(preflight) => options(preflight, head),
@@ -539,19 +540,20 @@ impl Answer {
                 body
             }
             Self::OtherVerb(verbs) => {
-                let body = plain(405, "this path is called by another method of HTTP\n", head);
+                let body =
+                    failure::refusal(405, "this path is called by another method of HTTP\n", config, head);
                 head.field("Allow", verbs.as_bytes());
                 body
             }
             Self::UnsupportedType => {
-                let body = plain(415, "the Content-Type is not one of a message\n", head);
+                let body = failure::refusal(415, "the Content-Type is not one of a message\n", config, head);
                 head.field("Accept", mapping::ACCEPTED_TYPES.as_bytes());
                 body
             }
             Self::Unfit(status) => routed::failure(&status, head),
             Self::UnsupportedCoding => unsupported_coding(config, head),
             Self::NoWebSocket(unfit) => no_websocket(unfit, head),
-            Self::GoingAway => mapping::failure(&going_away(), &Metadata::new(), &config.address, head),
+            Self::GoingAway => mapping::failure(&going_away(), &Metadata::new(), config, head),
             // rpcx answers 200 to a request it cannot read: the failure is in the fields.
             Self::Unreadable(fields, wrong) => fields.failure(200, wrong, head),
             Self::Json(text) => json(text.into(), head),
@@ -591,6 +593,15 @@ pub(crate) fn plain(http: u16, text: &str, head: &mut impl WriteHead) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
+/// The answer to a request whose body did not come in time.
+#[cold]
+pub(crate) fn late(status: &Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+    match config.json() {
+        Json::BrpcLenient => plain(408, status.message(), head),
+        _ => failure::write(408, status, head),
+    }
+}
+
 /// A page.
 fn html(text: &str, head: &mut impl WriteHead) -> Bytes {
     head.begin(200, Some(text.len()));
@@ -618,8 +629,11 @@ fn options(preflight: Option<Preflight>, head: &mut impl WriteHead) -> Bytes {
 
 #[cold]
 fn unsupported_coding(config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
-    let text = format!("[{}][E{}]the content-encoding is not understood", config.address, status::EREQUEST);
-    let body = plain(415, &text, head);
+    const TEXT: &str = "the content-encoding is not understood";
+    let body = match config.json() {
+        Json::BrpcLenient => plain(415, &format!("[{}][E{}]{TEXT}", config.address, status::EREQUEST), head),
+        _ => failure::refusal(415, TEXT, config, head),
+    };
     head.field("Accept-Encoding", b"gzip, deflate");
     head.field(mapping::ERROR_CODE, status::EREQUEST.to_string().as_bytes());
     body
@@ -642,7 +656,7 @@ fn going_away() -> Status {
     Status::unavailable("Server is stopping").with_number(status::ELOGOFF)
 }
 
-const WRONG_META: Answer = Answer::Text(400, "wrong X-RPCX-Meta");
+const WRONG_META: Answer = Answer::Failed(400, "wrong X-RPCX-Meta");
 
 /// Where rpcx's clients connect to (rpcx `share/share.go`).
 pub(super) const RPCX_PATH: &str = "/_rpcx_";

@@ -34,7 +34,7 @@ impl Hosts {
 /// The answer to a request that calls a method, or shows what could be called, if its sender must not do so.
 pub(super) fn refusal(config: &ServerConfig, request: &Request) -> Option<Answer> {
     if request.from_page && !config.lenient && is_foreign(&config.cors, request) {
-        return Some(Answer::Text(403, "pages of this origin may not call\n"));
+        return Some(Answer::Failed(403, "pages of this origin may not call\n"));
     }
     wrong_host(config, request)
 }
@@ -48,7 +48,7 @@ pub(super) fn wrong_host(config: &ServerConfig, request: &Request) -> Option<Ans
     let may_be_rebound = request.from_page || matches!(request.method, Method::Get | Method::Head);
     let checked = strict || hosts.loopback && !config.lenient && may_be_rebound && !request.host.is_empty();
     if checked && !hosts.take(&request.host) {
-        return Some(Answer::Text(421, "this server is not called by the name in Host\n"));
+        return Some(Answer::Failed(421, "this server is not called by the name in Host\n"));
     }
     None
 }

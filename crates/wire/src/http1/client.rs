@@ -16,7 +16,7 @@ use crate::{Call, CallId, Head, Limits, Metadata, Outbox, Reply, Status, Violati
 use super::chunked::Chunked;
 use super::frame::{self, Framing, Lengths, Refusal};
 use super::head::WriteHead;
-use super::{gateway, mapping, query, request, status};
+use super::{failure, gateway, mapping, query, request, status};
 
 /// How a client speaks to its peer.
 #[derive(Debug, Clone, Default)]
@@ -309,6 +309,8 @@ struct Response {
     content_type: Option<Bytes>,
     content_encoding: Option<Bytes>,
     error_code: Option<i32>,
+    /// The words for a failure in rpcx's gateway.
+    rpcx_error: Option<Bytes>,
     metadata: Metadata,
 }
 
@@ -339,6 +341,7 @@ impl Response {
             content_type: None,
             content_encoding: None,
             error_code: None,
+            rpcx_error: None,
             metadata: Metadata::new(),
         };
         let mut lengths = Lengths::default();
@@ -372,6 +375,7 @@ impl Response {
             mapping::ERROR_CODE => {
                 self.error_code = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok());
             }
+            "x-rpcx-errormessage" if !value.is_empty() => self.rpcx_error = Some(value),
             // What cannot be read of it is no reason to fail a call that was answered.
             "x-rpcx-meta" => _ = query::decode(&value, &mut self.metadata),
             other if frame::is_metadata(other) => frame::add_metadata(&mut self.metadata, other, value),
@@ -398,6 +402,7 @@ impl Response {
         };
         let result = match compression {
             _ if !self.is_success() => Err(self.failure(&body)),
+            Some(Compression::None) if self.is_no_message(&body) => Err(self.no_message(&body)),
             Some(_) => Ok(body),
             None => Err(Status::unimplemented("the content-encoding of the response is not understood")),
         };
@@ -430,17 +435,88 @@ impl Response {
     /// The failure a response tells: its body in words, or the reason phrase where there is no text.
     #[cold]
     fn failure(&self, body: &[u8]) -> Status {
+        if let Some(told) = self.told(body) {
+            return told;
+        }
         let text = match self.content_encoding {
             None => body.get(..MAX_TEXT).unwrap_or(body),
             Some(_) => b"",
         };
-        let text = match text {
-            [] => format!("HTTP {} {}", self.status, String::from_utf8_lossy(&self.reason)),
-            text => String::from_utf8_lossy(text).into_owned(),
+        let text = match (text, &self.rpcx_error) {
+            ([], Some(told)) => String::from_utf8_lossy(told).into_owned(),
+            ([], None) => format!("HTTP {} {}", self.status, String::from_utf8_lossy(&self.reason)),
+            (text, _) => String::from_utf8_lossy(text).into_owned(),
         };
         status::read(self.status, self.error_code, text)
     }
 }
+
+impl Response {
+    /// Whether a success holds nothing that a method answers: rpcx's gateway tells failures so, and any other server that
+    /// is asked for a path shows a page.
+    fn is_no_message(&self, body: &[u8]) -> bool {
+        let is_json = |body: &[u8]| matches!(body.first(), Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9'));
+        let is_word = |body: &[u8]| matches!(body, b"null" | b"true" | b"false");
+        let body = body.trim_ascii();
+        match self.content_type.as_deref().map(|named| (mapping::format_of(named), named)) {
+            _ if self.rpcx_error.is_some() => true,
+            // It says itself that there is none.
+            _ if self.status == 204 => false,
+            None | Some((Some(Format::Json(_)), _)) => body.is_empty(),
+            Some((None, named)) if is_text(named) => !is_json(body) && !is_word(body),
+            Some(_) => false,
+        }
+    }
+
+    /// What came instead of a message.
+    #[cold]
+    fn no_message(&self, body: &[u8]) -> Status {
+        if let Some(text) = &self.rpcx_error {
+            return Status::unknown(format!(
+                "{}, as rpcx's gateway tells it in HTTP {}: it is not called by `POST /Service/Method`",
+                String::from_utf8_lossy(text),
+                self.status
+            ));
+        }
+        let content_type = self.content_type.as_deref().map_or("none".into(), String::from_utf8_lossy);
+        let begin = String::from_utf8_lossy(body.get(..BEGIN).unwrap_or(body));
+        Status::unknown(format!(
+            "HTTP {} {} came without a message: Content-Type {content_type}, {}",
+            self.status,
+            String::from_utf8_lossy(&self.reason),
+            match &*begin {
+                "" => "an empty body".to_owned(),
+                begin => format!("a body that begins with {begin:?}"),
+            }
+        ))
+    }
+
+    /// The failure that a body of JSON tells.
+    #[cold]
+    fn told(&self, body: &[u8]) -> Option<Status> {
+        let content_type = self.content_type.as_deref()?;
+        if self.content_encoding.is_some()
+            || !matches!(mapping::format_of(content_type), Some(Format::Json(_)))
+        {
+            return None;
+        }
+        let told = failure::read(body)?;
+        // What may be tried again the HTTP status says better.
+        let read = status::read(self.status, self.error_code, String::new());
+        let told = if read.code() == told.code() { told.with_retry(read.retry()) } else { told };
+        Some(match self.error_code {
+            Some(number) => told.with_number(number),
+            None => told,
+        })
+    }
+}
+
+fn is_text(content_type: &[u8]) -> bool {
+    content_type.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"text/"))
+}
+
+/// How much is shown of a body that is no message.
+const BEGIN: usize = 200;
 
 /// Whether a name can be one component of a path.
 fn check_name(name: &str) -> Result<(), Status> {

@@ -6,6 +6,7 @@ use crate::payload::{Compression, Format, Json, compress};
 use crate::session::Missing;
 use crate::{Call, Metadata, Reply, Status};
 
+use super::accept::{self, Accepted};
 use super::asked::Answer;
 use super::head::WriteHead;
 use super::request::{Method, Request};
@@ -86,7 +87,35 @@ pub(super) fn check(
         Some(format) => Ok(format),
         None => Err(Answer::UnsupportedType),
     }
-    .map(|format| (format, compression))
+    .and_then(|format| Ok((dialect(config, request, format)?, compression)))
+}
+
+/// The format, in the dialect of JSON that the request wants or, if it does not say, that the listener has.
+///
+/// What is read is the same in all of them but the lenient one, so that the call is in the dialect of its answer.
+fn dialect(config: &ServerConfig, request: &Request, format: Format) -> Result<Format, Answer> {
+    match format {
+        Format::Json(named) => Ok(Format::Json(match wanted(request)? {
+            Some((Json::Brpc, _)) if config.json() == Json::BrpcLenient => Json::BrpcLenient,
+            Some((dialect, _)) => dialect,
+            None if named == Json::Brpc => config.json(),
+            None => named,
+        })),
+        format => Ok(format),
+    }
+}
+
+/// The dialect of JSON that a request wants to be answered in, and its content type.
+///
+/// # Errors
+///
+/// The answer to a request that wants what there is not.
+pub(super) fn wanted(request: &Request) -> Result<Option<(Json, &'static str)>, Answer> {
+    match accept::dialect(request.metadata.bytes("accept").map(|value| &value[..])) {
+        Accepted::Any => Ok(None),
+        Accepted::Dialect(dialect, content_type) => Ok(Some((dialect, content_type))),
+        Accepted::Unknown => Err(Answer::Failed(406, "the dialects of JSON are brpc, proto3 and go\n")),
+    }
 }
 
 /// Whether a GET may call: browsers send it for any link.
@@ -107,20 +136,29 @@ fn lenient_format(content_type: Option<&[u8]>, format: Option<Format>) -> Option
 #[derive(Debug)]
 pub(crate) struct Ticket {
     format: Format,
-    /// The request's own `Content-Type`, which the response repeats.
+    /// The `Content-Type` of a response in that format: what the request asked for, or its own, unless that is none of a
+    /// message.
     content_type: Option<Bytes>,
     accepts_gzip: bool,
 }
 
 impl Ticket {
-    pub(super) fn new(request: &Request, format: Format) -> Self {
-        Self { format, content_type: request.content_type.clone(), accepts_gzip: request.accepts_gzip }
+    pub(super) fn new(request: &Request, format: Format, config: &ServerConfig) -> Self {
+        // A form is no answer, though brpc gives it back.
+        let repeats = |own: &Bytes| format_of(own).is_some() || config.json() == Json::BrpcLenient;
+        let own = || request.content_type.clone().filter(repeats);
+        let wanted = match format {
+            Format::Json(_) => wanted(request).ok().flatten(),
+            _ => None,
+        };
+        let content_type = wanted.map(|(_, named)| Bytes::from_static(named.as_bytes())).or_else(own);
+        Self { format, content_type, accepts_gzip: request.accepts_gzip }
     }
 
     /// Writes the head of the response and returns its body.
-    pub(super) fn answer(self, mut reply: Reply, address: &str, head: &mut impl WriteHead) -> Bytes {
+    pub(super) fn answer(self, mut reply: Reply, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match reply.result {
-            Err(status) => failure(&status, &reply.head.metadata, address, head),
+            Err(status) => failure(&status, &reply.head.metadata, config, head),
             Ok(_) if !reply.attachment.is_empty() => {
                 // brpc: an attachment is the whole body; its type is what the handler says, or nothing.
                 let content_type = reply.head.metadata.remove(CONTENT_TYPE);
@@ -169,18 +207,24 @@ impl Ticket {
     }
 }
 
-/// Writes the head of a failed call's response and returns its body: `[address][E1002]text`.
+/// Writes the head of a failed call's response and returns its body: JSON, or brpc's `[address][E1002]text`.
 #[cold]
 pub(super) fn failure(
     status: &Status,
     metadata: &Metadata,
-    address: &str,
+    config: &ServerConfig,
     head: &mut impl WriteHead,
 ) -> Bytes {
     let (http, number) = status::write(status);
-    let body = format!("[{address}][E{number}]{}", status.message());
-    head.begin(http, Some(body.len()));
-    head.field("Content-Type", b"text/plain");
+    let body = match config.json() {
+        Json::BrpcLenient => {
+            let body = format!("[{}][E{number}]{}", config.address, status.message());
+            head.begin(http, Some(body.len()));
+            head.field("Content-Type", b"text/plain");
+            body.into()
+        }
+        _ => super::failure::write(http, status, head),
+    };
     head.field(ERROR_CODE, number.to_string().as_bytes());
     status::fields(http, status, head);
     if !metadata.is_empty() {
@@ -188,7 +232,7 @@ pub(super) fn failure(
         metadata.remove(ERROR_CODE);
         frame::metadata_fields(head, &metadata);
     }
-    body.into()
+    body
 }
 
 /// The failure of a refused credential, in brpc's words where it has none.
@@ -236,7 +280,8 @@ pub(super) fn format_of(content_type: &[u8]) -> Option<Format> {
 /// The `Content-Type` of a format, if it has one.
 pub(super) fn content_type(format: Format) -> Option<&'static str> {
     match format {
-        Format::Json(Json::Go) => Some(JSON),
+        Format::Json(Json::Proto3) => Some(PROTO_JSON),
+        Format::Json(_) => Some(JSON),
         _ => FORMATS.iter().find(|(_, known)| *known == format).map(|(name, _)| *name),
     }
 }
@@ -247,7 +292,7 @@ const FORMATS: [(&str, Format); 10] = [
     ("application/proto", Format::Protobuf),
     ("application/x-protobuf", Format::Protobuf),
     ("application/protobuf", Format::Protobuf),
-    ("application/proto-json", Format::Json(Json::Proto3)),
+    (PROTO_JSON, Format::Json(Json::Proto3)),
     ("application/proto-text", Format::ProtoText),
     ("application/msgpack", Format::MessagePack),
     ("application/x-msgpack", Format::MessagePack),
@@ -265,6 +310,8 @@ pub(super) const DEFAULT: Format = Format::Json(Json::Brpc);
 
 /// The `Content-Type` of JSON.
 pub(super) const JSON: &str = "application/json";
+/// The `Content-Type` of canonical JSON, as brpc calls it.
+pub(super) const PROTO_JSON: &str = "application/proto-json";
 /// The `Content-Type` of bytes that mean nothing to the framework.
 pub(super) const OCTETS: &str = "application/octet-stream";
 /// The field that holds brpc's number of a failure.

@@ -6,8 +6,10 @@ mod session;
 pub(crate) mod asked;
 pub(crate) mod browser;
 
+mod accept;
 mod chunked;
 mod client;
+mod failure;
 pub(crate) mod frame;
 mod gateway;
 pub(crate) mod head;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::http_rule::Route;
-use crate::payload::compress;
+use crate::payload::{Json, compress};
 use crate::{Code, Compression, Format, Reply, Retry, Status};
 
 use super::asked::Answer;
 use super::head::WriteHead;
 use super::request::{Method, Request};
 use super::session::ServerConfig;
-use super::{frame, mapping, status};
+use super::{failure, frame, mapping, status};
 
 /// What answering a call takes.
 #[derive(Debug)]
@@ -38,12 +38,13 @@ impl Ticket {
     }
 }
 
-/// Checks what the head of a request says before it is a call, and tells how its body is compressed.
+/// Checks what the head of a request says before it is a call, and tells how its body is compressed, and in which JSON
+/// it is answered: the canonical one, of which the rules speak, unless it asks for another.
 ///
 /// # Errors
 ///
 /// The answer to a request that calls nothing.
-pub(super) fn check(config: &ServerConfig, request: &Request) -> Result<Compression, Answer> {
+pub(super) fn check(config: &ServerConfig, request: &Request) -> Result<(Compression, Json), Answer> {
     let compression = request.compression().ok_or(Answer::UnsupportedCoding)?;
     // A page sends a POST of plain text to any server; the other verbs with a body only after it has asked.
     let is_json = match request.content_type.as_deref() {
@@ -51,7 +52,7 @@ pub(super) fn check(config: &ServerConfig, request: &Request) -> Result<Compress
         None => !request.from_page,
     };
     match is_json || request.method != Method::Post || config.lenient {
-        true => Ok(compression),
+        true => Ok((compression, mapping::wanted(request)?.map_or(Json::Proto3, |(dialect, _)| dialect))),
         false => Err(Answer::UnsupportedType),
     }
 }
@@ -77,13 +78,10 @@ pub(super) fn plain(compression: Compression, body: Bytes, limit: usize) -> Resu
 /// Writes the head of a failed call's response and returns its body: a `google.rpc.Status` as JSON.
 #[cold]
 pub(super) fn failure(status: &Status, head: &mut impl WriteHead) -> Bytes {
-    let message = serde_json::Value::from(status.message());
-    let body = format!(r#"{{"code":{},"message":{message},"details":[]}}"#, status.code() as u8);
     let http = http(status);
-    head.begin(http, Some(body.len()));
-    head.field("Content-Type", mapping::JSON.as_bytes());
+    let body = failure::write(http, status, head);
     status::fields(http, status, head);
-    body.into()
+    body
 }
 
 /// The HTTP status of a failure, as `google/rpc/code.proto` of googleapis has it for its code, but for a message that is

@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use self::web::Web;
 use crate::grpc_web::Cors;
 use crate::http_rule::Routes;
+use crate::payload::Json;
 use crate::session::{self, Event, Missing, RequestHead, Verdict};
 use crate::sniff::Guess;
 use crate::{Call, Credential, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
@@ -51,8 +52,18 @@ pub struct ServerConfig {
     pub switches: bool,
     /// What `GET /debug/rpc` shows, as Go's `net/rpc` has it; nothing if it is empty.
     pub debug_page: String,
+    /// In which dialect of JSON a method is called and answered where a request does not say; `None`: [`Json::Brpc`].
+    /// With [`Json::BrpcLenient`] failures are brpc's text too, otherwise they are JSON.
+    pub json: Option<Json>,
     /// What `GET /health` tells; `None`: that the server runs.
     pub health: Option<Arc<dyn Health>>,
+}
+
+impl ServerConfig {
+    /// The dialect of JSON where a request does not say.
+    pub(super) fn json(&self) -> Json {
+        self.json.unwrap_or(Json::Brpc)
+    }
 }
 
 /// The server's side of a connection.
@@ -410,7 +421,7 @@ impl Server {
         let exchange = self.order.open(false, false, None);
         self.reading = Reading::Head;
         self.order.close();
-        self.respond(exchange, Answer::Text(refusal.status, refusal.reason), out)
+        self.respond(exchange, Answer::Failed(refusal.status, refusal.reason), out)
     }
 
     /// A request is whole: answers it here, or makes a call of it.

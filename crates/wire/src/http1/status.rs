@@ -75,9 +75,9 @@ fn http_of(number: i32) -> Option<u16> {
 }
 
 /// What an HTTP status says when nothing stands beside it.
-fn meaning(http: u16) -> Code {
+pub(super) fn meaning(http: u16) -> Code {
     match http {
-        400 | 411 | 415 | 422 => Code::InvalidArgument,
+        400 | 406 | 411 | 415 | 421 | 422 => Code::InvalidArgument,
         401 => Code::Unauthenticated,
         403 => Code::PermissionDenied,
         404 | 405 | 501 | 505 => Code::Unimplemented,

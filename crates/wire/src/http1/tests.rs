@@ -18,6 +18,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::{Server, ServerConfig, Ticket};
+use crate::payload::Json;
 use crate::session::{Event, Server as _, Verdict};
 use crate::{Call, Limits, Outbox, Reply, Status};
 
@@ -36,7 +37,11 @@ fn server() -> Server {
 
 /// One that takes the requests that brpc takes.
 fn lenient() -> Server {
-    Server::new(Arc::new(ServerConfig { lenient: true, ..(*config()).clone() }))
+    Server::new(Arc::new(ServerConfig {
+        lenient: true,
+        json: Some(Json::BrpcLenient),
+        ..(*config()).clone()
+    }))
 }
 
 /// One on whose connection other protocols may follow.

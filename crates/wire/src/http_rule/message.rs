@@ -158,7 +158,9 @@ pub(super) fn takes_text(message: &Message, path: &[String]) -> bool {
 /// The value of a field in a message written as JSON; what is not set has none there.
 pub(super) fn value_of(json: &[u8], field: &Field) -> Option<Bytes> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(json).ok()?;
-    let value = fields.get(field.json_name()).map(|raw| Bytes::copy_from_slice(raw.get().as_bytes()));
+    // Which of its names it has depends on the dialect.
+    let named = fields.get(field.json_name()).or_else(|| fields.get(field.brpc_name()));
+    let value = named.map(|raw| Bytes::copy_from_slice(raw.get().as_bytes()));
     Some(value.unwrap_or_else(|| Bytes::from_static(unset(field))))
 }
 

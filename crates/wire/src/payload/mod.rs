@@ -67,8 +67,12 @@ pub enum Json {
     /// The canonical JSON of proto3: lowerCamelCase names, 64-bit integers as strings.
     #[default]
     Proto3,
-    /// brpc's json2pb: names as declared, 64-bit integers as numbers, scalars of the wrong type ignored.
+    /// As brpc's json2pb writes it: names as declared, 64-bit integers as numbers. It is read like canonical JSON: a
+    /// value of the wrong type is an error, and a field is known by either name.
     Brpc,
+    /// The same, read as brpc reads it too: a value of the wrong type is dropped, and a field is known by the name that
+    /// it is declared with only.
+    BrpcLenient,
     /// Go's `encoding/json` of a struct, as rpcx writes it: names as declared and found without regard to
     /// case, fields with their zero values written.
     Go,

@@ -33,18 +33,38 @@ mod text;
 /// [`Error::Invalid`] if the bytes are not of that format or do not fit the message, [`Error::Missing`] if a
 /// required field is not among them.
 pub fn to_protobuf(message: &Message, format: Format, bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    let protobuf = match format {
-        Format::Protobuf => bytes.to_vec(),
+    parse(message, format, bytes).map(|parsed| parsed.protobuf)
+}
+
+/// The same, which tells how much was passed over.
+///
+/// # Errors
+///
+/// As [`to_protobuf`].
+pub fn parse(message: &Message, format: Format, bytes: &[u8]) -> Result<Parsed, Error> {
+    let whole = |protobuf| Parsed { protobuf, unknown: 0 };
+    let parsed = match format {
+        Format::Protobuf => whole(bytes.to_vec()),
         Format::Json(dialect) => json::parse(message, dialect, bytes)?,
-        Format::ProtoText => text::parse(message, bytes)?,
+        Format::ProtoText => whole(text::parse(message, bytes)?),
         Format::MessagePack | Format::MessagePackArray => msgpack::parse(message, bytes)?,
-        Format::Gob => gob::parse(message, bytes)?,
+        Format::Gob => whole(gob::parse(message, bytes)?),
         Format::RestRpc | Format::StructPack | Format::FlatBuffers | Format::Raw | Format::Other(_) => {
             return Err(Error::Unsupported(format));
         }
     };
-    message.check_required(&protobuf)?;
-    Ok(protobuf)
+    message.check_required(&parsed.protobuf)?;
+    Ok(parsed)
+}
+
+/// A message that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// It, in protobuf's binary format.
+    pub protobuf: Vec<u8>,
+    /// How many values of JSON or MessagePack were passed over, since the message has no field of their name, or their
+    /// enum no such value. Whoever sent them may know a later version of the schema.
+    pub unknown: u64,
 }
 
 /// Writes a message, given in protobuf's binary format, in any format.
@@ -74,14 +94,51 @@ pub enum Error {
     Unsupported(Format),
     /// A required field is not there.
     Missing(MissingField),
-    /// The bytes are not of their format, or do not fit the message. For JSON the reason is in brpc's words.
+    /// The bytes are not of their format, or do not fit the message. What is not JSON is told in brpc's words.
     Invalid(Box<str>),
+    /// A value does not fit its field.
+    Value(Box<Misfit>),
+}
+
+/// A value that does not fit its field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// Where it is, by the names of the `.proto`: `user.tags[2]`, `scores["ann"]`; empty for the message itself.
+    pub path: String,
+    /// Why it does not fit: `expected int64, found string`.
+    pub reason: String,
 }
 
 impl Error {
     #[cold]
     fn new(reason: impl Into<String>) -> Self {
         Self::Invalid(reason.into().into_boxed_str())
+    }
+
+    /// A value that does not fit, where it is.
+    #[cold]
+    fn unfit(reason: impl Into<String>) -> Self {
+        Self::Value(Box::new(Misfit { path: String::new(), reason: reason.into() }))
+    }
+
+    /// Puts a step before the path to the value that does not fit.
+    #[cold]
+    fn within(self, step: impl FnOnce() -> String) -> Self {
+        let Self::Value(mut misfit) = self else { return self };
+        let path = &misfit.path;
+        let between = if path.is_empty() || path.starts_with('[') { "" } else { "." };
+        misfit.path = format!("{}{between}{path}", step());
+        Self::Value(misfit)
+    }
+
+    #[cold]
+    fn within_field(self, name: &str) -> Self {
+        self.within(|| name.to_owned())
+    }
+
+    #[cold]
+    fn within_item(self, index: usize) -> Self {
+        self.within(|| format!("[{index}]"))
     }
 
     /// brpc's own words and limit (brpc `json2pb/json_to_pb.cpp`, `json2pb_max_recursion_depth`).
@@ -116,6 +173,8 @@ impl fmt::Display for Error {
             }
             Self::Missing(missing) => missing.fmt(f),
             Self::Invalid(reason) => f.write_str(reason),
+            Self::Value(misfit) if misfit.path.is_empty() => f.write_str(&misfit.reason),
+            Self::Value(misfit) => write!(f, "{}: {}", misfit.path, misfit.reason),
         }
     }
 }

@@ -89,6 +89,7 @@ impl Metrics {
     /// | `polyrpc_waiting_calls`, `polyrpc_open_streams` | calls whose handlers wait, open streams |
     /// | `polyrpc_refusals_total` | calls and connections that were refused, by `cause` |
     /// | `polyrpc_connections_closed_total` | connections that a server closed, by `cause` |
+    /// | `polyrpc_unknown_fields_total` | values of requests in JSON or MessagePack that no field was there for |
     pub fn text(&self) -> String {
         text::prometheus(&self.0.table, self.servers(), Instant::now())
     }

@@ -211,6 +211,9 @@ impl Page {
         let closed = "Connections that the server closed, by cause.";
         self.causes("polyrpc_refusals_total", refused, &servers.refusals);
         self.causes("polyrpc_connections_closed_total", closed, &servers.closings);
+        let name = "polyrpc_unknown_fields_total";
+        self.begin(name, "counter", "Values of requests that no field of their messages was there for.");
+        self.text(format_args!("{name} {}\n", servers.unknown_fields));
     }
 
     fn causes(&mut self, name: &str, help: &str, counts: &[(&'static str, u64)]) {

@@ -354,7 +354,7 @@ impl Server {
         let responding = Responding::to(&request, &config);
         match overdue {
             Overdue::Late(status) => {
-                self.respond(stream, &responding, out, |_, head| asked::plain(408, status.message(), head));
+                self.respond(stream, &responding, out, |config, head| asked::late(&status, config, head));
             }
             Overdue::Leaving => {
                 let verdict = Verdict::Refused(overdue.into_status());
@@ -493,7 +493,7 @@ impl Server {
         out: &mut Outbox,
     ) -> Found {
         let responding = Responding { config: config.clone(), head_only: false, origin: None };
-        self.http_answer(stream, &responding, Answer::Text(refusal.status, refusal.reason), out)
+        self.http_answer(stream, &responding, Answer::Failed(refusal.status, refusal.reason), out)
     }
 
     /// Sends the response whose head `write` writes and whose body it returns.

@@ -88,7 +88,7 @@ fn a_failure_has_its_status_and_number() {
     let (head, body) = browser.answer();
     assert_eq!(head[0], ":status: 404");
     assert!(head.contains(&"x-bd-error-code: 3".to_owned()), "{head:?}");
-    assert_eq!(body, b"[127.0.0.1:1][E3]no");
+    assert_eq!(body, br#"{"code":5,"message":"no","details":[]}"#);
 }
 
 #[test]
@@ -301,7 +301,11 @@ fn body_that_does_not_come_is_answered_with_408() {
     assert_eq!(found(&mut browser), [""; 0], "nobody was told of a call");
     let (head, body) = browser.answer();
     assert_eq!(head[0], ":status: 408");
-    assert!(body.starts_with(b"the request's message did not arrive in time: "), "{}", body.escape_ascii());
+    assert!(
+        body.starts_with(br#"{"code":4,"message":"the request's message did not arrive in time: "#),
+        "{}",
+        body.escape_ascii()
+    );
     assert_eq!((browser.server.streams(), browser.server.timed_out()), (0, 1));
     assert!(!browser.server.wants_ticks());
 }

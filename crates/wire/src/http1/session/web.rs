@@ -101,7 +101,7 @@ impl Server {
             Err(Unfit::Method | Unfit::ContentType) => {
                 return self.respond(
                     exchange,
-                    Answer::Text(415, "want content-type: application/grpc-web\n"),
+                    Answer::Failed(415, "want content-type: application/grpc-web\n"),
                     out,
                 );
             }

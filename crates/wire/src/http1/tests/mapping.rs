@@ -191,12 +191,22 @@ fn a_failure_is_told_by_status_number_and_text() {
         (Status::resource_exhausted(""), (503, "2004", "[E2004]")),
         (Status::unauthenticated("who?"), (401, "1004", "[E1004]who?")),
     ] {
-        let response = answer(bare("/S/M"), failing(status));
+        // In brpc's words where its clients are to be answered so, and elsewhere in JSON.
+        let response = Response::parse(&Talk::lenient().say(bare("/S/M")).serve(failing(status.clone())));
         let text = format!("[127.0.0.1:18001]{}", want.2);
         assert_eq!(
             (response.status, response.field("x-bd-error-code"), response.text()),
             (want.0, Some(want.1), text.as_str())
         );
+        let response = answer(bare("/S/M"), failing(status.clone()));
+        let (code, message) = (status.code() as u8, status.message());
+        let text = format!(r#"{{"code":{code},"message":"{message}","details":[]}}"#);
+        assert_eq!(
+            (response.status, response.field("x-bd-error-code"), response.text()),
+            (want.0, Some(want.1), text.as_str())
+        );
+        assert_eq!(response.field("content-type"), Some("application/json"));
+        assert_eq!(response.field("www-authenticate").is_some(), want.0 == 401);
     }
 }
 

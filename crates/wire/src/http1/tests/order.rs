@@ -107,7 +107,7 @@ fn a_draining_session_refuses_what_comes_late() {
     assert!(!talk.server.finished());
     let response = Response::parse(&talk.say(bare("/S/M")).serve(|call| panic!("unexpected {call:?}")));
     assert_eq!((response.status, response.field("x-bd-error-code")), (503, Some("2003")));
-    assert_eq!(response.text(), "[127.0.0.1:18001][E2003]Server is stopping");
+    assert_eq!(response.text(), r#"{"code":14,"message":"Server is stopping","details":[]}"#);
     assert!(talk.server.finished());
 }
 

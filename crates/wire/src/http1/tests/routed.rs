@@ -65,7 +65,7 @@ fn what_is_no_request_is_answered_and_the_connection_goes_on() {
         (
             "DELETE /v1/books/1 HTTP/1.1\r\nHost: a\r\n\r\n",
             "405 Method Not Allowed",
-            "this path is called by another method of HTTP\n",
+            r#"{"code":12,"message":"this path is called by another method of HTTP","details":[]}"#,
         ),
         (
             "GET /v1/books/1?deep=no HTTP/1.1\r\nHost: a\r\n\r\n",

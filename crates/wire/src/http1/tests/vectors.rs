@@ -88,12 +88,20 @@ fn brpcs_own_client_is_answered_the_same_bytes() {
 fn a_path_without_a_method_names_none() {
     let response = answer(bare("/EchoService"), echo_service);
     assert_eq!((response.status, response.field("x-bd-error-code")), (404, Some("1002")));
-    assert_eq!(response.text(), "[127.0.0.1:18001][E1002]Missing method name for service=EchoService");
+    assert_eq!(
+        response.text(),
+        r#"{"code":12,"message":"Missing method name for service=EchoService","details":[]}"#
+    );
 }
 
 #[test]
 fn a_refused_credential_is_answered_as_brpc_does_and_ends_the_connection() {
-    let config = ServerConfig { trust_connection: true, lenient: true, ..(*config()).clone() };
+    let config = ServerConfig {
+        trust_connection: true,
+        lenient: true,
+        json: Some(Json::BrpcLenient),
+        ..(*config()).clone()
+    };
     let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };
     let (_, ticket) = talk.say(get("/EchoService/Echo")).call().expect("a call");
     assert!(talk.server.refuse(ticket, Status::unauthenticated(""), &mut talk.out));

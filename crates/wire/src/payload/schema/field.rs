@@ -173,6 +173,35 @@ impl Kind {
         }
     }
 
+    /// The word for it in a `.proto`; for an enum or a message, which kind it is.
+    pub(crate) fn declared(self) -> &'static str {
+        match self {
+            Self::Double => "double",
+            Self::Float => "float",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Uint32 => "uint32",
+            Self::Uint64 => "uint64",
+            Self::Sint32 => "sint32",
+            Self::Sint64 => "sint64",
+            Self::Fixed32 => "fixed32",
+            Self::Fixed64 => "fixed64",
+            Self::Sfixed32 => "sfixed32",
+            Self::Sfixed64 => "sfixed64",
+            Self::Bool => "bool",
+            Self::String => "string",
+            Self::Bytes => "bytes",
+            Self::Enum(_) => "enum",
+            Self::Message(_) => "message",
+            Self::Group(_) => "group",
+        }
+    }
+
+    /// Whether its values are numbers.
+    pub(crate) fn is_number(self) -> bool {
+        self.is_packable() && !matches!(self, Self::Bool | Self::Enum(_))
+    }
+
     /// The message its values are, if they are messages.
     pub fn message(self) -> Option<MessageId> {
         match self {

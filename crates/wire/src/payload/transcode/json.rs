@@ -4,15 +4,16 @@ use crate::payload::Json;
 use crate::payload::schema::Message;
 
 use super::parse::{self, Habits};
-use super::{Error, print};
+use super::{Error, Parsed, print};
 
 mod sink;
 mod source;
 mod time;
 pub(super) mod well_known;
 
-pub(super) fn parse(message: &Message, dialect: Json, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+pub(super) fn parse(message: &Message, dialect: Json, bytes: &[u8]) -> Result<Parsed, Error> {
     let habits = match dialect {
+        Json::BrpcLenient => Habits::Lenient,
         Json::Brpc => Habits::Brpc,
         Json::Proto3 => Habits::Proto3,
         Json::Go => Habits::Go,

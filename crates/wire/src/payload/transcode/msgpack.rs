@@ -4,11 +4,11 @@
 
 use super::parse::{self, Habits, Left, Token};
 use super::print::{self, MapKey};
-use super::{Error, Format};
+use super::{Error, Format, Parsed};
 use crate::payload::msgpack::{self, Reader, Writer};
 use crate::payload::schema::{EnumType, Field, Message};
 
-pub(super) fn parse(message: &Message, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+pub(super) fn parse(message: &Message, bytes: &[u8]) -> Result<Parsed, Error> {
     parse::parse(message, Source { reader: Reader::new(bytes) }, Habits::Go, bytes.len())
 }
 

@@ -8,9 +8,9 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::binary::{close, close_message, open, open_message, put_bytes, put_integer};
 use super::json::well_known;
-use super::{Error, MAX_DEPTH};
+use super::{Error, MAX_DEPTH, Parsed};
 use crate::payload::protobuf::{WireType, put_tag, put_varint};
-use crate::payload::schema::{Field, FieldSet, Kind, Message, MessageType, Pool, Spelling};
+use crate::payload::schema::{Field, FieldSet, Kind, Message, MessageType, Pool, Spelling, WellKnown};
 
 /// Where tokens come from.
 pub(super) trait Source<'a>: Clone {
@@ -55,21 +55,39 @@ pub(super) struct Left(pub(super) usize);
 /// Whose habits the message is written by, beyond the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Habits {
-    /// brpc's JSON (brpc `json2pb/json_to_pb.cpp`).
+    /// brpc's JSON as brpc reads it (brpc `json2pb/json_to_pb.cpp`): what does not fit is as if it were not there.
+    Lenient,
+    /// brpc's JSON, of which nothing is dropped.
     Brpc,
-    /// Canonical JSON, with unknown fields ignored as brpc has it.
+    /// Canonical JSON.
     Proto3,
     /// What Go writes, in JSON or MessagePack.
     Go,
 }
 
 impl Habits {
+    /// Where a name is looked for first.
     fn spelling(self) -> Spelling {
         match self {
-            Self::Brpc => Spelling::Brpc,
+            Self::Lenient | Self::Brpc => Spelling::Brpc,
             Self::Proto3 => Spelling::Json,
             Self::Go => Spelling::Go,
         }
+    }
+
+    /// Where it is looked for then: everybody but brpc itself knows a field by its name in the `.proto` and by the one
+    /// that canonical JSON makes of it.
+    fn other_spelling(self) -> Option<Spelling> {
+        match self {
+            Self::Lenient => None,
+            Self::Brpc | Self::Go => Some(Spelling::Json),
+            Self::Proto3 => Some(Spelling::Brpc),
+        }
+    }
+
+    /// Whether values may come in every form that canonical JSON allows.
+    fn is_canonical(self) -> bool {
+        matches!(self, Self::Brpc | Self::Proto3)
     }
 }
 
@@ -78,18 +96,21 @@ pub(super) fn parse<'a, S: Source<'a>>(
     source: S,
     habits: Habits,
     size: usize,
-) -> Result<Vec<u8>, Error> {
-    let mut parser = Parser { pool: message.pool(), source, habits, out: Vec::with_capacity(size) };
+) -> Result<Parsed, Error> {
+    let mut parser =
+        Parser { pool: message.pool(), source, habits, unknown: 0, out: Vec::with_capacity(size) };
     let token = parser.source.value()?;
     parser.message(message, token, MAX_DEPTH + 1)?;
     parser.source.end()?;
-    Ok(parser.out)
+    Ok(Parsed { protobuf: parser.out, unknown: parser.unknown })
 }
 
 pub(super) struct Parser<'p, S> {
     pub(super) pool: &'p Pool,
     pub(super) source: S,
-    habits: Habits,
+    pub(super) habits: Habits,
+    /// Values that no field was there for.
+    unknown: u64,
     pub(super) out: Vec<u8>,
 }
 
@@ -121,9 +142,10 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         depth: usize,
     ) -> Result<(), Error> {
         let depth = depth.checked_sub(1).ok_or_else(Error::too_deep)?;
-        if self.habits == Habits::Proto3
+        if self.habits != Habits::Lenient
             && let Some(kind) = message.well_known()
             && well_known::has_own_form(kind)
+            && !self.is_declared_form(kind, message, &token)
         {
             return well_known::parse(self, kind, message, token, depth);
         }
@@ -131,8 +153,53 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::Object(left) => self.members(message, left, depth, &[]),
             // Go leaves a struct as it is.
             Token::Null if self.habits == Habits::Go => Ok(()),
-            _ => Err(not_an_object(message)),
+            _ if self.habits == Habits::Lenient => Err(not_an_object(message)),
+            token => Err(Error::wrong_type("object", &token)),
         }
+    }
+
+    /// Whether a message that canonical JSON has another form for comes as any other message does: field by field.
+    ///
+    /// Where an object may be either, canonical JSON takes it for its own form, as ever. brpc and Go, which have no
+    /// other form than that of the fields, mean the fields if the object has such names only.
+    fn is_declared_form(&self, kind: WellKnown, message: &MessageType, token: &Token<'a>) -> bool {
+        let Token::Object(left) = token else {
+            // Go writes nothing for a message that is not there.
+            return self.habits == Habits::Go && *token == Token::Null && kind != WellKnown::Value;
+        };
+        match kind {
+            WellKnown::Timestamp | WellKnown::Duration | WellKnown::FieldMask | WellKnown::Wrapper => true,
+            WellKnown::ListValue => {
+                self.habits != Habits::Proto3 || self.has_only_fields(message, left.clone())
+            }
+            WellKnown::Any => self.has_only_fields(message, left.clone()),
+            WellKnown::Struct | WellKnown::Value => {
+                self.habits != Habits::Proto3 && self.has_only_fields(message, left.clone())
+            }
+            WellKnown::Empty => false,
+        }
+    }
+
+    /// Whether an object that begins here has members, and each of them is the name of a field.
+    fn has_only_fields(&self, message: &MessageType, mut left: Left) -> bool {
+        let mut ahead = Self { source: self.source.clone(), out: Vec::new(), ..*self };
+        let mut any = false;
+        while let Ok(Some(key)) = ahead.source.key(&mut left) {
+            let Token::Text(key) = &key else { return false };
+            let known = ahead.index_of(message, key, usize::MAX).is_some();
+            if !known || ahead.source.value().and_then(|value| ahead.skip(value, MAX_DEPTH)).is_err() {
+                return false;
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn index_of(&self, message: &MessageType, key: &str, hint: usize) -> Option<u32> {
+        message.index_spelled(self.habits.spelling(), key, hint).or_else(|| {
+            let other = self.habits.other_spelling()?;
+            message.index_spelled(other, key, usize::MAX)
+        })
     }
 
     /// Reads the members of an object as the fields of a message, except those with the names `besides`.
@@ -143,22 +210,30 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         depth: usize,
         besides: &[&str],
     ) -> Result<(), Error> {
-        let spelling = self.habits.spelling();
         let mut seen = Seen::default();
         let mut hint = 0;
         while let Some(key) = self.source.key(&mut left)? {
             let index = match &key {
-                Token::Text(key) if besides.contains(&&**key) => None,
-                Token::Text(key) => message.index_spelled(spelling, key, hint),
+                Token::Text(key) if besides.contains(&&**key) => {
+                    let token = self.source.value()?;
+                    self.skip(token, depth)?;
+                    continue;
+                }
+                Token::Text(key) => self.index_of(message, key, hint),
                 _ => None,
             };
             let token = self.source.value()?;
             match index.and_then(|index| Some((index, message.fields().get(index as usize)?))) {
                 Some((index, field)) => {
                     hint = index as usize + 1;
-                    self.member(message, index, field, token, &mut seen, depth)?;
+                    if let Err(error) = self.member(message, index, field, token, &mut seen, depth) {
+                        return Err(error.within_field(field.name()));
+                    }
                 }
-                None => self.skip(token, depth)?,
+                None => {
+                    self.unknown += 1;
+                    self.skip(token, depth)?;
+                }
             }
         }
         Ok(())
@@ -175,8 +250,8 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     ) -> Result<(), Error> {
         if !seen.fields.insert(index) {
             match self.habits {
-                Habits::Brpc => return self.skip(token, depth),
-                Habits::Proto3 => return Err(twice(field)),
+                Habits::Lenient => return self.skip(token, depth),
+                Habits::Brpc | Habits::Proto3 => return Err(Error::unfit("the field comes twice")),
                 Habits::Go => {}
             }
         }
@@ -189,31 +264,27 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         let start = self.out.len();
         self.field(message, field, token, depth)?;
         if let Some(oneof) = field.oneof() {
-            self.settle_oneof(message, index, field, oneof, start, seen)?;
+            self.settle_oneof(message, index, oneof, start, seen)?;
         }
         Ok(())
     }
 
-    /// Canonical JSON may set one member of a oneof. In brpc's, which looks for the fields in the order of
-    /// their declaration, the last one declared wins.
+    /// One member of a oneof may be set. In brpc, which looks for the fields in the order of their declaration, the
+    /// last one declared wins.
     fn settle_oneof(
         &mut self,
         message: &MessageType,
         index: u32,
-        field: &Field,
         oneof: usize,
         start: usize,
         seen: &mut Seen,
     ) -> Result<(), Error> {
         let was_set = self.out.len() > start;
         match self.habits {
-            Habits::Proto3 if was_set && !seen.oneofs.insert(oneof as u32) => {
-                return Err(Error::new(format!(
-                    "{} is not the only one set of its oneof",
-                    field.full_name()
-                )));
+            Habits::Brpc | Habits::Proto3 | Habits::Go if was_set && !seen.oneofs.insert(oneof as u32) => {
+                return Err(Error::unfit("another member of its oneof is set too"));
             }
-            Habits::Brpc if was_set => {
+            Habits::Lenient if was_set => {
                 let later = (0..).zip(message.fields()).skip(index as usize + 1);
                 if later.into_iter().any(|(at, other)| other.oneof() == Some(oneof) && seen.set.contains(at))
                 {
@@ -228,7 +299,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
 
     /// Whether null is a value of the field, and not its absence.
     fn takes_null(&self, field: &Field) -> bool {
-        self.habits == Habits::Proto3
+        self.habits.is_canonical()
             && !field.is_repeated()
             && match field.kind() {
                 Kind::Message(id) => well_known::is_value(self.pool.message_type(id)),
@@ -247,17 +318,19 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     ) -> Result<(), Error> {
         match token {
             Token::Object(left) if self.is_map(field) => self.map(field, left, depth),
-            Token::List(left) if field.is_repeated() && (!field.is_map() || self.habits == Habits::Brpc) => {
+            Token::List(left) if field.is_repeated() && (!field.is_map() || self.is_map_as_list()) => {
                 self.list(message, field, left, depth)
             }
-            _ if field.is_repeated() => {
+            _ if field.is_repeated() && self.habits == Habits::Lenient => {
                 Err(Error::new(format!("Invalid value for repeated field: {}", field.full_name())))
             }
+            token if field.is_map() => Err(Error::wrong_type("object", &token)),
+            token if field.is_repeated() => Err(Error::wrong_type("array", &token)),
             token => match self.single(message, field, token, depth)? {
-                Fit::Mismatch(token) if self.habits == Habits::Brpc && !field.is_required() => {
+                Fit::Mismatch(token) if self.habits == Habits::Lenient && !field.is_required() => {
                     self.skip(token, depth)
                 }
-                Fit::Mismatch(token) => Err(mismatch(field, &token)),
+                Fit::Mismatch(token) => Err(self.mismatch(field, &token)),
                 Fit::Written | Fit::Ignored => Ok(()),
             },
         }
@@ -265,8 +338,24 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
 
     fn is_map(&self, field: &Field) -> bool {
         match self.habits {
-            Habits::Brpc => field.is_map_like(),
-            _ => field.is_map(),
+            Habits::Lenient | Habits::Brpc => field.is_map_like(),
+            Habits::Proto3 | Habits::Go => field.is_map(),
+        }
+    }
+
+    /// Whether the entries of a map may come as a list of messages.
+    fn is_map_as_list(&self) -> bool {
+        matches!(self.habits, Habits::Lenient | Habits::Brpc)
+    }
+
+    #[cold]
+    fn mismatch(&self, field: &Field, token: &Token<'_>) -> Error {
+        match (self.habits, field.kind()) {
+            (Habits::Lenient, _) => mismatch_in_brpc(field, token),
+            (_, Kind::Enum(id)) => {
+                Error::wrong_type(&format!("enum {}", self.pool.enum_type(id).full_name()), token)
+            }
+            (_, kind) => Error::wrong_scalar(kind, S::BASE64, token),
         }
     }
 
@@ -311,9 +400,13 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             open(&mut self.out)
         });
         let first = self.out.len();
+        let mut items = 0;
         while self.source.item(&mut left)? {
             let token = self.source.value()?;
-            self.list_item(message, field, token, packed.is_some(), depth)?;
+            if let Err(error) = self.list_item(message, field, token, packed.is_some(), depth) {
+                return Err(error.within_item(items));
+            }
+            items += 1;
         }
         match packed {
             Some(_) if self.out.len() == first => self.out.truncate(start),
@@ -336,20 +429,20 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::Null if self.habits == Habits::Go => self.zero_item(field, packed),
             Token::Null if !self.is_null_item(field) => Fit::Mismatch(Token::Null),
             // An object is what such a field takes, and brpc says so in other words than elsewhere.
-            token if is_message && self.habits == Habits::Brpc && !matches!(token, Token::Object(_)) => {
+            token if is_message && self.habits == Habits::Lenient && !matches!(token, Token::Object(_)) => {
                 Fit::Mismatch(token)
             }
             token if packed => self.scalar(message, field, token)?,
             token => self.single(message, field, token, depth)?,
         };
         match fit {
-            Fit::Mismatch(token) => Err(mismatch(field, &token)),
+            Fit::Mismatch(token) => Err(self.mismatch(field, &token)),
             Fit::Written | Fit::Ignored => Ok(()),
         }
     }
 
     fn is_null_item(&self, field: &Field) -> bool {
-        self.habits == Habits::Proto3
+        self.habits.is_canonical()
             && match field.kind() {
                 Kind::Message(id) => well_known::is_value(self.pool.message_type(id)),
                 Kind::Enum(id) => self.pool.enum_type(id).is_null(),
@@ -386,22 +479,23 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             _ => None,
         });
         let Some((entry, key, value)) = fields else { return Err(Error::new("not a map")) };
-        while let Some(token) = self.source.key(&mut left)? {
+        while let Some(name) = self.source.key(&mut left)? {
             let start = self.out.len();
             let nested = open_message(&mut self.out, field.number(), field.kind());
             put_tag(&mut self.out, key.number(), key.kind().wire_type());
-            self.map_key(key, &token)?;
+            self.map_key(key, &name).map_err(|error| error.within_entry(&name))?;
             let before_value = self.out.len();
             let token = self.source.value()?;
-            let is_null = token == Token::Null;
-            if is_null && self.habits == Habits::Proto3 && !self.takes_null(value) {
-                return Err(mismatch(value, &token));
-            }
-            if !is_null || self.takes_null(value) {
-                self.field(entry, value, token, depth)?;
+            let put = match token == Token::Null && !self.takes_null(value) {
+                true if self.habits.is_canonical() => Err(self.mismatch(value, &token)),
+                true => Ok(()),
+                false => self.field(entry, value, token, depth),
+            };
+            if let Err(error) = put {
+                return Err(error.within_entry(&name));
             }
             // Canonical JSON drops an entry whose enum value has an unknown name.
-            if self.habits == Habits::Proto3 && self.out.len() == before_value {
+            if self.habits.is_canonical() && self.out.len() == before_value {
                 self.out.truncate(start);
             } else {
                 close_message(&mut self.out, nested);
@@ -429,7 +523,10 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             },
             _ => None,
         };
-        put.ok_or_else(|| mismatch(key, token))
+        put.ok_or_else(|| match self.habits {
+            Habits::Lenient => mismatch_in_brpc(key, token),
+            _ => Error::unfit(format!("the key is no {}", key.kind().declared())),
+        })
     }
 
     /// Reads a scalar and writes it without its tag.
@@ -467,13 +564,13 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::Int(value) => Some(value.into()),
             Token::Uint(value) => Some(value.into()),
             Token::Float(_, "-0") => Some(0),
-            Token::Float(value, text) if self.habits == Habits::Proto3 || text.is_empty() => integral(value),
+            Token::Float(value, text) if self.habits.is_canonical() || text.is_empty() => integral(value),
             Token::Text(ref text) => match self.habits {
-                Habits::Proto3 => match S::number(text)? {
+                Habits::Brpc | Habits::Proto3 => match S::number(text)? {
                     Token::Text(_) => None,
                     number => self.integer(&number, kind),
                 },
-                Habits::Brpc if is_64_bit(kind) => text.parse().ok().filter(|_| is_plain_decimal(text)),
+                Habits::Lenient if is_64_bit(kind) => text.parse().ok().filter(|_| is_plain_decimal(text)),
                 _ => None,
             },
             _ => None,
@@ -488,12 +585,12 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::Float(value, text) => text.parse().unwrap_or(value as f32),
             Token::Text(ref text) => match self.special_float(text) {
                 Some(value) => return put(&mut self.out, &(value as f32).to_le_bytes()),
-                None if self.habits == Habits::Proto3 => return self.float(&number_only(S::number(text)?)?),
+                None if self.habits.is_canonical() => return self.float(&number_only(S::number(text)?)?),
                 None => return None,
             },
             _ => return None,
         };
-        let too_large = value.is_infinite() && self.habits != Habits::Brpc && !is_infinite(token);
+        let too_large = value.is_infinite() && self.habits != Habits::Lenient && !is_infinite(token);
         if too_large { None } else { put(&mut self.out, &value.to_le_bytes()) }
     }
 
@@ -504,7 +601,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             Token::Float(value, _) => value,
             Token::Text(ref text) => match self.special_float(text) {
                 Some(value) => value,
-                None if self.habits == Habits::Proto3 => return self.double(&number_only(S::number(text)?)?),
+                None if self.habits.is_canonical() => return self.double(&number_only(S::number(text)?)?),
                 None => return None,
             },
             _ => return None,
@@ -515,7 +612,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     /// The words for what is no number. brpc takes them in any case (`strcasecmp`); Go has none.
     fn special_float(&self, text: &str) -> Option<f64> {
         let is = |word: &str| match self.habits {
-            Habits::Brpc => text.eq_ignore_ascii_case(word),
+            Habits::Lenient | Habits::Brpc => text.eq_ignore_ascii_case(word),
             Habits::Proto3 => text == word,
             Habits::Go => false,
         };
@@ -533,7 +630,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         let number = match &token {
             Token::Text(name) => match of.number(name) {
                 // As protobuf's parser does when told to ignore unknown fields, which brpc tells it.
-                None if self.habits == Habits::Proto3 => return Fit::Ignored,
+                None if self.habits.is_canonical() => return self.unknown_enum(),
                 number => number.map(i128::from),
             },
             Token::Null if of.is_null() => Some(0),
@@ -543,23 +640,32 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             return Fit::Mismatch(token);
         };
         match of.name(number) {
-            None if self.habits == Habits::Brpc => return Fit::Mismatch(token),
-            None if of.is_closed() => return Fit::Ignored,
+            None if self.habits == Habits::Lenient => return Fit::Mismatch(token),
+            None if of.is_closed() => return self.unknown_enum(),
             _ => put_varint(&mut self.out, i64::from(number) as u64),
         }
         Fit::Written
     }
 
+    /// A value that is not declared counts as an unknown field.
+    fn unknown_enum(&mut self) -> Fit<'a> {
+        self.unknown += 1;
+        Fit::Ignored
+    }
+
     fn base64(&mut self, message: &MessageType, text: &str) -> Result<(), Error> {
         let engine = match self.habits {
-            Habits::Proto3 if text.contains(['-', '_']) => &LENIENT_URL_SAFE,
-            Habits::Proto3 => &LENIENT,
-            _ => &STRICT,
+            Habits::Brpc | Habits::Proto3 if text.contains(['-', '_']) => &LENIENT_URL_SAFE,
+            Habits::Brpc | Habits::Proto3 => &LENIENT,
+            Habits::Lenient | Habits::Go => &STRICT,
         };
         let mark = open(&mut self.out);
-        engine
-            .decode_vec(text, &mut self.out)
-            .map_err(|_| Error::new(format!("Fail to decode base64 string={text} [{}]", message.name())))?;
+        engine.decode_vec(text, &mut self.out).map_err(|_| match self.habits {
+            Habits::Lenient => {
+                Error::new(format!("Fail to decode base64 string={text} [{}]", message.name()))
+            }
+            _ => Error::unfit("expected bytes in base64, found another string"),
+        })?;
         close(&mut self.out, mark);
         Ok(())
     }
@@ -623,17 +729,63 @@ fn is_infinite(token: &Token<'_>) -> bool {
 }
 
 #[cold]
-pub(super) fn not_an_object(message: &MessageType) -> Error {
+fn not_an_object(message: &MessageType) -> Error {
     Error::new(format!("The input is not a json object [{}]", message.name()))
 }
 
-#[cold]
-fn twice(field: &Field) -> Error {
-    Error::new(format!("field {} comes twice", field.full_name()))
+impl Error {
+    /// A value is of another type than its field.
+    #[cold]
+    pub(super) fn wrong_type(expected: &str, found: &Token<'_>) -> Self {
+        Self::unfit(format!("expected {expected}, found {}", found.type_name()))
+    }
+
+    #[cold]
+    fn wrong_scalar(kind: Kind, base64: bool, found: &Token<'_>) -> Self {
+        let expected = match kind {
+            Kind::Bytes if base64 => "bytes in base64",
+            Kind::Message(_) | Kind::Group(_) => "object",
+            kind => kind.declared(),
+        };
+        match (kind.is_number(), found) {
+            // Its type would do, but not its value.
+            (true, Token::Int(value)) => Self::unfit(format!("expected {expected}, found {value}")),
+            (true, Token::Uint(value)) => Self::unfit(format!("expected {expected}, found {value}")),
+            (true, Token::Float(value, "")) => Self::unfit(format!("expected {expected}, found {value}")),
+            (true, Token::Float(_, text)) => Self::unfit(format!("expected {expected}, found {text}")),
+            _ => Self::wrong_type(expected, found),
+        }
+    }
+
+    fn within_entry(self, key: &Token<'_>) -> Self {
+        self.within(|| match key {
+            Token::Text(text) => format!("[\"{}\"]", text.escape_debug()),
+            Token::Int(value) => format!("[{value}]"),
+            Token::Uint(value) => format!("[{value}]"),
+            Token::Bool(value) => format!("[{value}]"),
+            _ => "[]".to_owned(),
+        })
+    }
 }
 
+impl Token<'_> {
+    fn type_name(&self) -> &'static str {
+        match self {
+            Token::Null => "null",
+            Token::Bool(_) => "bool",
+            Token::Int(_) | Token::Uint(_) | Token::Float(..) => "number",
+            Token::Text(_) => "string",
+            Token::Bytes(_) => "bytes",
+            Token::Opaque => "extension",
+            Token::List(_) => "array",
+            Token::Object(_) => "object",
+        }
+    }
+}
+
+/// A value of the wrong type, in brpc's words.
 #[cold]
-fn mismatch(field: &Field, token: &Token<'_>) -> Error {
+fn mismatch_in_brpc(field: &Field, token: &Token<'_>) -> Error {
     let kind = match (field.kind(), token) {
         (Kind::Double, Token::Text(_)) => "d",
         (Kind::Float, Token::Text(_)) => "f",

@@ -9,6 +9,7 @@ mod gob;
 mod hostile;
 mod proto3;
 mod text_format;
+mod values;
 mod witness;
 
 fn to(message: &Message, format: Format, text: &str) -> Result<Vec<u8>, Error> {

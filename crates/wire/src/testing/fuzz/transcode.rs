@@ -9,6 +9,7 @@ use crate::payload::{Format, Json};
 /// A message in brpc's JSON.
 pub fn transcode_brpc(input: &[u8]) {
     read(Format::Json(Json::Brpc), input);
+    read(Format::Json(Json::BrpcLenient), input);
 }
 
 /// A message in canonical JSON.
@@ -41,8 +42,9 @@ pub fn transcode_protobuf(input: &[u8]) {
     }
 }
 
-const FORMATS: [Format; 5] = [
+const FORMATS: [Format; 6] = [
     Format::Json(Json::Brpc),
+    Format::Json(Json::BrpcLenient),
     Format::Json(Json::Proto3),
     Format::Json(Json::Go),
     Format::ProtoText,
@@ -69,7 +71,8 @@ fn read(format: Format, input: &[u8]) {
 /// * MessagePack's floats of 32 bits are read as 64, which makes a signalling NaN a quiet one.
 fn assert_is_settled(message: &Message, format: Format, written: &[u8]) {
     let Some(again) = rewritten(message, format, written) else { return };
-    let loses = matches!(format, Format::Json(Json::Brpc | Json::Proto3) | Format::MessagePack);
+    let loses =
+        matches!(format, Format::Json(Json::Brpc | Json::BrpcLenient | Json::Proto3) | Format::MessagePack);
     match loses && again != written {
         true => assert_eq!(shown(rewritten(message, format, &again)), shown(Some(again)), "{format:?}"),
         false => assert_eq!(shown(Some(again)), shown(Some(written.to_vec())), "{format:?}"),
@@ -80,7 +83,7 @@ fn assert_is_settled(message: &Message, format: Format, written: &[u8]) {
 /// error.
 fn rewritten(message: &Message, format: Format, written: &[u8]) -> Option<Vec<u8>> {
     let read = match to_protobuf(message, format, written) {
-        Err(_) if format == Format::Json(Json::Brpc) => return None,
+        Err(_) if matches!(format, Format::Json(Json::Brpc | Json::BrpcLenient)) => return None,
         read => read.expect("what was written can be read"),
     };
     Some(from_protobuf(message, format, &read).expect("what was read can be written"))

@@ -108,7 +108,7 @@ impl Sink {
 
     fn escape_by_number(&mut self, code: u32) {
         let digits: &[u8] = match self.dialect {
-            Json::Brpc => b"0123456789ABCDEF",
+            Json::Brpc | Json::BrpcLenient => b"0123456789ABCDEF",
             _ => b"0123456789abcdef",
         };
         self.raw("\\u");
@@ -142,7 +142,7 @@ fn unsupported_value(value: f64) -> Error {
 impl print::Sink for Sink {
     fn rank(&self, index: u32, field: &Field) -> u32 {
         match self.dialect {
-            Json::Brpc => field.brpc_rank(),
+            Json::Brpc | Json::BrpcLenient => field.brpc_rank(),
             Json::Proto3 => field.number(),
             Json::Go => index,
         }
@@ -154,7 +154,7 @@ impl print::Sink for Sink {
 
     fn shows_unset(&self, field: &Field) -> bool {
         match self.dialect {
-            Json::Brpc => field.is_map_like(),
+            Json::Brpc | Json::BrpcLenient => field.is_map_like(),
             Json::Proto3 => false,
             Json::Go => !field.has_presence() && !field.is_repeated(),
         }
@@ -162,7 +162,7 @@ impl print::Sink for Sink {
 
     fn is_map(&self, field: &Field) -> bool {
         match self.dialect {
-            Json::Brpc => field.is_map_like(),
+            Json::Brpc | Json::BrpcLenient => field.is_map_like(),
             _ => field.is_map(),
         }
     }
@@ -175,7 +175,7 @@ impl print::Sink for Sink {
     fn key(&mut self, _index: u32, field: &Field, first: bool) {
         self.comma(first);
         match self.dialect {
-            Json::Brpc => self.quoted(field.brpc_name()),
+            Json::Brpc | Json::BrpcLenient => self.quoted(field.brpc_name()),
             Json::Proto3 => self.quoted(field.json_name()),
             Json::Go => self.string_plain(field.name()),
         }
@@ -243,7 +243,7 @@ impl print::Sink for Sink {
         match self.dialect {
             _ if !value.is_finite() => return self.not_finite(value.into()),
             // brpc has no other numbers than doubles.
-            Json::Brpc => put_rapidjson(&mut self.out, value.into()),
+            Json::Brpc | Json::BrpcLenient => put_rapidjson(&mut self.out, value.into()),
             _ => put_go_f32(&mut self.out, value),
         }
         Ok(())
@@ -252,7 +252,7 @@ impl print::Sink for Sink {
     fn double(&mut self, value: f64) -> Result<(), Error> {
         match self.dialect {
             _ if !value.is_finite() => return self.not_finite(value),
-            Json::Brpc => put_rapidjson(&mut self.out, value),
+            Json::Brpc | Json::BrpcLenient => put_rapidjson(&mut self.out, value),
             _ => put_go(&mut self.out, value),
         }
         Ok(())

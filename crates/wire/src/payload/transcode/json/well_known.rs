@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::super::binary::{close, open, put_bytes};
-use super::super::parse::{self, Left, Parser, Token, not_an_object};
+use super::super::parse::{self, Left, Parser, Token};
 use super::super::print::{Printer, Sink as _, Value};
 use super::sink::Sink;
 use super::time::Time;
@@ -175,7 +175,7 @@ pub(in super::super) fn parse<'p, 'a, S: parse::Source<'a>>(
         (WellKnown::Value, Token::Bool(_)) => 4,
         (WellKnown::Value, Token::Object(_)) => 5,
         (WellKnown::Value, Token::List(_)) => 6,
-        _ => return Err(wrong_form(message)),
+        (_, token) => return Err(Error::wrong_type(message.full_name(), token)),
     };
     let field = message.field(number).ok_or_else(|| unusual(message))?;
     parser.field(message, field, token, depth)
@@ -195,12 +195,12 @@ fn parse_any<'p, 'a, S: parse::Source<'a>>(
         empty = false;
         match (is_key(&key, "@type"), parser.source.value()?) {
             (true, Token::Text(text)) if url.is_none() => url = Some(text),
-            (true, _) => return Err(Error::new("@type is not one string")),
+            (true, _) => return Err(Error::unfit("@type is not one string")),
             (false, other) => parser.skip(other, depth)?,
         }
     }
     let Some(url) = url else {
-        return if empty { Ok(()) } else { Err(Error::new("a google.protobuf.Any without @type")) };
+        return if empty { Ok(()) } else { Err(Error::unfit("a google.protobuf.Any without @type")) };
     };
     let end = std::mem::replace(&mut parser.source, start);
 
@@ -238,7 +238,7 @@ fn parse_any_value<'p, 'a, S: parse::Source<'a>>(
             parser.skip(token, depth)?;
         }
     }
-    if found { Ok(()) } else { Err(not_an_object(inner)) }
+    if found { Ok(()) } else { Err(Error::unfit(format!("a {} without its value", inner.full_name()))) }
 }
 
 fn is_key(token: &Token<'_>, key: &str) -> bool {
@@ -279,12 +279,12 @@ fn type_of(url: &str) -> Option<&str> {
 
 #[cold]
 fn unknown_type(url: &str) -> Error {
-    Error::new(format!("unknown type {}", url.escape_debug()))
+    Error::unfit(format!("unknown type {}", url.escape_debug()))
 }
 
 #[cold]
 fn wrong_form(message: &MessageType) -> Error {
-    Error::new(format!("not a {}", message.full_name()))
+    Error::unfit(format!("expected {} in its form, found another string", message.full_name()))
 }
 
 #[cold]

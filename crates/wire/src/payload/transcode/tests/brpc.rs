@@ -4,7 +4,7 @@ use prost_reflect::{DescriptorPool, DynamicMessage};
 
 use super::*;
 
-const BRPC: Format = Format::Json(Json::Brpc);
+const BRPC: Format = Format::Json(Json::BrpcLenient);
 const OBSERVED: &str = include_str!("../../../../../../vectors/json2pb/observed.txt");
 const SCHEMA: &str = include_str!("../../../../../../vectors/json2pb/schema.proto");
 

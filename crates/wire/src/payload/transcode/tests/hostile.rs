@@ -85,7 +85,7 @@ fn nesting_without_end_is_an_error_in_constant_stack() {
             "{\"unknown\":[",
             "{\"mMessage\":{\"1\":",
         ] {
-            for dialect in [Json::Brpc, Json::Proto3, Json::Go] {
+            for dialect in [Json::Brpc, Json::BrpcLenient, Json::Proto3, Json::Go] {
                 assert!(to(&rich, Format::Json(dialect), &json.repeat(deep)).is_err());
             }
         }

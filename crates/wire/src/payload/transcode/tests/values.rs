@@ -1,0 +1,142 @@
+//! A value means the same in every dialect of JSON but the lenient one, or is refused with its place.
+
+use super::*;
+
+/// Those that drop nothing.
+const DIALECTS: [Json; 3] = [Json::Brpc, Json::Proto3, Json::Go];
+
+fn messages() -> (Message, Message, Message) {
+    let pool = pool(RICH);
+    (
+        pool.message("rich.Rich").unwrap(),
+        pool.message("rich.Scalars").unwrap(),
+        pool.message("rich.WellKnown").unwrap(),
+    )
+}
+
+#[test]
+fn a_field_is_known_by_its_name_in_the_proto_and_by_that_of_canonical_json() {
+    let (rich, scalars, _) = messages();
+    for dialect in DIALECTS {
+        let read = |of: &Message, json: &str| to(of, Format::Json(dialect), json).unwrap();
+        assert_eq!(read(&scalars, r#"{"fInt32":1}"#), message(&scalars, "f_int32: 1"), "{dialect:?}");
+        assert_eq!(read(&scalars, r#"{"f_int32":1}"#), message(&scalars, "f_int32: 1"), "{dialect:?}");
+        // A name that the .proto gives it for JSON.
+        assert_eq!(read(&rich, r#"{"@custom\"":1}"#), message(&rich, "custom: 1"), "{dialect:?}");
+    }
+    let lenient = Format::Json(Json::BrpcLenient);
+    assert_eq!(to(&scalars, lenient, r#"{"fInt32":1}"#).unwrap(), b"", "brpc knows one name");
+}
+
+#[test]
+fn a_well_known_message_comes_in_its_own_form_or_field_by_field() {
+    let (_, _, known) = messages();
+    for (own, fields, text) in [
+        (r#"{"time":"1970-01-01T00:00:05Z"}"#, r#"{"time":{"seconds":5}}"#, "time { seconds: 5 }"),
+        (
+            r#"{"duration":"1.500s"}"#,
+            r#"{"duration":{"seconds":1,"nanos":500000000}}"#,
+            "duration { seconds: 1 nanos: 500000000 }",
+        ),
+        (
+            r#"{"mask":"fooBar,a"}"#,
+            r#"{"mask":{"paths":["foo_bar","a"]}}"#,
+            "mask { paths: ['foo_bar', 'a'] }",
+        ),
+        (r#"{"int64":7}"#, r#"{"int64":{"value":7}}"#, "int64 { value: 7 }"),
+        (r#"{"list":[true]}"#, r#"{"list":{"values":[true]}}"#, "list { values { bool_value: true } }"),
+    ] {
+        for dialect in DIALECTS {
+            for json in [own, fields] {
+                let read = to(&known, Format::Json(dialect), json);
+                assert_eq!(read, Ok(message(&known, text)), "{dialect:?} {json}");
+            }
+        }
+    }
+    // Both are objects: canonical JSON means its own form, brpc and Go the fields if the names are theirs.
+    let fields = r#"{"struct":{"fields":{"a":{"number_value":1}}}}"#;
+    let own = r#"{"struct":{"a":1}}"#;
+    let meant = message(&known, "struct { fields { key: 'a' value { number_value: 1 } } }");
+    for dialect in [Json::Brpc, Json::Go] {
+        for json in [fields, own] {
+            assert_eq!(to(&known, Format::Json(dialect), json).as_ref(), Ok(&meant), "{dialect:?} {json}");
+        }
+    }
+    assert_eq!(to(&known, Format::Json(Json::Proto3), own), Ok(meant.clone()));
+    assert_ne!(to(&known, Format::Json(Json::Proto3), fields), Ok(meant));
+}
+
+#[test]
+fn what_is_written_in_a_dialect_is_read_in_it() {
+    let (_, _, known) = messages();
+    let bytes = to(
+        &known,
+        Format::Json(Json::Proto3),
+        r#"{"any":{"@type":"x/rich.Scalars","fInt32":1},"time":"2023-11-14T22:13:20Z","duration":"-1.500s","mask":"a,bC","struct":{"a":[null,{"b":"x"}]},"value":[1.5,true],"list":["x"],"int64":"5","bytes":"AA==","double":0}"#,
+    )
+    .unwrap();
+    let canonical = |bytes: &[u8]| from(&known, Format::Json(Json::Proto3), bytes).unwrap();
+    for dialect in DIALECTS {
+        let written = from(&known, Format::Json(dialect), &bytes).unwrap();
+        let read = to(&known, Format::Json(dialect), &written).unwrap();
+        assert_eq!(canonical(&read), canonical(&bytes), "{dialect:?} {written}");
+    }
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_refused_with_its_path() {
+    let (rich, scalars, known) = messages();
+    for (of, json, want) in [
+        (&scalars, r#"{"fInt64":"x"}"#, "f_int64: expected int64, found string"),
+        (&scalars, r#"{"f_int64":true}"#, "f_int64: expected int64, found bool"),
+        (&scalars, r#"{"fInt32":2147483648}"#, "f_int32: expected int32, found 2147483648"),
+        (&scalars, r#"{"fInt32":1.5}"#, "f_int32: expected int32, found 1.5"),
+        (&scalars, r#"{"fUint32":-1}"#, "f_uint32: expected uint32, found -1"),
+        (&scalars, r#"{"fString":1}"#, "f_string: expected string, found number"),
+        (&scalars, r#"{"fBool":"true"}"#, "f_bool: expected bool, found string"),
+        (&scalars, r#"{"fBytes":"?"}"#, "f_bytes: expected bytes in base64, found another string"),
+        (&scalars, r#"{"fBytes":[1]}"#, "f_bytes: expected bytes in base64, found array"),
+        (&scalars, r#"{"fColor":true}"#, "f_color: expected enum rich.Color, found bool"),
+        (&scalars, "[]", "expected object, found array"),
+        (&scalars, "5", "expected object, found number"),
+        (&rich, r#"{"scalars":{"f_double":{}}}"#, "scalars.f_double: expected double, found object"),
+        (&rich, r#"{"scalars":[]}"#, "scalars: expected object, found array"),
+        (&rich, r#"{"r_int32":[1,"x"]}"#, "r_int32[1]: expected int32, found string"),
+        (&rich, r#"{"r_int32":1}"#, "r_int32: expected array, found number"),
+        (&rich, r#"{"children":[{},{"asked":"x"}]}"#, "children[1].asked: expected int32, found string"),
+        (&rich, r#"{"m_string":{"a":"x"}}"#, r#"m_string["a"]: expected int32, found string"#),
+        (&rich, r#"{"m_string":[]}"#, "m_string: expected object, found array"),
+        (&rich, r#"{"cInt":1,"cString":"x"}"#, "c_string: another member of its oneof is set too"),
+        (&known, r#"{"time":5}"#, "time: expected google.protobuf.Timestamp, found number"),
+        (
+            &known,
+            r#"{"time":"noon"}"#,
+            "time: expected google.protobuf.Timestamp in its form, found another string",
+        ),
+        (&known, r#"{"int64":"x"}"#, "int64: expected int64, found string"),
+    ] {
+        for dialect in DIALECTS {
+            // brpc's list of entries is a map too.
+            let read = to(of, Format::Json(dialect), json);
+            if dialect == Json::Brpc && json == r#"{"m_string":[]}"# {
+                assert!(read.is_ok());
+                continue;
+            }
+            assert_eq!(read.map_err(|error| error.to_string()), Err(want.to_owned()), "{dialect:?} {json}");
+        }
+    }
+}
+
+#[test]
+fn what_the_message_has_no_place_for_is_counted() {
+    let (rich, scalars, _) = messages();
+    let unknown = |of: &Message, format: Format, bytes: &[u8]| parse(of, format, bytes).unwrap().unknown;
+    for dialect in [Json::Brpc, Json::BrpcLenient, Json::Proto3, Json::Go] {
+        let format = Format::Json(dialect);
+        assert_eq!(unknown(&scalars, format, b"{\"f_int32\":1}"), 0, "{dialect:?}");
+        assert_eq!(unknown(&scalars, format, b"{\"x\":{\"y\":1},\"z\":[]}"), 2, "{dialect:?}");
+        assert_eq!(unknown(&rich, format, b"{\"children\":[{\"x\":1},{\"x\":2}]}"), 2, "{dialect:?}");
+    }
+    assert_eq!(unknown(&scalars, Format::Json(Json::Brpc), b"{\"f_color\":\"PINK\"}"), 1);
+    assert_eq!(unknown(&scalars, Format::MessagePack, b"\x81\xa1x\x01"), 1);
+}
