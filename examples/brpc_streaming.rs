@@ -45,5 +45,6 @@ async fn main() -> Result<()> {
             println!("{}", String::from_utf8_lossy(&message.bytes));
         }
     }
-    Ok(())
+    // Ready when the server knows. Dropping the stream ends it too, and waits for nobody.
+    stream.close().await
 }

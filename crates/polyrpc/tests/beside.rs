@@ -47,7 +47,9 @@ impl Talk for Talker {
             return Ok("no stream".into());
         }
         let me = self.clone();
-        for (mut incoming, sender) in cx.accept_streams::<Raw, Bytes>(StreamOptions::default())? {
+        let idle_timeout = (what == "patient").then_some(Duration::from_millis(300));
+        let options = StreamOptions { idle_timeout, ..StreamOptions::default() };
+        for (mut incoming, sender) in cx.accept_streams::<Raw, Bytes>(options)? {
             let (me, what) = (me.clone(), what.clone());
             tokio::spawn(async move {
                 let result: Result<()> = async {
@@ -58,6 +60,7 @@ impl Talk for Talker {
                                 sender.send(message).await?;
                             }
                         }
+                        "patient" => while incoming.message().await?.is_some() {},
                         "count" => {
                             drop(incoming);
                             for n in 0..3 {
@@ -77,6 +80,14 @@ impl Talk for Talker {
                         "ignore" => {
                             drop(incoming);
                             sender.closed().await;
+                        }
+                        "close" => {
+                            for n in 0..3 {
+                                sender.send(n.to_string().into()).await?;
+                            }
+                            // Its messages are still read: brpc's streams end in both directions at once.
+                            sender.close().await?;
+                            assert!(incoming.message().await?.is_none());
                         }
                         "boom" => {
                             sender.closed().await;
@@ -339,4 +350,100 @@ async fn other_protocols_have_no_streams_beside_a_call() {
         let error = open(&client(protocol, &server), "echo").await.unwrap_err();
         assert_eq!(error.code(), Code::Unimplemented, "{protocol:?}");
     }
+}
+
+#[tokio::test]
+async fn half_of_a_brpc_stream_is_not_closed_in_silence() {
+    let (client, talker, _server) = talker().await;
+    let (_, mut stream) = open(&client, "echo").await.unwrap();
+    let error = soon(stream.finish_sending()).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented);
+    assert!(error.message().contains("close the stream"), "{error}");
+    soon(stream.send("still there")).await.unwrap();
+    assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, "still there");
+    drop(stream);
+    until(|| talker.ended() == ["well"]).await;
+}
+
+#[tokio::test]
+async fn a_client_closes_its_stream_when_the_server_has_seen_all() {
+    let (client, talker, _server) = talker().await;
+    let (_, mut stream) = open(&client, "listen").await.unwrap();
+    for n in 0..100 {
+        soon(stream.send(n.to_string())).await.unwrap();
+    }
+    soon(stream.close()).await.unwrap();
+    until(|| talker.ended() == ["well"]).await;
+    assert_eq!(talker.taken.load(Ordering::SeqCst), 100);
+    // The halves do the same: who reads finds the end.
+    let (sender, mut receiver) = open(&client, "echo").await.unwrap().1.split();
+    soon(sender.close()).await.unwrap();
+    assert!(soon(receiver.next()).await.unwrap().is_none());
+    // One that the server has closed is closed.
+    let (_, mut stream) = open(&client, "count").await.unwrap();
+    while soon(stream.next()).await.unwrap().is_some() {}
+    soon(stream.close()).await.unwrap();
+    // One that has failed says so.
+    let (_, stream) = open(&client, "fail").await.unwrap();
+    assert_eq!(soon(stream.close()).await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_server_closes_its_stream_though_it_reads_from_it() {
+    let (client, talker, _server) = talker().await;
+    let (_, mut stream) = open(&client, "close").await.unwrap();
+    for n in 0..3 {
+        assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, n.to_string());
+    }
+    assert!(soon(stream.next()).await.unwrap().is_none());
+    until(|| talker.ended() == ["well"]).await;
+}
+
+#[tokio::test]
+async fn an_idle_stream_ends_by_whichever_side_has_less_patience() {
+    let (client, talker, _server) = talker().await;
+    let request = Request::new("echo".to_owned());
+    let options = StreamOptions { idle_timeout: Some(Duration::from_millis(400)), ..<_>::default() };
+    let (_, mut stream) =
+        soon(client.open_stream::<Serde, String, String>("Talk/Talk", request, options)).await.unwrap();
+    // Messages keep it alive for longer than that.
+    for _ in 0..6 {
+        soon(stream.send("again")).await.unwrap();
+        assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, "again");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let error = soon(stream.next()).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::DeadlineExceeded, "the stream was idle for too long"));
+    until(|| talker.ended() == ["well"]).await;
+
+    let (_, mut stream) = open(&client, "patient").await.unwrap();
+    assert_eq!(soon(stream.next()).await.unwrap_err().code(), Code::Unavailable);
+    until(|| talker.ended().len() == 2).await;
+}
+
+#[tokio::test]
+async fn a_call_that_can_end_one_direction_is_closed_when_its_answer_is_complete() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counts = seen.clone();
+    let take = move |cx: Context, mut requests: Streaming<Bytes>| {
+        let counts = counts.clone();
+        async move {
+            let answer = Streaming::produce(|sender| async move {
+                while let Some(message) = requests.message().await? {
+                    sender.send(message).await?;
+                }
+                counts.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            });
+            (cx, Ok(answer))
+        }
+    };
+    let service =
+        polyrpc::service::ServiceBuilder::new("S").bidi_streaming::<Raw, Bytes, Bytes, _, _>("Take", take);
+    let server = serve(Server::new().service(service)).await;
+    let client = client(Protocol::Grpc, &server);
+    let mut call = soon(client.open_raw("S/Take", Default::default(), Format::Raw)).await.unwrap();
+    soon(call.send("one")).await.unwrap();
+    soon(call.close()).await.unwrap();
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
 }

@@ -305,8 +305,20 @@ pub trait Client {
     /// It is taken whatever [`room`](Self::room) says; what the peer does not take yet waits in the session.
     fn message(&mut self, _id: CallId, _message: Bytes, _out: &mut Outbox) {}
 
-    /// No more messages follow on an opened call; its answer may still go on.
+    /// No more messages follow on an opened call; its answer may still go on. Nothing is said where the protocol
+    /// [cannot](Self::half_closes).
     fn end(&mut self, _id: CallId, _out: &mut Outbox) {}
+
+    /// Whether the protocol can say that one direction of an opened call has [ended](Self::end) while the other goes on.
+    fn half_closes(&self) -> bool {
+        false
+    }
+
+    /// Ends an opened call in order, behind the messages that were sent: where both directions end together, both.
+    /// Its [reply](Answer::Reply) says that the peer knows.
+    fn close(&mut self, id: CallId, out: &mut Outbox) {
+        self.end(id, out);
+    }
 
     /// Whether the peer takes more of this call now. If not, [`Answer::Room`] says when it does.
     fn room(&self, _id: CallId) -> bool {
@@ -353,6 +365,12 @@ pub trait Client {
 
     /// The peer closed its half: a reply that is delimited by the end of the connection is complete now.
     fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<Answer> {
+        None
+    }
+
+    /// What else may be wrong, where the server closes the connection or breaks the protocol before it has understood
+    /// anything: a protocol that has dialects names the others.
+    fn hint(&self) -> Option<String> {
         None
     }
 

@@ -24,8 +24,11 @@ impl Client {
     /// Makes a call and opens a stream beside it (brpc's `StreamCreate`): the reply, and the stream, whose messages mean
     /// nothing to the protocol.
     ///
-    /// The call's time-out bounds the call; the stream goes on until a side ends it, or the connection does. It is
-    /// dropped to be closed.
+    /// The call's time-out bounds the call; the stream goes on until a side ends it, the connection does, or no message
+    /// has come or left for [`idle_timeout`](StreamOptions::idle_timeout), if that is set
+    /// ([`DeadlineExceeded`](crate::Code::DeadlineExceeded)). [`RawCall::close`] ends it in order and waits until the server
+    /// knows; dropping it ends it too, and nobody waits. A stream of brpc ends in both directions at once, so
+    /// [`RawCall::finish_sending`] is refused.
     ///
     /// # Errors
     ///
@@ -136,6 +139,9 @@ impl Client {
                     lease.end(reply.result.as_ref().err());
                     if let Err(status) = &reply.result {
                         return Err(status.clone());
+                    }
+                    if let Some(idle) = beside.options.idle_timeout {
+                        opened.iter().for_each(|opened| opened.end_if_idle(idle));
                     }
                     let limit = self.defaults.decompressed;
                     let halves = opened.into_iter().map(|opened| opened.halves(format, limit));

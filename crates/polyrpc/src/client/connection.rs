@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
@@ -217,11 +217,15 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         if shared.pending.opened(id).is_none() || !shared.session.writable(id) {
             return Poll::Ready(Err(Over));
         }
-        let mut roomy = shared.is_roomy(id);
+        let (mut roomy, mut sent) = (shared.is_roomy(id), false);
         while roomy {
             let Some(message) = messages.pop_front() else { break };
             shared.session.message(id, message, &mut shared.out);
             roomy = shared.is_roomy(id);
+            sent = true;
+        }
+        if sent && let Some(opened) = shared.pending.opened(id) {
+            opened.stir();
         }
         let done = last && messages.is_empty();
         if done {
@@ -249,6 +253,27 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
             self.flush(shared);
         }
         shared.pending.receive(id, arrived, cx.waker())
+    }
+
+    fn half_closes(&self) -> bool {
+        self.lock().session.half_closes()
+    }
+
+    fn finish(&self, id: CallId) {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        if shared.pending.opened(id).is_some() {
+            shared.session.close(id, &mut shared.out);
+            self.flush(shared);
+        }
+    }
+
+    fn end_if_idle(&self, id: CallId, idle: Duration) {
+        let mut shared = self.lock();
+        let alarmed = shared.pending.earliest();
+        if is_earlier(shared.pending.end_if_idle(id, idle), alarmed) {
+            self.reader.wake();
+        }
     }
 
     fn consumed(&self, id: CallId, bytes: usize) {
@@ -576,7 +601,10 @@ impl<S: Session + Send + 'static> Reader<S> {
                     }
                 }
                 Ok(None) => break Ok(()),
-                Err(violation) => break Err(broken_protocol(&violation)),
+                Err(violation) => {
+                    let hint = hint(&shared.session, &self.inbox.bytes);
+                    break Err(broken_protocol(&violation, hint));
+                }
             }
         };
         self.wanted = shared.session.wanted();
@@ -594,7 +622,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             }
             shared.pending.end(id, Ok(reply), &mut self.wakers);
         }
-        Err(closed())
+        Err(closed(hint(&shared.session, &self.inbox.bytes)))
     }
 
     /// Ends calls that have waited too long.
@@ -695,15 +723,37 @@ fn overcrowded() -> Status {
 }
 
 #[cold]
-pub(super) fn broken_protocol(violation: &Violation) -> Status {
-    Status::internal(format!("the server broke the protocol: {violation}"))
+pub(super) fn broken_protocol(violation: &Violation, hint: Option<String>) -> Status {
+    Status::internal(with_hint(format!("the server broke the protocol: {violation}"), hint))
         .with_scope(Scope::Connection)
         .with_retry(Retry::IfIdempotent)
 }
 
 #[cold]
-pub(super) fn closed() -> Status {
-    gone("the server closed the connection")
+pub(super) fn closed(hint: Option<String>) -> Status {
+    gone(with_hint("the server closed the connection".to_owned(), hint))
+}
+
+/// What else may be wrong with a server that does not go on; `inbox` is what came last and was not understood.
+#[cold]
+pub(super) fn hint(session: &(impl Session + ?Sized), inbox: &[u8]) -> Option<String> {
+    if inbox.starts_with(&TLS_ALERT) {
+        return Some(
+            "it answered with a TLS alert, so it expects TLS: grpcs://, https://, or +tls behind the protocol"
+                .to_owned(),
+        );
+    }
+    session.hint()
+}
+
+/// How a record of TLS begins that says why the handshake failed (RFC 8446, 5.1).
+const TLS_ALERT: [u8; 2] = [21, 3];
+
+fn with_hint(text: String, hint: Option<String>) -> String {
+    match hint {
+        Some(hint) => format!("{text}; {hint}"),
+        None => text,
+    }
 }
 
 #[cold]

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use polyrpc_wire::{Call, CallId, Reply, Status};
@@ -63,6 +63,15 @@ pub(super) trait Link: Send + Sync {
         arrived: &mut Arrived,
         cx: &mut Context<'_>,
     ) -> Poll<()>;
+
+    /// Whether an opened call can end in one direction while the other goes on.
+    fn half_closes(&self) -> bool;
+
+    /// Ends an opened call in order, in both directions where they end together; its end comes as any other.
+    fn finish(&self, id: CallId);
+
+    /// From now on the opened call ends when no message has come or left for so long.
+    fn end_if_idle(&self, id: CallId, idle: Duration);
 
     /// So many bytes of an opened call were taken.
     fn consumed(&self, id: CallId, bytes: usize);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use polyrpc_wire::{CallId, Format, Head, Message, Metadata, Status};
@@ -26,6 +27,11 @@ impl Opened {
     /// A call that was opened under this id.
     pub(super) fn new(lease: Arc<Lease>, id: CallId) -> Self {
         Self { lease, id }
+    }
+
+    /// The call ends when no message has come or left for so long.
+    pub(super) fn end_if_idle(&self, idle: Duration) {
+        self.lease.link.end_if_idle(self.id, idle);
     }
 
     /// Its halves, its messages written as `format`; those of the answer may have `limit` bytes once their compression
@@ -113,6 +119,18 @@ impl Sending {
 
     pub(super) fn lease(&self) -> &Arc<Lease> {
         &self.call.lease
+    }
+
+    /// Whether the end of the messages can be said while the answer goes on.
+    pub(super) fn half_closes(&self) -> bool {
+        self.call.lease.link.half_closes()
+    }
+
+    /// Ends the call in order, in both directions where they end together. What is in the queue must have left.
+    pub(super) fn close(&mut self) {
+        self.last = true;
+        self.done = true;
+        self.call.lease.link.finish(self.call.id);
     }
 }
 

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use polyrpc_wire::{CallId, Code, Fault, Head, Message, Reply, Status};
 
@@ -42,6 +42,8 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Opened {
     deadline: Option<Instant>,
+    /// How long no message may come or leave, if that has a limit: the deadline is this long behind the last then.
+    idle: Option<Duration>,
     arrived: Arrived,
     /// Whom to wake when more has come.
     pub(super) taker: Option<Waker>,
@@ -124,6 +126,19 @@ impl Pending {
         }
     }
 
+    /// Has an opened call end when no message has come or left for so long. Returns when that may be first.
+    pub(super) fn end_if_idle(&mut self, id: CallId, idle: Duration) -> Option<Instant> {
+        let opened = self.opened(id)?;
+        opened.idle = Some(idle);
+        opened.stir();
+        let deadline = opened.deadline;
+        self.earliest = match (self.earliest, deadline) {
+            (Some(earliest), Some(deadline)) => Some(earliest.min(deadline)),
+            (earliest, deadline) => earliest.or(deadline),
+        };
+        deadline
+    }
+
     /// Ends a call, if anybody waits for it, and tells whom to wake.
     pub(super) fn end(&mut self, id: CallId, result: Result<Reply, Status>, wakers: &mut Vec<Waker>) {
         let Some(slot) = self.slot(id) else { return };
@@ -202,7 +217,13 @@ impl Pending {
                 expired.push(CallId(slot.generation << PLACES | place as u64));
             }
         }
-        expired.iter().for_each(|&id| self.end(id, Err(too_late()), wakers));
+        for &id in &expired {
+            let status = match self.opened(id) {
+                Some(Opened { idle: Some(_), .. }) => idle_too_long(),
+                _ => too_late(),
+            };
+            self.end(id, Err(status), wakers);
+        }
         expired
     }
 
@@ -259,8 +280,17 @@ impl Opened {
         wakers.extend(self.taker.take());
     }
 
+    /// A message has come or left: it is not idle.
+    pub(super) fn stir(&mut self) {
+        if let Some(idle) = self.idle {
+            // By the clock that the alarm goes by, which a test may have stopped.
+            self.deadline = tokio::time::Instant::now().into_std().checked_add(idle);
+        }
+    }
+
     /// A message has come. `false`: too many wait already.
     pub(super) fn give(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
+        self.stir();
         let taken = self.arrived.messages.len() < MOST_WAITING;
         if taken {
             self.arrived.messages.push_back(message);
@@ -320,6 +350,12 @@ fn in_time(result: Result<Reply, Status>, deadline: Option<Instant>) -> Result<R
 #[cold]
 fn too_late() -> Status {
     Status::deadline_exceeded("no reply in time")
+}
+
+/// The server's words for the same.
+#[cold]
+fn idle_too_long() -> Status {
+    Status::deadline_exceeded("the stream was idle for too long")
 }
 
 #[cfg(test)]

@@ -37,13 +37,36 @@ impl RawCall {
         self.sender.send(message).await
     }
 
-    /// Says that no more messages follow, as [`RawSender::finish`].
+    /// Says that no more messages follow, as [`RawSender::finish`]; the answer may still go on.
     ///
     /// # Errors
     ///
-    /// As [`RawSender::finish`].
+    /// As [`RawSender::finish`]. Where the protocol cannot say it ([`Unimplemented`](Code::Unimplemented)), the call goes on
+    /// as before.
     pub async fn finish_sending(&mut self) -> Result<()> {
         self.sender.flush_last().await
+    }
+
+    /// Ends the call in order: what was sent leaves, the server is told, and its word is awaited.
+    ///
+    /// A stream beside a call (brpc) ends in both directions at once: what the server has still under way is thrown away,
+    /// and it is ready when the server has answered the end, and so has seen all that was sent. In a call that can end in
+    /// one direction (gRPC) no more messages follow, and the rest of the answer is taken and thrown away until the server
+    /// has said how the call ended.
+    ///
+    /// # Errors
+    ///
+    /// Why the call failed, also if it had before; a stream that the server has closed is closed well.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the call as dropping the call does.
+    pub async fn close(self) -> Result<()> {
+        let Self { sender, mut receiver } = self;
+        // If the call has ended, the other half says how.
+        let _ = sender.close().await;
+        while receiver.next().await?.is_some() {}
+        Ok(())
     }
 
     /// The next message of the answer, as [`RawReceiver::next`].
@@ -112,12 +135,36 @@ impl RawSender {
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send).
+    /// As [`send`](Self::send). [`Unimplemented`](Code::Unimplemented) where the protocol cannot say it while the answer goes
+    /// on: brpc's streams end in both directions at once, by [`close`](Self::close). Nothing is sent then.
     pub async fn finish(mut self) -> Result<()> {
         self.flush_last().await
     }
 
+    /// Ends the call behind what was sent: where the protocol can, only this direction, as [`finish`](Self::finish);
+    /// else (brpc) both, and the other half finds the end once the server knows.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub async fn close(mut self) -> Result<()> {
+        if self.0.half_closes() {
+            return self.flush_last().await;
+        }
+        poll_fn(|cx| match self.0.poll_flush(cx) {
+            Poll::Pending if self.0.is_empty() => Poll::Ready(Ok(())),
+            sent => sent,
+        })
+        .await
+        .map_err(over)?;
+        self.0.close();
+        Ok(())
+    }
+
     async fn flush_last(&mut self) -> Result<()> {
+        if !self.0.half_closes() {
+            return Err(no_half_close());
+        }
         self.0.finish();
         poll_fn(|cx| self.0.poll_flush(cx)).await.map_err(over)
     }
@@ -165,6 +212,15 @@ impl RawReceiver {
 #[cold]
 fn over(_: Over) -> Error {
     Status::cancelled("the call has ended").into()
+}
+
+#[cold]
+fn no_half_close() -> Error {
+    Status::unimplemented(
+        "the protocol cannot say that no more messages follow while the other direction goes on: say it in a message \
+         of your own, or close the stream",
+    )
+    .into()
 }
 
 #[cold]

@@ -459,11 +459,13 @@ impl<'a, S: Session> Connection<'a, S> {
 
     #[cold]
     fn end_idle_streams(&mut self, now: u32) {
-        let Some(allowed) = self.port.server.limits.stream_idle_timeout.map(ticks) else {
+        let allowed = self.port.server.limits.stream_idle_timeout.map_or(u32::MAX, ticks);
+        let shortest = self.streams.shortest_idle(allowed);
+        if shortest == u32::MAX {
             self.look_at_streams = u32::MAX;
             return;
-        };
-        self.look_at_streams = now + LOOK_AT_STREAMS.min(allowed.div_ceil(4)).max(1);
+        }
+        self.look_at_streams = now + LOOK_AT_STREAMS.min(shortest.div_ceil(4)).max(1);
         for stream in self.streams.idle(allowed) {
             self.registration.entry.refused(Refusal::StreamIdle);
             self.in_flight.fail(stream, Status::deadline_exceeded("the stream was idle for too long"));
@@ -795,9 +797,13 @@ impl<'a, S: Session> Connection<'a, S> {
             State::Finishing | State::Lingering => Vec::new(),
         };
         self.session.reply(ticket, reply, &mut self.out);
+        let idle = accepted.options.idle_timeout.map(ticks);
+        if idle.is_some() {
+            self.look_at_streams = 0;
+        }
         for (ticket, accepted) in tickets.into_iter().zip(accepted.streams) {
             self.calls.started += 1;
-            let (stream, sending) = self.streams.adopt(accepted);
+            let (stream, sending) = self.streams.adopt(accepted, idle);
             let owed = Owed { ticket, note: None };
             // What its call left to it ended with that.
             let inherited = Inherited::default();

@@ -31,6 +31,8 @@ pub(super) struct Streams {
 struct Open {
     /// When a message last came or left, in ticks.
     active: u32,
+    /// For how many ticks it may be idle, if it has a limit of its own.
+    idle: Option<u32>,
     feed: Feed,
     drain: Drain,
     /// The answer has begun: its end must be that of a stream.
@@ -50,9 +52,15 @@ impl Streams {
         self.now = now;
     }
 
-    /// The streams on which no message came or left for more than so many ticks.
+    /// For how many ticks the least patient of the streams may be idle, where each may be so for `allowed`.
+    pub(super) fn shortest_idle(&self, allowed: u32) -> u32 {
+        self.open.values().filter_map(|open| open.idle).fold(allowed, u32::min)
+    }
+
+    /// The streams on which no message came or left for more than so many ticks, or than they themselves allow.
     pub(super) fn idle(&self, ticks: u32) -> Vec<StreamId> {
-        let is_idle = |open: &Open| self.now.saturating_sub(open.active) > ticks;
+        let allowed = |open: &Open| open.idle.map_or(ticks, |idle| idle.min(ticks));
+        let is_idle = |open: &Open| self.now.saturating_sub(open.active) > allowed(open);
         self.open.iter().filter(|(_, open)| is_idle(open)).map(|(stream, _)| *stream).collect()
     }
 
@@ -64,7 +72,8 @@ impl Streams {
     pub(super) fn open(&mut self, stream: StreamId, limit: usize) -> (Incoming, Outgoing) {
         let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), limit);
         let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
-        self.open.insert(stream, Open { active: self.now, feed, drain, begun: false, over: None });
+        let open = Open { active: self.now, idle: None, feed, drain, begun: false, over: None };
+        self.open.insert(stream, open);
         (incoming, outgoing)
     }
 
@@ -82,11 +91,11 @@ impl Streams {
         Offer::new(offered, self.bell.clone())
     }
 
-    /// Takes over a stream that was accepted; returns what sends on it.
-    pub(super) fn adopt(&mut self, accepted: AcceptedStream) -> (StreamId, Handling) {
+    /// Takes over a stream that was accepted, and may be idle for so many ticks; returns what sends on it.
+    pub(super) fn adopt(&mut self, accepted: AcceptedStream, idle: Option<u32>) -> (StreamId, Handling) {
         let AcceptedStream { stream, feed, drain, sending, over } = accepted;
         let over = Some(over);
-        self.open.insert(stream, Open { active: self.now, feed, drain, begun: true, over });
+        self.open.insert(stream, Open { active: self.now, idle, feed, drain, begun: true, over });
         (stream, sending)
     }
 
@@ -187,7 +196,13 @@ impl Streams {
         open.credit(stream, session, out);
         open.flush(stream, session, out);
         match ending {
-            Ending::Finish { result, trailers } => session.finish(ticket, result, trailers, out),
+            Ending::Finish { result, trailers } => {
+                if open.over.is_some() && result.is_ok() {
+                    // This side has closed both directions: nothing failed.
+                    open.feed.end(Ok(()), Metadata::new());
+                }
+                session.finish(ticket, result, trailers, out);
+            }
             Ending::Reply(Reply { result, trailers, .. }) if open.begun => {
                 let result = result.map(|message| session.message(stream, message, out));
                 session.finish(ticket, result, trailers, out);

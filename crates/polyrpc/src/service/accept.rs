@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::streamed::send;
 use super::{Context, Ending, Handling};
 use crate::codec::{Body, Codec};
-use crate::streaming::{Bell, Drain, Feed, Incoming, Outgoing, Sender, StreamOptions, Streaming};
+use crate::streaming::{Bell, Closing, Drain, Feed, Incoming, Outgoing, Sender, StreamOptions, Streaming};
 use crate::{Error, Result};
 
 impl Context {
@@ -28,9 +28,10 @@ impl Context {
     /// the codec prefers, and mean nothing to the protocol: [`Raw`](crate::codec::Raw) carries bytes.
     ///
     /// A sender waits while the caller leaves more unread than the options allow, and the caller is told what was taken
-    /// of his messages. The stream ends when both ends are dropped, when either side fails, or when the caller closes
-    /// it: then messages that had come can still be taken, and nobody takes what is sent. How long it may be idle is for
-    /// the handler to say: [`Streaming::message`] can be given up by a time-out, and loses nothing by it.
+    /// of his messages. The stream ends when both ends are dropped, when it is [closed](Sender::close), when either side
+    /// fails, when it was idle for longer than [`idle_timeout`](StreamOptions::idle_timeout) or the server's limit, or when
+    /// the caller closes it: then messages that had come can still be taken, and nobody takes what is sent.
+    /// [`Streaming::message`] can be given up by a time-out, and loses nothing by it.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -152,6 +153,7 @@ impl Offer {
         let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), usize::MAX);
         let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
         let (sender, messages) = Streaming::channel(WAITING);
+        let (closer, closing) = Closing::new();
         let messages = if self.offered.writable { messages } else { Streaming::empty() };
         let (over, is_over) = oneshot::channel();
         let (reading, was_read) = oneshot::channel::<Infallible>();
@@ -160,8 +162,8 @@ impl Offer {
             let _ = &reading;
             C::decode(Body::new(C::PREFERRED, bytes), None)
         });
-        let sending = Box::pin(sending::<C, M>(messages, outgoing, is_over, was_read));
-        (AcceptedStream { stream, feed, drain, sending, over }, (incoming, sender))
+        let sending = Box::pin(sending::<C, M>(messages, outgoing, is_over, was_read, closing));
+        (AcceptedStream { stream, feed, drain, sending, over }, (incoming, sender.with_closer(closer)))
     }
 }
 
@@ -175,14 +177,24 @@ async fn sending<C: Codec<M>, M: Send + 'static>(
     outgoing: Outgoing,
     is_over: oneshot::Receiver<()>,
     was_read: oneshot::Receiver<Infallible>,
+    closing: Closing,
 ) -> Ending {
-    let result = tokio::select! {
-        result = send::<C, M>(messages, &outgoing, C::PREFERRED, None) => result,
-        _ = is_over => Ok(()),
+    let (result, sent) = tokio::select! {
+        result = send::<C, M>(messages, &outgoing, C::PREFERRED, None) => {
+            let sent = result.is_ok();
+            (result, sent)
+        }
+        _ = is_over => (Ok(()), false),
     };
     if result.is_ok() {
-        // An error is all that can come: the other end was dropped.
-        let _ = was_read.await;
+        tokio::select! {
+            // An error is all that can come: the other end was dropped.
+            _ = was_read => {}
+            () = closing.asked() => {}
+        }
+    }
+    if sent {
+        closing.complete();
     }
     Ending::Finish { result, trailers: Metadata::new() }
 }

@@ -1,6 +1,7 @@
 //! Calls with several messages in a direction.
 
 mod bell;
+mod closing;
 mod incoming;
 mod outgoing;
 
@@ -22,6 +23,7 @@ pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 
 pub(crate) use bell::Bell;
+pub(crate) use closing::{Closer, Closing};
 pub(crate) use incoming::Feed;
 pub(crate) use outgoing::Drain;
 
@@ -102,7 +104,7 @@ impl<T: Send + 'static> Streaming<T> {
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         let (sender, mut receiver) = mpsc::channel(1);
-        let mut producer = Some(Box::pin(producer(Sender(sender))));
+        let mut producer = Some(Box::pin(producer(Sender::new(sender))));
         let mut failure = None;
         Self::from_stream(stream::poll_fn(move |cx| {
             if let Poll::Ready(Some(message)) = receiver.poll_recv(cx) {
@@ -130,7 +132,7 @@ impl<T: Send + 'static> Streaming<T> {
     pub fn channel(capacity: usize) -> (Sender<T>, Self) {
         let (sender, mut receiver) = mpsc::channel(capacity.max(1));
         let messages = stream::poll_fn(move |cx| receiver.poll_recv(cx));
-        (Sender(sender), Self::from_stream(messages))
+        (Sender::new(sender), Self::from_stream(messages))
     }
 
     /// The messages that the peer sends, as `decode` reads them.
@@ -198,9 +200,22 @@ impl<T> fmt::Debug for Streaming<T> {
 }
 
 /// Sends the messages of a [`Streaming::channel`].
-pub struct Sender<T>(mpsc::Sender<Result<T>>);
+pub struct Sender<T> {
+    messages: mpsc::Sender<Result<T>>,
+    /// Ends a stream beside a call, whose other direction ends with this one.
+    closer: Option<Closer>,
+}
 
 impl<T> Sender<T> {
+    fn new(messages: mpsc::Sender<Result<T>>) -> Self {
+        Self { messages, closer: None }
+    }
+
+    /// One that can end the stream though its messages are still taken.
+    pub(crate) fn with_closer(self, closer: Closer) -> Self {
+        Self { closer: Some(closer), ..self }
+    }
+
     /// Sends a message as soon as there is room for it.
     ///
     /// # Errors
@@ -211,23 +226,50 @@ impl<T> Sender<T> {
     ///
     /// Dropping the future before it is ready loses the message.
     pub async fn send(&self, message: T) -> Result<()> {
-        self.0.send(Ok(message)).await.map_err(|_| gone())
+        self.messages.send(Ok(message)).await.map_err(|_| gone())
     }
 
     /// Ends the stream with an error, behind the messages sent before.
     pub async fn fail(self, error: impl Into<Error>) {
         // Nobody is left to learn of it.
-        let _ = self.0.send(Err(error.into())).await;
+        let _ = self.messages.send(Err(error.into())).await;
+    }
+
+    /// Ends the stream behind the messages sent before, and waits until all of them were taken. Clones of the sender
+    /// must be dropped for the stream to end.
+    ///
+    /// A stream beside a call (brpc, [`Context::accept_stream`](crate::Context::accept_stream)) ends in both directions,
+    /// also while its messages are still read: whoever reads finds the end. It is ready when the connection has
+    /// taken the messages and the end behind them. The stream begins with the answer of its call: a handler that waits
+    /// here before it has answered waits until its deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`](polyrpc_wire::Code::Cancelled) when nobody takes the messages any more, and some may be lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the sender; a stream beside a call ends all the same.
+    pub async fn close(self) -> Result<()> {
+        let Self { messages, closer } = self;
+        match closer {
+            Some(closer) => {
+                drop(messages);
+                closer.close().await.map_err(|_| gone())
+            }
+            // All places are free when nothing waits to be taken.
+            None => messages.reserve_many(messages.max_capacity()).await.map(drop).map_err(|_| gone()),
+        }
     }
 
     /// Whether nobody takes the messages any more.
     pub fn is_closed(&self) -> bool {
-        self.0.is_closed()
+        self.messages.is_closed()
     }
 
     /// Waits until nobody takes the messages any more.
     pub async fn closed(&self) {
-        self.0.closed().await;
+        self.messages.closed().await;
     }
 }
 
@@ -238,7 +280,7 @@ fn gone() -> Error {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { messages: self.messages.clone(), closer: self.closer.clone() }
     }
 }
 

@@ -443,6 +443,12 @@ impl session::Client for Client {
         }
     }
 
+    fn close(&mut self, id: CallId, out: &mut Outbox) {
+        if let Some(asked) = &mut self.streams {
+            asked.streams.leave(id.0, out);
+        }
+    }
+
     fn room(&self, id: CallId) -> bool {
         self.streams.as_ref().is_none_or(|asked| asked.streams.has_room(id.0))
     }

@@ -128,6 +128,10 @@ impl session::Client for Client {
         }
     }
 
+    fn half_closes(&self) -> bool {
+        true
+    }
+
     fn room(&self, id: CallId) -> bool {
         self.streams.get(&id).is_none_or(|stream| self.http.room(*stream))
     }

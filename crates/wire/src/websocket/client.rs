@@ -148,6 +148,18 @@ impl Session for Client {
         self.command(out, |inner, out| inner.end(id, out));
     }
 
+    fn hint(&self) -> Option<String> {
+        self.inner.hint()
+    }
+
+    fn half_closes(&self) -> bool {
+        self.inner.half_closes()
+    }
+
+    fn close(&mut self, id: CallId, out: &mut Outbox) {
+        self.command(out, |inner, out| inner.close(id, out));
+    }
+
     fn room(&self, id: CallId) -> bool {
         self.inner.room(id)
     }

@@ -142,6 +142,10 @@ impl Session for Lines {
         say(out, format_args!("end {}", self.number(id)));
     }
 
+    fn half_closes(&self) -> bool {
+        true
+    }
+
     fn room(&self, id: CallId) -> bool {
         self.room.get(&id).map_or(!self.tight, |&room| room > 0)
     }

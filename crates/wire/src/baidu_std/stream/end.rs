@@ -16,6 +16,8 @@ use crate::baidu_std::meta::StreamSettings;
 ///                        ▼                         ▼                         ▼
 ///                       gone                      gone                      gone
 /// ```
+///
+/// An end that was closed by its user, who waits until the peer knows, is `Leaving` until the peer's `CLOSE` or `RST`.
 #[derive(Debug)]
 pub(super) struct End {
     state: State,
@@ -40,6 +42,8 @@ enum State {
     Connected(Remote),
     /// The peer has closed it.
     Closed,
+    /// This side has closed it, and waits for the peer to say the same.
+    Leaving,
 }
 
 /// The other end.
@@ -85,6 +89,10 @@ impl End {
 
     pub(super) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.state, State::Leaving)
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -166,7 +174,7 @@ impl End {
         match self.state {
             State::Opening { .. } => false,
             State::Connected(_) => self.window.has_room(),
-            State::Closed => true,
+            State::Closed | State::Leaving => true,
         }
     }
 
@@ -174,7 +182,7 @@ impl End {
         match self.state {
             State::Opening { .. } => true,
             State::Connected(remote) => remote.writable,
-            State::Closed => false,
+            State::Closed | State::Leaving => false,
         }
     }
 
@@ -190,11 +198,19 @@ impl End {
         let to = match self.state {
             State::Opening { .. } => source,
             State::Connected(remote) => Some(remote.id),
-            State::Closed => None,
+            State::Closed | State::Leaving => None,
         };
         if let Some(to) = to {
             frame::reset(to, out);
         }
+    }
+
+    /// Says that this side is done, and forgets what came and was not taken.
+    pub(super) fn leave(&mut self, id: u64, out: &mut Outbox) {
+        self.close(id, out);
+        self.fragments = BytesMut::new();
+        self.unread = 0;
+        self.state = State::Leaving;
     }
 
     /// The peer has closed it: what came may still be taken.

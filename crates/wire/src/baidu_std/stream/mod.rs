@@ -139,8 +139,10 @@ impl Streams {
     pub(super) fn handle(&mut self, frame: Frame, out: &mut Outbox) -> Handled {
         let Ok(meta) = StreamMeta::read(&frame.meta) else { return Handled::Nothing };
         let id = meta.stream_id.cast_unsigned();
-        if self.ends.get(&id).is_none_or(End::is_closed) {
-            return Handled::Unknown(meta, frame.payload);
+        match self.ends.get(&id) {
+            Some(end) if end.is_leaving() => return self.leaving(id, meta),
+            Some(end) if !end.is_closed() => {}
+            _ => return Handled::Unknown(meta, frame.payload),
         }
         match meta.frame_type {
             FrameType::Data => {
@@ -262,6 +264,30 @@ impl Streams {
         match well {
             true => end.close(id, out),
             false => end.reset(None, out),
+        }
+    }
+
+    /// Says that this side is done with a stream; it is over when the peer has said so too. What still comes is for
+    /// nobody.
+    pub(super) fn leave(&mut self, id: u64, out: &mut Outbox) {
+        let Some(end) = self.ends.get_mut(&id) else { return };
+        if end.is_connected() {
+            self.unread -= end.unread();
+            self.incomplete -= end.incomplete();
+            end.leave(id, out);
+        }
+    }
+
+    /// Takes in a frame of a stream that this side has closed. brpc answers the peer's `CLOSE` with `RST` then, since
+    /// its own end is gone.
+    fn leaving(&mut self, id: u64, meta: StreamMeta) -> Handled {
+        match meta.frame_type {
+            FrameType::Close | FrameType::Rst => {
+                self.forget(id);
+                self.news.push_back(News::Closed(id));
+                Handled::Unknown(meta, Bytes::new())
+            }
+            FrameType::Data | FrameType::Feedback | FrameType::Unknown => Handled::Nothing,
         }
     }
 

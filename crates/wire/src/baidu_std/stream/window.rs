@@ -1,6 +1,8 @@
 //! How much may be sent ahead of what the peer has taken (brpc `stream.cpp`, `AppendIfNotFull` and
 //! `SetRemoteConsumed`).
 
+use std::time::Duration;
+
 /// How this side makes its streams. The names are those of brpc's `StreamOptions`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
@@ -12,11 +14,15 @@ pub struct StreamOptions {
     pub min_buf_size: usize,
     /// Whether this side takes messages. If not, the peer is told to send none.
     pub receives: bool,
+    /// How long no message may come or leave before this side ends the stream; `None`: as long as the connection's limits
+    /// allow. It is each side's own and never on the wire, so whoever drives the session keeps it; a server rounds it up
+    /// to its ticks. brpc's `idle_timeout_ms` only tells its user.
+    pub idle_timeout: Option<Duration>,
 }
 
 impl Default for StreamOptions {
     fn default() -> Self {
-        Self { max_buf_size: 2 << 20, min_buf_size: 1 << 20, receives: true }
+        Self { max_buf_size: 2 << 20, min_buf_size: 1 << 20, receives: true, idle_timeout: None }
     }
 }
 
@@ -85,7 +91,7 @@ mod tests {
     use super::*;
 
     fn window(max_buf_size: usize, min_buf_size: usize, varies: bool) -> Window {
-        Window::new(&StreamOptions { max_buf_size, min_buf_size, receives: true }, varies)
+        Window::new(&StreamOptions { max_buf_size, min_buf_size, receives: true, idle_timeout: None }, varies)
     }
 
     #[test]

@@ -39,13 +39,23 @@ mod vectors {
 
     #[test]
     fn our_client_says_what_brpcs_client_said_byte_for_byte() {
+        says_what_brpcs_client_said(|client, stream, out| client.cancel(stream, out), None);
+    }
+
+    /// Who waits for the server's word says the same, and is told when it comes.
+    #[test]
+    fn a_stream_that_is_closed_in_order_says_what_brpcs_client_said() {
+        says_what_brpcs_client_said(|client, stream, out| client.close(stream, out), Some(CallId(0)));
+    }
+
+    fn says_what_brpcs_client_said(end: impl Fn(&mut Client, CallId, &mut Outbox), told: Option<CallId>) {
         let scenario = scenario("stream");
         let (mut client, mut out, mut inbox) = (super::client(), Outbox::new(), BytesMut::new());
         let (id, stream) = (CallId(171_798_691_842), CallId(0));
         let call = super::call(b"\n\x06stream");
         client.send_beside(id, call, &[stream], &StreamOptions::default(), &mut out).expect("it can");
         let mut said = out.take();
-        let mut sent = 0;
+        let (mut sent, mut closed) = (0, None);
         for (_, bytes) in scenario.frames.iter().filter(|(way, _)| *way == ToClient) {
             inbox.extend_from_slice(bytes);
             while let Some(answer) = client.next_event(&mut inbox, &mut out).expect("no violation") {
@@ -60,15 +70,17 @@ mod vectors {
                         sent += 1;
                         match sent {
                             1 => client.message(stream, Bytes::from_static(b"data1"), &mut out),
-                            _ => client.cancel(stream, &mut out),
+                            _ => end(&mut client, stream, &mut out),
                         }
                     }
+                    Answer::Reply(ended, Reply { result: Ok(_), .. }) => closed = Some(ended),
                     other => panic!("unexpected: {other:?}"),
                 }
             }
             said.extend_from_slice(&out.take());
         }
         assert_bytes(said, scenario.sent());
+        assert_eq!(closed, told);
     }
 
     #[test]

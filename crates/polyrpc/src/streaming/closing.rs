@@ -1,0 +1,47 @@
+use std::sync::Arc;
+
+use tokio::sync::{Notify, watch};
+
+/// Says that a stream shall end, though its messages are still read, and learns that it has.
+#[derive(Debug, Clone)]
+pub(crate) struct Closer {
+    asked: Arc<Notify>,
+    ended: watch::Receiver<()>,
+}
+
+/// The stream's end of its [`Closer`]s.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    asked: Arc<Notify>,
+    ended: watch::Sender<()>,
+}
+
+/// The stream was given up before all was sent.
+#[derive(Debug)]
+pub(crate) struct GivenUp;
+
+impl Closing {
+    pub(crate) fn new() -> (Closer, Self) {
+        let asked = Arc::new(Notify::new());
+        let (said, ended) = watch::channel(());
+        (Closer { asked: asked.clone(), ended }, Self { asked, ended: said })
+    }
+
+    /// Waits until somebody has said that the stream shall end.
+    pub(crate) async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// All was sent, and the end follows.
+    pub(crate) fn complete(self) {
+        self.ended.send_replace(());
+    }
+}
+
+impl Closer {
+    /// Says that the stream shall end, and waits until it has.
+    pub(crate) async fn close(mut self) -> Result<(), GivenUp> {
+        self.asked.notify_one();
+        self.ended.changed().await.map_err(|_| GivenUp)
+    }
+}
