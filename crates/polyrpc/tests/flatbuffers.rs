@@ -14,7 +14,7 @@ use polyrpc::flatbuffers::{Fields, Message, Table};
 use polyrpc::server::Listen;
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Format, Protocol, Result, Server, Status, Streaming};
-use polyrpc_wire::fb_rpc::Dialect;
+use polyrpc_wire::fb_rpc::Magic;
 
 use crate::common::{serve, url};
 use crate::generated::test::rich::common::{Stamp, StampArgs};
@@ -244,7 +244,7 @@ fn orc() -> Message<Monster> {
 async fn a_service_of_a_fbs_is_called_by_every_protocol_that_carries_bytes() {
     let server = serve(server()).await;
     let address = server.address();
-    for scheme in ["fb-rpc", "fb-rpc+pr3197", "grpc", "rpcx"] {
+    for scheme in ["fb-rpc", "fb-rpc+two-dots", "fb-rpc+brpc", "fb-rpc+pr3197", "grpc", "rpcx"] {
         for kind in [Kind::Single, Kind::Pooled, Kind::Short] {
             let client = Client::builder(&format!("{scheme}://{address}")).kind(kind).build().unwrap();
             let stamp = StoreClient::new(client).store(orc()).await.unwrap();
@@ -302,12 +302,14 @@ async fn streams_of_messages_go_over_grpc() {
 }
 
 #[tokio::test]
-async fn a_listener_may_speak_one_dialect_only() {
-    let bound = server().bind(Listen::on("127.0.0.1:0").fb_rpc(Dialect::Pr3197)).await.unwrap().start();
+async fn a_listener_may_speak_one_magic_only() {
+    let bound = server().bind(Listen::on("127.0.0.1:0").fb_rpc(Magic::Brpc)).await.unwrap().start();
     let store =
         |scheme: &str| StoreClient::new(Client::new(&format!("{scheme}://{}", bound.address())).unwrap());
     assert_eq!(store("fb-rpc+pr3197").store(orc()).await.unwrap().root().seconds(), 7);
-    assert_eq!(store("fb-rpc").store(orc()).await.unwrap_err().code(), Code::Unavailable);
+    let error = store("fb-rpc").store(orc()).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+    assert!(error.message().contains("fb-rpc+pr3197://"), "{error}");
     assert_eq!(store("grpc").store(orc()).await.unwrap_err().code(), Code::Unavailable);
 }
 
@@ -348,6 +350,7 @@ async fn methods_written_by_hand_bear_their_places_or_the_ids_they_are_given() {
         ("fb-rpc+pr3197", "Raw/#1", true),
         ("fb-rpc+pr3197", "Raw/Second#9,1", true),
         ("fb-rpc+pr3197", "Raw/#9", false),
+        ("fb-rpc+brpc", "Raw/#1", true),
     ] {
         assert_eq!(call(scheme, target).await, found, "{scheme} {target}");
     }

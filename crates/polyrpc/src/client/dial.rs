@@ -213,7 +213,10 @@ impl Sessions {
                 })
             }
             Protocol::Rpcx => Self::Rpcx(rpcx::ClientConfig { limits, credential }),
-            Protocol::FbRpc => Self::FbRpc(fb_rpc::ClientConfig { limits, dialect: url.fb_rpc, credential }),
+            Protocol::FbRpc => {
+                let (magic, hash) = url.fb_rpc;
+                Self::FbRpc(fb_rpc::ClientConfig { limits, magic, hash, credential })
+            }
             Protocol::Grpc => Self::Grpc(grpc::ClientConfig {
                 limits,
                 http: Default::default(),

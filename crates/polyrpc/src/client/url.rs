@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use polyrpc_wire::fb_rpc::Dialect;
+use polyrpc_wire::fb_rpc::{Magic, ServiceHash};
 use polyrpc_wire::net_rpc::{self, Codec};
 use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
 use polyrpc_wire::{Protocol, Status};
@@ -10,7 +10,7 @@ use crate::net::Address;
 
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
 /// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`,
-/// `net-rpc+json://host:1234`, `net-rpc+http://host:1234`, `rpcx+http://host:8972`; with TLS `grpcs://host:443`,
+/// `net-rpc+json://host:1234`, `net-rpc+http://host:1234`, `rpcx+http://host:8972`, `fb-rpc+two-dots://host:8000`; with TLS `grpcs://host:443`,
 /// `https://host`, `rpcx+tls://host:8972`; over UDP `rpcx+kcp://host:8973`, `rpcx+quic://host:8974`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
@@ -19,8 +19,9 @@ pub(crate) struct Url {
     pub(crate) tls: bool,
     /// HTTP carries JSON-RPC 2.0 objects instead of the method in the path.
     pub(crate) json_rpc: bool,
-    /// Which fb_rpc is spoken: `fb-rpc+pr3197://` is the older.
-    pub(crate) fb_rpc: Dialect,
+    /// Which fb_rpc is spoken: `fb-rpc+two-dots://` chooses the hash, `fb-rpc+brpc://` the magic, and
+    /// `fb-rpc+pr3197://` both.
+    pub(crate) fb_rpc: (Magic, ServiceHash),
     /// What of rest_rpc is spoken.
     pub(crate) generation: Generation,
     /// The path on the server at which a WebSocket carries the protocol.
@@ -119,7 +120,7 @@ impl Url {
             websocket: None,
             codec,
             connect: None,
-            fb_rpc: Dialect::default(),
+            fb_rpc: Default::default(),
         }
     }
 
@@ -145,7 +146,7 @@ struct Words {
     json_rpc: bool,
     connects: bool,
     carrier: Option<fn(String) -> Address>,
-    fb_rpc: Dialect,
+    fb_rpc: (Magic, ServiceHash),
     generation: Generation,
     codec: Option<Codec>,
 }
@@ -172,7 +173,7 @@ impl Words {
             json_rpc: false,
             connects: false,
             carrier: None,
-            fb_rpc: Dialect::default(),
+            fb_rpc: Default::default(),
             generation: Generation::default(),
             codec: None,
         };
@@ -189,7 +190,9 @@ impl Words {
             ("kcp", _, _) => self.carrier = Some(Address::Kcp),
             ("quic", _, _) => self.carrier = Some(Address::Quic),
             ("json-rpc", Protocol::Http, _) => self.json_rpc = true,
-            ("pr3197", Protocol::FbRpc, _) => self.fb_rpc = Dialect::Pr3197,
+            ("pr3197", Protocol::FbRpc, _) => self.fb_rpc = (Magic::Brpc, ServiceHash::TwoDots),
+            ("brpc", Protocol::FbRpc, _) => self.fb_rpc.0 = Magic::Brpc,
+            ("two-dots", Protocol::FbRpc, _) => self.fb_rpc.1 = ServiceHash::TwoDots,
             ("http", Protocol::NetRpc | Protocol::Rpcx, _) => self.connects = true,
             (_, Protocol::NetRpc, Some(named)) if self.codec.is_none() => self.codec = Some(named),
             (word, Protocol::RestRpc, _) => {
@@ -310,9 +313,16 @@ mod tests {
     }
 
     #[test]
-    fn a_word_behind_fb_rpc_chooses_its_dialect() {
-        assert_eq!(Url::parse("fb-rpc://h:1").unwrap().fb_rpc, Dialect::Pr3559);
-        assert_eq!(Url::parse("fb-rpc+pr3197://h:1").unwrap().fb_rpc, Dialect::Pr3197);
+    fn words_behind_fb_rpc_choose_its_magic_and_its_hash() {
+        for (text, magic, hash) in [
+            ("fb-rpc://h:1", Magic::Frpc, ServiceHash::OneDot),
+            ("fb-rpc+two-dots://h:1", Magic::Frpc, ServiceHash::TwoDots),
+            ("fb-rpc+brpc://h:1", Magic::Brpc, ServiceHash::OneDot),
+            ("fb-rpc+brpc+two-dots://h:1", Magic::Brpc, ServiceHash::TwoDots),
+            ("fb-rpc+pr3197://h:1", Magic::Brpc, ServiceHash::TwoDots),
+        ] {
+            assert_eq!(Url::parse(text).unwrap().fb_rpc, (magic, hash), "{text}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_wire::fb_rpc::Dialect;
+use polyrpc_wire::fb_rpc::Magic;
 use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::payload::Json;
 use polyrpc_wire::rest_rpc::Generation;
@@ -85,11 +85,11 @@ impl Listen {
         self
     }
 
-    /// Speaks only fb_rpc, and of that only this dialect. Other listeners tell the dialects by their frames, and
-    /// answer each in its own.
+    /// Speaks only fb_rpc, and of that only frames with this magic. Other listeners take both, and answer each frame with
+    /// its own. How a client numbers services needs no choice: a service has its numbers by both hashes.
     #[must_use]
-    pub fn fb_rpc(mut self, dialect: Dialect) -> Self {
-        self.spoken = Spoken::FbRpc(dialect);
+    pub fn fb_rpc(mut self, magic: Magic) -> Self {
+        self.spoken = Spoken::FbRpc(magic);
         self
     }
 

@@ -47,16 +47,16 @@ impl Port {
         options: Options,
         address: Address,
     ) -> Self {
-        let (mut codec, mut generation, mut dialect) = (None, None, None);
+        let (mut codec, mut generation, mut magic) = (None, None, None);
         let (allowed, spoken) = match spoken {
             Spoken::Sniffed(allowed) => (allowed, None),
             Spoken::NetRpc(only) => {
                 codec = Some(only);
                 (vec![Protocol::NetRpc], Some(Protocol::NetRpc))
             }
-            // Its frames tell the protocol, and the dialect.
+            // Its frames tell the protocol, and the magic.
             Spoken::FbRpc(only) => {
-                dialect = Some(only);
+                magic = Some(only);
                 (vec![Protocol::FbRpc], None)
             }
             Spoken::RestRpc(only) => {
@@ -75,7 +75,7 @@ impl Port {
         };
         let rpcx = rpcx::ServerConfig { limits: limits.clone() };
         let directory = Arc::new(server.router.directory().clone());
-        let fb_rpc = fb_rpc::ServerConfig { limits: limits.clone(), directory, only: dialect };
+        let fb_rpc = fb_rpc::ServerConfig { limits: limits.clone(), directory, only: magic };
         let http2 = http2(&server.limits);
         let cors = server.cors.clone();
         let version = match &server.version[..] {
@@ -263,5 +263,5 @@ pub(super) enum Spoken {
     /// Only this, of rest_rpc.
     RestRpc(Generation),
     /// Only this, of fb_rpc.
-    FbRpc(fb_rpc::Dialect),
+    FbRpc(fb_rpc::Magic),
 }

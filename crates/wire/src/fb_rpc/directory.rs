@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Dialect;
+use super::Magic;
 
 /// The services of a server by their numbers.
 #[derive(Debug, Clone, Default)]
@@ -23,8 +23,8 @@ struct Service {
 }
 
 impl Directory {
-    /// Enters a service with its methods in order, each with the id it was given, under its numbers in both
-    /// dialects. One of the same name is replaced.
+    /// Enters a service with its methods in order, each with the id it was given, under its numbers by both
+    /// hashes. One of the same name is replaced.
     ///
     /// # Errors
     ///
@@ -54,16 +54,16 @@ impl Directory {
                 return Err(SameNumber { names: [name(a), name(b)], number: id_of(a).unwrap_or_default() });
             }
         }
-        let ids = [Dialect::Pr3559, Dialect::Pr3197].map(|dialect| service_id(name, dialect));
+        let ids = [ServiceHash::OneDot, ServiceHash::TwoDots].map(|hash| service_id(name, hash));
         if let Some(other) = self.services.iter().find(|(id, other)| ids.contains(id) && *other.name != *name)
         {
             return Err(SameNumber { names: [other.1.name.to_string(), name.to_owned()], number: other.0 });
         }
         self.services.retain(|(_, other)| *other.name != *name);
-        // Without a namespace it has one number in both: how its methods are counted, the dialect of the call tells then.
-        let [of_3559, _] = ids;
+        // Without a namespace it has one number in both: how its methods are counted, the magic of the call tells then.
+        let [one_dot, _] = ids;
         let numbers = ids.into_iter().zip([false, true]);
-        for (id, positional) in numbers.filter(|(id, positional)| !*positional || *id != of_3559) {
+        for (id, positional) in numbers.filter(|(id, positional)| !*positional || *id != one_dot) {
             let service =
                 Service { name: name.into(), methods: methods.clone(), by_id: by_id.clone(), positional };
             let place = self.services.partition_point(|(other, _)| *other < id);
@@ -73,11 +73,11 @@ impl Directory {
     }
 
     /// The names behind the numbers of a request; of what is not known there is `None`.
-    pub(super) fn names(&self, service: u32, method: i32, dialect: Dialect) -> Option<(&str, Option<&str>)> {
+    pub(super) fn names(&self, service: u32, method: i32, magic: Magic) -> Option<(&str, Option<&str>)> {
         let place = self.services.binary_search_by_key(&service, |(id, _)| *id).ok()?;
         let (_, service) = self.services.get(place)?;
         // A sample of #3197 that has been regenerated hashes one dot, and still counts places.
-        let positional = service.positional || dialect == Dialect::Pr3197;
+        let positional = service.positional || magic == Magic::Brpc;
         Some((&service.name, service.method(method, positional)))
     }
 }
@@ -113,15 +113,25 @@ impl fmt::Display for SameNumber {
 
 impl std::error::Error for SameNumber {}
 
-/// The number that a dialect has for a service: MurmurHash3 (x86, 32 bits) of its full name, seed 1.
-///
-/// #3197's generator puts a dot behind a namespace that ends with one already.
-pub fn service_id(name: &str, dialect: Dialect) -> u32 {
-    match (dialect, name.rsplit_once('.')) {
-        (Dialect::Pr3197, Some((namespace, last))) => {
+/// Which name of a service is hashed, by which the protocol's proposals differ. A service outside of a namespace has one
+/// number by both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ServiceHash {
+    /// The full name as it is: apache/brpc#3559, which knows methods by the ids that the `.fbs` gives them.
+    #[default]
+    OneDot,
+    /// With two dots before the last part: #3197, whose generator puts a dot behind a namespace that ends with one
+    /// already, and which knows methods by their places.
+    TwoDots,
+}
+
+/// The number of a service: MurmurHash3 (x86, 32 bits) of its full name, seed 1.
+pub fn service_id(name: &str, hash: ServiceHash) -> u32 {
+    match (hash, name.rsplit_once('.')) {
+        (ServiceHash::TwoDots, Some((namespace, last))) => {
             murmur3(&[namespace.as_bytes(), b"..", last.as_bytes()].concat())
         }
-        (Dialect::Pr3559, _) | (Dialect::Pr3197, None) => murmur3(name.as_bytes()),
+        (ServiceHash::OneDot, _) | (ServiceHash::TwoDots, None) => murmur3(name.as_bytes()),
     }
 }
 

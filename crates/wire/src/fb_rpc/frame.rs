@@ -5,35 +5,33 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::{Outbox, Violation};
 
-/// Which of the protocol's proposals is spoken.
+/// The four letters that a frame begins with, by which the protocol's proposals differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Dialect {
-    /// That of apache/brpc#3559: `FRPC`, methods by the ids that the `.fbs` gives them.
+pub enum Magic {
+    /// `FRPC`: apache/brpc#3559, and #3197 as it is today.
     #[default]
-    Pr3559,
-    /// That of apache/brpc#3197, the first: `BRPC`, methods by their place in the service, and a service's name
-    /// hashed with two dots before its last part.
-    Pr3197,
+    Frpc,
+    /// `BRPC`: apache/brpc#3197 of January 2026.
+    Brpc,
 }
 
-impl Dialect {
-    /// The four letters a frame begins with.
-    pub(super) const fn magic(self) -> &'static [u8; 4] {
+impl Magic {
+    pub(super) const fn letters(self) -> &'static [u8; 4] {
         match self {
-            Self::Pr3559 => b"FRPC",
-            Self::Pr3197 => b"BRPC",
+            Self::Frpc => b"FRPC",
+            Self::Brpc => b"BRPC",
         }
     }
 
     fn of(magic: &[u8]) -> Option<Self> {
-        [Self::Pr3559, Self::Pr3197].into_iter().find(|dialect| dialect.magic() == magic)
+        [Self::Frpc, Self::Brpc].into_iter().find(|known| known.letters() == magic)
     }
 }
 
 /// A whole frame, its header taken off.
 #[derive(Debug)]
 pub(super) struct Frame {
-    pub(super) dialect: Dialect,
+    pub(super) magic: Magic,
     pub(super) meta: Bytes,
     /// The message and, behind it, the attachment.
     pub(super) payload: Bytes,
@@ -52,13 +50,13 @@ pub(super) enum Cut {
 
 /// Takes the next frame out of `inbox`, if all of it is there.
 ///
-/// `limit` bounds what follows the header, as brpc's `max_body_size` does. Where `only` names a dialect, a frame of
+/// `limit` bounds what follows the header, as brpc's `max_body_size` does. Where `only` names a magic, a frame of
 /// the other is a violation: were it foreign, detection would bring it back.
-pub(super) fn cut(inbox: &mut BytesMut, limit: usize, only: Option<Dialect>) -> Result<Cut, Violation> {
+pub(super) fn cut(inbox: &mut BytesMut, limit: usize, only: Option<Magic>) -> Result<Cut, Violation> {
     if let (Some(magic), Some(only)) = (inbox.first_chunk::<4>(), only)
-        && Dialect::of(magic).is_some_and(|dialect| dialect != only)
+        && Magic::of(magic).is_some_and(|magic| magic != only)
     {
-        return Err(other_dialect());
+        return Err(other_magic());
     }
     let Some(header) = inbox.first_chunk() else {
         return Ok(if may_begin_a_frame(inbox) { Cut::Partial(0) } else { Cut::Foreign });
@@ -74,17 +72,17 @@ pub(super) fn cut(inbox: &mut BytesMut, limit: usize, only: Option<Dialect>) -> 
     inbox.advance(HEADER);
     let meta = inbox.split_to(header.meta).freeze();
     let payload = inbox.split_to(header.body - header.meta).freeze();
-    Ok(Cut::Whole(Frame { dialect: header.dialect, meta, payload }))
+    Ok(Cut::Whole(Frame { magic: header.magic, meta, payload }))
 }
 
 fn may_begin_a_frame(start: &[u8]) -> bool {
     let n = start.len().min(4);
-    [Dialect::Pr3559, Dialect::Pr3197].into_iter().any(|dialect| dialect.magic()[..n] == start[..n])
+    [Magic::Frpc, Magic::Brpc].into_iter().any(|magic| magic.letters()[..n] == start[..n])
 }
 
 #[cold]
-fn other_dialect() -> Violation {
-    Violation::new("the frame is of the other dialect of fb_rpc")
+fn other_magic() -> Violation {
+    Violation::new("the frame has the other magic of fb_rpc")
 }
 
 /// Bytes of a header: magic, body size, meta size; the sizes big-endian.
@@ -92,7 +90,7 @@ const HEADER: usize = 12;
 
 #[derive(Debug)]
 struct Header {
-    dialect: Dialect,
+    magic: Magic,
     /// Bytes behind the header: the meta and the payload.
     body: usize,
     meta: usize,
@@ -103,7 +101,7 @@ impl Header {
     fn read(bytes: &[u8; HEADER]) -> Option<Self> {
         let [magic @ .., b0, b1, b2, b3, m0, m1, m2, m3] = bytes;
         Some(Self {
-            dialect: Dialect::of(magic)?,
+            magic: Magic::of(magic)?,
             body: u32::from_be_bytes([*b0, *b1, *b2, *b3]) as usize,
             meta: u32::from_be_bytes([*m0, *m1, *m2, *m3]) as usize,
         })
@@ -166,9 +164,9 @@ impl Request {
     }
 
     /// Appends header and meta of a frame with this request; its payload follows.
-    pub(super) fn write(&self, dialect: Dialect, out: &mut Outbox) {
+    pub(super) fn write(&self, magic: Magic, out: &mut Outbox) {
         let mut frame = [0; HEADER + REQUEST];
-        begin(&mut frame, dialect, self.sizes);
+        begin(&mut frame, magic, self.sizes);
         frame[12..16].copy_from_slice(&self.service.to_le_bytes());
         frame[16..20].copy_from_slice(&self.method.to_le_bytes());
         frame[20..24].copy_from_slice(&self.sizes.message.to_le_bytes());
@@ -189,9 +187,9 @@ impl Response {
     }
 
     /// As [`Request::write`].
-    pub(super) fn write(&self, dialect: Dialect, out: &mut Outbox) {
+    pub(super) fn write(&self, magic: Magic, out: &mut Outbox) {
         let mut frame = [0; HEADER + RESPONSE];
-        begin(&mut frame, dialect, self.sizes);
+        begin(&mut frame, magic, self.sizes);
         frame[12..16].copy_from_slice(&self.error_code.to_le_bytes());
         frame[16..20].copy_from_slice(&self.sizes.message.to_le_bytes());
         frame[20..24].copy_from_slice(&self.sizes.attachment.to_le_bytes());
@@ -200,10 +198,10 @@ impl Response {
     }
 }
 
-fn begin(frame: &mut [u8], dialect: Dialect, sizes: Sizes) {
+fn begin(frame: &mut [u8], magic: Magic, sizes: Sizes) {
     let meta = (frame.len() - HEADER) as u32;
     let body = meta + sizes.message.cast_unsigned() + sizes.attachment.cast_unsigned();
-    frame[..4].copy_from_slice(dialect.magic());
+    frame[..4].copy_from_slice(magic.letters());
     frame[4..8].copy_from_slice(&body.to_be_bytes());
     frame[8..12].copy_from_slice(&meta.to_be_bytes());
 }
@@ -225,11 +223,11 @@ impl Sizes {
 
     /// Divides a payload; `None` if it is not as long as the two say, or has no message.
     ///
-    /// A negative attachment is none in #3197, and a mistake in #3559.
-    pub(super) fn divide(self, mut payload: Bytes, dialect: Dialect) -> Option<(Bytes, Bytes)> {
-        let attachment = match dialect {
-            Dialect::Pr3559 => self.attachment,
-            Dialect::Pr3197 => self.attachment.max(0),
+    /// A negative attachment is none with #3197's first magic, and a mistake in #3559.
+    pub(super) fn divide(self, mut payload: Bytes, magic: Magic) -> Option<(Bytes, Bytes)> {
+        let attachment = match magic {
+            Magic::Frpc => self.attachment,
+            Magic::Brpc => self.attachment.max(0),
         };
         let (message, attachment) = (usize::try_from(self.message).ok()?, usize::try_from(attachment).ok()?);
         if message == 0 || message.checked_add(attachment)? != payload.len() {

@@ -8,16 +8,16 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 
-pub use directory::{Directory, SameNumber, service_id};
-pub use frame::Dialect;
+pub use directory::{Directory, SameNumber, ServiceHash, service_id};
+pub use frame::Magic;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 
 use crate::sniff::{Guess, Protocol, by_magic};
 
-/// Whether a connection that begins with `start` speaks this protocol, in either dialect.
+/// Whether a connection that begins with `start` speaks this protocol, with either magic.
 pub fn recognise(start: &[u8]) -> Guess {
-    match by_magic(Protocol::FbRpc, Dialect::Pr3559.magic(), start) {
-        Guess::Unknown => by_magic(Protocol::FbRpc, Dialect::Pr3197.magic(), start),
+    match by_magic(Protocol::FbRpc, Magic::Frpc.letters(), start) {
+        Guess::Unknown => by_magic(Protocol::FbRpc, Magic::Brpc.letters(), start),
         known => known,
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::directory::{Directory, service_id};
-use super::frame::{self, Cut, Dialect, Frame, Request, Response, Sizes};
+use super::directory::{Directory, ServiceHash, service_id};
+use super::frame::{self, Cut, Frame, Magic, Request, Response, Sizes};
 use super::status;
 use crate::baidu_std::status::{ELOGOFF, ENOMETHOD, EREQUEST, ERESPONSE, status as failure};
 use crate::session::{self, Answer, Event, Missing};
@@ -22,8 +22,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// What the numbers in requests mean.
     pub directory: Arc<Directory>,
-    /// The one dialect that is spoken; otherwise each frame is read, and answered, in its own.
-    pub only: Option<Dialect>,
+    /// The one magic that is spoken; otherwise each frame is answered with its own.
+    pub only: Option<Magic>,
 }
 
 /// The server's side of a connection.
@@ -40,7 +40,7 @@ pub struct Server {
 #[derive(Debug)]
 pub struct Ticket {
     correlation_id: u64,
-    dialect: Dialect,
+    magic: Magic,
 }
 
 /// A request that is whole.
@@ -62,12 +62,12 @@ impl Server {
     /// What a frame asks for, unless the session answers it by itself.
     fn open(&self, frame: Frame, out: &mut Outbox) -> Result<Option<Opened>, Violation> {
         let request = Request::read(&frame.meta).ok_or_else(truncated)?;
-        let ticket = Ticket { correlation_id: request.correlation_id, dialect: frame.dialect };
+        let ticket = Ticket { correlation_id: request.correlation_id, magic: frame.magic };
         if self.draining {
             ticket.fail(ELOGOFF, out);
             return Ok(None);
         }
-        let ((body, attachment), spoiled) = match request.sizes.divide(frame.payload, frame.dialect) {
+        let ((body, attachment), spoiled) = match request.sizes.divide(frame.payload, frame.magic) {
             Some(divided) => (divided, None),
             None => (Default::default(), Some(unusable_request())),
         };
@@ -76,7 +76,7 @@ impl Server {
 
     fn call(&mut self, opened: Opened) -> Event<'_, Ticket> {
         let Opened { request, body, attachment, spoiled, ticket } = opened;
-        let (service, method) = self.names(&request, ticket.dialect);
+        let (service, method) = self.names(&request, ticket.magic);
         let head = Head { format: Format::FlatBuffers, ..Head::default() };
         let call = Call {
             service,
@@ -94,9 +94,9 @@ impl Server {
     }
 
     /// The names of what is called; a number without a name stands for itself.
-    fn names(&mut self, request: &Request, dialect: Dialect) -> (&str, &str) {
+    fn names(&mut self, request: &Request, magic: Magic) -> (&str, &str) {
         let Self { config, unknown: [service, method], .. } = self;
-        match config.directory.names(request.service, request.method, dialect) {
+        match config.directory.names(request.service, request.method, magic) {
             Some((service, Some(method))) => (service, method),
             Some((service, None)) => {
                 *method = format!("#{}", request.method);
@@ -177,7 +177,7 @@ impl Ticket {
             return self.fail(ERESPONSE, out);
         };
         let response = Response { error_code: 0, sizes, correlation_id: self.correlation_id };
-        response.write(self.dialect, out);
+        response.write(self.magic, out);
         out.body(message);
         if !attachment.is_empty() {
             out.body(attachment);
@@ -187,7 +187,7 @@ impl Ticket {
     #[cold]
     fn fail(self, error_code: i32, out: &mut Outbox) {
         let response = Response { error_code, sizes: Sizes::NONE, correlation_id: self.correlation_id };
-        response.write(self.dialect, out);
+        response.write(self.magic, out);
     }
 }
 
@@ -196,8 +196,10 @@ impl Ticket {
 pub struct ClientConfig {
     /// What the connection accepts, counted as in [`ServerConfig::limits`].
     pub limits: Limits,
-    /// How the server wants to be spoken to.
-    pub dialect: Dialect,
+    /// What the server's frames begin with.
+    pub magic: Magic,
+    /// How the server numbers its services.
+    pub hash: ServiceHash,
     /// What would prove who calls. The protocol cannot carry it: with one, every call fails here.
     pub credential: Option<Bytes>,
 }
@@ -206,38 +208,69 @@ pub struct ClientConfig {
 ///
 /// A call names its service, or the service's number as `#2147483648`. It names its method by number: `#7`, or
 /// `Echo#7` as generated stubs do, or `Echo#7,0`, where the second number is the method's place, which is what counts
-/// in the dialect of #3197.
+/// in #3197: with [`Magic::Brpc`] or [`ServiceHash::TwoDots`].
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
     wanted: usize,
     /// The server said that it is stopping.
     logged_off: bool,
+    /// The server understood a call: it speaks this dialect.
+    understood: bool,
 }
 
 impl Client {
     /// A connection that has just been made.
     pub fn new(config: ClientConfig) -> Self {
-        Self { config, wanted: 0, logged_off: false }
+        Self { config, wanted: 0, logged_off: false, understood: false }
     }
 
     fn answer(&mut self, frame: Frame) -> Result<Answer, Violation> {
         let response = Response::read(&frame.meta).ok_or_else(truncated)?;
         let told = match response.error_code {
             0 => {
-                let parts = response.sizes.divide(frame.payload, frame.dialect);
+                let parts = response.sizes.divide(frame.payload, frame.magic);
                 parts.map(|(message, attachment)| (Ok(message), attachment))
             }
-            _ if frame.dialect == Dialect::Pr3559 && !frame.payload.is_empty() => None,
+            _ if frame.magic == Magic::Frpc && !frame.payload.is_empty() => None,
             number => {
                 self.logged_off |= number == ELOGOFF;
-                Some((Err(status::status(number)), Bytes::new()))
+                Some((Err(self.told(number)), Bytes::new()))
             }
         };
+        self.understood |= response.error_code != ENOMETHOD;
         let (result, attachment) = told.unwrap_or_else(|| (Err(unusable_response()), Bytes::new()));
         let head = Head { format: Format::FlatBuffers, ..Head::default() };
         let reply = Reply { result, head, attachment, trailers: Metadata::new() };
         Ok(Answer::Reply(CallId(response.correlation_id), reply))
+    }
+
+    /// The failure that the server told. No method may be there because it has other numbers.
+    #[cold]
+    fn told(&self, number: i32) -> Status {
+        let status = status::status(number);
+        match self.other_dialects().filter(|_| number == ENOMETHOD) {
+            Some(hint) => failure(number, format!("{}; {hint}", status.message())),
+            None => status,
+        }
+    }
+
+    /// What else the server may speak, unless it has understood a call.
+    #[cold]
+    fn other_dialects(&self) -> Option<String> {
+        let ClientConfig { magic, hash, .. } = self.config;
+        let letters = String::from_utf8_lossy(magic.letters());
+        let dots = match hash {
+            ServiceHash::OneDot => "one dot",
+            ServiceHash::TwoDots => "two dots",
+        };
+        (!self.understood).then(|| {
+            format!(
+                "if it is there, the server may speak another dialect of fb_rpc than this client ({letters}, {dots}): \
+                 fb-rpc:// is brpc#3559's (FRPC, one dot), fb-rpc+two-dots:// brpc#3197's (FRPC, two dots), \
+                 fb-rpc+pr3197:// that of January 2026 (BRPC, two dots)"
+            )
+        })
     }
 }
 
@@ -247,12 +280,12 @@ impl session::Client for Client {
             return Err(inexpressible("fb_rpc cannot say who calls"));
         }
         expressible(&call)?;
-        let dialect = self.config.dialect;
-        let service = service_number(call.service, dialect)?;
-        let method = method_number(call.method, dialect)?;
+        let ClientConfig { magic, hash, .. } = self.config;
+        let service = service_number(call.service, hash)?;
+        let method = method_number(call.method, magic == Magic::Brpc || hash == ServiceHash::TwoDots)?;
         let sizes = Sizes::of(&call.body, &call.attachment, frame::REQUEST, self.config.limits.message)
             .ok_or_else(overlong)?;
-        Request { service, method, sizes, correlation_id: id.0 }.write(dialect, out);
+        Request { service, method, sizes, correlation_id: id.0 }.write(magic, out);
         out.body(call.body);
         if !call.attachment.is_empty() {
             out.body(call.attachment);
@@ -262,7 +295,7 @@ impl session::Client for Client {
 
     fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
         self.wanted = 0;
-        match frame::cut(inbox, self.config.limits.message, Some(self.config.dialect))? {
+        match frame::cut(inbox, self.config.limits.message, Some(self.config.magic))? {
             Cut::Whole(frame) => self.answer(frame).map(Some),
             Cut::Partial(wanted) => {
                 self.wanted = wanted;
@@ -274,6 +307,10 @@ impl session::Client for Client {
 
     fn wanted(&self) -> usize {
         self.wanted
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.other_dialects()
     }
 
     /// As in baidu_std: not after a server said that it is stopping.
@@ -300,22 +337,19 @@ fn expressible(call: &Call<'_>) -> Result<(), Status> {
     Ok(())
 }
 
-fn service_number(service: &str, dialect: Dialect) -> Result<u32, Status> {
+fn service_number(service: &str, hash: ServiceHash) -> Result<u32, Status> {
     match service.strip_prefix('#') {
         Some(number) => {
             number.parse().map_err(|_| inexpressible("want a service's number below 2^32 behind `#`"))
         }
-        None => Ok(service_id(service, dialect)),
+        None => Ok(service_id(service, hash)),
     }
 }
 
-fn method_number(method: &str, dialect: Dialect) -> Result<i32, Status> {
+fn method_number(method: &str, by_place: bool) -> Result<i32, Status> {
     let (_, numbers) = method.rsplit_once('#').ok_or_else(|| unnumbered(method))?;
     let (id, place) = numbers.split_once(',').unwrap_or((numbers, numbers));
-    let number = match dialect {
-        Dialect::Pr3559 => id,
-        Dialect::Pr3197 => place,
-    };
+    let number = if by_place { place } else { id };
     number.parse().ok().filter(|number| *number >= 0).ok_or_else(|| unnumbered(method))
 }
 

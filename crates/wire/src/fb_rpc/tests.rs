@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 
-use super::{Client, ClientConfig, Dialect, Directory, Server, ServerConfig, recognise, service_id, status};
+use super::{
+    Client, ClientConfig, Directory, Magic, Server, ServerConfig, ServiceHash, recognise, service_id, status,
+};
 use crate::session::{Answer, Client as _, Event, Server as _};
 use crate::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
@@ -22,14 +24,14 @@ fn services_have_the_numbers_of_their_names() {
         let name = text(&row["name"]);
         assert_case(
             name,
-            u64::from(service_id(name, Dialect::Pr3559)),
+            u64::from(service_id(name, ServiceHash::OneDot)),
             row["murmur3_x86_32"].as_u64().expect("a number"),
         );
     }
-    let double = service_id("test..BenchmarkService", Dialect::Pr3559);
-    assert_eq!(service_id("test.BenchmarkService", Dialect::Pr3197), double);
-    let global = service_id("BenchmarkService", Dialect::Pr3559);
-    assert_eq!(service_id("BenchmarkService", Dialect::Pr3197), global);
+    let double = service_id("test..BenchmarkService", ServiceHash::OneDot);
+    assert_eq!(service_id("test.BenchmarkService", ServiceHash::TwoDots), double);
+    let global = service_id("BenchmarkService", ServiceHash::OneDot);
+    assert_eq!(service_id("BenchmarkService", ServiceHash::TwoDots), global);
 }
 
 #[test]
@@ -51,11 +53,11 @@ fn every_vector_of_a_request_is_heard_and_written_again() {
         let attached = fields["attachment_size"].as_u64().unwrap_or_default();
         assert_case(name, call.attachment.len() as u64, attached);
 
-        let dialect = if bytes.starts_with(b"BRPC") { Dialect::Pr3197 } else { Dialect::Pr3559 };
+        let magic = if bytes.starts_with(b"BRPC") { Magic::Brpc } else { Magic::Frpc };
         let id = CallId(fields["correlation_id"].as_u64().unwrap_or(1));
         let call = Call { method: "Test#7,0", ..call };
         let mut out = Outbox::new();
-        client(dialect).send(id, call, &mut out).expect("it can be said");
+        client(magic).send(id, call, &mut out).expect("it can be said");
         assert_bytes(out.take(), &bytes);
     }
     assert_eq!(heard, 3);
@@ -63,7 +65,7 @@ fn every_vector_of_a_request_is_heard_and_written_again() {
 
 #[test]
 fn every_vector_of_a_response_is_heard_and_written_again() {
-    let mut pair = Pair::new(client(Dialect::Pr3559), server());
+    let mut pair = Pair::new(client(Magic::Frpc), server());
     for (name, id) in [("frpc_response", 0x0102_0304_0506_0708), ("frpc_response_error_1002", 3)] {
         let bytes = vector(name);
         let (_, reply) = heard_by_client(&bytes);
@@ -118,15 +120,15 @@ fn damage_is_survived() {
     let limits = Limits::default();
     assert_survives_damage(server, &bytes, limits.message + 12);
     let bytes = [vector("frpc_response"), vector("frpc_response_error_1002")].concat();
-    assert_client_survives_damage(|| client(Dialect::Pr3559), &bytes, limits.message + 12);
+    assert_client_survives_damage(|| client(Magic::Frpc), &bytes, limits.message + 12);
 }
 
 /// Whoever must say who he is, is judged before his sizes are.
 #[test]
 fn sizes_that_do_not_fit_the_payload_spoil_the_call_and_nothing_else() {
-    let spoiled = |dialect: Dialect, message, attachment| {
+    let spoiled = |magic: Magic, message, attachment| {
         let mut bytes = [request(24, message, attachment, b"four!"), request(24, 4, 1, b"four!")].concat();
-        bytes[..4].copy_from_slice(dialect.magic());
+        bytes[..4].copy_from_slice(magic.letters());
         let (mut server, mut inbox) = (server(), BytesMut::from(&bytes[..]));
         let mut next = || match server.next_event(&mut inbox, &mut Outbox::new()) {
             Ok(Some(Event::Call(call, _))) => call.spoiled.and_then(|status| status.number()),
@@ -139,12 +141,12 @@ fn sizes_that_do_not_fit_the_payload_spoil_the_call_and_nothing_else() {
     let many = [(-1, 4), (0, 4), (4, 0), (4, -1), (3, 1), (i32::MAX, i32::MAX), (0, 0), (0, 5), (99, 1)];
     for (message, attachment) in many {
         let case = format!("{message}+{attachment}");
-        assert_case(&case, spoiled(Dialect::Pr3559, message, attachment), Some(1003));
-        assert_case(&case, spoiled(Dialect::Pr3197, message, attachment), Some(1003));
+        assert_case(&case, spoiled(Magic::Frpc, message, attachment), Some(1003));
+        assert_case(&case, spoiled(Magic::Brpc, message, attachment), Some(1003));
     }
     // No attachment may be said in two ways in the first proposal.
-    assert_eq!(spoiled(Dialect::Pr3197, 5, -1), None);
-    assert_eq!(spoiled(Dialect::Pr3559, 5, -1), Some(1003));
+    assert_eq!(spoiled(Magic::Brpc, 5, -1), None);
+    assert_eq!(spoiled(Magic::Frpc, 5, -1), Some(1003));
 }
 
 #[test]
@@ -197,7 +199,7 @@ fn a_meta_past_its_body_or_a_body_past_the_limit_ends_the_connection() {
 #[test]
 fn numbers_that_mean_nothing_are_told_as_such() {
     let (mut server, mut out) = (server(), Outbox::new());
-    let known = service_id("test.BenchmarkService", Dialect::Pr3559);
+    let known = service_id("test.BenchmarkService", ServiceHash::OneDot);
     for (service, method, want) in [
         (known, 8_i32, ("test.BenchmarkService", "#8")),
         (known, -1, ("test.BenchmarkService", "#-1")),
@@ -220,22 +222,21 @@ fn numbers_that_mean_nothing_are_told_as_such() {
 }
 
 #[test]
-fn a_listener_of_one_dialect_ends_connections_of_the_other() {
-    let config =
-        ServerConfig { only: Some(Dialect::Pr3197), directory: directory(), ..ServerConfig::default() };
+fn a_listener_of_one_magic_ends_connections_of_the_other() {
+    let config = ServerConfig { only: Some(Magic::Brpc), directory: directory(), ..ServerConfig::default() };
     let config = Arc::new(config);
     let new = || Server::new(config.clone());
     let violation = hear(new(), &[b"FRPC"]).violation.expect("it ends");
-    assert_eq!(violation.to_string(), "the frame is of the other dialect of fb_rpc");
+    assert_eq!(violation.to_string(), "the frame has the other magic of fb_rpc");
     assert!(!hear(new(), &[&vector("frpc_request")]).foreign);
     assert_eq!(hear(new(), &[&vector("brpc_legacy_request_pr3197")]).calls.len(), 1);
     assert_any_split(new, b"FR");
 }
 
 #[test]
-fn calls_go_there_and_back_in_both_dialects() {
-    for dialect in [Dialect::Pr3559, Dialect::Pr3197] {
-        let mut pair = Pair::new(client(dialect), server());
+fn calls_go_there_and_back_with_both_magics() {
+    for magic in [Magic::Frpc, Magic::Brpc] {
+        let mut pair = Pair::new(client(magic), server());
         let request = Call { attachment: Bytes::from_static(b"beside"), ..call(b"message") };
         let answers = pair.call(CallId(5), &request, |call| {
             assert_eq!((call.service, call.method), ("test.BenchmarkService", "Test"));
@@ -250,11 +251,60 @@ fn calls_go_there_and_back_in_both_dialects() {
 }
 
 #[test]
+fn magic_and_service_hash_are_separate_choices() {
+    let one_dot = service_id("test.BenchmarkService", ServiceHash::OneDot);
+    let two_dots = service_id("test.BenchmarkService", ServiceHash::TwoDots);
+    for (magic, hash, letters, service, method) in [
+        (Magic::Frpc, ServiceHash::OneDot, b"FRPC", one_dot, 7_i32),
+        (Magic::Frpc, ServiceHash::TwoDots, b"FRPC", two_dots, 0),
+        (Magic::Brpc, ServiceHash::OneDot, b"BRPC", one_dot, 0),
+        (Magic::Brpc, ServiceHash::TwoDots, b"BRPC", two_dots, 0),
+    ] {
+        let mut out = Outbox::new();
+        let config = ClientConfig { magic, hash, ..ClientConfig::default() };
+        Client::new(config.clone()).send(CallId(1), call(b"m"), &mut out).expect("it can be said");
+        let bytes = out.take();
+        let case = format!("{magic:?} {hash:?}");
+        assert_case(&case, &bytes[..4], &letters[..]);
+        assert_case(&case, &bytes[12..16], &service.to_le_bytes()[..]);
+        assert_case(&case, &bytes[16..20], &method.to_le_bytes()[..]);
+        let mut pair = Pair::new(Client::new(config), server());
+        let answers = pair.call(CallId(5), &call(b"message"), |call| {
+            assert_eq!((call.service, call.method), ("test.BenchmarkService", "Test"));
+            Reply::message(Format::FlatBuffers, call.body.clone())
+        });
+        assert_case(&case, sole_reply(answers).1.result, Ok(Bytes::from_static(b"message")));
+    }
+}
+
+#[test]
+fn who_is_not_understood_is_told_of_the_other_dialects() {
+    let (mut client, mut out) = (client(Magic::Frpc), Outbox::new());
+    assert!(client.hint().expect("nothing was heard").contains("fb-rpc+two-dots://"));
+    let mut inbox = BytesMut::from(&vector("frpc_response_error_1002")[..]);
+    let Ok(Some(Answer::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
+        panic!("want a reply")
+    };
+    let status = reply.result.unwrap_err();
+    assert_eq!(status.number(), Some(1002));
+    assert!(status.message().contains("fb-rpc+pr3197:// that of January 2026"), "{status}");
+    // Once it was understood, a method that is not there is not there.
+    inbox.extend_from_slice(&vector("frpc_response"));
+    inbox.extend_from_slice(&vector("frpc_response_error_1002"));
+    assert!(client.next_event(&mut inbox, &mut out).is_ok());
+    let Ok(Some(Answer::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
+        panic!("want a reply")
+    };
+    assert_eq!(reply.result.unwrap_err().message(), status::status(1002).message());
+    assert_eq!(client.hint(), None);
+}
+
+#[test]
 fn a_large_body_is_shared_and_not_copied() {
     let body = Bytes::from(vec![7; Outbox::SHARE]);
     let mut out = Outbox::new();
     let request = Call { body: body.clone(), ..call(b"") };
-    client(Dialect::Pr3559).send(CallId(1), request, &mut out).expect("it can be said");
+    client(Magic::Frpc).send(CallId(1), request, &mut out).expect("it can be said");
     let mut slices = [std::io::IoSlice::new(&[]); 2];
     assert_eq!(out.slices(&mut slices), 2);
     assert_eq!(slices[1].as_ptr(), body.as_ptr());
@@ -270,7 +320,7 @@ fn failures_travel_as_numbers_and_nothing_else() {
         (Status::resource_exhausted("why"), 2004, Code::ResourceExhausted),
         (Status::internal("why").with_number(54321), 54321, Code::Unknown),
     ] {
-        let mut pair = Pair::new(client(Dialect::Pr3559), server());
+        let mut pair = Pair::new(client(Magic::Frpc), server());
         let answers = pair.call(CallId(1), &call(b"m"), |_| Reply::failure(failure.clone()));
         let told = sole_reply(answers).1.result.unwrap_err();
         assert_eq!((told.number(), told.code()), (Some(number), code), "{failure}");
@@ -281,7 +331,7 @@ fn failures_travel_as_numbers_and_nothing_else() {
 
 #[test]
 fn an_answer_without_a_message_is_a_failure() {
-    let mut pair = Pair::new(client(Dialect::Pr3559), server());
+    let mut pair = Pair::new(client(Magic::Frpc), server());
     let answers = pair.call(CallId(1), &call(b"m"), |_| Reply::message(Format::FlatBuffers, Bytes::new()));
     assert_eq!(sole_reply(answers).1.result.unwrap_err().number(), Some(2002));
 }
@@ -296,7 +346,7 @@ fn a_response_that_is_not_as_long_as_it_says_is_a_failure() {
 
 #[test]
 fn a_server_that_drains_says_so_and_its_client_goes_elsewhere() {
-    let mut pair = Pair::new(client(Dialect::Pr3559), server());
+    let mut pair = Pair::new(client(Magic::Frpc), server());
     pair.server.drain(&mut Outbox::new());
     let answers = pair.call(CallId(1), &call(b"m"), |_| unreachable!("it is refused"));
     assert_eq!(sole_reply(answers).1.result.unwrap_err().number(), Some(2003));
@@ -327,7 +377,7 @@ fn what_cannot_be_said_is_refused_before_it_is_sent() {
     ];
     for (case, call) in cases {
         let mut out = Outbox::new();
-        let status = client(Dialect::Pr3559).send(CallId(1), call, &mut out).unwrap_err();
+        let status = client(Magic::Frpc).send(CallId(1), call, &mut out).unwrap_err();
         assert_case(case, status.number(), Some(1003));
         assert!(out.is_empty(), "{case}");
     }
@@ -339,7 +389,7 @@ fn what_cannot_be_said_is_refused_before_it_is_sent() {
 fn a_service_may_be_called_by_its_number() {
     let mut out = Outbox::new();
     let call = Call { service: "#892566233", method: "#7", ..call(b"m") };
-    client(Dialect::Pr3559).send(CallId(1), call, &mut out).expect("it can be said");
+    client(Magic::Frpc).send(CallId(1), call, &mut out).expect("it can be said");
     assert_eq!(hear(server(), &[&out.take()]).calls.len(), 1);
 }
 
@@ -347,20 +397,20 @@ fn a_service_may_be_called_by_its_number() {
 fn methods_without_ids_bear_their_places() {
     let mut directory = Directory::default();
     directory.enter("S", [("A", None), ("B", None), ("C", Some(9))]).expect("numbers differ");
-    let id = service_id("S", Dialect::Pr3559);
-    let name = |number| directory.names(id, number, Dialect::Pr3559).and_then(|(_, method)| method);
+    let id = service_id("S", ServiceHash::OneDot);
+    let name = |number| directory.names(id, number, Magic::Frpc).and_then(|(_, method)| method);
     assert_eq!([name(0), name(1), name(2), name(9)], [Some("A"), Some("B"), None, Some("C")]);
 }
 
 #[test]
-fn without_a_namespace_the_dialect_of_the_call_says_how_methods_are_counted() {
+fn without_a_namespace_the_magic_of_the_call_says_how_methods_are_counted() {
     let mut directory = Directory::default();
     directory.enter("S", [("A", Some(1)), ("B", Some(0))]).expect("numbers differ");
-    let ids = [Dialect::Pr3559, Dialect::Pr3197].map(|dialect| service_id("S", dialect));
+    let ids = [ServiceHash::OneDot, ServiceHash::TwoDots].map(|hash| service_id("S", hash));
     assert_eq!(ids[0], ids[1]);
-    let name = |number, dialect| directory.names(ids[0], number, dialect).and_then(|(_, method)| method);
-    assert_eq!([name(0, Dialect::Pr3559), name(1, Dialect::Pr3559)], [Some("B"), Some("A")]);
-    assert_eq!([name(0, Dialect::Pr3197), name(1, Dialect::Pr3197)], [Some("A"), Some("B")]);
+    let name = |number, magic| directory.names(ids[0], number, magic).and_then(|(_, method)| method);
+    assert_eq!([name(0, Magic::Frpc), name(1, Magic::Frpc)], [Some("B"), Some("A")]);
+    assert_eq!([name(0, Magic::Brpc), name(1, Magic::Brpc)], [Some("A"), Some("B")]);
 }
 
 #[test]
@@ -373,7 +423,7 @@ fn the_same_number_twice_is_refused_and_the_same_service_replaced() {
     );
     directory.enter("S", [("A", Some(1))]).expect("numbers differ");
     directory.enter("S", [("B", Some(1))]).expect("it is the same service");
-    let names = directory.names(service_id("S", Dialect::Pr3559), 1, Dialect::Pr3559);
+    let names = directory.names(service_id("S", ServiceHash::OneDot), 1, Magic::Frpc);
     assert_eq!(names, Some(("S", Some("B"))));
 }
 
@@ -387,8 +437,10 @@ fn directory() -> Arc<Directory> {
     Arc::new(directory)
 }
 
-fn client(dialect: Dialect) -> Client {
-    Client::new(ClientConfig { dialect, ..ClientConfig::default() })
+/// Of #3559, or as #3197 was with `BRPC`.
+fn client(magic: Magic) -> Client {
+    let hash = if magic == Magic::Brpc { ServiceHash::TwoDots } else { ServiceHash::OneDot };
+    Client::new(ClientConfig { magic, hash, ..ClientConfig::default() })
 }
 
 fn call(body: &'static [u8]) -> Call<'static> {
@@ -402,7 +454,7 @@ fn request(meta: u32, message: i32, attachment: i32, rest: &[u8]) -> Vec<u8> {
         &b"FRPC"[..],
         &body.to_be_bytes(),
         &meta.to_be_bytes(),
-        &service_id("test.BenchmarkService", Dialect::Pr3559).to_le_bytes(),
+        &service_id("test.BenchmarkService", ServiceHash::OneDot).to_le_bytes(),
         &7_i32.to_le_bytes(),
         &message.to_le_bytes(),
         &attachment.to_le_bytes(),
@@ -415,7 +467,7 @@ fn request(meta: u32, message: i32, attachment: i32, rest: &[u8]) -> Vec<u8> {
 /// What a server of the call numbered so owes.
 fn ticket(server: &mut Server, id: u64) -> super::Ticket {
     let mut out = Outbox::new();
-    client(Dialect::Pr3559).send(CallId(id), call(b"m"), &mut out).expect("it can be said");
+    client(Magic::Frpc).send(CallId(id), call(b"m"), &mut out).expect("it can be said");
     let mut inbox = BytesMut::from(&out.take()[..]);
     match server.next_event(&mut inbox, &mut out) {
         Ok(Some(Event::Call(_, ticket))) => ticket,
@@ -425,7 +477,7 @@ fn ticket(server: &mut Server, id: u64) -> super::Ticket {
 
 fn heard_by_client(bytes: &[u8]) -> (CallId, Reply) {
     let (mut inbox, mut out) = (BytesMut::from(bytes), Outbox::new());
-    match client(Dialect::Pr3559).next_event(&mut inbox, &mut out) {
+    match client(Magic::Frpc).next_event(&mut inbox, &mut out) {
         Ok(Some(Answer::Reply(id, reply))) => (id, reply),
         other => panic!("want a reply, not {other:?}"),
     }
