@@ -24,7 +24,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::gate::Gate;
-use super::connection::{PushHandler, broken_protocol, closed, hint};
+use super::connection::{PushHandler, broken_protocol, closed};
 use super::dial::{Backoff, Sessions};
 use super::exchange::Defaults;
 use super::pool::Kind;
@@ -396,7 +396,7 @@ impl<S: Session + Send> Connection<S> {
                     }
                 }
                 Err(violation) => {
-                    return Err(broken_protocol(&violation, hint(&self.session, &self.inbox)));
+                    return Err(broken_protocol(&violation, &self.session, &self.inbox));
                 }
             }
         }
@@ -405,7 +405,7 @@ impl<S: Session + Send> Connection<S> {
     fn last(&mut self, id: CallId) -> Result<Reply, Status> {
         match self.session.end_of_stream(&mut self.inbox) {
             Some(Answer::Reply(replied, reply)) if replied == id => Ok(reply),
-            _ => Err(closed(hint(&self.session, &self.inbox))),
+            _ => Err(closed(&self.session, &self.inbox)),
         }
     }
 }

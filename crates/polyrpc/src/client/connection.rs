@@ -602,8 +602,7 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
                 Ok(None) => break Ok(()),
                 Err(violation) => {
-                    let hint = hint(&shared.session, &self.inbox.bytes);
-                    break Err(broken_protocol(&violation, hint));
+                    break Err(broken_protocol(&violation, &shared.session, &self.inbox.bytes));
                 }
             }
         };
@@ -622,7 +621,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             }
             shared.pending.end(id, Ok(reply), &mut self.wakers);
         }
-        Err(closed(hint(&shared.session, &self.inbox.bytes)))
+        Err(closed(&shared.session, &self.inbox.bytes))
     }
 
     /// Ends calls that have waited too long.
@@ -722,38 +721,47 @@ fn overcrowded() -> Status {
     Status::resource_exhausted("the server does not read what it is sent")
 }
 
+/// The server broke the protocol; `inbox` is what came last and was not understood.
 #[cold]
-pub(super) fn broken_protocol(violation: &Violation, hint: Option<String>) -> Status {
-    Status::internal(with_hint(format!("the server broke the protocol: {violation}"), hint))
+pub(super) fn broken_protocol(
+    violation: &Violation,
+    session: &(impl Session + ?Sized),
+    inbox: &[u8],
+) -> Status {
+    if expects_tls(inbox) {
+        return tls_is_expected();
+    }
+    Status::internal(with_hint(format!("the server broke the protocol: {violation}"), session.hint()))
         .with_scope(Scope::Connection)
         .with_retry(Retry::IfIdempotent)
 }
 
+/// The server closed the connection; `inbox` is what came last and was not understood.
 #[cold]
-pub(super) fn closed(hint: Option<String>) -> Status {
-    gone(with_hint("the server closed the connection".to_owned(), hint))
-}
-
-/// What else may be wrong with a server that does not go on; `inbox` is what came last and was not understood.
-#[cold]
-pub(super) fn hint(session: &(impl Session + ?Sized), inbox: &[u8]) -> Option<String> {
-    if inbox.starts_with(&TLS_ALERT) {
-        return Some(
-            "it answered with a TLS alert, so it expects TLS: grpcs://, https://, or +tls behind the protocol"
-                .to_owned(),
-        );
+pub(super) fn closed(session: &(impl Session + ?Sized), inbox: &[u8]) -> Status {
+    if expects_tls(inbox) {
+        return tls_is_expected();
     }
-    session.hint()
+    gone(with_hint("the server closed the connection".to_owned(), session.hint()))
 }
-
-/// How a record of TLS begins that says why the handshake failed (RFC 8446, 5.1).
-const TLS_ALERT: [u8; 2] = [21, 3];
 
 fn with_hint(text: String, hint: Option<String>) -> String {
     match hint {
         Some(hint) => format!("{text}; {hint}"),
         None => text,
     }
+}
+
+/// Whether a server that got clear text says that it wants TLS: by an alert (RFC 8446, 5.1), or by HTTP/1 (nginx: "The
+/// plain HTTP request was sent to HTTPS port"; Go: "Client sent an HTTP request to an HTTPS server.").
+fn expects_tls(inbox: &[u8]) -> bool {
+    let says = |words: &[u8]| inbox.windows(words.len()).any(|part| part == words);
+    inbox.starts_with(&[21, 3]) || inbox.starts_with(b"HTTP/1.") && (says(b"HTTPS") || says(b"expects TLS"))
+}
+
+#[cold]
+fn tls_is_expected() -> Status {
+    gone("the server expects TLS: call it by grpcs://, https://, or with +tls behind the protocol")
 }
 
 #[cold]

@@ -15,7 +15,8 @@ use crate::{net, tls};
 /// What a client's connections are made with.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    config: ClientConfig,
+    config: Config,
+    tls: Arc<tls::Current>,
     /// The name that the server's certificate must be for.
     name: String,
 }
@@ -29,20 +30,30 @@ impl Connector {
     ) -> Result<Self, Status> {
         let usual = tls::Client::new();
         let tls = tls.unwrap_or(&usual);
-        let mut crypto = tls.config(protocol)?;
-        crypto.alpn_protocols = config.alpn();
+        let name = tls.name(host).to_owned();
+        let connector = Self { config: config.clone(), tls: Arc::new(tls.current(protocol)?), name };
+        connector.client()?;
+        Ok(connector)
+    }
+
+    /// What a connection is made with, by the files that were last read.
+    fn client(&self) -> Result<ClientConfig, Status> {
+        let mut crypto = rustls::ClientConfig::clone(&self.tls.config());
+        crypto.alpn_protocols = self.config.alpn();
         let crypto = QuicClientConfig::try_from(crypto)
             .map_err(|error| Status::internal(format!("QUIC cannot be used: {error}")))?;
         let mut client = ClientConfig::new(Arc::new(crypto));
-        client.transport_config(config.calling());
-        Ok(Self { config: client, name: tls.name(host).to_owned() })
+        client.transport_config(self.config.calling());
+        Ok(client)
     }
 
     /// Connects.
     pub(crate) async fn connect(&self, place: &str) -> io::Result<net::Stream> {
+        self.tls.refresh_if_due().await;
+        let client = self.client().map_err(io::Error::other)?;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for peer in lookup_host(place).await? {
-            match self.connect_to(peer).await {
+            match self.connect_to(peer, client.clone()).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
@@ -50,15 +61,14 @@ impl Connector {
         Err(last)
     }
 
-    async fn connect_to(&self, peer: SocketAddr) -> io::Result<net::Stream> {
+    async fn connect_to(&self, peer: SocketAddr, client: ClientConfig) -> io::Result<net::Stream> {
         let any = match peer {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
         // A socket for each connection, as quic-go has it: a connection's runtime is the one that it was made in.
         let endpoint = Endpoint::client(any)?;
-        let connecting =
-            endpoint.connect_with(self.config.clone(), peer, &self.name).map_err(io::Error::other)?;
+        let connecting = endpoint.connect_with(client, peer, &self.name).map_err(io::Error::other)?;
         let connection = connecting.await?;
         let (send, receive) = connection.open_bi().await?;
         Ok(Stream::over(connection, send, receive))

@@ -1,7 +1,8 @@
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use polyrpc_wire::Protocol;
+use polyrpc_wire::sniff::sniff;
+use polyrpc_wire::{Guess, Outbox, Protocol};
 
 use super::open::{Order, Phase, Registration};
 use crate::net::{Inbox, Stream};
@@ -28,7 +29,11 @@ pub(super) async fn open(
     registration: &Registration,
 ) -> Option<Opening> {
     if !poll_fn(|cx| poll_recognise(&mut stream, inbox, acceptor, registration, cx)).await? {
-        return (!acceptor.required()).then_some(Opening { stream, peer, speaks: None });
+        if acceptor.required() {
+            refuse(stream, inbox, registration).await;
+            return None;
+        }
+        return Some(Opening { stream, peer, speaks: None });
     }
     let stream = accept(stream, inbox, acceptor, registration).await?;
     let speaks = stream.alpn().and_then(|name| acceptor.protocol(name));
@@ -67,6 +72,54 @@ fn poll_recognise(
         }
     }
 }
+
+/// Tells a peer that spoke in clear text that there is only TLS here. What it still sends is thrown away, since closing
+/// with unread bytes would destroy the words on their way.
+#[cold]
+async fn refuse(mut stream: Stream, inbox: &mut Inbox, registration: &Registration) {
+    let mut out = Outbox::new();
+    out.copy(refusal(&inbox.bytes));
+    registration.entry.waits(Phase::Closing, registration.tick());
+    poll_fn(|cx| {
+        registration.entry.wakes(cx.waker());
+        if is_over(registration) || ready!(stream.poll_flush(cx, &mut out)).is_err() {
+            return Poll::Ready(());
+        }
+        if ready!(stream.poll_shutdown(cx)).is_err() {
+            return Poll::Ready(());
+        }
+        loop {
+            inbox.bytes.clear();
+            match inbox.poll_fill(&mut stream, cx, 0) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => {
+                    inbox.rest();
+                    return Poll::Pending;
+                }
+            }
+        }
+    })
+    .await;
+}
+
+/// What a peer understands that begins so: HTTP in whatever version gets an answer of HTTP/1, as nginx gives it; others
+/// get TLS's own words, by which a client of ours knows.
+fn refusal(start: &[u8]) -> &'static [u8] {
+    match sniff(start, &[Protocol::Http, Protocol::Grpc]) {
+        Guess::Unknown => &UNEXPECTED_MESSAGE,
+        Guess::Is(_) | Guess::NeedMore => TLS_EXPECTED,
+    }
+}
+
+/// An alert of TLS: fatal, `unexpected_message` (RFC 8446, section 6).
+const UNEXPECTED_MESSAGE: [u8; 7] = [21, 3, 1, 0, 2, 2, 10];
+
+const TLS_EXPECTED: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain; charset=utf-8\r\n\
+    Content-Length: 57\r\n\
+    Connection: close\r\n\r\n\
+    This port expects TLS: call it by https:// or grpcs:// .\n";
 
 /// Does the handshake. What has come behind it is in the inbox then.
 async fn accept(

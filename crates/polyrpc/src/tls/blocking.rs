@@ -31,6 +31,9 @@ impl Blocking {
         socket: &mut S,
         mut hurry: impl FnMut(&mut S) -> io::Result<()>,
     ) -> io::Result<Self> {
+        if connector.current().is_due() {
+            connector.current().refresh();
+        }
         let session = connector.session()?;
         let mut tls = Self { session, incoming: Vec::new(), ahead: Vec::new() };
         let mut received = 0;

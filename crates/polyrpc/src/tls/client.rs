@@ -1,6 +1,7 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use polyrpc_wire::{Protocol, Status};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -9,9 +10,12 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
+use super::current::Current;
 use super::identity::Identity;
-use super::pem::Pem;
+use super::named::NamedAuthorities;
+use super::pem::{Pem, Stamp};
 use super::session::Session;
+use super::watch::Report;
 use super::{alpn, provider};
 
 /// How a client checks who a server is, and proves who it is itself.
@@ -35,6 +39,8 @@ pub struct Client {
     identity: Option<Identity>,
     server_name: Option<String>,
     accepts_any: bool,
+    watch: Option<Duration>,
+    report: Report,
 }
 
 impl Client {
@@ -71,10 +77,48 @@ impl Client {
         self
     }
 
+    /// Looks, when a connection is made and at most this often, whether a file has changed, and reads all anew if one
+    /// has: the certificate and its key, and the authorities. Connections that are made from then on get the new ones; those
+    /// there are go on as they are. What is wrong with new files is a `tracing` event of level WARN, or told to
+    /// [`on_reload`](Self::on_reload); the old ones stay until it is mended.
+    #[must_use]
+    pub fn watch(mut self, every: Duration) -> Self {
+        self.watch = Some(every.max(Duration::from_millis(10)));
+        self
+    }
+
+    /// Called when [watched](Self::watch) files were read anew, and when something was wrong with them. It must not
+    /// wait.
+    #[must_use]
+    pub fn on_reload(mut self, report: impl Fn(&crate::Result<()>) + Send + Sync + 'static) -> Self {
+        self.report = Report::to(report);
+        self
+    }
+
     /// What connections of this protocol to this host are made with.
     pub(crate) fn connector(&self, protocol: Protocol, host: &str) -> Result<Connector, Status> {
         let name = name(self.name(host))?;
-        Ok(Connector { config: Arc::new(self.config(protocol)?), name })
+        Ok(Connector { current: Arc::new(Current::new(self.clone(), protocol)?), name })
+    }
+
+    /// What connections of this protocol are made with, read for the first time.
+    #[cfg(feature = "quic")]
+    pub(crate) fn current(&self, protocol: Protocol) -> Result<Current, Status> {
+        Current::new(self.clone(), protocol)
+    }
+
+    /// How often its files are looked at.
+    pub(super) fn watched(&self) -> Option<Duration> {
+        self.watch
+    }
+
+    pub(super) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    pub(super) fn stamps(&self) -> Vec<Option<Stamp>> {
+        let identity = self.identity.iter().flat_map(Identity::stamps);
+        identity.chain(self.authorities.iter().map(Pem::stamp)).collect()
     }
 
     /// What rustls is to be given for a connection by HTTP/1.1 to this host: for the project's own crates whose
@@ -85,8 +129,7 @@ impl Client {
     /// When a certificate or a key cannot be read, or the host is no name.
     #[doc(hidden)]
     pub fn prepare(&self, host: &str) -> Result<(Arc<ClientConfig>, ServerName<'static>), Status> {
-        let Connector { config, name } = self.connector(Protocol::Http, host)?;
-        Ok((config, name))
+        Ok((Arc::new(self.config(Protocol::Http)?), name(self.name(host))?))
     }
 
     /// The name that a server's certificate must be for.
@@ -99,7 +142,8 @@ impl Client {
         let config = config.map_err(|error| unusable(&error))?;
         let config = match self.accepts_any {
             true => config.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider()))),
-            false => config.with_root_certificates(self.roots()?),
+            false if self.authorities.is_empty() => config.with_root_certificates(of_the_system()?),
+            false => config.dangerous().with_custom_certificate_verifier(Arc::new(self.named()?)),
         };
         let mut config = match &self.identity {
             None => config.with_no_client_auth(),
@@ -114,19 +158,19 @@ impl Client {
         Ok(config)
     }
 
-    fn roots(&self) -> Result<Arc<RootCertStore>, Status> {
-        if self.authorities.is_empty() {
-            return of_the_system();
-        }
+    /// Trusts the authorities that were named.
+    fn named(&self) -> Result<NamedAuthorities, Status> {
+        let mut certificates = Vec::new();
         let mut roots = RootCertStore::empty();
         for pem in &self.authorities {
             for certificate in pem.certificates()? {
-                roots.add(certificate).map_err(|error| {
+                roots.add(certificate.clone()).map_err(|error| {
                     Status::invalid_argument(format!("a certificate in {pem} is no authority: {error}"))
                 })?;
+                certificates.push(certificate);
             }
         }
-        Ok(Arc::new(roots))
+        NamedAuthorities::new(roots, certificates).map_err(|error| unusable(&error))
     }
 }
 
@@ -160,7 +204,7 @@ fn unusable(error: &Error) -> Status {
 /// What a client makes its connections' TLS with.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    config: Arc<ClientConfig>,
+    current: Arc<Current>,
     name: ServerName<'static>,
 }
 
@@ -168,11 +212,16 @@ impl Connector {
     /// The same for another host.
     pub(crate) fn to(&self, settings: Option<&Client>, host: &str) -> Result<Self, Status> {
         let host = settings.map_or(host, |settings| settings.name(host));
-        Ok(Self { config: self.config.clone(), name: name(host)? })
+        Ok(Self { current: self.current.clone(), name: name(host)? })
     }
 
+    /// A connection's part, by what was last read.
     pub(super) fn session(&self) -> io::Result<Session> {
-        Session::client(self.config.clone(), self.name.clone())
+        Session::client(self.current.config(), self.name.clone())
+    }
+
+    pub(super) fn current(&self) -> &Arc<Current> {
+        &self.current
     }
 }
 

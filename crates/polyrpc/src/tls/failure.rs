@@ -4,6 +4,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, Error};
 
+use super::named::is_authority;
 use crate::rate_limited::EventLimiter;
 
 /// Why the peer cannot be talked to, in words that say what to do about it. A server's words are for nobody but its
@@ -91,6 +92,11 @@ fn of_certificate(error: &CertificateError) -> String {
                     of_name(expected)
                 ),
             }
+        }
+        error if is_authority(error) => {
+            "the server's certificate is that of an authority (CA:TRUE), which is taken only if it is itself among those \
+             trusted: name it (ca, --cacert), or make one without (openssl req -x509 -addext basicConstraints=CA:FALSE)"
+                .to_owned()
         }
         error => format!("the server's certificate is not accepted: {error}"),
     }

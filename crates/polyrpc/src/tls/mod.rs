@@ -17,13 +17,15 @@
 //!
 //! TLS 1.2 and 1.3 by [rustls](https://docs.rs/rustls); early data (0-RTT), which could be replayed, is not taken.
 //!
-//! Within: `server` and `client` are what a user settles, `session` is one connection without its socket, `stream`
+//! Within: `server` and `client` are what a user settles, `current` is what a client last read, `named` how it judges, `session` is one connection without its socket, `stream`
 //! and `halves` lay it over one, `blocking` does so for the client without a runtime.
 
 mod identity;
 mod pem;
 
 mod client;
+mod current;
+mod named;
 mod server;
 mod watch;
 
@@ -48,6 +50,8 @@ pub use self::server::{Builder, Server};
 
 pub(crate) use self::blocking::{Blocking, Socket};
 pub(crate) use self::client::Connector;
+#[cfg(feature = "quic")]
+pub(crate) use self::current::Current;
 pub(crate) use self::halves::{ReadHalf, WriteHalf};
 pub(crate) use self::server::Acceptor;
 pub(crate) use self::stream::Stream;

@@ -27,6 +27,7 @@ pub(crate) struct Stream {
 impl Stream {
     /// The client's end, ready to be used.
     pub(crate) async fn connect(inner: net::Stream, connector: &Connector) -> io::Result<Self> {
+        connector.current().refresh_if_due().await;
         let mut stream = Self::new(inner, connector.session()?, Inbox::default());
         // A server speaks when it was asked: nothing comes behind its part of the handshake but TLS's own messages.
         let mut plain = BytesMut::new();

@@ -44,7 +44,7 @@ impl Report {
         Self(Some(Arc::new(listener)))
     }
 
-    fn tell(&self, result: &Result<()>) {
+    pub(super) fn tell(&self, result: &Result<()>) {
         match (&self.0, result) {
             (Some(listener), result) => listener(result),
             // Nobody listens, and a certificate that expires unnoticed would end all service.

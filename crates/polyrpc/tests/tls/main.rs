@@ -142,8 +142,70 @@ async fn a_listener_may_refuse_clear_text() {
     for protocol in PROTOCOLS {
         assert_eq!(soon(place.probe(protocol).echo("a".into())).await.unwrap(), "a", "{protocol:?}");
         let clear = ProbeClient::new(common::client(protocol, &place.server));
-        assert_eq!(soon(clear.echo("a".into())).await.unwrap_err().code(), Code::Unavailable);
+        assert!(soon(clear.echo("a".into())).await.is_err());
     }
+}
+
+#[tokio::test]
+async fn clear_text_to_a_port_of_tls_is_told_so() {
+    let place = Place::with(Prober::default().server(), tls::Builder::required).await;
+    let address = place.server.address().to_string();
+    for scheme in ["baidu-std", "rpcx", "fb-rpc", "grpc", "http", "http+json-rpc", "rest-rpc", "net-rpc"] {
+        let client = Client::new(&format!("{scheme}://{address}")).unwrap();
+        let body = polyrpc::codec::Body::new(polyrpc::Format::Raw, "12345678");
+        let body = match scheme {
+            "fb-rpc" | "rpcx" => body,
+            "http" | "http+json-rpc" => polyrpc::codec::Body {
+                format: polyrpc::Format::Json(polyrpc::payload::Json::Brpc),
+                bytes: "{}".into(),
+                ..body
+            },
+            "rest-rpc" => polyrpc::codec::Body { format: polyrpc::Format::RestRpc, ..body },
+            "net-rpc" => polyrpc::codec::Body { format: polyrpc::Format::Gob, ..body },
+            _ => polyrpc::codec::Body { format: polyrpc::Format::Protobuf, ..body },
+        };
+        let target = if scheme == "fb-rpc" { "Probe/Echo#1" } else { "Probe/Echo" };
+        let error = soon(client.call_raw(target, body, Default::default())).await.unwrap_err();
+        assert!(error.message().contains("expects TLS"), "{scheme}: {error}");
+    }
+    // What curl and browsers see.
+    let mut socket = std::net::TcpStream::connect(&address).unwrap();
+    socket.write_all(HTTP).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{answer}");
+    assert!(body.contains("https://"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_self_signed_certificate_is_trusted_if_it_is_named() {
+    let authority = |hosts: &[&str]| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let hosts = hosts.iter().map(|&host| host.to_owned()).collect::<Vec<_>>();
+        let mut params = rcgen::CertificateParams::new(hosts).unwrap();
+        // As `openssl req -x509` makes them.
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap();
+        Issued { certificate: certificate.pem(), key: key.serialize_pem() }
+    };
+    let serve = async |issued: &Issued| {
+        let listen = Listen::on("127.0.0.1:0").tls(tls::Server::new(identity(issued)).unwrap());
+        Prober::default().server().bind(listen).await.unwrap().start()
+    };
+    let own = authority(&["127.0.0.1"]);
+    let named = tls::Client::new().ca(Pem::bytes(own.certificate.clone()));
+    let server = serve(&own).await;
+    for protocol in PROTOCOLS {
+        let client = Client::builder(&url(protocol, &server)).tls(named.clone()).build().unwrap();
+        assert_eq!(soon(ProbeClient::new(client).echo("a".into())).await.unwrap(), "a");
+    }
+    // It is for the names in it, and nobody else's is taken in its place.
+    let why = failure(&url(Protocol::Rpcx, &server), named.clone().server_name("b.example")).await;
+    assert!(why.contains("is for 127.0.0.1, not for b.example"), "{why}");
+    let why = failure(&url(Protocol::Rpcx, &serve(&authority(&["127.0.0.1"])).await), named).await;
+    assert!(why.contains("that of an authority (CA:TRUE)") && why.contains("--cacert"), "{why}");
 }
 
 /// Tells what TLS knows of its caller.
@@ -383,6 +445,46 @@ async fn files_that_change_are_reloaded_and_broken_ones_are_told_of() {
     files.write(&new.issue(&["127.0.0.1"]));
     until(|| told.lock().unwrap().iter().any(Result::is_ok)).await;
     assert_eq!(soon(trusting(&new).call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
+}
+
+#[tokio::test]
+async fn a_client_reads_its_files_anew_like_a_server() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let files = Files::new("client-watch", &old.issue(&["caller.example"]));
+    let trusted = files.folder.join("ca.pem");
+    fs::write(&trusted, old.pem()).unwrap();
+    let server = async |authority: &Authority| {
+        let tls = tls::Server::builder(identity(&authority.issue(&["127.0.0.1"])));
+        let tls = tls.client_ca(Pem::bytes(authority.pem())).build().unwrap();
+        teller().bind(Listen::on("127.0.0.1:0").tls(tls)).await.unwrap().start()
+    };
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = told.clone();
+    let tls = tls::Client::new()
+        .ca(trusted.clone())
+        .identity(files.identity())
+        .watch(Duration::from_millis(10))
+        .on_reload(move |result: &Result<()>| tell.lock().unwrap().push(result.clone()));
+    let (before, after) = (server(&old).await, server(&new).await);
+    let caller = |server: &Running| {
+        TellerClient::new(Client::builder(&url(Protocol::Rpcx, server)).tls(tls.clone()).build().unwrap())
+    };
+    let (first, second) = (caller(&before), caller(&after));
+    let seen = soon(first.who()).await.unwrap();
+    assert!(soon(second.who()).await.is_err(), "its authority is not known yet");
+    fs::write(files.certificate(), "broken").unwrap();
+    fs::write(&trusted, new.pem()).unwrap();
+    soon(async {
+        while told.lock().unwrap().is_empty() {
+            assert!(second.who().await.is_err(), "the old ones stay");
+        }
+    })
+    .await;
+    assert!(told.lock().unwrap()[0].is_err());
+    files.write(&new.issue(&["caller.example"]));
+    let again = common::again(|| second.who()).await;
+    assert_eq!(again, seen);
+    assert!(told.lock().unwrap().iter().any(Result::is_ok));
 }
 
 #[tokio::test]

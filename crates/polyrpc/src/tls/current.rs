@@ -1,0 +1,93 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use polyrpc_wire::{Protocol, Status};
+use rustls::ClientConfig;
+use tokio::task::spawn_blocking;
+
+use super::Client;
+use super::pem::Stamp;
+use crate::Error;
+
+/// What a client's connections are made with, as its files were when they were last read.
+///
+/// There is no task that looks at them: who makes a connection does, if that is due.
+pub(crate) struct Current {
+    settings: Client,
+    protocol: Protocol,
+    read: Mutex<Read>,
+}
+
+struct Read {
+    config: Arc<ClientConfig>,
+    /// The files, just before they were read.
+    stamps: Vec<Option<Stamp>>,
+    /// When somebody last looked.
+    looked: Instant,
+    /// What was wrong then; it is told once.
+    trouble: Option<String>,
+}
+
+impl Current {
+    pub(super) fn new(settings: Client, protocol: Protocol) -> Result<Self, Status> {
+        let stamps = settings.stamps();
+        let config = Arc::new(settings.config(protocol)?);
+        let read = Mutex::new(Read { config, stamps, looked: Instant::now(), trouble: None });
+        Ok(Self { settings, protocol, read })
+    }
+
+    pub(crate) fn config(&self) -> Arc<ClientConfig> {
+        self.lock().config.clone()
+    }
+
+    /// Whether somebody should [look](Self::refresh): `true` once each time.
+    pub(super) fn is_due(&self) -> bool {
+        let Some(every) = self.settings.watched() else { return false };
+        let (mut read, now) = (self.lock(), Instant::now());
+        let is_due = now.duration_since(read.looked) >= every;
+        if is_due {
+            read.looked = now;
+        }
+        is_due
+    }
+
+    /// The same without holding up the runtime.
+    pub(crate) async fn refresh_if_due(self: &Arc<Self>) {
+        if self.is_due() {
+            let current = self.clone();
+            // It fails only if the runtime ends, and so does the connection that is made.
+            let _ = spawn_blocking(move || current.refresh()).await;
+        }
+    }
+
+    /// Reads the files anew if one has changed. A file system may take its time.
+    pub(super) fn refresh(&self) {
+        let stamps = self.settings.stamps();
+        if stamps == self.lock().stamps {
+            return;
+        }
+        let config = self.settings.config(self.protocol);
+        let mut read = self.lock();
+        let (result, trouble) = match config {
+            Ok(config) => {
+                (read.config, read.stamps) = (Arc::new(config), stamps);
+                (Ok(()), None)
+            }
+            // A certificate may be here and its key not yet: it is tried again, but one trouble is told once.
+            Err(status) => {
+                let trouble = status.message().to_owned();
+                (Err(Error::from(status)), Some(trouble))
+            }
+        };
+        let is_news = trouble.is_none() || trouble != read.trouble;
+        read.trouble = trouble;
+        drop(read);
+        if is_news {
+            self.settings.report().tell(&result);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Read> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
