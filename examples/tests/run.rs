@@ -50,6 +50,12 @@ fn blocking_client() {
 }
 
 #[test]
+fn rpcx_codec() {
+    let output = run(env!("CARGO_BIN_EXE_rpcx_codec"), &[]);
+    assert_eq!(output, "Other(7), SnappyFrames\n2800 bytes\nJson(Brpc), None\njson json \n");
+}
+
+#[test]
 fn several_servers() {
     let output = run(env!("CARGO_BIN_EXE_several_servers"), &[]);
     // A server that gets none of thirty random calls: one time in 60,000.

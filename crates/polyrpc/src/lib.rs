@@ -68,6 +68,14 @@ pub use server::Server;
 pub use service::Context;
 pub use streaming::Streaming;
 
+/// Bytes that are shared and not copied: of messages, attachments and metadata.
+pub use bytes::Bytes;
+
+/// What is particular to rpcx.
+pub mod rpcx {
+    pub use polyrpc_wire::rpcx::Compressors;
+}
+
 /// What is particular to Go's `net/rpc`.
 pub mod net_rpc {
     pub use polyrpc_wire::net_rpc::Codec;

@@ -341,7 +341,7 @@ fn baidu_std_client(limits: Limits) -> baidu_std::Client {
 }
 
 fn rpcx_server(limits: Limits) -> rpcx::Server {
-    rpcx::Server::new(Arc::new(rpcx::ServerConfig { limits }))
+    rpcx::Server::new(Arc::new(rpcx::ServerConfig { limits, ..<_>::default() }))
 }
 
 fn rpcx_client(limits: Limits) -> rpcx::Client {

@@ -190,18 +190,29 @@ pub(super) enum Sessions {
 }
 
 impl Sessions {
-    pub(super) fn new(url: &Url, limits: polyrpc_wire::Limits, credential: Option<bytes::Bytes>) -> Self {
-        let Some(path) = &url.websocket else { return Self::plain(url, limits, credential) };
+    pub(super) fn new(
+        url: &Url,
+        limits: polyrpc_wire::Limits,
+        credential: Option<bytes::Bytes>,
+        compressors: rpcx::Compressors,
+    ) -> Self {
+        let plain = |limits| Self::plain(url, limits, credential, compressors);
+        let Some(path) = &url.websocket else { return plain(limits) };
         let config = websocket::ClientConfig {
             limits: limits.clone(),
             authority: url.authority(),
             path: path.clone(),
             random,
         };
-        Self::WebSocket(config, Box::new(Self::plain(url, limits, credential)))
+        Self::WebSocket(config, Box::new(plain(limits)))
     }
 
-    fn plain(url: &Url, limits: polyrpc_wire::Limits, credential: Option<bytes::Bytes>) -> Self {
+    fn plain(
+        url: &Url,
+        limits: polyrpc_wire::Limits,
+        credential: Option<bytes::Bytes>,
+        compressors: rpcx::Compressors,
+    ) -> Self {
         match url.protocol {
             Protocol::BaiduStd => {
                 let deliver_timeout = true;
@@ -212,7 +223,7 @@ impl Sessions {
                     streams: Default::default(),
                 })
             }
-            Protocol::Rpcx => Self::Rpcx(rpcx::ClientConfig { limits, credential }),
+            Protocol::Rpcx => Self::Rpcx(rpcx::ClientConfig { limits, credential, compressors }),
             Protocol::FbRpc => {
                 let (magic, hash) = url.fb_rpc;
                 Self::FbRpc(fb_rpc::ClientConfig { limits, magic, hash, credential })

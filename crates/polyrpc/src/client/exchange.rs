@@ -63,7 +63,12 @@ impl Defaults {
         schema: Option<&schema::Message>,
         options: &Options,
     ) -> Result<Body, Status> {
-        let format = self.format(C::PREFERRED, options);
+        let format = match C::RPCX {
+            Some(number) if self.protocol == Protocol::Rpcx => {
+                options.format.or(self.format).unwrap_or(number)
+            }
+            _ => self.format(C::PREFERRED, options),
+        };
         C::encode_request(message, format, schema)
     }
 

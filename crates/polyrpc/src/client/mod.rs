@@ -59,6 +59,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::Generation;
+use polyrpc_wire::rpcx::Compressors;
 use polyrpc_wire::{Call, Compression, Format, Protocol, Push, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -395,6 +396,7 @@ pub struct Builder {
     backoff: Option<Backoff>,
     format: Option<Format>,
     compression: Compression,
+    compressors: Compressors,
     credential: Option<Bytes>,
     limits: Limits,
     bounds: Bounds,
@@ -430,6 +432,7 @@ impl Builder {
             bounds: Bounds { idle: 100, shared: 8 },
             cores: None,
             keepalive: None,
+            compressors: Compressors::default(),
             on_push: None,
             idempotent: false,
             plan: None,
@@ -480,6 +483,13 @@ impl Builder {
     /// How requests are compressed. Default: not.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
+        self
+    }
+
+    /// What the numbers of rpcx's compressors stand for, as the server has registered them. Default: none and gzip. Over
+    /// rpcx, a call with a [compression](Self::compression) that is not among them fails before it is sent.
+    pub fn rpcx_compressors(mut self, compressors: Compressors) -> Self {
+        self.compressors = compressors;
         self
     }
 
@@ -810,7 +820,7 @@ impl Builder {
     }
 
     fn sessions(&self, url: &Url) -> Sessions {
-        Sessions::new(url, self.limits.clone(), self.credential.clone())
+        Sessions::new(url, self.limits.clone(), self.credential.clone(), self.compressors)
     }
 }
 

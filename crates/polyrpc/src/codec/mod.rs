@@ -2,6 +2,7 @@
 
 mod flatbuffers;
 mod lenient_message_pack;
+mod numbered;
 mod outline;
 mod protobuf;
 mod raw;
@@ -22,6 +23,7 @@ use polyrpc_wire::{Format, Status, rpcx};
 
 pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
+pub use self::numbered::{NumberedFormat, With};
 pub use self::outline::Outline;
 #[cfg(feature = "prost")]
 pub use self::prost::Prost;
@@ -52,6 +54,9 @@ pub(crate) use self::unknown::counting_unknown;
 pub trait Codec<T>: Send + Sync + 'static {
     /// The format a client sends when nothing else is asked for and the protocol can carry it.
     const PREFERRED: Format;
+
+    /// The format a client sends over rpcx instead: a number of its user's own.
+    const RPCX: Option<Format> = None;
 
     /// Whether the codec can write this format.
     fn carries(format: Format) -> bool;

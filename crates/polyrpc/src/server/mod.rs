@@ -60,6 +60,7 @@ use polyrpc_wire::Protocol;
 use tokio::task::JoinSet;
 
 pub use polyrpc_wire::grpc_web::Cors;
+use polyrpc_wire::rpcx::Compressors;
 
 pub use self::concurrency::{Auto, Concurrency, Timely, UnknownConcurrency};
 pub use self::hook::{Answered, Hook, Received};
@@ -115,6 +116,7 @@ pub struct Server {
     extensions: Extensions,
     registries: Vec<(Arc<dyn Register>, Registration)>,
     metrics: Option<Metrics>,
+    compressors: Compressors,
 }
 
 impl Server {
@@ -241,6 +243,26 @@ impl Server {
         self
     }
 
+    /// What the numbers of rpcx's compressors stand for, as its callers have registered them. Default: none and gzip; a
+    /// message of another ends its connection, as in rpcx.
+    ///
+    /// ```
+    /// # fn main() -> polyrpc::Result<()> {
+    /// use polyrpc::rpcx::Compressors;
+    /// use polyrpc::{Compression, Server};
+    ///
+    /// // protocol.Compressors[2] = &protocol.SnappyCompressor{}
+    /// let compressors = Compressors::default().with(2, Compression::SnappyFrames)?;
+    /// let server = Server::new().rpcx_compressors(compressors);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn rpcx_compressors(mut self, compressors: Compressors) -> Self {
+        self.compressors = compressors;
+        self
+    }
+
     /// Lets clients send and fetch files, as rpcx's file transfer does.
     #[must_use]
     pub fn files(mut self, files: Files) -> Self {
@@ -323,6 +345,7 @@ impl Server {
             data,
             open,
             publisher: self.publisher,
+            compressors: self.compressors,
             hooks,
             subscription_layers,
             times_calls,
@@ -348,6 +371,7 @@ pub(crate) struct Shared {
     data: Option<Arc<Data>>,
     open: Arc<Open>,
     publisher: Publisher,
+    compressors: Compressors,
     hooks: Hooks,
     /// What stands around subscriptions.
     subscription_layers: Layers,

@@ -73,7 +73,7 @@ impl Port {
             streams: Default::default(),
             lenient_json: options.json == Some(Json::BrpcLenient),
         };
-        let rpcx = rpcx::ServerConfig { limits: limits.clone() };
+        let rpcx = rpcx::ServerConfig { limits: limits.clone(), compressors: server.compressors };
         let directory = Arc::new(server.router.directory().clone());
         let fb_rpc = fb_rpc::ServerConfig { limits: limits.clone(), directory, only: magic };
         let http2 = http2(&server.limits);

@@ -6,13 +6,18 @@ use std::io::Write;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::compressors::Compressors;
 use crate::payload::Json;
 use crate::{Compression, Format, Metadata, Outbox, Violation};
 
 pub(super) const MAGIC: u8 = 0x08;
 
 /// Takes the next frame out of `inbox`; `limit` bounds its whole length.
-pub(super) fn take(inbox: &mut BytesMut, limit: usize) -> Result<Taken, Violation> {
+pub(super) fn take(
+    inbox: &mut BytesMut,
+    limit: usize,
+    compressors: &Compressors,
+) -> Result<Taken, Violation> {
     match inbox.first() {
         Some(&MAGIC) => {}
         Some(_) => return Ok(Taken::Foreign),
@@ -23,7 +28,7 @@ pub(super) fn take(inbox: &mut BytesMut, limit: usize) -> Result<Taken, Violatio
     };
     let (header, total) = Header::read(head);
     let length = frame_length(total, limit)?;
-    let compression = header.flags.compression()?;
+    let compression = header.flags.compression(compressors)?;
     if inbox.len() < length {
         return Ok(Taken::Short { wanted: length });
     }
@@ -280,7 +285,6 @@ impl Flags {
     pub(super) const RESPONSE: Self = Self(0x80);
     pub(super) const HEARTBEAT: Self = Self(0x40);
     pub(super) const ONEWAY: Self = Self(0x20);
-    pub(super) const GZIP: Self = Self(1 << 2);
     pub(super) const ERROR: Self = Self(1);
 
     const COMPRESSION: u8 = 0x1C;
@@ -308,12 +312,19 @@ impl Flags {
 
     /// rpcx leaves 2 to 7 to compressors that its users register, and closes the connection on one that
     /// is not (`ErrUnsupportedCompressor`).
-    fn compression(self) -> Result<Compression, Violation> {
-        match (self.0 & Self::COMPRESSION) >> 2 {
-            0 => Ok(Compression::None),
-            1 => Ok(Compression::Gzip),
-            other => Err(unsupported_compressor(other)),
-        }
+    fn compression(self, compressors: &Compressors) -> Result<Compression, Violation> {
+        let number = self.compressor();
+        compressors.get(number).ok_or_else(|| unsupported_compressor(number))
+    }
+
+    /// The number of the compressor, below 8.
+    pub(super) fn compressor(self) -> u8 {
+        (self.0 & Self::COMPRESSION) >> 2
+    }
+
+    #[must_use]
+    pub(super) fn with_compressor(self, number: u8) -> Self {
+        Self(self.0 & !Self::COMPRESSION | (number << 2) & Self::COMPRESSION)
     }
 }
 

@@ -1,13 +1,16 @@
 //! rpcx: the protocol of the Go framework of the same name, both sides.
 #![doc = include_str!("README.md")]
 
+mod compressors;
 mod frame;
+mod panic;
 mod session;
 mod status;
 
 #[cfg(test)]
 mod tests;
 
+pub use compressors::Compressors;
 pub use frame::THRIFT;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use status::no_codec;

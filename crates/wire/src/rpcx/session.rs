@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::compressors::Compressors;
 use super::frame::{self, Flags, Frame, Header, Overlong, Taken, Writer};
 use super::status;
 use crate::payload::compress;
@@ -32,6 +33,8 @@ pub struct Server {
 pub struct ServerConfig {
     /// What a connection will accept.
     pub limits: Limits,
+    /// What the numbers of compressors stand for.
+    pub compressors: Compressors,
 }
 
 impl Server {
@@ -53,7 +56,8 @@ impl Server {
             return Ok(true);
         }
         if self.draining {
-            Ticket::of(frame).answer(Reply::failure(status::shutting_down()), out);
+            let refusal = Reply::failure(status::shutting_down());
+            Ticket::of(frame).answer(refusal, &self.config.compressors, out);
         }
         Ok(self.draining)
     }
@@ -71,7 +75,7 @@ impl session::Server for Server {
         self.frame = None;
         let frame = loop {
             self.wanted = 0;
-            match frame::take(inbox, self.config.limits.message)? {
+            match frame::take(inbox, self.config.limits.message, &self.config.compressors)? {
                 Taken::Frame(frame) if self.answers(&frame, out)? => {}
                 Taken::Frame(frame) => break frame,
                 Taken::Short { wanted } => {
@@ -86,7 +90,7 @@ impl session::Server for Server {
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
-        ticket.answer(reply, out);
+        ticket.answer(reply, &self.config.compressors, out);
     }
 
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {
@@ -100,7 +104,7 @@ impl session::Server for Server {
     }
 
     fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
-        ticket.answer(Reply::failure(status), out);
+        ticket.answer(Reply::failure(status), &self.config.compressors, out);
         // rpcx `server/server_conn.go`, `serveConn`: "auth failed, closed the connection".
         true
     }
@@ -140,23 +144,24 @@ impl Ticket {
         Self { header: frame.header, names: frame.names() }
     }
 
-    fn answer(self, reply: Reply, out: &mut Outbox) {
+    fn answer(self, reply: Reply, compressors: &Compressors, out: &mut Outbox) {
         if self.header.flags.has(Flags::ONEWAY) {
             return;
         }
         match reply.result {
-            Ok(body) => self.succeed(body, &reply.head, out),
+            Ok(body) => self.succeed(body, &reply.head, compressors, out),
             Err(status) => self.fail(&status, &reply.head.metadata, out),
         }
     }
 
     /// rpcx's clients read an answer by the format that it says it has (`client/client.go`, `input`), so a
     /// handler may choose one. Where rpcx has no number for it, it bears the request's.
-    fn succeed(self, body: Bytes, head: &Head, out: &mut Outbox) {
+    fn succeed(self, body: Bytes, head: &Head, compressors: &Compressors, out: &mut Outbox) {
         let serialize = frame::serialize(head.format).filter(|_| head.format != self.header.format());
         let header = serialize.map_or(self.header, |serialize| self.header.with_serialize(serialize));
-        let asked = if self.header.flags.has(Flags::GZIP) { Compression::Gzip } else { Compression::None };
-        let (flags, body) = shrink(asked, self.header.flags.of_answer(), body);
+        let number = self.header.flags.compressor();
+        let asked = compressors.get(number).unwrap_or_default();
+        let (flags, body) = shrink((asked, number), self.header.flags.of_answer(), body);
         let mut frame = Writer::answering(out, header.with_flags(flags), &self.names);
         frame.pairs(&head.metadata, |key| key == ERROR);
         if let Err(Overlong) = frame.finish(body) {
@@ -192,6 +197,8 @@ pub struct ClientConfig {
     pub limits: Limits,
     /// What proves on every call who calls, unless the call brings its own.
     pub credential: Option<Bytes>,
+    /// What the numbers of compressors stand for.
+    pub compressors: Compressors,
 }
 
 impl Client {
@@ -216,8 +223,8 @@ impl Client {
 
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        let (flags, serialize) = expressed(&call)?;
-        let (flags, body) = shrink(call.head.compression, flags, call.body);
+        let (flags, serialize, compressor) = expressed(&call, &self.config.compressors)?;
+        let (flags, body) = shrink((call.head.compression, compressor), flags, call.body);
         let mut frame = Writer::new(out, Header::new(flags, serialize, id.0), call.service, call.method);
         let credential = call.credential.bytes().or(self.config.credential.as_ref());
         if let Some(credential) = credential {
@@ -236,7 +243,7 @@ impl session::Client for Client {
 
     fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
         self.wanted = 0;
-        match frame::take(inbox, self.config.limits.message)? {
+        match frame::take(inbox, self.config.limits.message, &self.config.compressors)? {
             Taken::Frame(frame) => self.answer(&frame).map(Some),
             Taken::Short { wanted } => {
                 self.wanted = wanted;
@@ -341,29 +348,28 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The flags and the serialize number of a call, if rpcx has a word for all that it asks for.
-fn expressed(call: &Call<'_>) -> Result<(Flags, u8), Status> {
+/// The flags of a call, its serialize number and its compressor's, if rpcx has a word for all that it asks for.
+fn expressed(call: &Call<'_>, compressors: &Compressors) -> Result<(Flags, u8, u8), Status> {
     if call.service.is_empty() && call.method.is_empty() {
         return Err(nameless());
     }
     if !call.attachment.is_empty() {
         return Err(Status::invalid_argument("rpcx has no attachments"));
     }
-    if !matches!(call.head.compression, Compression::None | Compression::Gzip) {
-        return Err(no_compression(call.head.compression));
-    }
+    let compression = call.head.compression;
+    let compressor = compressors.number(compression).ok_or_else(|| no_compression(compression))?;
     let serialize = frame::serialize(call.head.format).ok_or_else(|| no_format(call.head.format))?;
-    Ok((if call.oneway { Flags::ONEWAY } else { Flags::REQUEST }, serialize))
+    Ok((if call.oneway { Flags::ONEWAY } else { Flags::REQUEST }, serialize, compressor))
 }
 
 /// Compresses a body that is worth it, and says so in the flags. What cannot be compressed goes as it is
 /// (rpcx `Message.EncodeSlicePointer`).
-fn shrink(asked: Compression, flags: Flags, body: Bytes) -> (Flags, Bytes) {
+fn shrink((asked, number): (Compression, u8), flags: Flags, body: Bytes) -> (Flags, Bytes) {
     if asked == Compression::None || body.len() <= WORTH_COMPRESSING {
         return (flags, body);
     }
     match compress::compress(asked, &body) {
-        Ok(compressed) => (flags.with(Flags::GZIP), compressed.into()),
+        Ok(compressed) => (flags.with_compressor(number), compressed.into()),
         Err(_) => (flags, body),
     }
 }
@@ -389,7 +395,10 @@ fn nameless() -> Status {
 
 #[cold]
 fn no_compression(compression: Compression) -> Status {
-    Status::invalid_argument(format!("rpcx cannot carry a message in {}", compression.as_str()))
+    Status::invalid_argument(format!(
+        "rpcx cannot carry a message in {}: register it as a compressor of both sides",
+        compression.as_str()
+    ))
 }
 
 #[cold]

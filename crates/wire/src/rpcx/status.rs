@@ -7,6 +7,7 @@ use crate::status::texts::{self, Text};
 use crate::{Call, Code, Format, Status};
 
 use super::frame;
+use super::panic::Panic;
 
 /// The text that tells a peer of a failure. Of a panic it names the method, as rpcx's does (`server/service.go`, `call`);
 /// the arguments and the stack that follow there are nobody's business.
@@ -18,10 +19,13 @@ pub(super) fn write<'s>(status: &'s Status, method: &[u8]) -> Cow<'s, str> {
     }
 }
 
-/// The failure that a peer's text tells of.
+/// The failure that a peer's text tells of. Of a panic, the stack is among the details.
 #[cold]
 pub(super) fn read(text: &str) -> Status {
-    texts::read(text.to_owned(), TEXTS)
+    match text.starts_with(PANIC).then(|| Panic::parse(text)).flatten() {
+        Some(panic) => texts::read(panic.first_line().to_owned(), TEXTS).with_details(panic.details()),
+        None => texts::read(text.to_owned(), TEXTS),
+    }
 }
 
 /// The failure of a call to what does not exist (rpcx `server/server_dispatch.go`).

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 
 use super::frame::{self, Flags, Frame, Taken};
-use super::{Client, ClientConfig, Server, ServerConfig, Ticket};
+use super::{Client, ClientConfig, Compressors, Server, ServerConfig, Ticket};
 use crate::payload::{Json, compress};
 use crate::session::{Answer, Client as _, Event, Missing, Server as _};
 use crate::testing::{
@@ -88,7 +88,9 @@ fn every_captured_answer_is_understood() {
                     Ok(body) => assert_bytes(body, hex(text(&fields["payload_hex"]))),
                     Err(status) => {
                         let told = text(&fields["metadata"]["__rpcx_error__"]);
-                        assert_eq!(told.lines().next(), status.message().lines().next());
+                        // What follows in the text of a panic, its stack, is among the details.
+                        let said = told.split(", stack: ").next();
+                        assert_eq!(said, Some(status.message()), "{}", response.name);
                         assert!(reply.head.metadata.is_empty());
                     }
                 }
@@ -438,7 +440,7 @@ fn a_compressed_push_is_read_within_the_limit() {
     push[2] = 0x20 | 1 << 2;
     let read = |decompressed| {
         let limits = Limits { decompressed, ..Limits::default() };
-        let mut client = Client::new(ClientConfig { limits, credential: None });
+        let mut client = Client::new(ClientConfig { limits, ..<_>::default() });
         client.next_event(&mut BytesMut::from(&push[..]), &mut Outbox::new())
     };
     assert!(matches!(read(2000), Ok(Some(Answer::Push(push))) if push.body == vec![0; 2000]));
@@ -551,11 +553,11 @@ fn a_total_too_small_for_its_blocks_ends_the_connection() {
 #[test]
 fn an_oversized_frame_is_refused_before_its_body_comes() {
     let limits = Limits { message: 100, ..Limits::default() };
-    let server = || Server::new(Arc::new(ServerConfig { limits: limits.clone() }));
+    let server = || Server::new(Arc::new(ServerConfig { limits: limits.clone(), ..<_>::default() }));
     let head = |total: u32| [&[8, 0, 0, 0x30, 0, 0, 0, 0, 0, 0, 0, 0], &total.to_be_bytes()[..]].concat();
     for total in [85, (1 << 31) - 1, 1 << 31, u32::MAX] {
         assert!(hear(server(), &[&head(total)]).violation.is_some(), "{total}");
-        let mut client = Client::new(ClientConfig { limits: limits.clone(), credential: None });
+        let mut client = Client::new(ClientConfig { limits: limits.clone(), ..<_>::default() });
         assert!(client.next_event(&mut BytesMut::from(&head(total)[..]), &mut Outbox::new()).is_err());
     }
     let (mut session, mut inbox) = (server(), BytesMut::from(&head(84)[..]));
@@ -649,8 +651,8 @@ fn however_the_bytes_are_cut_the_same_is_heard() {
 #[test]
 fn no_damage_makes_either_side_panic_or_want_too_much() {
     let limits = Limits { message: 1 << 16, ..Limits::default() };
-    let config = Arc::new(ServerConfig { limits: limits.clone() });
-    let client = || Client::new(ClientConfig { limits: limits.clone(), credential: None });
+    let config = Arc::new(ServerConfig { limits: limits.clone(), ..<_>::default() });
+    let client = || Client::new(ClientConfig { limits: limits.clone(), ..<_>::default() });
     for Vector { bytes, .. } in vectors().iter().filter(|v| v.bytes.len() < 300) {
         assert_survives_damage(|| Server::new(config.clone()), bytes, 1 << 16);
         assert_client_survives_damage(client, bytes, 1 << 16);
@@ -718,7 +720,7 @@ fn answer_to(frame: &[u8]) -> Vec<u8> {
 
 fn parse(bytes: &[u8]) -> Frame {
     let mut inbox = BytesMut::from(bytes);
-    match frame::take(&mut inbox, bytes.len()) {
+    match frame::take(&mut inbox, bytes.len(), &Compressors::default()) {
         Ok(Taken::Frame(frame)) if inbox.is_empty() => frame,
         other => panic!("want one frame, got {other:?}"),
     }
@@ -858,5 +860,66 @@ fn assert_same_answer(written: &[u8], response: &Vector) {
     }
     if want.compression == Compression::None && (!want.header.flags.failed() || want.payload().is_empty()) {
         assert_bytes(written, &response.bytes);
+    }
+}
+
+#[test]
+fn a_panic_in_go_has_its_stack_among_the_details() {
+    let (_, response) = conversations()
+        .into_iter()
+        .find(|(request, _)| request.name.contains("rpcx_panic"))
+        .expect("recorded");
+    let (mut client, mut out) = (client(), Outbox::new());
+    let mut inbox = BytesMut::from(&response.expect("it was answered").bytes[..]);
+    let Ok(Some(Answer::Reply(_, reply))) = client.next_event(&mut inbox, &mut out) else {
+        panic!("want a reply")
+    };
+    let status = reply.result.unwrap_err();
+    assert_eq!(status.code(), Code::Internal);
+    assert_eq!(status.message(), "[service internal error]: oops, method: Panic, argv: &{A:7 B:8}");
+    let details = status.details();
+    let has = |part: &[u8]| details.windows(part.len()).any(|window| window == part);
+    assert!(has(b"type.googleapis.com/google.rpc.DebugInfo") && has(b"goroutine 42 [running]:"));
+    assert!(has(b"main.(*Arith).Panic("), "{}", details.escape_ascii());
+}
+
+#[test]
+fn compressors_are_what_both_sides_have_registered() {
+    let snappy = Compressors::default().with(2, Compression::SnappyFrames).expect("2 is free");
+    let config = ServerConfig { compressors: snappy, ..<_>::default() };
+    let client = || Client::new(ClientConfig { compressors: snappy, ..<_>::default() });
+    let body = Bytes::from(vec![7; 4096]);
+    let mut call = call("Arith", "Mul", &body);
+    call.head.compression = Compression::SnappyFrames;
+    let mut pair = Pair::new(client(), Server::new(Arc::new(config)));
+    let answers = pair.call(CallId(1), &call, |heard| {
+        assert_eq!(heard.head.compression, Compression::SnappyFrames);
+        let plain = compress::decompress(Compression::SnappyFrames, &heard.body, 1 << 20).expect("snappy");
+        assert_eq!(plain, body);
+        Reply::message(heard.head.format, plain.into())
+    });
+    let (_, reply) = sole_reply(answers);
+    assert_eq!(reply.head.compression, Compression::SnappyFrames);
+    let sent = reply.result.expect("it went well");
+    assert!(sent.len() < 1000 && sent.starts_with(b"\xff\x06\0\0sNaPpY"), "{}", sent.escape_ascii());
+
+    // Who has not registered it says so before it is sent, and ends the connection where it comes.
+    let mut out = Outbox::new();
+    let refused = super::Client::new(<_>::default()).send(CallId(1), call.clone(), &mut out).unwrap_err();
+    assert!(refused.message().contains("register it"), "{refused}");
+    assert!(out.is_empty());
+    client().send(CallId(1), call, &mut out).expect("it is registered");
+    let mut inbox = BytesMut::from(&out.take()[..]);
+    let violation = server().next_event(&mut inbox, &mut out).unwrap_err();
+    assert_eq!(violation.to_string(), "unsupported compressor 2");
+
+    for (number, compression) in [
+        (1, Compression::Snappy),
+        (8, Compression::Snappy),
+        (2, Compression::None),
+        (2, Compression::Other(9)),
+        (3, Compression::Gzip),
+    ] {
+        assert!(Compressors::default().with(number, compression).is_err(), "{number} {compression:?}");
     }
 }

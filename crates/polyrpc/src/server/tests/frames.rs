@@ -49,6 +49,7 @@ impl Peer {
             cors: Default::default(),
             health: None,
             publisher: Default::default(),
+            compressors: Default::default(),
             data: None,
             open,
             hooks: Default::default(),

@@ -67,7 +67,7 @@ pub(super) fn baidu_std() -> baidu_std::Server {
 }
 
 pub(super) fn rpcx() -> rpcx::Server {
-    rpcx::Server::new(Arc::new(rpcx::ServerConfig { limits: LIMITS }))
+    rpcx::Server::new(Arc::new(rpcx::ServerConfig { limits: LIMITS, ..<_>::default() }))
 }
 
 pub(super) fn fb_rpc() -> fb_rpc::Server {

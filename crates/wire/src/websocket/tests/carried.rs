@@ -12,7 +12,7 @@ use crate::{Call, CallId, Compression, Format, Limits, Outbox, Reply, http1, rpc
 const RANDOM: Random = || 0x0102_0304_0506_0708;
 
 fn client() -> Client {
-    carrying(Box::new(rpcx::Client::new(rpcx::ClientConfig { limits: Limits::default(), credential: None })))
+    carrying(Box::new(rpcx::Client::new(rpcx::ClientConfig::default())))
 }
 
 fn carrying(inner: Box<dyn Session + Send>) -> Client {

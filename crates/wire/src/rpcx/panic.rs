@@ -1,0 +1,47 @@
+//! The text by which rpcx's server tells of a handler's panic, taken apart: `…: oops, method: M, argv: …, stack: …`
+//! (rpcx `server/service.go`, `call`).
+
+use crate::Code;
+use crate::payload::protobuf::{WireType, put_tag, put_varint};
+
+/// A panic's text.
+pub(super) struct Panic<'t> {
+    /// What it says, up to the stack.
+    said: &'t str,
+    stack: &'t str,
+}
+
+impl<'t> Panic<'t> {
+    /// `None` if there is no more than one line.
+    pub(super) fn parse(text: &'t str) -> Option<Self> {
+        let (said, stack) = text.split_once(", stack: ").or_else(|| text.split_once('\n'))?;
+        Some(Self { said, stack })
+    }
+
+    /// What a user wants to read.
+    pub(super) fn first_line(&self) -> &'t str {
+        self.said.lines().next().unwrap_or_default()
+    }
+
+    /// The rest as a status has it: a `google.rpc.Status` with a `google.rpc.DebugInfo`.
+    pub(super) fn details(&self) -> Vec<u8> {
+        let mut info = Vec::new();
+        self.stack.lines().for_each(|line| put(&mut info, 1, line.as_bytes()));
+        put(&mut info, 2, self.said.as_bytes());
+        let mut any = Vec::new();
+        put(&mut any, 1, b"type.googleapis.com/google.rpc.DebugInfo");
+        put(&mut any, 2, &info);
+        let mut status = Vec::new();
+        put_tag(&mut status, 1, WireType::Varint);
+        put_varint(&mut status, Code::Internal as u64);
+        put(&mut status, 2, self.first_line().as_bytes());
+        put(&mut status, 3, &any);
+        status
+    }
+}
+
+fn put(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+    put_tag(out, number, WireType::Bytes);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
