@@ -46,5 +46,6 @@ async fn main() -> Result<()> {
         }
     }
     // Ready when the server knows. Dropping the stream ends it too, and waits for nobody.
-    stream.close().await
+    stream.close().await?;
+    Ok(())
 }

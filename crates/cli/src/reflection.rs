@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use buffa::Message;
 use bytes::{Bytes, BytesMut};
+use polyrpc::client::Result;
 use polyrpc::client::{self, RawCall};
 use polyrpc::introspection::grpc::reflection::v1::server_reflection_request::MessageRequest;
 use polyrpc::introspection::grpc::reflection::v1::server_reflection_response::MessageResponse;
 use polyrpc::introspection::grpc::reflection::v1::{
     ErrorResponse, ServerReflectionRequest, ServerReflectionResponse,
 };
-use polyrpc::{Client, Code, Error, Format, Result, Status};
+use polyrpc::{Client, Code, Error, Format, Status};
 use protox::file::{FileResolver, GoogleFileResolver};
 use protox::prost::{self, Message as _};
 use protox::prost_reflect::prost_types::FileDescriptorProto;
@@ -76,7 +77,7 @@ impl<'a> Reflection<'a> {
         for file in self.files.values() {
             // FileDescriptorSet.file = 1
             prost::encoding::encode_key(1, prost::encoding::WireType::LengthDelimited, &mut set);
-            prost::encode_length_delimiter(file.encoded.len(), &mut set)?;
+            prost::encode_length_delimiter(file.encoded.len(), &mut set).map_err(Status::from_error)?;
             set.extend_from_slice(&file.encoded);
         }
         Ok(set.into())
@@ -100,7 +101,7 @@ impl<'a> Reflection<'a> {
     }
 
     fn add(&mut self, encoded: Bytes) -> Result<()> {
-        let declared = FileDescriptorProto::decode(&encoded[..])?;
+        let declared = FileDescriptorProto::decode(&encoded[..]).map_err(Status::from_error)?;
         if self.files.len() >= FILES {
             return Err(
                 Status::resource_exhausted("the server's files import each other without an end").into()
@@ -153,7 +154,7 @@ impl<'a> Reflection<'a> {
         let answer = call.next().await?.ok_or_else(ended)?;
         // The server has shown that it knows this version.
         self.untried = &[];
-        let answer = ServerReflectionResponse::decode(&mut &answer.bytes[..])?;
+        let answer = ServerReflectionResponse::decode(&mut &answer.bytes[..]).map_err(Status::from_error)?;
         answer.message_response.ok_or_else(|| Status::internal("the server answered nothing").into())
     }
 }

@@ -39,8 +39,9 @@ mod watch;
 )]
 mod http;
 
+use polyrpc::client::Result;
 use polyrpc::discovery::{self, Discover, Register};
-use polyrpc::{Client, Result, Status, client};
+use polyrpc::{Client, Status, client};
 
 /// Finds what a URL names: `etcd://127.0.0.1:2379/rpcx_test/Arith`; a protocol may stand before it, as clients write it:
 /// `rpcx+etcd://…`. What `polyrpc` finds by itself is found too: `list://a:1,b:2`, `dns://host:port`.

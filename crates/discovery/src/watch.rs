@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
+use polyrpc::Status;
+use polyrpc::client::Result;
 use polyrpc::discovery::{Instance, Sets};
-use polyrpc::{Result, Status};
 use tokio::time::{Instant, sleep_until};
 
 /// One watch of a registry.

@@ -10,8 +10,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
+use polyrpc::Status;
+use polyrpc::client::Result;
 use polyrpc::discovery::{Discover, Entry, Instance, Register, Sets};
-use polyrpc::{Result, Status};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use zookeeper_client::{

@@ -213,7 +213,7 @@ fn call(service: &Service, method: &Method, n: usize, blocking: bool) -> TokenSt
     let invoked = invoked(service, method, n);
     quote! {
         #(#docs)*
-        #vis #asyncness fn #ident(&self, #(#names: #types),*) -> ::polyrpc::Result<#received> {
+        #vis #asyncness fn #ident(&self, #(#names: #types),*) -> ::polyrpc::client::Result<#received> {
             let response = self.#with(::polyrpc::client::Request::new(#packed))#awaited?;
             ::core::result::Result::Ok(response.message)
         }
@@ -222,7 +222,7 @@ fn call(service: &Service, method: &Method, n: usize, blocking: bool) -> TokenSt
         #vis #asyncness fn #with(
             &self,
             request: ::polyrpc::client::Request<#request>,
-        ) -> ::polyrpc::Result<::polyrpc::client::Response<#received>> {
+        ) -> ::polyrpc::client::Result<::polyrpc::client::Response<#received>> {
             #invoked #awaited
         }
     }

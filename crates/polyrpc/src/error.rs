@@ -1,13 +1,54 @@
+//! How calls fail, seen from both sides: [`Error`] is what a caller gets, [`Failure`] what a handler gives.
+
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 
-use polyrpc_wire::{Code, Status};
+use polyrpc_wire::{Code, Metadata, Status};
 
-/// What a handler fails with, and what a caller gets.
+/// An error of any kind that may move between threads.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a call failed, as its caller gets it.
 ///
-/// One pointer wide. Every error type converts into it, so that `?` works in a handler: a [`Status`] keeps
-/// its code, anything else becomes [`Code::Unknown`] with the error's text. For that it must not implement
-/// [`std::error::Error`] itself; it converts into a boxed one, so that `?` works in a caller's `main` too.
+/// One pointer wide. It is a [`std::error::Error`] whose [`source`](std::error::Error::source) is the cause on this side,
+/// if there is one: the `io::Error` of a connection that was refused. It tells what the peer sent beside its failure.
+///
+/// A handler fails with a [`Failure`], into which it converts by `?`, as any error does.
+///
+/// ```
+/// use std::error::Error as _;
+/// use polyrpc::Client;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> polyrpc::Result<()> {
+/// // Nobody listens there.
+/// let error = Client::new("rpcx://127.0.0.1:1")?.call::<()>("ping", &()).await.unwrap_err();
+/// let cause = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+/// assert_eq!(cause.unwrap().kind(), std::io::ErrorKind::ConnectionRefused);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error(Status);
+
+/// Why a handler fails.
+///
+/// One pointer wide. Every error converts into it by `?`; what the caller learns depends on what it was:
+///
+/// - a [`Status`], and an [`Error`] of a call that the handler made: that, with its code and number;
+/// - a `String` or a `&'static str`, which the author of the handler wrote for the caller: [`Code::Unknown`] with
+///   that text;
+/// - anything else, `Box<dyn Error + Send + Sync>` and `anyhow::Error` among it: [`Code::Internal`] and the text
+///   `internal error`. Such an error may name hosts, paths and credentials; it stays in this process as the
+///   [`source`](std::error::Error::source) of the status, and in an event of `tracing`. With feature `anyhow` a status
+///   within an `anyhow::Error` is found.
+///
+/// [`Status::from_error`] tells the caller such an error on purpose; [`Server::expose_errors`](crate::Server::expose_errors)
+/// tells all of them, as servers of Go do.
+///
+/// It must not implement [`std::error::Error`] itself, since every such type converts into it; its [`status`](Self::status)
+/// does, and so does the [`Error`] into which it converts.
 ///
 /// ```
 /// use polyrpc::{Code, Result, Status};
@@ -20,96 +61,166 @@ use polyrpc_wire::{Code, Status};
 ///     Ok(text.parse::<i32>()?)
 /// }
 ///
+/// fn check(age: i32) -> Result<()> {
+///     if age < 0 {
+///         Err(format!("an age of {age} cannot be"))?;
+///     }
+///     Ok(())
+/// }
+///
 /// assert_eq!(divide(1, 0).unwrap_err().code(), Code::InvalidArgument);
-/// assert_eq!(parse("x").unwrap_err().code(), Code::Unknown);
+/// assert_eq!(parse("x").unwrap_err().message(), "internal error");
+/// assert_eq!(check(-1).unwrap_err().message(), "an age of -1 cannot be");
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Error(Status);
+pub struct Failure(Status);
 
-/// What a handler or a call returns.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+/// What a handler returns, and a program that fails with any error. What a call returns is a
+/// [`client::Result`](crate::client::Result).
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// What both have.
+macro_rules! of_a_status {
+    ($name:ident) => {
+        impl $name {
+            /// With a code and a text.
+            pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+                Self(Status::new(code, message))
+            }
+
+            /// What went wrong.
+            pub fn code(&self) -> Code {
+                self.0.code()
+            }
+
+            /// What went wrong, in words; may be empty.
+            pub fn message(&self) -> &str {
+                self.0.message()
+            }
+
+            /// The failure in full: number, scope, fault, whether to retry, details.
+            pub fn status(&self) -> &Status {
+                &self.0
+            }
+
+            /// The failure in full.
+            pub fn into_status(self) -> Status {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+of_a_status!(Error);
+of_a_status!(Failure);
 
 impl Error {
-    /// An error with a code and a text.
-    pub fn new(code: Code, message: impl Into<std::borrow::Cow<'static, str>>) -> Self {
-        Self(Status::new(code, message))
+    /// What the peer sent before its failure: user fields, metadata, headers. Empty where it sent nothing, or did not
+    /// answer.
+    pub fn headers(&self) -> &Metadata {
+        self.0.headers()
     }
 
-    /// What went wrong.
-    pub fn code(&self) -> Code {
-        self.0.code()
-    }
-
-    /// What went wrong, in words; may be empty.
-    pub fn message(&self) -> &str {
-        self.0.message()
-    }
-
-    /// The failure in full: number, scope, fault, whether to retry.
-    pub fn status(&self) -> &Status {
-        &self.0
-    }
-
-    /// The failure in full.
-    pub fn into_status(self) -> Status {
-        self.0
+    /// What the peer sent behind its failure (gRPC).
+    pub fn trailers(&self) -> &Metadata {
+        self.0.trailers()
     }
 }
 
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl From<Status> for Error {
+    fn from(status: Status) -> Self {
+        Self(status)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self(failure.0)
+    }
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        error.0
+    }
+}
+
+impl<E: Into<BoxError> + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let mut slot = Some(error);
-        if let Some(status) = (&mut slot as &mut dyn Any).downcast_mut::<Option<Status>>() {
-            return Self(status.take().expect("the slot was filled above"));
+        let any: &mut dyn Any = &mut slot;
+        let known = take(any).or_else(|| take(any).map(Error::into_status));
+        match (known.or_else(|| words(any)).or_else(|| within_anyhow(any)), slot) {
+            (Some(status), _) => Self(status),
+            (None, Some(error)) => Self(hidden(error.into())),
+            (None, None) => unreachable!("what was taken out is known"),
         }
-        let error = slot.expect("only a status is taken out");
-        Self(Status::unknown(with_sources(&error)))
     }
 }
 
-impl From<Error> for Box<dyn std::error::Error + Send + Sync> {
-    fn from(error: Error) -> Self {
-        Box::new(error.0)
-    }
+/// Takes out what is there, if it is a `T`.
+fn take<T: 'static>(slot: &mut dyn Any) -> Option<T> {
+    slot.downcast_mut::<Option<T>>().and_then(Option::take)
 }
 
-impl From<Error> for Box<dyn std::error::Error> {
-    fn from(error: Error) -> Self {
-        Box::new(error.0)
-    }
+/// What the author of a handler wrote for the caller.
+#[cold]
+fn words(slot: &mut dyn Any) -> Option<Status> {
+    let words = take::<String>(slot).map(Cow::Owned);
+    let words = words.or_else(|| take::<&'static str>(slot).map(Cow::Borrowed));
+    words.or_else(|| take::<Cow<'static, str>>(slot)).map(Status::unknown)
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
+#[cfg(feature = "anyhow")]
+#[cold]
+fn within_anyhow(slot: &mut dyn Any) -> Option<Status> {
+    let held = slot.downcast_mut::<Option<anyhow::Error>>()?;
+    let status = held.as_ref()?.downcast_ref::<Status>().cloned();
+    status.or_else(|| Some(held.as_ref()?.downcast_ref::<Error>()?.status().clone()))
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
+#[cfg(not(feature = "anyhow"))]
+fn within_anyhow(_: &mut dyn Any) -> Option<Status> {
+    None
 }
 
-/// The text of an error and of what caused it: no caller sees the chain itself.
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
+/// An error that is not meant for the caller, unless it is a status.
+#[cold]
+fn hidden(error: BoxError) -> Status {
+    match error.downcast::<Error>() {
+        Ok(error) => error.into_status(),
+        Err(error) => Status::hiding(error),
     }
-    text
 }
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::*;
 
     #[test]
     fn an_error_is_one_pointer_wide() {
         assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+        assert_eq!(size_of::<Result<(), Error>>(), size_of::<usize>());
     }
 
     #[test]
@@ -118,17 +229,51 @@ mod tests {
             Err(Status::not_found("no such user").with_number(54321))?;
             Ok(())
         }
-        let error = fails().unwrap_err();
-        assert_eq!(error.code(), Code::NotFound);
-        assert_eq!(error.status().number(), Some(54321));
+        fn called() -> Result<(), Error> {
+            Ok(fails()?)
+        }
+        fn relays() -> Result<()> {
+            Ok(called()?)
+        }
+        let failure = relays().unwrap_err();
+        assert_eq!(failure.code(), Code::NotFound);
+        assert_eq!(failure.status().number(), Some(54321));
     }
 
     #[test]
     fn a_caller_may_use_the_question_mark_too() {
-        fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+        fn main() -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
             Err(Error::new(Code::Internal, "boom"))?;
             Ok(())
         }
         assert_eq!(main().unwrap_err().to_string(), "internal: boom");
+    }
+
+    #[test]
+    fn any_error_converts_and_only_words_and_statuses_are_told() {
+        fn of<E: Into<BoxError> + 'static>(error: E) -> (Code, String) {
+            let failure = Failure::from(error);
+            (failure.code(), failure.message().to_owned())
+        }
+        let told = |text: &str| (Code::Unknown, text.to_owned());
+        let hidden = (Code::Internal, "internal error".to_owned());
+        assert_eq!(of("words"), told("words"));
+        assert_eq!(of(String::from("words")), told("words"));
+        assert_eq!(of(Cow::Borrowed("words")), told("words"));
+        assert_eq!(of(std::io::Error::other("hunter2")), hidden);
+        assert_eq!(of(BoxError::from("hunter2")), hidden);
+        assert_eq!(of(anyhow::anyhow!("hunter2")), hidden);
+        let found = (Code::NotFound, "x".to_owned());
+        assert_eq!(of(BoxError::from(Status::not_found("x"))), found);
+        assert_eq!(of(BoxError::from(Error::new(Code::NotFound, "x"))), found);
+        #[cfg(feature = "anyhow")]
+        assert_eq!(of(anyhow::Error::from(Status::not_found("x")).context("while looking")), found);
+    }
+
+    #[test]
+    fn a_hidden_error_is_the_source() {
+        let failure = Failure::from(std::io::Error::other("hunter2"));
+        assert!(!format!("{failure}").contains("hunter2"));
+        assert_eq!(Error::from(failure).source().unwrap().to_string(), "hunter2");
     }
 }

@@ -3,6 +3,8 @@
 // Generated code names this crate from outside; that of the standard services is within.
 extern crate self as polyrpc;
 
+#[cfg(feature = "prost")]
+mod details;
 mod error;
 
 pub mod client;
@@ -56,13 +58,15 @@ pub mod rest_rpc {
 
 pub use polyrpc_macros::service;
 pub use polyrpc_wire::{
-    CallId, Checksum, Code, Compression, Fault, Format, Metadata, Protocol, Push, Retry, Scope, Status,
-    payload,
+    CallId, Checksum, Code, Compression, Detail, Fault, Format, Metadata, Protocol, Push, Retry, Scope,
+    Status, payload,
 };
 
 pub use client::Client;
 pub use cores::Cores;
-pub use error::{Error, Result};
+#[cfg(feature = "prost")]
+pub use details::Details;
+pub use error::{Error, Failure, Result};
 pub use net::Address;
 pub use server::Server;
 pub use service::Context;

@@ -123,7 +123,7 @@ async fn talker() -> (Client, Talker, Running) {
     (client(Protocol::BaiduStd, &server), talker, server)
 }
 
-async fn open(client: &Client, what: &str) -> Result<(Response<String>, RawCall)> {
+async fn open(client: &Client, what: &str) -> polyrpc::client::Result<(Response<String>, RawCall)> {
     let request = Request::new(what.to_owned());
     soon(client.open_stream::<Serde, String, String>("Talk/Talk", request, StreamOptions::default())).await
 }

@@ -14,7 +14,7 @@ use polyrpc::discovery::{Instance, List};
 use polyrpc::introspection::Serving;
 use polyrpc::server::Running;
 use polyrpc::service::ServiceBuilder;
-use polyrpc::{Client, Code, Context, Protocol, Result, Server, Status, introspection};
+use polyrpc::{Client, Code, Context, Protocol, Server, Status, introspection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -69,7 +69,7 @@ fn three() -> Breaker {
     Breaker::consecutive(3, LONG)
 }
 
-async fn echo(client: &Client) -> Result<String> {
+async fn echo(client: &Client) -> polyrpc::client::Result<String> {
     soon(client.call("Probe/Echo", &"hello")).await
 }
 
@@ -175,7 +175,7 @@ async fn calls_that_time_out_are_failures() {
         .unwrap();
     soon(async {
         while isolated(&client) == 0 {
-            let ended: Result<String> = client.call("Probe/Wait", &"x").await;
+            let ended: polyrpc::client::Result<String> = client.call("Probe/Wait", &"x").await;
             assert_eq!(ended.unwrap_err().status().code(), Code::DeadlineExceeded);
         }
     })

@@ -49,7 +49,7 @@ fn kcp_client(protocol: Protocol, server: &Running, config: kcp::Config) -> Clie
     Client::builder(&url(protocol, server)).kcp(config).build().unwrap()
 }
 
-async fn echo(client: &Client, text: &str) -> Result<String> {
+async fn echo(client: &Client, text: &str) -> polyrpc::client::Result<String> {
     soon(client.call("Probe/Echo", text)).await
 }
 

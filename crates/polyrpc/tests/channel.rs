@@ -95,12 +95,12 @@ fn client(discover: impl Discover) -> Client {
     builder(Protocol::Rpcx, discover).build().unwrap()
 }
 
-async fn echo(client: &Client) -> Result<String> {
+async fn echo(client: &Client) -> polyrpc::client::Result<String> {
     soon(client.call("Probe/Echo", &"hello")).await
 }
 
 /// A call that may be made twice.
-async fn echo_again(client: &Client) -> Result<Response<String>> {
+async fn echo_again(client: &Client) -> polyrpc::client::Result<Response<String>> {
     soon(client.invoke::<Serde, String, String>(&ECHO, Request::new("hello".to_owned()).with_idempotent()))
         .await
 }

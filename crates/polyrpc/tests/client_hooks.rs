@@ -74,7 +74,7 @@ async fn they_are_told_of_a_connections_life_and_of_each_attempt_on_it() {
     assert_eq!(told[..2], ["connected", "attempting Probe/Echo"]);
     assert!(told[2].starts_with("sending "));
     assert_eq!(told[3..], ["received: true", "attempted: None"]);
-    let missing: polyrpc::Result<String> = client.call("Probe/nope", &()).await;
+    let missing: polyrpc::client::Result<String> = client.call("Probe/nope", &()).await;
     let code = missing.unwrap_err().code();
     let told = notes.take();
     assert_eq!(told[0], "attempting Probe/nope", "the connection is there already");

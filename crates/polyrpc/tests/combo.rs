@@ -63,11 +63,11 @@ fn gone() -> Status {
     Status::unavailable("gone").with_scope(Scope::Connection).with_retry(Retry::Elsewhere)
 }
 
-async fn call(client: &Client) -> Result<String> {
+async fn call(client: &Client) -> polyrpc::client::Result<String> {
     soon(client.call("Probe/Echo", &"hello")).await
 }
 
-async fn wait(client: &Client) -> Result<String> {
+async fn wait(client: &Client) -> polyrpc::client::Result<String> {
     soon(client.call("Probe/Wait", &"hello")).await
 }
 
@@ -404,7 +404,7 @@ async fn a_selective_call_has_one_time_for_all_attempts() {
 }
 
 /// A client of what the list holds.
-fn template(list: &List) -> impl Fn() -> Result<Builder> + Send + Sync + 'static {
+fn template(list: &List) -> impl Fn() -> polyrpc::client::Result<Builder> + Send + Sync + 'static {
     let list = list.clone();
     move || Ok(Client::builder("rpcx://parts").discover(list.clone()))
 }

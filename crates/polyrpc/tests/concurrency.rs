@@ -18,7 +18,7 @@ async fn waiting(
     prober: &Prober,
     protocol: Protocol,
     server: &polyrpc::server::Running,
-) -> tokio::task::JoinHandle<polyrpc::Result<String>> {
+) -> tokio::task::JoinHandle<polyrpc::client::Result<String>> {
     let (client, came) = (client(protocol, server), prober.gate.count());
     let call = tokio::spawn(async move { client.call::<String>("Probe/Wait", "x").await });
     prober.gate.came(came + 1).await;

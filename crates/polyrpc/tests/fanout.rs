@@ -87,7 +87,7 @@ async fn nobody() -> Instance {
     Instance::tcp(listener.local_addr().unwrap().to_string())
 }
 
-async fn wait(client: &Client) -> Result<String> {
+async fn wait(client: &Client) -> polyrpc::client::Result<String> {
     soon(client.call("Probe/Wait", &"hello")).await
 }
 

@@ -6,7 +6,7 @@ use common::{PROTOCOLS, client, serve, url};
 use polyrpc::client::{Options, Request};
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;
-use polyrpc::{Client, Code, Format, Protocol, Server, Status};
+use polyrpc::{Client, Code, Context, Format, Protocol, Server, Status};
 
 fn sums() -> Server {
     type N = i32;
@@ -58,7 +58,10 @@ async fn the_only_argument_may_stand_alone_or_in_a_list() {
 async fn a_function_fails_with_whatever_the_question_mark_takes() {
     let server = serve(
         Server::new()
-            .register("parse", |text: String| async move { Ok::<i32, polyrpc::Error>(text.parse::<i32>()?) })
+            .register(
+                "parse",
+                |text: String| async move { Ok::<i32, polyrpc::Failure>(text.parse::<i32>()?) },
+            )
             .register("std", |text: String| async move { text.parse::<i32>() })
             .register("find", |key: String| async move {
                 Err::<String, _>(Status::not_found(format!("no {key} here")))
@@ -70,7 +73,7 @@ async fn a_function_fails_with_whatever_the_question_mark_takes() {
         assert_eq!(client.call::<i32>("parse", "12").await.unwrap(), 12);
         for function in ["parse", "std"] {
             let error = client.call::<i32>(function, "twelve").await.unwrap_err();
-            assert!(error.message().contains("invalid digit"), "{protocol:?}: {error}");
+            assert!(error.message().contains("internal error"), "{protocol:?}: {error}");
         }
         let error = client.call::<String>("find", "key").await.unwrap_err();
         assert!(error.message().contains("no key here"), "{protocol:?}: {error}");
@@ -154,4 +157,73 @@ async fn a_format_that_plain_types_have_no_form_in_is_refused() {
     let request = Request::new(1).with_format(Format::Raw);
     let error = client.invoke::<polyrpc::codec::Serde, i32, i32>(&signature, request).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+}
+
+#[tokio::test]
+async fn a_function_may_take_the_context_first() {
+    let server = serve(
+        Server::new()
+            .register("where", |cx: Context| async move { format!("{}/{}", cx.service(), cx.method()) })
+            .register("Shop/tenant", |cx: Context, item: String, n: u32| async move {
+                let tenant = cx.metadata().get("tenant").ok_or_else(|| Status::permission_denied("who?"))?;
+                Ok::<_, Status>(format!("{n} {item} for {tenant}"))
+            })
+            .register("tagged", |mut cx: Context, n: u32| async move {
+                cx.reply().metadata.insert("tag", "t");
+                (cx, n + 1)
+            })
+            .register("refused", |mut cx: Context| async move {
+                cx.reply().metadata.insert("tag", "t");
+                (cx, Err::<(), _>(Status::aborted("lost")))
+            }),
+    )
+    .await;
+    for protocol in PROTOCOLS {
+        let client = client(protocol, &server);
+        assert_eq!(client.call::<String>("where", &()).await.unwrap(), "/where", "{protocol:?}");
+        assert_eq!(client.call::<u32>("tagged", &(1,)).await.unwrap(), 2, "{protocol:?}");
+        let error = client.call::<()>("refused", &()).await.unwrap_err();
+        assert!(error.message().ends_with("lost"), "{protocol:?}: {error}");
+        if protocol == Protocol::NetRpc {
+            continue; // It carries no metadata.
+        }
+        let reply = client.request("tagged").send::<u32>(&(1,)).await.unwrap();
+        assert_eq!((reply.message, reply.metadata.get("tag")), (2, Some("t")), "{protocol:?}");
+        let asked = client.request("Shop/tenant").metadata("tenant", "a").call::<String>(&("tea", 3));
+        assert_eq!(asked.await.unwrap(), "3 tea for a", "{protocol:?}");
+        let error = client.call::<String>("Shop/tenant", &("tea", 3)).await.unwrap_err();
+        assert!(error.message().ends_with("who?"), "{protocol:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_built_says_more_than_its_arguments() {
+    let server = serve(
+        Server::new()
+            .register("format", |cx: Context, _: u32| async move { cx.format().as_str().to_owned() })
+            .register("attached", |cx: Context| async move { cx.attachment().len() })
+            .register("left", |cx: Context| async move { cx.remaining().map_or(0, |left| left.as_secs()) })
+            .register("hang", || async { std::future::pending::<()>().await }),
+    )
+    .await;
+    let client = client(Protocol::BaiduStd, &server);
+    assert_eq!(client.request("attached").attachment("12345").call::<usize>(&()).await.unwrap(), 5);
+    let patient = client.request("left").timeout(std::time::Duration::from_secs(3000));
+    assert!((2900..=3000).contains(&patient.call::<u64>(&()).await.unwrap()));
+    let hasty = client.request("hang").timeout(std::time::Duration::from_millis(20)).call::<()>(&());
+    assert_eq!(hasty.await.unwrap_err().code(), Code::DeadlineExceeded);
+    let json = client.request("format").format(Format::Json(Json::Brpc)).call::<String>(&(1,));
+    assert_eq!(json.await.unwrap(), Format::Json(Json::Brpc).as_str());
+
+    let rpcx = common::client(Protocol::Rpcx, &server);
+    rpcx.request("hang").oneway(&()).await.unwrap();
+
+    let guarded = polyrpc::server::Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
+        Some(b"secret") => Ok(()),
+        _ => Err(Status::unauthenticated("who are you?")),
+    });
+    let server = Server::new().register("in", || async { 1 }).bind(guarded).await.unwrap().start();
+    let grpc = common::client(Protocol::Grpc, &server);
+    assert_eq!(grpc.request("in").credential("secret").call::<i32>(&()).await.unwrap(), 1);
+    assert_eq!(grpc.call::<i32>("in", &()).await.unwrap_err().code(), Code::Unauthenticated);
 }

@@ -78,7 +78,7 @@ impl Hop for Hopper {
 
     async fn wait(&self) -> Result<()> {
         if let Some(next) = &self.next {
-            return next.wait().await;
+            return Ok(next.wait().await?);
         }
         let _guard = Guard(self.dropped.lock().unwrap().take());
         self.gate.pass().await;

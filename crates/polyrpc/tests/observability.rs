@@ -84,7 +84,7 @@ impl Relay for Arc<Relaying> {
     async fn relay(&self, hops: u32) -> Result<u32> {
         let next = self.0.lock().unwrap().clone();
         match next {
-            Some(next) if hops > 0 => RelayClient::new(next).relay(hops - 1).await,
+            Some(next) if hops > 0 => Ok(RelayClient::new(next).relay(hops - 1).await?),
             _ => Ok(hops),
         }
     }

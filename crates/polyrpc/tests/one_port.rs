@@ -17,7 +17,7 @@ use polyrpc::codec::{Body, Raw};
 use polyrpc::server::{Limits, Listen};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::tls::{self, Identity, Pem};
-use polyrpc::{Client, Context, Format, Result, Server};
+use polyrpc::{Client, Context, Format, Server};
 
 /// What is spoken, by the URLs of clients. These are all whose first bytes tell them from the rest.
 const SPOKEN: [&str; 11] = [
@@ -103,7 +103,7 @@ async fn call(client: Client, numbered: bool, name: String) -> usize {
     calls
 }
 
-async fn echo(client: &Client, text: &str) -> Result<String> {
+async fn echo(client: &Client, text: &str) -> polyrpc::client::Result<String> {
     let body = Body::new(Format::FlatBuffers, Bytes::from(text.to_owned()));
     let reply = client.call_raw("Numbered/Echo#7,0", body, Options::default()).await?;
     Ok(String::from_utf8_lossy(&reply.message.bytes).into_owned())

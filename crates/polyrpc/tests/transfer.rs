@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Gate, client, serve, soon, until, url};
 use polyrpc::server::{Limits, Listen, Running};
 use polyrpc::transfer::{ByteStream, FileRequest, Files, Streams, Upload};
-use polyrpc::{Client, Code, Cores, Error, Protocol, Result, Server, Status};
+use polyrpc::{Client, Code, Cores, Error, Protocol, Server, Status};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -66,11 +66,16 @@ fn one(key: &str, value: &str) -> HashMap<String, String> {
     HashMap::from([(key.to_owned(), value.to_owned())])
 }
 
-async fn send(client: &Client, name: &str, size: u64, content: impl AsyncRead) -> Result<()> {
+async fn send(
+    client: &Client,
+    name: &str,
+    size: u64,
+    content: impl AsyncRead,
+) -> polyrpc::client::Result<()> {
     soon(client.send_file(name, size, &none(), content)).await
 }
 
-async fn fetch(client: &Client, name: &str) -> Result<Vec<u8>> {
+async fn fetch(client: &Client, name: &str) -> polyrpc::client::Result<Vec<u8>> {
     let mut content = Vec::new();
     let fetched = soon(client.download_file(name, &none(), &mut content)).await?;
     assert_eq!(fetched, content.len() as u64);

@@ -50,4 +50,4 @@ pub use outbox::Outbox;
 pub use payload::{Compression, Format};
 pub use session::{Limits, Violation};
 pub use sniff::{Guess, Protocol};
-pub use status::{Code, Fault, Retry, Scope, Status};
+pub use status::{Code, Detail, Fault, Retry, Scope, Status};

@@ -69,6 +69,11 @@ pub trait Server {
         status
     }
 
+    /// The same where one connection carries calls of several kinds, of which the ticket tells one.
+    fn unreadable_to(_ticket: &Self::Ticket) -> fn(Status) -> Status {
+        Self::unreadable
+    }
+
     /// Whether a call without a message calls with the default one, also where its format writes none as no bytes.
     fn may_be_empty(_ticket: &Self::Ticket) -> bool {
         false

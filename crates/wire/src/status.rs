@@ -1,19 +1,28 @@
+mod details;
 pub(crate) mod texts;
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
+
+pub use self::details::Detail;
+use crate::Metadata;
 
 /// Why a call failed: the same for every protocol.
 ///
 /// One pointer wide, so that `Result<T, Status>` stays small. It says what went wrong ([`Code`]), in words,
 /// how far it reaches ([`Scope`]), whose fault it is ([`Fault`]) and whether the call may be tried again
 /// ([`Retry`]).
-#[derive(Clone, PartialEq, Eq)]
+///
+/// As an [`Error`] it tells its cause by [`source`](Error::source): the `io::Error` of a connection that was refused, say.
+/// The cause never travels. Neither the cause nor what the peer sent beside the failure counts when two are compared.
+#[derive(Clone)]
 pub struct Status(Box<Inner>);
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 struct Inner {
     code: Code,
     message: Cow<'static, str>,
@@ -22,6 +31,18 @@ struct Inner {
     scope: Scope,
     fault: Fault,
     retry: Retry,
+    /// What is known of the failure on this side only.
+    local: Option<Box<Local>>,
+}
+
+/// What never travels with a failure.
+#[derive(Clone, Default)]
+struct Local {
+    source: Option<Arc<dyn Error + Send + Sync>>,
+    /// The code and the text say nothing of the source, since it may name what the peer must not know.
+    hides: bool,
+    headers: Metadata,
+    trailers: Metadata,
 }
 
 impl Status {
@@ -36,7 +57,89 @@ impl Status {
             scope: Scope::Call,
             fault: code.usual_fault(),
             retry: code.usual_retry(),
+            local: None,
         }))
+    }
+
+    /// The failure of a part of this program whose text is not meant for the peer: [`Code::Internal`] with a text that
+    /// says no more. The error itself is the [`source`](Error::source), which never travels.
+    ///
+    /// This is what `?` makes of an error in a handler. A status stays what it is.
+    #[cold]
+    pub fn hiding(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        match error.into().downcast::<Self>() {
+            Ok(status) => *status,
+            Err(error) => {
+                let mut status = Self::new(Code::Internal, HIDDEN).with_fault(Fault::Us).with_source(error);
+                status.local().hides = true;
+                status
+            }
+        }
+    }
+
+    /// The failure of a part of this program, told to the peer: [`Code::Unknown`] with the text of the error and of all
+    /// that caused it, as a Go server tells it. A status stays what it is.
+    ///
+    /// Use it where such texts are meant for callers: they may name hosts, paths and credentials.
+    ///
+    /// ```
+    /// use polyrpc_wire::{Code, Status};
+    ///
+    /// let error = "x".parse::<i32>().unwrap_err();
+    /// assert_eq!(Status::from_error(error.clone()).message(), "invalid digit found in string");
+    /// assert_eq!(Status::hiding(error).message(), "internal error");
+    /// ```
+    #[cold]
+    pub fn from_error(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::hiding(error).exposed()
+    }
+
+    /// The failure with the texts that it [hides](Self::hiding); as it is if it hides none.
+    #[cold]
+    #[must_use]
+    pub fn exposed(mut self) -> Self {
+        let Some(source) = self.source().filter(|_| self.hides()) else { return self };
+        let text = with_sources(source);
+        (self.0.code, self.0.message) = (Code::Unknown, text.into());
+        (self.0.fault, self.0.retry) = (Code::Unknown.usual_fault(), Code::Unknown.usual_retry());
+        self.local().hides = false;
+        self
+    }
+
+    /// Whether the peer is told nothing of what [caused](Error::source) the failure.
+    pub fn hides(&self) -> bool {
+        self.0.local.as_ref().is_some_and(|local| local.hides)
+    }
+
+    /// What caused the failure, for this side only: it never travels.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.local().source = Some(Arc::from(source.into()));
+        self
+    }
+
+    /// What the peer sent before and behind the failure. It does not travel on.
+    #[must_use]
+    pub fn received_with(mut self, headers: Metadata, trailers: Metadata) -> Self {
+        if !headers.is_empty() || !trailers.is_empty() {
+            let local = self.local();
+            (local.headers, local.trailers) = (headers, trailers);
+        }
+        self
+    }
+
+    /// What the peer sent before its failure: user fields, metadata, headers. Empty where the failure is this side's.
+    pub fn headers(&self) -> &Metadata {
+        self.0.local.as_ref().map_or(&NOTHING, |local| &local.headers)
+    }
+
+    /// What the peer sent behind its failure (gRPC). Empty where the failure is this side's.
+    pub fn trailers(&self) -> &Metadata {
+        self.0.local.as_ref().map_or(&NOTHING, |local| &local.trailers)
+    }
+
+    fn local(&mut self) -> &mut Local {
+        self.0.local.get_or_insert_default()
     }
 
     /// The protocol's or the application's own number for the failure: brpc's `54321`, say. It travels where
@@ -174,11 +277,11 @@ impl fmt::Debug for Status {
         if let Some(number) = self.number() {
             fields.field("number", &number);
         }
-        fields
-            .field("scope", &self.scope())
-            .field("fault", &self.fault())
-            .field("retry", &self.retry())
-            .finish()
+        fields.field("scope", &self.scope()).field("fault", &self.fault()).field("retry", &self.retry());
+        if let Some(source) = self.source() {
+            fields.field("source", &source);
+        }
+        fields.finish()
     }
 }
 
@@ -195,7 +298,40 @@ impl fmt::Display for Status {
     }
 }
 
-impl std::error::Error for Status {}
+impl Error for Status {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let source = self.0.local.as_ref()?.source.as_deref()?;
+        Some(source)
+    }
+}
+
+impl PartialEq for Status {
+    fn eq(&self, other: &Self) -> bool {
+        let told =
+            |status: &Self| (status.code(), status.number(), status.scope(), status.fault(), status.retry());
+        told(self) == told(other) && self.message() == other.message() && self.details() == other.details()
+    }
+}
+
+impl Eq for Status {}
+
+/// What came with a failure that came with nothing.
+static NOTHING: Metadata = Metadata::new();
+
+/// What the peer learns of an error that is not meant for it.
+const HIDDEN: &str = "internal error";
+
+/// The text of an error and of what caused it.
+fn with_sources(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
 
 /// What went wrong. The codes of gRPC, since every peer's own numbers can be mapped onto them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -346,6 +482,23 @@ mod tests {
     #[test]
     fn a_status_is_one_pointer_wide() {
         assert_eq!(size_of::<Result<(), Status>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn what_it_hides_is_its_source_and_not_in_its_text() {
+        let inner = std::io::Error::other("postgres://admin:hunter2@db");
+        let status = Status::hiding(inner);
+        assert_eq!(
+            (status.code(), status.message(), status.hides()),
+            (Code::Internal, "internal error", true)
+        );
+        assert_eq!(status.source().unwrap().to_string(), "postgres://admin:hunter2@db");
+        let exposed = status.exposed();
+        assert_eq!((exposed.code(), exposed.message()), (Code::Unknown, "postgres://admin:hunter2@db"));
+        assert!(!exposed.hides() && exposed.source().is_some());
+        assert_eq!(Status::hiding(Status::not_found("x")), Status::not_found("x"));
+        assert_eq!(Status::from_error(Status::not_found("x")), Status::not_found("x"));
+        assert_eq!(Status::not_found("x").exposed(), Status::not_found("x"));
     }
 
     #[test]

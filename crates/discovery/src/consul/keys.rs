@@ -7,8 +7,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use polyrpc::Status;
+use polyrpc::client::Result;
 use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
-use polyrpc::{Result, Status};
 use serde::{Deserialize, Serialize};
 
 use super::{Consul, Index};

@@ -27,8 +27,9 @@ use std::time::Duration;
 use ::http::header::{HeaderName, HeaderValue};
 use ::http::{Method, Request};
 use bytes::Bytes;
+use polyrpc::Status;
+use polyrpc::client::Result;
 use polyrpc::discovery::{Attributes, Discover, Register};
-use polyrpc::{Result, Status};
 
 pub use self::keys::{Keys, KeysOf};
 pub use self::services::{Services, ServicesOf};

@@ -5,8 +5,9 @@ use std::time::Duration;
 use ::http::StatusCode;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use polyrpc::Status;
+use polyrpc::client::Result;
 use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Network, Register, Sets};
-use polyrpc::{Result, Status};
 use serde::{Deserialize, Serialize};
 
 use super::{Consul, Index};

@@ -4,11 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use polyrpc::client::Result;
 use polyrpc::client::balance::{Random, Sticky};
 use polyrpc::client::{Request, Response};
 use polyrpc::discovery::{Instance, List};
 use polyrpc::streaming::Sender;
-use polyrpc::{Client, Code, Result, Status, Streaming};
+use polyrpc::{Client, Code, Status, Streaming};
 use tokio::time::timeout;
 
 use super::proto::etcdserverpb::{

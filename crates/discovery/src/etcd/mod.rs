@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use polyrpc::client::Result;
 use polyrpc::discovery::{Discover, Entry, Instance, Register, Sets};
-use polyrpc::{Result, Status, Streaming};
+use polyrpc::{Status, Streaming};
 use tokio::sync::Mutex;
 
 use self::api::{Api, Kept, failed};

@@ -20,8 +20,9 @@ use std::time::Duration;
 use ::http::Request;
 use ::http::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 use bytes::Bytes;
+use polyrpc::Status;
+use polyrpc::client::Result;
 use polyrpc::discovery::{Attributes, Discover, Network, Sets};
-use polyrpc::{Result, Status};
 
 use self::watched::Watched;
 use crate::http::{Http, Opened};

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use polyrpc::Status;
+use polyrpc::client::Result;
 use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
-use polyrpc::{Result, Status};
 
 use self::api::{Api, Verb};
 use self::host::{enterable, instances};

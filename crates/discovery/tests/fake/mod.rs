@@ -217,7 +217,7 @@ pub async fn next_set(sets: &mut Sets) -> Vec<String> {
 }
 
 /// The next item, whatever it is.
-pub async fn next(sets: &mut Sets) -> polyrpc::Result<Vec<Instance>> {
+pub async fn next(sets: &mut Sets) -> polyrpc::client::Result<Vec<Instance>> {
     let item = tokio::time::timeout(PATIENCE, sets.next()).await.expect("nothing comes of the watch");
     item.expect("the watch has ended")
 }

@@ -15,7 +15,7 @@ use super::pool::Lease;
 use super::raw::RawCall;
 use super::request::{Options, Request, Response};
 use super::{Client, split};
-use crate::Result;
+use crate::client::Result;
 use crate::codec::{Body, Codec};
 use crate::layer::Call as LayeredCall;
 use crate::streaming::StreamOptions;

@@ -31,7 +31,7 @@ use super::pool::Kind;
 use super::request::{Options, Request, Response, Signature};
 use super::url::Url;
 use super::{Builder, split};
-use crate::Result;
+use crate::client::Result;
 use crate::codec::{Body, Codec};
 use crate::net::{Address, DIALLED, keep_alive};
 use crate::tls::{self, Socket as _};
@@ -226,7 +226,8 @@ impl Inner {
             }
             let reason = Status::unavailable(format!("cannot connect to {}: {error}", self.address))
                 .with_scope(Scope::Connection)
-                .with_retry(Retry::Elsewhere);
+                .with_retry(Retry::Elsewhere)
+                .with_source(error);
             self.gate.failed(&self.address, begun, &reason);
             reason
         })?;
@@ -386,12 +387,12 @@ impl<S: Session + Send> Connection<S> {
                 Ok(None) => {
                     // What the session answers by itself (HTTP/2's acknowledgements and windows).
                     if !self.out.is_empty() {
-                        self.send(deadline).map_err(|error| broken(&error))?;
+                        self.send(deadline).map_err(|error| broken(error))?;
                     }
                     if !std::mem::take(&mut patient) {
-                        self.hurry(deadline).map_err(|error| broken(&error))?;
+                        self.hurry(deadline).map_err(|error| broken(error))?;
                     }
-                    if self.receive(deadline).map_err(|error| broken(&error))? == 0 {
+                    if self.receive(deadline).map_err(|error| broken(error))? == 0 {
                         return self.last(id);
                     }
                 }
@@ -423,8 +424,8 @@ impl<S: Session + Send> Link for Connection<S> {
         let (timeout, oneway) = (call.timeout, call.oneway);
         self.session.send(id, call, &mut self.out)?;
         // Most calls of a client wait equally long: then the socket is not touched.
-        self.set_patience(timeout).map_err(|error| broken(&error))?;
-        self.send(deadline).map_err(|error| broken(&error))?;
+        self.set_patience(timeout).map_err(|error| broken(error))?;
+        self.send(deadline).map_err(|error| broken(error))?;
         self.used = now;
         if oneway {
             return Ok(None);
@@ -449,12 +450,15 @@ const STEP: usize = 1 << 20;
 const FRESH: Duration = Duration::from_secs(1);
 
 #[cold]
-fn broken(error: &io::Error) -> Status {
+fn broken(error: io::Error) -> Status {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Status::deadline_exceeded("no reply in time"),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            Status::deadline_exceeded("no reply in time").with_source(error)
+        }
         _ => Status::unavailable(format!("the connection broke: {error}"))
             .with_scope(Scope::Connection)
-            .with_retry(Retry::IfIdempotent),
+            .with_retry(Retry::IfIdempotent)
+            .with_source(error),
     }
 }
 

@@ -163,6 +163,7 @@ pub(super) fn ended_early(server: &Address, status: &Status) -> Status {
     ))
     .with_scope(Scope::Connection)
     .with_retry(Retry::Elsewhere)
+    .with_source(status.clone())
 }
 
 /// Logs that a server cannot be reached, once until it can be again.

@@ -487,10 +487,10 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
                 Poll::Ready(Ok(0)) => {
                     let last = self.take_last();
-                    return Poll::Ready(self.unwritable.take().map_or(last, |error| Err(broken(&error))));
+                    return Poll::Ready(self.unwritable.take().map_or(last, |error| Err(broken(error))));
                 }
                 Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(error))),
             }
             let corked = match self.take_answers() {
                 Ok(corked) => corked,
@@ -765,8 +765,8 @@ fn tls_is_expected() -> Status {
 }
 
 #[cold]
-fn broken(error: &io::Error) -> Status {
-    gone(format!("the connection broke: {error}"))
+fn broken(error: io::Error) -> Status {
+    gone(format!("the connection broke: {error}")).with_source(error)
 }
 
 /// The connection is gone, and nobody knows how far its calls came.

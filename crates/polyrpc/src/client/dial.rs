@@ -75,8 +75,8 @@ impl Dialer {
         let connected = tokio::time::timeout(self.connect_timeout, self.connect(begun)).await;
         let result = match connected {
             Ok(Ok(link)) => self.admit(link),
-            Ok(Err(error)) => Err(self.unreachable(&error)),
-            Err(_) => Err(self.unreachable(&io::ErrorKind::TimedOut.into())),
+            Ok(Err(error)) => Err(self.unreachable(error)),
+            Err(_) => Err(self.unreachable(io::ErrorKind::TimedOut.into())),
         };
         self.gate.dialled(begun, result.as_ref().err());
         if let Err(failure) = &result {
@@ -143,10 +143,11 @@ impl Dialer {
     }
 
     #[cold]
-    fn unreachable(&self, error: &io::Error) -> Status {
+    fn unreachable(&self, error: io::Error) -> Status {
         Status::unavailable(format!("cannot connect to {}: {error}", self.url.address))
             .with_scope(Scope::Connection)
             .with_retry(Retry::Elsewhere)
+            .with_source(error)
     }
 }
 

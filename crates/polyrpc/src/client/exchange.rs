@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_wire::payload::{Json, schema};
 use polyrpc_wire::rest_rpc::Generation;
-use polyrpc_wire::{Call, Code, Compression, Credential, Format, Head, Protocol, Reply, Status};
+use polyrpc_wire::{Call, Code, Compression, Credential, Fault, Format, Head, Protocol, Reply, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -137,6 +137,9 @@ impl Defaults {
         mut options: Options,
         timeout: Option<Duration>,
     ) -> Result<Call<'a>, Status> {
+        if options.cancel.is_some() {
+            return Err(no_handle());
+        }
         let inherited = task::current();
         let timeout = inherited.bound(timeout)?;
         inherited.tell(&mut options.metadata, self.protocol);
@@ -166,7 +169,11 @@ impl Defaults {
         let Some(Reply { result, head, attachment, trailers }) = reply else {
             return Ok(Response::new(Body::new(format, Bytes::new())));
         };
-        let bytes = uncompressed(head.compression, result?, self.decompressed)
+        let body = match result {
+            Ok(body) => body,
+            Err(status) => return Err(status.received_with(head.metadata, trailers)),
+        };
+        let bytes = uncompressed(head.compression, body, self.decompressed)
             .map_err(|status| self.unreadable(&status))?;
         let message = Body::new(head.format, bytes);
         Ok(Response { message, metadata: head.metadata, trailers, attachment })
@@ -210,10 +217,24 @@ impl Response<Body> {
         Ok(Response { message, metadata, trailers, attachment })
     }
 
+    /// Reads the message as a plain type, and leaves what came beside it.
+    pub(super) fn read_plain<T: DeserializeOwned + 'static>(self) -> Result<Response<T>, Status> {
+        let Self { message, metadata, trailers, attachment } = self;
+        let message = decode_plain(&message).map_err(|status| unreadable(&status))?;
+        Ok(Response { message, metadata, trailers, attachment })
+    }
+
     /// Reads the message as a plain type.
     pub(super) fn decode_plain<T: DeserializeOwned + 'static>(self) -> Result<T, Status> {
         decode_plain(&self.message).map_err(|status| unreadable(&status))
     }
+}
+
+/// Whoever makes calls that heed a handle has taken it out by now.
+#[cold]
+fn no_handle() -> Status {
+    Status::invalid_argument("a call of this kind cannot be cancelled by a handle: drop it instead")
+        .with_fault(Fault::Us)
 }
 
 /// The reply is at fault, not the one who called.

@@ -12,7 +12,7 @@ use super::combo::{Bounds, Combo, Ended, gather, keep_first};
 use super::exchange::{Defaults, deadline};
 use super::request::Response;
 use super::{Client, EndpointFacts, Transport};
-use crate::Result;
+use crate::client::Result;
 use crate::codec::Body;
 use crate::discovery::Instance;
 

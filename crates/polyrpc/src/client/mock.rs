@@ -23,7 +23,7 @@ impl MockCall {
     /// # Errors
     ///
     /// When the bytes are no `T`.
-    pub fn decode<C: Codec<T>, T>(&self) -> crate::Result<T> {
+    pub fn decode<C: Codec<T>, T>(&self) -> super::Result<T> {
         Ok(C::decode(self.body.clone(), None)?)
     }
 
@@ -48,7 +48,7 @@ impl Mock {
 
     pub(super) fn call(&self, service: &str, method: &str, body: Body) -> Result<Response<Body>, Status> {
         let call = MockCall { service: service.to_owned(), method: method.to_owned(), body };
-        let message = (self.0)(call).map_err(crate::Error::into_status)?;
+        let message = (self.0)(call).map_err(crate::Failure::into_status)?;
         Ok(Response::new(message))
     }
 }

@@ -20,6 +20,9 @@ mod exchange;
 
 mod attempt;
 
+mod call_builder;
+mod cancel;
+
 mod channel;
 
 pub mod balance;
@@ -66,6 +69,8 @@ use serde::de::DeserializeOwned;
 
 pub use polyrpc_wire::Limits;
 
+pub use self::call_builder::CallBuilder;
+pub use self::cancel::Cancel;
 pub use self::channel::{Backup, Breaker, Budget, EndpointFacts, FailMode, Health, Recovery};
 pub use self::dial::Backoff;
 pub use self::fanout::Receipt;
@@ -87,7 +92,6 @@ use self::hook::Hooks;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
 use self::url::Url;
-use crate::Result;
 use crate::codec::{self, Body};
 use crate::cores::Cores;
 use crate::discovery::{self, Discover, List};
@@ -95,6 +99,9 @@ use crate::layer::{Layer, Layers, Side};
 use crate::net::{Address, Dialing, Stream};
 use crate::tls;
 use crate::transfer::Near;
+
+/// What a call returns, and whatever else a client does.
+pub type Result<T, E = crate::Error> = std::result::Result<T, E>;
 
 /// Calls a server, by whatever protocol its URL names.
 ///
@@ -164,7 +171,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn mock(answer: impl Fn(MockCall) -> Result<Body> + Send + Sync + 'static) -> Self {
+    pub fn mock(answer: impl Fn(MockCall) -> crate::Result<Body> + Send + Sync + 'static) -> Self {
         let builder = Builder::new("");
         Self {
             transport: Transport::Mock(Mock::new(answer)),
@@ -268,6 +275,27 @@ impl Client {
         Ok(response.decode_plain()?)
     }
 
+    /// A call with plain types that says more than its arguments: a time-out, metadata, an attachment, a credential.
+    ///
+    /// ```no_run
+    /// # async fn example(client: polyrpc::Client) -> polyrpc::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let sum: i64 = client
+    ///     .request("Arith/Add")
+    ///     .timeout(Duration::from_millis(200))
+    ///     .metadata("tenant", "a")
+    ///     .key(17)
+    ///     .call(&(1, 2))
+    ///     .await?;
+    /// client.request("log").oneway(&"seen").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn request<'a>(&'a self, target: &'a str) -> CallBuilder<'a> {
+        CallBuilder::new(self, target)
+    }
+
     /// Calls a method with an encoded message and gives the encoded reply.
     ///
     /// # Errors
@@ -307,6 +335,20 @@ impl Client {
     }
 
     async fn exchange(
+        &self,
+        service: &str,
+        method: &str,
+        body: Body,
+        mut options: Options,
+    ) -> Result<Response<Body>, Status> {
+        if let Some(cancel) = options.cancel.take() {
+            // Boxed, so that calls without a handle do not pay for its size.
+            return Box::pin(cancel.guard(self.exchange_to_end(service, method, body, options))).await;
+        }
+        self.exchange_to_end(service, method, body, options).await
+    }
+
+    async fn exchange_to_end(
         &self,
         service: &str,
         method: &str,

@@ -257,13 +257,20 @@ impl Receiving {
             if let Some(end) = self.arrived.end.take() {
                 self.over = true;
                 self.trailers = end.trailers;
-                return Poll::Ready(end.result.err().map(Err));
+                return Poll::Ready(end.result.err().map(|status| Err(self.received(status))));
             }
             if self.over {
                 return Poll::Ready(None);
             }
             ready!(self.poll_more(cx));
         }
+    }
+
+    /// A failure with what the peer sent before and behind it.
+    #[cold]
+    fn received(&self, status: Status) -> Status {
+        let headers = self.head.as_ref().map(|head| head.metadata.clone()).unwrap_or_default();
+        status.received_with(headers, self.trailers.clone())
     }
 
     /// What travelled behind the last message.

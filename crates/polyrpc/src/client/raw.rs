@@ -7,8 +7,9 @@ use polyrpc_wire::{Code, Metadata, Status};
 
 use super::link::Over;
 use super::opened::{Receiving, Sending};
+use crate::Error;
+use crate::client::Result;
 use crate::codec::Body;
-use crate::{Error, Result};
 
 /// A call whose encoded messages are sent and received one by one; [`Client::open_raw`](super::Client::open_raw)
 /// opens it.

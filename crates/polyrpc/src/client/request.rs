@@ -5,6 +5,7 @@ use bytes::Bytes;
 use polyrpc_wire::payload::schema;
 use polyrpc_wire::{Checksum, Compression, Format, Metadata, Protocol};
 
+use super::cancel::Cancel;
 use super::redacted::{RedactedMetadata, redacted};
 use crate::codec::Codec;
 
@@ -47,6 +48,9 @@ pub struct Options {
     /// What calls have in common that are to go to the same server, where the client has several and balances by a
     /// hash: brpc's request code.
     pub key: Option<u64>,
+    /// Cancels the call from elsewhere. A raw call, one of a blocking client and one with streams beside it refuse it: they
+    /// are cancelled by dropping them.
+    pub cancel: Option<Cancel>,
 }
 
 impl fmt::Debug for Options {
@@ -63,6 +67,7 @@ impl fmt::Debug for Options {
             .field("wait_for_ready", &self.wait_for_ready)
             .field("idempotent", &self.idempotent)
             .field("key", &self.key)
+            .field("cancel", &self.cancel)
             .finish()
     }
 }
@@ -147,6 +152,13 @@ impl<T> Request<T> {
     #[must_use]
     pub fn with_key(mut self, key: u64) -> Self {
         self.options.key = Some(key);
+        self
+    }
+
+    /// Lets this handle cancel the call.
+    #[must_use]
+    pub fn with_cancel(mut self, cancel: &Cancel) -> Self {
+        self.options.cancel = Some(cancel.clone());
         self
     }
 

@@ -11,6 +11,7 @@ use polyrpc_wire::{Call, Fault, Format, Head, Metadata, Status};
 
 use super::attempt::Attempt;
 use super::beside::Beside;
+use super::cancel::Cancel;
 use super::channel::Terms;
 use super::exchange::unreadable;
 use super::link;
@@ -20,10 +21,11 @@ use super::raw::RawCall;
 use super::request::{Options, Request, Response, Signature};
 use super::talk::{Requests, Script, Talk};
 use super::{Client, Transport, split};
+use crate::client::Result;
 use crate::codec::{Body, Codec};
 use crate::layer::{Call as LayeredCall, Shape};
 use crate::streaming::StreamOptions;
-use crate::{Error, Result, Streaming};
+use crate::{Failure, Streaming};
 
 impl Client {
     /// Calls a method that answers with any number of messages, as a typed stub does. It may take any number of them
@@ -51,9 +53,10 @@ impl Client {
         Req: Send + 'static,
         Resp: Send + 'static,
     {
-        let shape = Shape::BIDI;
-        let (head, talk) = self.talk::<C, Req>(signature, request.into(), shape).await?;
-        let messages = answer::<C, Resp>(talk, signature.output.clone());
+        let mut request = request.into();
+        let cancel = request.options.cancel.take();
+        let (head, talk) = guarded(&cancel, self.talk::<C, Req>(signature, request, Shape::BIDI)).await?;
+        let messages = answer::<C, Resp>(talk, signature.output.clone(), cancel);
         Ok(Response { metadata: head.metadata, ..Response::new(messages) })
     }
 
@@ -83,9 +86,11 @@ impl Client {
                 Status::unimplemented("a stream of baidu_std cannot end in one direction only").into()
             );
         }
+        let mut request = request.into();
+        let cancel = request.options.cancel.take();
         let shape = Shape { client_streams: true, server_streams: false };
-        let (head, mut talk) = self.talk::<C, Req>(signature, request.into(), shape).await?;
-        let body = sole(&mut talk).await?;
+        let (head, mut talk) = guarded(&cancel, self.talk::<C, Req>(signature, request, shape)).await?;
+        let body = guarded(&cancel, sole(&mut talk)).await?;
         let message = C::decode(body, signature.output.as_ref()).map_err(|status| unreadable(&status))?;
         let trailers = talk.trailers().clone();
         Ok(Response { metadata: head.metadata, trailers, ..Response::new(message) })
@@ -294,7 +299,7 @@ impl RawCall {
         let (sending, mut receiving) = self.into_halves();
         receiving.begin(Head { format, ..Head::default() });
         let script = Script::new(requests::<C, Out>(outgoing, format, None), false);
-        answer::<C, In>(Talk::new(script, (sending, receiving)), None)
+        answer::<C, In>(Talk::new(script, (sending, receiving)), None, None)
     }
 }
 
@@ -323,7 +328,8 @@ fn requests<C: Codec<Req>, Req: Send + 'static>(
 ) -> Requests {
     Box::pin(messages.map(move |message| match message {
         Ok(message) => C::encode_owned(message, format, schema.as_ref()),
-        Err(error) => Err(error.into_status()),
+        // It stays in this process: the one who calls made it.
+        Err(error) => Err(error.into_status().exposed()),
     }))
 }
 
@@ -331,15 +337,24 @@ fn requests<C: Codec<Req>, Req: Send + 'static>(
 fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     talk: Talk,
     schema: Option<schema::Message>,
+    cancel: Option<Cancel>,
 ) -> Streaming<Resp> {
+    let mut cancelled = cancel.map(|cancel| Box::pin(cancel.cancelled()));
     let trailers = Arc::new(OnceLock::new());
     let mut talk = Some(talk);
     let behind = trailers.clone();
     let messages = stream::poll_fn(move |cx| {
+        if let Some(cancelled) = &mut cancelled
+            && talk.is_some()
+            && let Poll::Ready(status) = cancelled.as_mut().poll(cx)
+        {
+            talk = None;
+            return Poll::Ready(Some(Err(status.into())));
+        }
         let next = ready!(poll_answer(&mut talk, &behind, cx));
         let message = next.map(|body| {
             let message = C::decode(body?, schema.as_ref()).map_err(|status| unreadable(&status))?;
-            Ok::<_, Error>(message)
+            Ok::<_, Failure>(message)
         });
         if let Some(Err(_)) = message {
             // Whatever the server would still send, nobody will take it.
@@ -364,6 +379,17 @@ fn poll_answer(
         *talk = None;
     }
     Poll::Ready(next)
+}
+
+/// What `call` ends with, unless the handle cancels it.
+async fn guarded<T>(
+    cancel: &Option<Cancel>,
+    call: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    match cancel {
+        Some(cancel) => cancel.clone().guard(call).await,
+        None => call.await,
+    }
 }
 
 /// The one message of an answer.

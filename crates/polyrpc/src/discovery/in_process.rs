@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Discover, Entry, Instance, Register, Sets};
-use crate::Result;
+use crate::client::Result;
 
 /// A registry within the process, for tests and for services that live in one program.
 ///

@@ -63,7 +63,7 @@ pub use self::remote::RemoteFile;
 
 pub(crate) use self::polled::jittered;
 
-use crate::Result;
+use crate::client::Result;
 
 /// The sets of instances of one service, one after another: each item is all there are at that time.
 ///

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::line::Servers;
 use super::polled::{self, Answer, Source, jittered};
 use super::{Discover, Instance, Network, Sets, list};
-use crate::Result;
+use crate::client::Result;
 
 /// A list of servers by their hosts' names, which are looked up again every few seconds: brpc's `dlist://`.
 ///

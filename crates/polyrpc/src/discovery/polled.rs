@@ -5,7 +5,8 @@ use polyrpc_wire::Status;
 use tokio::time::{sleep, timeout};
 
 use super::{Instance, Sets};
-use crate::{Error, Result};
+use crate::Error;
+use crate::client::Result;
 
 /// What knows of servers but tells only when it is asked.
 pub(super) trait Source: Send + 'static {

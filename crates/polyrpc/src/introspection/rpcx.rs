@@ -83,7 +83,7 @@ fn together(texts: &BTreeMap<String, Text>) -> Result<String> {
 }
 
 #[cold]
-fn unknown(name: &str) -> crate::Error {
+fn unknown(name: &str) -> crate::Failure {
     Status::not_found(format!("not found service {name}")).into()
 }
 

@@ -87,7 +87,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
             inbox: &mut inbox,
             registration: &registration,
             port: &port,
-            facts: facts(protocol, peer.clone(), local, &registration),
+            facts: facts(protocol, peer.clone(), local, &registration, port.server.exposes_errors),
         };
         end = link.speak(protocol, upgrade).await;
         spoke = Some(protocol);
@@ -246,6 +246,7 @@ fn facts(
     peer: Peer,
     local: Option<SocketAddr>,
     registration: &Registration,
+    exposes_errors: bool,
 ) -> Arc<ConnectionFacts> {
     let entry = registration.entry.clone();
     entry.speaks(protocol);
@@ -253,5 +254,6 @@ fn facts(
     let queue: Option<PushQueue> =
         pushes.then(|| Box::new(move |push| entry.push(Unasked::Push(push))) as PushQueue);
     let facts = ConnectionFacts::new(protocol, peer, queue).numbered(registration.entry.id()).at(local);
+    let facts = facts.exposing(exposes_errors);
     Arc::new(facts.counting_unknown(registration.entry.incidents.unknown_fields.clone()))
 }

@@ -163,9 +163,11 @@ impl<'a> Dispatch<'a> {
         let mut note = self.note(&call, found.arrival);
         let started = match self.admit::<S>(&mut call, ticket, &mut found, renamed, &mut note) {
             Ok(Admission::Now(admitted)) => {
-                self.begin_open::<S>(call, stream, admitted.into(), found.streams)
+                self.begin_open::<S>(call, ticket, stream, admitted.into(), found.streams)
             }
-            Ok(Admission::Later(unjudged)) => self.begin_open::<S>(call, stream, *unjudged, found.streams),
+            Ok(Admission::Later(unjudged)) => {
+                self.begin_open::<S>(call, ticket, stream, *unjudged, found.streams)
+            }
             Err(stop) => Started::Stopped(stop),
         };
         (started, note)
@@ -263,7 +265,15 @@ impl<'a> Dispatch<'a> {
         if !entry.method().shape().is_unary()
             && let Some(stream) = S::stream(ticket)
         {
-            return self.begin_stream::<S>(call, bytes, (entry, deadline), stream, offered, found.streams);
+            return self.begin_stream::<S>(
+                call,
+                bytes,
+                ticket,
+                (entry, deadline),
+                stream,
+                offered,
+                found.streams,
+            );
         }
         let Head { format, positional, .. } = call.head;
         let held = bytes.len() + call.attachment.len() + call.head.metadata.footprint();
@@ -272,7 +282,7 @@ impl<'a> Dispatch<'a> {
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
         let context = self.context::<S>(call, (entry, deadline), found.arrival.known()).with_offer(offer);
         let begun = inherited.during(|| {
-            let mut handling = entry.take(context, body, Way::Whole, S::unreadable)?;
+            let mut handling = entry.take(context, body, Way::Whole, S::unreadable_to(ticket))?;
             Ok((poll_guarded(&mut handling, cx), handling))
         });
         match begun {
@@ -303,6 +313,7 @@ impl<'a> Dispatch<'a> {
         &self,
         call: Call<'_>,
         message: Bytes,
+        ticket: &S::Ticket,
         (entry, deadline): (&Arc<Entry>, Option<Instant>),
         stream: StreamId,
         offered: Option<Offered>,
@@ -311,6 +322,7 @@ impl<'a> Dispatch<'a> {
         if let Err(status) = self.registration.entry.admit_stream() {
             return failed(status);
         }
+        let unreadable = S::unreadable_to(ticket);
         let limit = self.port.server.limits.decompressed;
         let goes_on = offered.is_some() && entry.method().shape() == Shape::BIDI;
         // Of a call with a stream beside it, the deadline is that of the answer which accepts the stream.
@@ -324,17 +336,19 @@ impl<'a> Dispatch<'a> {
         } else {
             (message, Way::Answers(streams.open(stream, limit).1))
         };
-        let handling = inherited.during(|| opened(entry, cx, message, way));
+        let handling = inherited.during(|| opened(entry, cx, message, way, unreadable));
         Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes: held }
     }
 
     fn begin_open<S: Session>(
         &self,
         call: Call<'_>,
+        ticket: &S::Ticket,
         stream: StreamId,
         unjudged: Unjudged<'_>,
         streams: &mut Streams,
     ) -> Started {
+        let unreadable = S::unreadable_to(ticket);
         let Unjudged { entry, deadline, judging } = unjudged;
         let held = call.head.metadata.footprint();
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
@@ -356,16 +370,24 @@ impl<'a> Dispatch<'a> {
         match (shape.client_streams, judging) {
             (true, None) => {
                 let way = Way::Streams(incoming, outgoing);
-                let handling = inherited.during(|| opened(entry, cx, Bytes::new(), way));
+                let handling = inherited.during(|| opened(entry, cx, Bytes::new(), way, unreadable));
                 Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes: held }
             }
             (true, judging) => {
                 let (entry, way) = (entry.clone(), Way::Streams(incoming, outgoing));
-                let start = async move { Ok(opened(&entry, cx, Bytes::new(), way)) };
+                let start = async move { Ok(opened(&entry, cx, Bytes::new(), way, unreadable)) };
                 streamed(later(judging, inherited, deadline, start))
             }
             (false, judging) => {
-                let gathered = gathered(entry.clone(), cx, incoming, outgoing, limit, handle.account.clone());
+                let gathered = gathered(
+                    entry.clone(),
+                    cx,
+                    incoming,
+                    outgoing,
+                    limit,
+                    handle.account.clone(),
+                    unreadable,
+                );
                 let gathered: GatheredFuture = match judging {
                     None => Box::pin(gathered),
                     Some(judging) => Box::pin(async {
@@ -390,6 +412,7 @@ impl<'a> Dispatch<'a> {
         found: Found<'_>,
     ) -> Started {
         let Unjudged { entry, deadline, judging } = unjudged;
+        let unreadable = S::unreadable_to(ticket);
         let inherited = Inherited::from_call(deadline, &call.head.metadata);
         let entry = match entry {
             Ok(entry) => entry.clone(),
@@ -419,13 +442,13 @@ impl<'a> Dispatch<'a> {
             let handling = match ways {
                 None => {
                     let body = Body { format, positional, required, bytes };
-                    entry.take(cx, body, Way::Whole, S::unreadable).map_err(Ending::failed)?
+                    entry.take(cx, body, Way::Whole, unreadable).map_err(Ending::failed)?
                 }
                 Some((incoming, outgoing)) if goes_on => {
                     incoming.preface(bytes);
-                    opened(&entry, cx, Bytes::new(), Way::Streams(incoming, outgoing))
+                    opened(&entry, cx, Bytes::new(), Way::Streams(incoming, outgoing), unreadable)
                 }
-                Some((_, outgoing)) => opened(&entry, cx, bytes, Way::Answers(outgoing)),
+                Some((_, outgoing)) => opened(&entry, cx, bytes, Way::Answers(outgoing), unreadable),
             };
             let handling: Handling = Box::pin(async move {
                 let _kept = kept;
@@ -574,12 +597,18 @@ fn deadline(call: &Call<'_>, arrival: &mut Arrival) -> Option<Instant> {
 }
 
 /// Takes a call to its method whose handler is polled later.
-fn opened(entry: &Arc<Entry>, cx: Context, message: Bytes, way: Way) -> Handling {
+fn opened(
+    entry: &Arc<Entry>,
+    cx: Context,
+    message: Bytes,
+    way: Way,
+    unreadable: fn(Status) -> Status,
+) -> Handling {
     // brpc's gRPC takes an empty message whatever its format (`policy/http_rpc_protocol.cpp`), and a stream offered
     // beside a call may bring them all.
     let body = Body { positional: cx.positional(), ..Body::new(cx.format(), message) };
     entry
-        .take(cx, body, way, std::convert::identity)
+        .take(cx, body, way, unreadable)
         .unwrap_or_else(|status| Box::pin(std::future::ready(Ending::failed(status))))
 }
 
@@ -591,6 +620,7 @@ async fn gathered(
     outgoing: Outgoing,
     limit: usize,
     account: Arc<Account>,
+    unreadable: fn(Status) -> Status,
 ) -> Result<Gathered, Unanswerable> {
     let message = sole(&incoming).await?;
     cx.came(message.compression);
@@ -601,7 +631,7 @@ async fn gathered(
         false => (Counted::Call, Way::Whole),
     };
     let bytes = message.len();
-    Ok(Gathered { bytes, counted, start: Box::new(move || opened(&entry, cx, message, way)) })
+    Ok(Gathered { bytes, counted, start: Box::new(move || opened(&entry, cx, message, way, unreadable)) })
 }
 
 /// The one message of a call. Another number of them is answered as gRPC's `doc/statuscodes.md` has it.

@@ -117,6 +117,7 @@ pub struct Server {
     registries: Vec<(Arc<dyn Register>, Registration)>,
     metrics: Option<Metrics>,
     compressors: Compressors,
+    exposes_errors: bool,
 }
 
 impl Server {
@@ -184,6 +185,18 @@ impl Server {
             self.router.alias_method(alias, target),
             "there is no method `{target}` to be called `{alias}`"
         );
+        self
+    }
+
+    /// Tells callers the text of every error that a handler fails with by `?`, and of all that caused it, as servers of Go
+    /// do (`net/rpc`, rpcx), with [`Code::Unknown`](crate::Code::Unknown).
+    ///
+    /// Such texts may name hosts, paths and credentials. By default callers learn no more than that there was an
+    /// [internal](crate::Code::Internal) error, unless it is a [`Status`](crate::Status) or a text that the handler
+    /// wrote for them: see [`Failure`](crate::Failure).
+    #[must_use]
+    pub fn expose_errors(mut self) -> Self {
+        self.exposes_errors = true;
         self
     }
 
@@ -349,6 +362,7 @@ impl Server {
             hooks,
             subscription_layers,
             times_calls,
+            exposes_errors: self.exposes_errors,
         });
         Bound { shared, planned, listeners: Vec::new() }.and(listen).await
     }
@@ -377,6 +391,8 @@ pub(crate) struct Shared {
     subscription_layers: Layers,
     /// Whether it is noted of every call when it came, and not only of those with a deadline.
     times_calls: bool,
+    /// Callers are told errors that were not meant for them.
+    exposes_errors: bool,
 }
 
 /// A server that listens.

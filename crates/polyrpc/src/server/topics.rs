@@ -7,7 +7,7 @@ use polyrpc_wire::{Status, Topic, rest_rpc};
 use serde::Serialize;
 
 use super::open::{Entry, Unasked};
-use crate::Result;
+use crate::client::Result;
 use crate::codec;
 
 /// Publishes to those who have subscribed (rest_rpc).

@@ -8,11 +8,12 @@ use polyrpc_wire::session::Offered;
 use polyrpc_wire::{Code, Metadata, Status, StreamId};
 use tokio::sync::oneshot;
 
+use super::site::Site;
 use super::streamed::send;
 use super::{Context, Ending, Handling};
 use crate::codec::{Body, Codec};
 use crate::streaming::{Bell, Closing, Drain, Feed, Incoming, Outgoing, Sender, StreamOptions, Streaming};
-use crate::{Error, Result};
+use crate::{Failure, Result};
 
 impl Context {
     /// How many streams the caller offers beside this call (brpc).
@@ -80,8 +81,9 @@ impl Context {
         C: Codec<M>,
         M: Send + 'static,
     {
+        let site = self.site();
         let Some(offer) = self.offer_mut() else { return Err(refused("the caller offers no stream")) };
-        offer.accept::<C, M>(options)
+        offer.accept::<C, M>(options, &site)
     }
 }
 
@@ -122,7 +124,7 @@ impl Offer {
         self.accepted.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn accept<C, M>(&mut self, options: StreamOptions) -> Result<Vec<(Streaming<M>, Sender<M>)>>
+    fn accept<C, M>(&mut self, options: StreamOptions, site: &Site) -> Result<Vec<(Streaming<M>, Sender<M>)>>
     where
         C: Codec<M>,
         M: Send + 'static,
@@ -135,7 +137,7 @@ impl Offer {
         }
         let first = self.offered.first.0;
         let ids = (0..self.offered.streams as u64).map(|n| StreamId(first + n));
-        let (streams, ends) = ids.map(|id| self.accept_one::<C, M>(id)).unzip();
+        let (streams, ends) = ids.map(|id| self.accept_one::<C, M>(id, site)).unzip();
         *self.accepted() = Some(Accepted { options, streams });
         Ok(ends)
     }
@@ -144,7 +146,7 @@ impl Offer {
         self.accepted.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn accept_one<C, M>(&self, stream: StreamId) -> (AcceptedStream, (Streaming<M>, Sender<M>))
+    fn accept_one<C, M>(&self, stream: StreamId, site: &Site) -> (AcceptedStream, (Streaming<M>, Sender<M>))
     where
         C: Codec<M>,
         M: Send + 'static,
@@ -162,7 +164,8 @@ impl Offer {
             let _ = &reading;
             C::decode(Body::new(C::PREFERRED, bytes), None)
         });
-        let sending = Box::pin(sending::<C, M>(messages, outgoing, is_over, was_read, closing));
+        let sending = sending::<C, M>(messages, outgoing, is_over, was_read, closing, site.clone());
+        let sending = Box::pin(sending);
         (AcceptedStream { stream, feed, drain, sending, over }, (incoming, sender.with_closer(closer)))
     }
 }
@@ -178,6 +181,7 @@ async fn sending<C: Codec<M>, M: Send + 'static>(
     is_over: oneshot::Receiver<()>,
     was_read: oneshot::Receiver<Infallible>,
     closing: Closing,
+    site: Site,
 ) -> Ending {
     let (result, sent) = tokio::select! {
         result = send::<C, M>(messages, &outgoing, C::PREFERRED, None) => {
@@ -186,6 +190,7 @@ async fn sending<C: Codec<M>, M: Send + 'static>(
         }
         _ = is_over => (Ok(()), false),
     };
+    let result = result.map_err(|status| site.tell(status));
     if result.is_ok() {
         tokio::select! {
             // An error is all that can come: the other end was dropped.
@@ -200,8 +205,8 @@ async fn sending<C: Codec<M>, M: Send + 'static>(
 }
 
 #[cold]
-fn refused(why: &'static str) -> Error {
-    Error::new(Code::FailedPrecondition, why)
+fn refused(why: &'static str) -> Failure {
+    Failure::new(Code::FailedPrecondition, why)
 }
 
 impl fmt::Debug for AcceptedStream {

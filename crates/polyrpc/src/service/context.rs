@@ -10,6 +10,7 @@ use bytes::Bytes;
 use polyrpc_wire::payload::schema;
 use polyrpc_wire::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
 
+use super::site::Site;
 use super::{Accepted, Entry, Offer, Peer};
 use crate::codec::{Body, Codec, counting_unknown};
 
@@ -141,6 +142,11 @@ impl Context {
     /// Where the method is in the server: the same for all its calls, and for those of no other.
     pub(crate) fn place(&self) -> usize {
         self.0.entry.as_ref().map_or(0, |entry| Arc::as_ptr(entry).addr())
+    }
+
+    /// Where the call is handled.
+    pub(super) fn site(&self) -> Site {
+        Site::new(self.0.connection.clone(), self.0.entry.clone())
     }
 
     /// When the request was here as a whole, if that was noted: it is where the server has a [hook](crate::server::Hook)
@@ -357,6 +363,8 @@ pub(crate) struct ConnectionFacts {
     pub(crate) protocol: Protocol,
     pub(crate) peer: Peer,
     local: Option<SocketAddr>,
+    /// Callers are told errors that were not meant for them.
+    pub(super) exposes_errors: bool,
     closed: AtomicBool,
     pushes: Option<PushQueue>,
     /// Where the server counts what messages have that their types have not.
@@ -370,6 +378,7 @@ impl ConnectionFacts {
             protocol,
             peer,
             local: None,
+            exposes_errors: false,
             closed: AtomicBool::new(false),
             pushes,
             unknown_fields: Arc::default(),
@@ -414,6 +423,11 @@ impl ConnectionFacts {
     /// Gives the connection its number.
     pub(crate) fn numbered(self, id: u64) -> Self {
         Self { id, ..self }
+    }
+
+    /// Tells callers errors that were not meant for them, if it is to.
+    pub(crate) fn exposing(self, exposes_errors: bool) -> Self {
+        Self { exposes_errors, ..self }
     }
 
     /// Notes this end's address.

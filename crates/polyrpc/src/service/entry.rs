@@ -122,7 +122,9 @@ impl Entry {
         match way {
             Way::Whole if self.method.blocking() => Ok(aside(self.method.clone(), cx, body, unreadable)),
             Way::Whole => self.method.start(cx, body).map_err(unreadable),
-            Way::Answers(outgoing) => self.method.open(cx, Incoming::once(body.bytes), outgoing),
+            Way::Answers(outgoing) => {
+                self.method.open(cx, Incoming::once(body.bytes), outgoing).map_err(unreadable)
+            }
             Way::Streams(incoming, outgoing) => self.method.open(cx, incoming, outgoing),
         }
     }

@@ -7,11 +7,12 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use polyrpc_wire::Status;
+use polyrpc_wire::{Format, Head, Reply, Status};
 
-use super::Context;
 use super::method::{Handling, Method};
-use crate::Error;
+use super::site::Site;
+use super::{Context, Ending};
+use crate::Failure;
 use crate::codec::{
     Body, Codec, Serde, check_plain, decode_arguments, decode_no_arguments, decode_plain, encode_value,
 };
@@ -33,8 +34,12 @@ use crate::codec::{
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be registered as a function",
-    note = "it must be an async function of at most eight arguments that serde can read, \
-            returning what serde can write and read or a `Result` of it"
+    label = "this function cannot be called by a peer",
+    note = "it must be async: `|a: i32| async move {{ a }}`, or an `async fn`",
+    note = "it takes at most eight arguments that own what they hold and that serde can read: `String`, not `&str`; a \
+            `Context` may stand before them",
+    note = "it returns what serde can write and read, which owns what it holds: `String`, not `&'static str`; or a \
+            `Result` of that whose error is a `Status`, any `std::error::Error`, a boxed one, or a text"
 )]
 pub trait Function<Args, Kind>: Send + Sync + 'static {
     /// Reads the arguments and begins to run.
@@ -55,20 +60,28 @@ pub trait Function<Args, Kind>: Send + Sync + 'static {
 }
 
 /// What a function may return: `Kind` tells a plain value from a `Result`.
+///
+/// A `Result` whose error serde can read and write too (`Result<T, String>`) may be either, which the compiler asks for:
+/// `register::<_, Fallible>("name", function)`.
+#[diagnostic::on_unimplemented(
+    message = "a registered function cannot return `{Self}`",
+    note = "it returns what serde can write and read, which owns what it holds: `String`, not `&'static str`; or a \
+            `Result` of that whose error is a `Status`, any `std::error::Error`, a boxed one, or a text"
+)]
 pub trait Outcome<Kind>: Send {
     /// Writes the value, or gives the failure.
     ///
     /// # Errors
     ///
     /// The function's own failure, or that its value cannot be written.
-    fn encode(self, format: polyrpc_wire::Format) -> Result<Bytes, Status>;
+    fn encode(self, format: Format) -> Result<Bytes, Status>;
 
     /// Whether values can be carried in a format.
     ///
     /// # Errors
     ///
     /// Why not.
-    fn check(_format: polyrpc_wire::Format) -> Result<(), Status> {
+    fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
 }
@@ -81,8 +94,68 @@ pub struct Plain;
 #[derive(Debug)]
 pub struct Fallible;
 
+/// Marks the arguments of a function that takes the [`Context`] before them.
+#[derive(Debug)]
+pub struct WithContext<Args>(PhantomData<Args>);
+
+/// Marks a function that gives the [`Context`] back with what it returns.
+#[derive(Debug)]
+pub struct Returned<Kind>(PhantomData<Kind>);
+
+/// What a function may return that was given the [`Context`]: an [`Outcome`], alone or behind the context.
+#[diagnostic::on_unimplemented(
+    message = "a registered function cannot return `{Self}`",
+    label = "this is what it returns",
+    note = "it returns a value that serde can write and read, or a `Result` of one, alone or in a pair `(Context, _)`"
+)]
+pub trait Answer<Kind>: Send {
+    /// Ends the call.
+    #[doc(hidden)]
+    fn end(self, kept: Kept) -> Ending;
+}
+
+/// What is kept of the context that a function was given.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Kept {
+    site: Site,
+    format: Format,
+}
+
+impl<O: Outcome<Plain>> Answer<Plain> for O {
+    fn end(self, kept: Kept) -> Ending {
+        kept.end(self)
+    }
+}
+
+impl<O: Outcome<Fallible>> Answer<Fallible> for O {
+    fn end(self, kept: Kept) -> Ending {
+        kept.end(self)
+    }
+}
+
+impl<O: Outcome<Kind>, Kind> Answer<Returned<Kind>> for (Context, O) {
+    fn end(self, _: Kept) -> Ending {
+        let (cx, outcome) = self;
+        let format = cx.reply_format(<Serde as Codec<()>>::carries);
+        cx.end(format, outcome.encode(format))
+    }
+}
+
+impl Kept {
+    fn of(cx: &Context) -> Self {
+        Self { site: cx.site(), format: cx.reply_format(<Serde as Codec<()>>::carries) }
+    }
+
+    /// Ends a call whose context was not given back.
+    fn end<Kind>(self, outcome: impl Outcome<Kind>) -> Ending {
+        let result = outcome.encode(self.format).map_err(|status| self.site.tell(status));
+        Ending::Reply(Reply::new(result, Head { format: self.format, ..Head::default() }))
+    }
+}
+
 impl<T: Serialize + DeserializeOwned + Send + 'static> Outcome<Plain> for T {
-    fn encode(self, format: polyrpc_wire::Format) -> Result<Bytes, Status> {
+    fn encode(self, format: Format) -> Result<Bytes, Status> {
         encode_value(&self, format)
     }
 
@@ -94,9 +167,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Outcome<Plain> for T {
 impl<T, E> Outcome<Fallible> for Result<T, E>
 where
     T: Serialize + DeserializeOwned + Send + 'static,
-    E: Into<Error> + Send,
+    E: Into<Failure> + Send,
 {
-    fn encode(self, format: polyrpc_wire::Format) -> Result<Bytes, Status> {
+    fn encode(self, format: Format) -> Result<Bytes, Status> {
         let value = self.map_err(|error| error.into().into_status())?;
         encode_value(&value, format)
     }
@@ -169,6 +242,26 @@ macro_rules! function {
     };
 }
 
+macro_rules! function_with_context {
+    ($($name:ident)*) => {
+        impl<Run, Fut, Kind, $($name),*> Function<WithContext<($($name,)*)>, Kind> for Run
+        where
+            Run: Fn(Context, $($name),*) -> Fut + Send + Sync + 'static,
+            Fut: Future + Send + 'static,
+            Fut::Output: Answer<Kind>,
+            $($name: DeserializeOwned + 'static,)*
+        {
+            #[allow(non_snake_case, reason = "a type's name serves its value too")]
+            fn start(&self, cx: Context, body: &Body) -> Result<Handling, Status> {
+                let ($($name,)*) = <($($name,)*)>::read(body)?;
+                let kept = Kept::of(&cx);
+                let running = self(cx, $($name),*);
+                Ok(Box::pin(async move { running.await.end(kept) }))
+            }
+        }
+    };
+}
+
 arguments!(A B);
 arguments!(A B C);
 arguments!(A B C D);
@@ -186,6 +279,16 @@ function!(A B C D E);
 function!(A B C D E F);
 function!(A B C D E F G);
 function!(A B C D E F G H);
+
+function_with_context!();
+function_with_context!(A);
+function_with_context!(A B);
+function_with_context!(A B C);
+function_with_context!(A B C D);
+function_with_context!(A B C D E);
+function_with_context!(A B C D E F);
+function_with_context!(A B C D E F G);
+function_with_context!(A B C D E F G H);
 
 /// A registered function.
 pub(super) struct Registered<F, Args, Kind> {

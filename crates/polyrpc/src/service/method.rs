@@ -8,7 +8,7 @@ use polyrpc_wire::payload::schema;
 use polyrpc_wire::{Fault, Format, Head, Metadata, Reply, Status};
 
 use super::{Accepted, Context};
-use crate::Error;
+use crate::Failure;
 use crate::codec::{Body, Codec, Outline};
 use crate::streaming::{Incoming, Outgoing};
 
@@ -176,7 +176,7 @@ where
     Req: Send + 'static,
     Resp: Send + 'static,
     F: Fn(Context, Req) -> Fut + Send + Sync,
-    Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
+    Fut: Future<Output = (Context, Result<Resp, Failure>)> + Send + 'static,
 {
     fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
         let request = cx.facts().read::<C, Req>(body, self.input.as_ref())?;
@@ -212,7 +212,7 @@ impl<C, Req, Resp, F> fmt::Debug for Typed<C, Req, Resp, F> {
 /// Writes what the handler returned, as it or the protocol wants it written.
 pub(super) fn finish<C: Codec<Resp>, Resp>(
     cx: Context,
-    result: Result<Resp, Error>,
+    result: Result<Resp, Failure>,
     schema: Option<&schema::Message>,
 ) -> Ending {
     let format = cx.reply_format(C::carries);
@@ -226,6 +226,7 @@ pub(super) fn finish<C: Codec<Resp>, Resp>(
 impl Context {
     /// Ends the call with a message written in `format`, or with a failure.
     pub(crate) fn end(mut self, format: Format, result: Result<bytes::Bytes, Status>) -> Ending {
+        let result = result.map_err(|status| self.site().tell(status));
         let accepted = self.accepted();
         let reply = self.into_reply();
         if reply.close_connection {

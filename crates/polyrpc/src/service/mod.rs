@@ -7,12 +7,13 @@ mod function;
 mod method;
 mod peer;
 mod router;
+mod site;
 mod streamed;
 mod way;
 
 pub use accept::Accepted;
 pub use context::{Context, Pusher, ReplyOptions, Trailers};
-pub use function::{Function, Outcome};
+pub use function::{Answer, Fallible, Function, Outcome, Plain, Returned, WithContext};
 pub use method::{Ending, Handling, Method, Shape};
 pub use peer::{Peer, Secured};
 pub use router::{Router, Service, ServiceBuilder};

@@ -12,11 +12,17 @@ use super::entry::{Entry, Role};
 use super::function::{Function, Registered};
 use super::method::{Method, Typed};
 use super::streamed::{Both, ClientStreams, ServerStreams, Streamed};
-use crate::Error;
+use crate::Failure;
 use crate::codec::Codec;
 use crate::streaming::Streaming;
 
 /// Something that answers calls of several methods: what `#[polyrpc::service]` makes of a trait.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a service",
+    label = "this is no service, but perhaps the implementation of one",
+    note = "`#[polyrpc::service]` makes a server of a trait: for the trait `Greeter` it is \
+            `.service(GreeterServer::new({Self}))`"
+)]
 pub trait Service {
     /// Names the service and its methods.
     fn into_builder(self) -> ServiceBuilder;
@@ -69,7 +75,7 @@ impl ServiceBuilder {
         Req: Send + 'static,
         Resp: Send + 'static,
         F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
+        Fut: Future<Output = (Context, Result<Resp, Failure>)> + Send + 'static,
     {
         self.typed::<C, Req, Resp, F, Fut>(name, false, handler)
     }
@@ -82,7 +88,7 @@ impl ServiceBuilder {
         Req: Send + 'static,
         Resp: Send + 'static,
         F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
+        Fut: Future<Output = (Context, Result<Resp, Failure>)> + Send + 'static,
     {
         self.typed::<C, Req, Resp, F, Fut>(name, true, handler)
     }
@@ -95,7 +101,7 @@ impl ServiceBuilder {
         Req: Send + 'static,
         Resp: Send + 'static,
         F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = (Context, Result<Streaming<Resp>, Error>)> + Send + 'static,
+        Fut: Future<Output = (Context, Result<Streaming<Resp>, Failure>)> + Send + 'static,
     {
         let method = Streamed::<C, Req, Resp, F, ServerStreams>::new(self.schemas.last(), handler);
         self.methods.push((name.to_owned(), Arc::new(method)));
@@ -110,7 +116,7 @@ impl ServiceBuilder {
         Req: Send + 'static,
         Resp: Send + 'static,
         F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
+        Fut: Future<Output = (Context, Result<Resp, Failure>)> + Send + 'static,
     {
         let method = Streamed::<C, Req, Resp, F, ClientStreams>::new(self.schemas.last(), handler);
         self.methods.push((name.to_owned(), Arc::new(method)));
@@ -125,7 +131,7 @@ impl ServiceBuilder {
         Req: Send + 'static,
         Resp: Send + 'static,
         F: Fn(Context, Streaming<Req>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = (Context, Result<Streaming<Resp>, Error>)> + Send + 'static,
+        Fut: Future<Output = (Context, Result<Streaming<Resp>, Failure>)> + Send + 'static,
     {
         let method = Streamed::<C, Req, Resp, F, Both>::new(self.schemas.last(), handler);
         self.methods.push((name.to_owned(), Arc::new(method)));
@@ -138,7 +144,7 @@ impl ServiceBuilder {
         Req: Send + 'static,
         Resp: Send + 'static,
         F: Fn(Context, Req) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = (Context, Result<Resp, Error>)> + Send + 'static,
+        Fut: Future<Output = (Context, Result<Resp, Failure>)> + Send + 'static,
     {
         let method = Typed::<C, Req, Resp, F>::new(self.schemas.last(), blocking, handler);
         self.methods.push((name.to_owned(), Arc::new(method)));

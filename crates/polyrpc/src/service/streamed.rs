@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Format, Head, Status};
+use polyrpc_wire::{Format, Head, Protocol, Status, grpc};
 
 use super::method::{Handling, Method, Shape, finish};
 use super::{Context, Ending};
 use crate::codec::{Body, Codec};
 use crate::streaming::{Incoming, Outgoing, Streaming};
-use crate::{Error, Result};
+use crate::{Failure, Result};
 
 /// A method that streams as `Shape` says, with messages of types `Req` and `Resp`, carried by the codec `C`.
 pub(super) struct Streamed<C, Req, Resp, F, Kind> {
@@ -147,15 +147,25 @@ fn requests<C: Codec<Req>, Req: Send + 'static>(
     incoming: Incoming,
     schema: Arc<Option<schema::Message>>,
 ) -> Streaming<Req> {
-    let (format, facts) = (cx.format(), cx.facts().clone());
+    let (format, protocol, facts) = (cx.format(), cx.protocol(), cx.facts().clone());
     Streaming::received(incoming, move |bytes| {
-        facts.read::<C, Req>(Body::new(format, bytes), (*schema).as_ref())
+        let read = facts.read::<C, Req>(Body::new(format, bytes), (*schema).as_ref());
+        read.map_err(|status| unreadable(protocol, status))
     })
+}
+
+/// A message that cannot be read is INTERNAL in gRPC (`doc/statuscodes.md`).
+#[cold]
+fn unreadable(protocol: Protocol, status: Status) -> Status {
+    match protocol {
+        Protocol::Grpc => grpc::corrupt(status),
+        _ => status,
+    }
 }
 
 /// Waits for what the handler returns and sends every message of it.
 async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
-    handling: impl Future<Output = (Context, Result<Streaming<Resp>, Error>)>,
+    handling: impl Future<Output = (Context, Result<Streaming<Resp>, Failure>)>,
     outgoing: Outgoing,
     schema: Arc<Option<schema::Message>>,
 ) -> Ending {
@@ -165,6 +175,7 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
         Ok(messages) => messages,
         Err(error) => return cx.end(format, Err(error.into_status())),
     };
+    let site = cx.site();
     let (reply, late) = cx.into_answer();
     if reply.close_connection {
         return Ending::CloseConnection;
@@ -177,6 +188,7 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
         metadata: reply.metadata,
     });
     let result = send::<C, Resp>(messages, &outgoing, format, (*schema).as_ref()).await;
+    let result = result.map_err(|status| site.tell(status));
     let mut trailers = reply.trailers;
     late.append_to(&mut trailers);
     Ending::Finish { result, trailers }

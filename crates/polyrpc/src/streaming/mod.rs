@@ -15,7 +15,7 @@ use futures_util::{Stream, StreamExt, stream};
 use polyrpc_wire::{Metadata, Status};
 use tokio::sync::mpsc;
 
-use crate::{Error, Result};
+use crate::{Error, Failure, Result, client};
 
 pub use polyrpc_wire::baidu_std::StreamOptions;
 
@@ -142,7 +142,7 @@ impl<T: Send + 'static> Streaming<T> {
     ) -> Self {
         let raw = incoming.clone();
         let messages = stream::poll_fn(move |cx| {
-            raw.poll_next(cx).map(|next| next.map(|raw| raw.and_then(&mut decode).map_err(Error::from)))
+            raw.poll_next(cx).map(|next| next.map(|raw| raw.and_then(&mut decode).map_err(Failure::from)))
         });
         Self { trailers: Trailers::Of(incoming), ..Self::from_stream(messages) }
     }
@@ -166,8 +166,8 @@ impl<T> Streaming<T> {
     /// # Cancel safety
     ///
     /// Dropping the future loses no message.
-    pub async fn message(&mut self) -> Result<Option<T>> {
-        self.next().await.transpose()
+    pub async fn message(&mut self) -> client::Result<Option<T>> {
+        self.next().await.transpose().map_err(Error::from)
     }
 
     /// What the peer sent behind its last message (gRPC); empty before the end, and in a stream made here.
@@ -225,12 +225,12 @@ impl<T> Sender<T> {
     /// # Cancel safety
     ///
     /// Dropping the future before it is ready loses the message.
-    pub async fn send(&self, message: T) -> Result<()> {
+    pub async fn send(&self, message: T) -> client::Result<()> {
         self.messages.send(Ok(message)).await.map_err(|_| gone())
     }
 
     /// Ends the stream with an error, behind the messages sent before.
-    pub async fn fail(self, error: impl Into<Error>) {
+    pub async fn fail(self, error: impl Into<Failure>) {
         // Nobody is left to learn of it.
         let _ = self.messages.send(Err(error.into())).await;
     }
@@ -250,7 +250,7 @@ impl<T> Sender<T> {
     /// # Cancel safety
     ///
     /// Dropping the future drops the sender; a stream beside a call ends all the same.
-    pub async fn close(self) -> Result<()> {
+    pub async fn close(self) -> client::Result<()> {
         let Self { messages, closer } = self;
         match closer {
             Some(closer) => {

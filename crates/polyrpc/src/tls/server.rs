@@ -15,7 +15,7 @@ use super::pem::{Pem, Stamp};
 use super::session::Session;
 use super::watch::{self, Report};
 use super::{alpn, provider};
-use crate::Result;
+use crate::client::Result;
 
 /// How a server proves who it is, and whether its clients must. Listeners take it by
 /// [`Listen::tls`](crate::server::Listen::tls).

@@ -10,8 +10,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::messages::{Asked, Grant};
 use super::{ByteStream, files, streams};
+use crate::Client;
+use crate::client::Result;
 use crate::net::{Address, Socket};
-use crate::{Client, Result};
 
 /// Streams of bytes and files beside the calls ([`transfer`](crate::transfer)). The metadata is for the server's handler.
 impl Client {
@@ -74,7 +75,7 @@ impl Client {
         let asked = Asked { file_name: Some(name.to_owned()), file_size: None, meta: Some(metadata.clone()) };
         let mut stream = self.granted(files::SERVICE, "DownloadFile", &asked).await?;
         let fetched = tokio::io::copy(&mut stream, into).await.map_err(broken)?;
-        into.flush().await?;
+        into.flush().await.map_err(Status::from_error)?;
         Ok(fetched)
     }
 

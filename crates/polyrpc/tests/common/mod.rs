@@ -31,7 +31,7 @@ pub(crate) async fn soon<T>(event: impl Future<Output = T>) -> T {
 
 /// Calls until it succeeds: whoever calls in the moment in which the server closes the connection is told that
 /// it may be tried again, and nothing else.
-pub(crate) async fn again<T, F: Future<Output = Result<T>>>(call: impl Fn() -> F) -> T {
+pub(crate) async fn again<T, F: Future<Output = polyrpc::client::Result<T>>>(call: impl Fn() -> F) -> T {
     soon(async {
         loop {
             match call().await {

@@ -429,7 +429,7 @@ async fn files_that_change_are_reloaded_and_broken_ones_are_told_of() {
     let tell = told.clone();
     let tls = tls::Server::builder(files.identity())
         .watch(Duration::from_millis(10))
-        .on_reload(move |result: &Result<()>| tell.lock().unwrap().push(result.clone()))
+        .on_reload(move |result: &polyrpc::client::Result<()>| tell.lock().unwrap().push(result.clone()))
         .build()
         .unwrap();
     let listen = Listen::on("127.0.0.1:0").tls(tls);
@@ -443,7 +443,7 @@ async fn files_that_change_are_reloaded_and_broken_ones_are_told_of() {
     assert!(told.lock().unwrap()[0].is_err());
     assert_eq!(soon(trusting(&old).call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
     files.write(&new.issue(&["127.0.0.1"]));
-    until(|| told.lock().unwrap().iter().any(Result::is_ok)).await;
+    until(|| told.lock().unwrap().iter().any(std::result::Result::is_ok)).await;
     assert_eq!(soon(trusting(&new).call::<String>("Probe/Echo", "a")).await.unwrap(), "a");
 }
 

@@ -111,8 +111,8 @@ pub(crate) fn unknown_encoding() -> Status {
     Status::unimplemented("the grpc-encoding is not supported")
 }
 
-/// The failure of a message that cannot be decompressed, in a compression that is known: INTERNAL, whichever side reads
-/// it (`doc/statuscodes.md`). One that becomes too long stays what it is.
+/// The failure of a message that cannot be decompressed, in a compression that is known, or cannot be parsed: INTERNAL,
+/// whichever side reads it (`doc/statuscodes.md`). One that becomes too long stays what it is.
 #[cold]
 pub fn corrupt(status: Status) -> Status {
     match status.code() {

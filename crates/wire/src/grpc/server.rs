@@ -313,6 +313,15 @@ impl session::Server for Server {
         }
     }
 
+    /// A request that its method cannot read is INTERNAL (`doc/statuscodes.md`); what a gateway carries has words of its
+    /// own.
+    fn unreadable_to(ticket: &Ticket) -> fn(Status) -> Status {
+        match ticket.http {
+            None => incoming::corrupt,
+            Some(_) => std::convert::identity,
+        }
+    }
+
     fn corrupt(ticket: &Ticket, status: Status) -> Result<Status, Violation> {
         Ok(match ticket.http {
             None => incoming::corrupt(status),

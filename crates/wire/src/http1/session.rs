@@ -655,6 +655,14 @@ impl session::Server for Server {
         matches!(&ticket.form, Form::Http(form) if form.may_be_empty())
     }
 
+    /// A call of gRPC-Web is answered as gRPC answers.
+    fn unreadable_to(ticket: &Ticket) -> fn(Status) -> Status {
+        match ticket.form {
+            Form::Web => grpc::incoming::corrupt,
+            Form::Http(_) | Form::Entry(_) | Form::Nothing => std::convert::identity,
+        }
+    }
+
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {
         asked::unknown(call, missing)
     }

@@ -9,7 +9,7 @@ use super::{
     Balance, ByLatency, Closest, Connecting, DoubleJump, Jump, LeastInFlight, LeastReported, LocalityAware,
     P2c, Random, Ring, RoundRobin, SmoothWeightedRoundRobin, Sticky, WeightedRandom, WeightedRoundRobin,
 };
-use crate::Result;
+use crate::client::Result;
 
 /// A balancer by its name, as in a flag or a configuration: `rr`, `p2c:choices=3 tau_ms=5000`,
 /// `closest:latitude=52.5 longitude=13.4`, `sticky:c_murmurhash:replicas=200`.

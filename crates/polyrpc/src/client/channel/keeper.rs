@@ -17,7 +17,7 @@ use super::snapshot::Snapshot;
 use super::trust::Trust;
 use super::warnings::Warnings;
 use super::{News, Shared};
-use crate::Result;
+use crate::client::Result;
 use crate::client::balance::Candidate;
 use crate::discovery::{Instance, Sets};
 

@@ -11,14 +11,15 @@ use super::holdings::Holdings;
 use super::partition::{Common, PartitionBuilder};
 use super::partitions::Partitions;
 use super::selective::{Choosable, Selective};
+use crate::Client;
 use crate::client::Outgoing;
+use crate::client::Result;
 use crate::client::balance::WeightedRandom;
 use crate::client::exchange::{Defaults, deadline};
 use crate::client::request::Response;
 use crate::client::{Builder, EndpointFacts};
 use crate::codec::Body;
 use crate::discovery::Attributes;
-use crate::{Client, Result};
 
 /// Asks the servers that each hold a part, while the number of parts changes: brpc's `DynamicPartitionChannel`.
 ///

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use polyrpc_wire::Status;
 
-use crate::Result;
+use crate::client::Result;
 use crate::discovery::Instance;
 
 /// Which part of the whole a server holds: brpc's `Partition`.

@@ -7,11 +7,12 @@ use polyrpc_wire::Status;
 use super::Combo;
 use super::gather::{Bounds, Ended, gather};
 use super::sub::{Part, Place, Sub};
+use crate::Client;
 use crate::client::EndpointFacts;
 use crate::client::Outgoing;
+use crate::client::Result;
 use crate::client::request::Response;
 use crate::codec::Body;
-use crate::{Client, Result};
 
 /// Asks several clients at once and makes one answer of theirs: brpc's `ParallelChannel`.
 ///

@@ -9,11 +9,12 @@ use super::holdings::{Parser, Portion};
 use super::parallel::Parallel;
 use super::partitions::{Partitions, Template};
 use super::sub::{Map, Merge, Merger, Part, Place, Sub};
+use crate::Client;
 use crate::client::Builder;
 use crate::client::Outgoing;
+use crate::client::Result;
 use crate::client::request::Response;
 use crate::codec::Body;
-use crate::{Client, Result};
 
 /// Asks the servers that each hold a part: brpc's `PartitionChannel`.
 ///

@@ -12,11 +12,12 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::holdings::{Holdings, Parser, Portion};
+use crate::Client;
 use crate::client::Builder;
+use crate::client::Result;
 use crate::client::channel::{FIRST_SET, News, Trust, may_call};
 use crate::client::exchange::Defaults;
 use crate::discovery::{Discover, Instance, Sets};
-use crate::{Client, Result};
 
 /// What makes the clients of the parts, all alike.
 pub(super) type Template = dyn Fn() -> Result<Builder> + Send + Sync;

@@ -7,7 +7,9 @@ use futures_util::future::BoxFuture;
 use polyrpc_wire::{Retry, Scope, Status};
 
 use super::Combo;
+use crate::Client;
 use crate::client::Outgoing;
+use crate::client::Result;
 use crate::client::attempt::{is_repeatable, reached_nobody};
 use crate::client::balance::{Asked, Balance, Candidate, Outcome, Pick, RoundRobin};
 use crate::client::channel::Purse;
@@ -16,7 +18,6 @@ use crate::client::request::Response;
 use crate::client::{Budget, EndpointFacts};
 use crate::codec::Body;
 use crate::discovery::{Attributes, Instance};
-use crate::{Client, Result};
 
 /// Asks one of several clients, and another if that fails: brpc's `SelectiveChannel`.
 ///

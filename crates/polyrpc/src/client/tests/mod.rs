@@ -12,8 +12,9 @@ use polyrpc_wire::{Code, Format, Retry, Status};
 
 use self::frames::{Peer, Place};
 use super::{Builder, Client, Options, RawCall, Request, Response, Signature};
+use crate::Streaming;
+use crate::client::Result;
 use crate::codec::{Body, Raw};
-use crate::{Result, Streaming};
 
 pub(super) use self::frames::Lines;
 

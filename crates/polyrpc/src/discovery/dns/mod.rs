@@ -14,7 +14,7 @@ use polyrpc_wire::{Code, Status};
 use self::resolver::{Found, Place, Resolver};
 use super::polled::{self, Answer, Source, jittered};
 use super::{Attributes, Discover, Instance, Network, Sets};
-use crate::Result;
+use crate::client::Result;
 
 /// Servers as DNS knows them: all addresses of a host, or the places that SRV records name.
 ///

@@ -6,7 +6,7 @@ use tokio::net::UdpSocket;
 
 use super::packet::{self, Names, Query};
 use super::{Mdns, socket};
-use crate::Result;
+use crate::client::Result;
 use crate::discovery::Entry;
 use crate::runtime::Owned;
 
@@ -76,7 +76,7 @@ impl Announcer {
             return Ok(open.room.clone());
         }
         let interfaces = mdns.interfaces_or_usual();
-        let socket = socket::answering(&interfaces, mdns.port)?;
+        let socket = socket::answering(&interfaces, mdns.port).map_err(polyrpc_wire::Status::from_error)?;
         let room = Arc::new(Room { socket, interfaces, port: mdns.port, names: mdns.names.clone() });
         let task = tokio::spawn(answer(room.clone(), self.entries.clone())).into();
         *answering = Some(Answering { room: room.clone(), _task: task });

@@ -22,7 +22,7 @@ use self::announcer::Announcer;
 use self::packet::{Announced, Names, Query};
 use super::polled::{self, Answer, Source, jittered};
 use super::{Discover, Entry, Instance, Register, Sets};
-use crate::Result;
+use crate::client::Result;
 
 /// Servers on the local network, by multicast DNS: found by rpcx's clients, and finding rpcx's servers.
 ///
@@ -122,7 +122,8 @@ impl Source for Browsing {
     async fn ask(&mut self) -> Result<Answer> {
         self.round += 1;
         if self.sockets.is_empty() {
-            self.sockets = socket::asking(&self.mdns.interfaces_or_usual()).await?;
+            self.sockets =
+                socket::asking(&self.mdns.interfaces_or_usual()).await.map_err(Status::from_error)?;
         }
         let asked = self.ask_all().await;
         if let Err(error) = asked {

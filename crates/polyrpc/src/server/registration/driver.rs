@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::planned::{Planned, Said};
 use super::{Event, Registration};
-use crate::Result;
+use crate::client::Result;
 use crate::discovery::{Entry, Instance, Register, jittered};
 use crate::net::Address;
 use crate::server::open::Open;

@@ -8,11 +8,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::*;
+use crate::Client;
+use crate::client::Result;
 use crate::discovery::testing::told;
 use crate::discovery::{Discover, InProcess, Register};
 use crate::introspection::Health;
 use crate::server::{Running, Server};
-use crate::{Client, Result};
 
 fn server() -> Server {
     Server::new().register("Arith/Add", |a: i64, b: i64| async move { a + b })

@@ -55,6 +55,7 @@ impl Peer {
             hooks: Default::default(),
             subscription_layers: Default::default(),
             times_calls: false,
+            exposes_errors: false,
         };
         let connection = tokio::spawn(serve(theirs, shared));
         Self { socket: ours, pool, connection }

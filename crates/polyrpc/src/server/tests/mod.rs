@@ -116,7 +116,7 @@ async fn many_messages_may_be_answered_with_one() {
             match requests.message().await {
                 Ok(Some(message)) => all.extend_from_slice(&message),
                 Ok(None) => return (cx, Ok(Bytes::from(all))),
-                Err(error) => return (cx, Err(error)),
+                Err(error) => return (cx, Err(error.into())),
             }
         }
     };

@@ -4,7 +4,7 @@ use polyrpc_wire::Status;
 use serde::Serialize;
 
 use super::go;
-use crate::Result;
+use crate::client::Result;
 use crate::client::balance::Asked;
 
 /// The key by which a client of rpcx in Go chooses the server for a call: the hash (FNV-1a, 64 bits) of

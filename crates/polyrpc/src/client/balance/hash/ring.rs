@@ -5,7 +5,7 @@ use polyrpc_wire::Status;
 
 use super::key;
 use super::murmur::murmur;
-use crate::Result;
+use crate::client::Result;
 use crate::client::balance::memory::Memory;
 use crate::client::balance::{Asked, Balance, Candidate, Pick};
 use crate::discovery::Instance;

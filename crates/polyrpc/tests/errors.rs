@@ -1,0 +1,391 @@
+//! What of a failure reaches whom.
+
+mod common;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Gate, PROTOCOLS, client, serve, soon, until};
+use polyrpc::client::{Cancel, Request, Signature};
+use polyrpc::codec::{Raw, Serde};
+use polyrpc::service::{Fallible, ServiceBuilder};
+use polyrpc::{Client, Code, Context, Failure, Protocol, Result, Server, Status, Streaming};
+use tracing::field::{Field, Visit};
+
+const SECRET: &str = "postgres://admin:hunter2@db";
+
+fn connect() -> std::result::Result<(), io::Error> {
+    Err(io::Error::other(SECRET))
+}
+
+#[polyrpc::service]
+trait Shop {
+    async fn buy(&self, what: String) -> Result<String>;
+    async fn list(&self, what: String) -> Result<Streaming<String>>;
+}
+
+struct Leaky;
+
+impl Shop for Leaky {
+    async fn buy(&self, _: String) -> Result<String> {
+        connect()?;
+        Ok("bought".into())
+    }
+
+    async fn list(&self, what: String) -> Result<Streaming<String>> {
+        if what == "at once" {
+            connect()?;
+        }
+        Ok(Streaming::produce(|sender| async move {
+            sender.send("first".into()).await?;
+            Ok(connect()?)
+        }))
+    }
+}
+
+/// Functions that fail with whatever programs have.
+fn leaky() -> Server {
+    type Boxed = Box<dyn std::error::Error + Send + Sync>;
+    Server::new()
+        .service(ShopServer::new(Leaky))
+        .register("io", || async { connect() })
+        .register("boxed", || async { Ok::<(), Boxed>(connect()?) })
+        .register("anyhow", || async {
+            Err::<(), _>(anyhow::Error::from(connect().unwrap_err()).context("while connecting"))
+        })
+        .register("words", || async {
+            Err(format!("no {} here", "tea"))?;
+            Ok::<(), Failure>(())
+        })
+        .register::<_, Fallible>("static", || async { Err::<(), _>("no tea here") })
+}
+
+#[tokio::test]
+async fn no_word_of_a_foreign_error_leaves_the_process() {
+    let server = serve(leaky()).await;
+    for protocol in PROTOCOLS {
+        let client = client(protocol, &server);
+        for target in ["io", "boxed", "anyhow"] {
+            let error = client.call::<()>(target, &()).await.unwrap_err();
+            assert!(error.message().ends_with("internal error"), "{protocol:?} {target}: {error}");
+            assert!(!format!("{error:?}").contains("hunter2"), "{protocol:?} {target}: {error:?}");
+        }
+        let error = ShopClient::new(client).buy("tea".into()).await.unwrap_err();
+        assert!(error.message().ends_with("internal error"), "{protocol:?}: {error}");
+        if !matches!(protocol, Protocol::Rpcx | Protocol::NetRpc) {
+            // These have nothing but the text.
+            assert_eq!(error.code(), Code::Internal, "{protocol:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_word_of_a_foreign_error_leaves_in_a_stream() {
+    let server = serve(leaky()).await;
+    let shop = ShopClient::new(client(Protocol::Grpc, &server));
+    let failed = shop.list("at once".into()).await.err();
+    assert_eq!(failed.map(|error| error.message().to_owned()).as_deref(), Some("internal error"));
+    let mut list = shop.list("later".into()).await.unwrap();
+    assert_eq!(list.message().await.unwrap().as_deref(), Some("first"));
+    let error = list.message().await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::Internal, "internal error"));
+}
+
+#[tokio::test]
+async fn what_the_author_of_a_handler_wrote_is_sent() {
+    let server = serve(leaky()).await;
+    for protocol in PROTOCOLS {
+        for target in ["words", "static"] {
+            let error = client(protocol, &server).call::<()>(target, &()).await.unwrap_err();
+            assert!(error.message().ends_with("no tea here"), "{protocol:?} {target}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_may_expose_errors_as_those_of_go_do() {
+    let server = serve(leaky().expose_errors()).await;
+    for protocol in PROTOCOLS {
+        let client = client(protocol, &server);
+        let error = client.call::<()>("io", &()).await.unwrap_err();
+        assert!(error.message().ends_with(SECRET), "{protocol:?}: {error}");
+        let error = client.call::<()>("anyhow", &()).await.unwrap_err();
+        assert!(error.message().contains("while connecting"), "{protocol:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_error_is_in_an_event_with_what_tells_its_call() {
+    let events = Events::default();
+    let _default = tracing::subscriber::set_default(events.clone());
+    let server = serve(leaky()).await;
+    let shop = ShopClient::new(client(Protocol::Rpcx, &server));
+    let request = Request::new("tea".to_owned())
+        .with_metadata("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    shop.buy_with(request).await.unwrap_err();
+    let told = events.0.lock().unwrap().clone();
+    let event = told.iter().find(|event| event.contains("a handler failed")).expect("it was told");
+    for part in [SECRET, "service=Shop", "method=Buy", "connection=", "peer=127.0.0.1", "0af7651916cd43dd"] {
+        assert!(event.contains(part), "{part} is not in {event}");
+    }
+}
+
+#[tokio::test]
+async fn the_cause_of_a_refused_connection_can_be_reached() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let client = Client::new(&format!("grpc://{address}")).unwrap();
+    let failed: std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> =
+        client.call::<()>("any", &()).await.map_err(Into::into);
+    let error = failed.unwrap_err();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        if let Some(error) = source.downcast_ref::<io::Error>() {
+            return assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        }
+        cause = source.source();
+    }
+    panic!("no io::Error is in the chain of {error:?}");
+}
+
+/// Fails with metadata before and behind.
+fn failing() -> ServiceBuilder {
+    fn beside(cx: &mut Context) {
+        cx.reply().metadata.insert("x-head", "h");
+        cx.reply().trailers.insert("x-tail", "t");
+    }
+    ServiceBuilder::new("Failing")
+        .method::<Serde, String, String, _, _>("Unary", |mut cx: Context, _| async move {
+            beside(&mut cx);
+            (cx, Err(Status::not_found("none").into()))
+        })
+        .server_streaming::<Raw, String, String, _, _>("Streams", |mut cx: Context, _| async move {
+            beside(&mut cx);
+            let messages = [Ok("one".to_owned()), Err(Status::not_found("none").into())];
+            (cx, Ok(Streaming::from_stream(futures_util::stream::iter(messages))))
+        })
+}
+
+#[tokio::test]
+async fn a_failed_call_carries_the_peers_headers_and_trailers() {
+    let server = serve(Server::new().service(failing())).await;
+    let grpc = client(Protocol::Grpc, &server);
+    let error = grpc.call::<String>("Failing/Unary", "x").await.unwrap_err();
+    assert_eq!((error.code(), error.headers().get("x-head")), (Code::NotFound, Some("h")));
+    assert_eq!(error.trailers().get("x-tail"), Some("t"));
+
+    let signature = Signature::plain("Failing", "Streams");
+    let requests = Streaming::once("x".to_owned());
+    let answer = grpc.invoke_streaming::<Raw, String, String>(&signature, requests).await.unwrap();
+    let mut messages = answer.message;
+    assert_eq!(messages.message().await.unwrap().as_deref(), Some("one"));
+    let error = messages.message().await.unwrap_err();
+    assert_eq!((error.code(), error.headers().get("x-head")), (Code::NotFound, Some("h")));
+    assert_eq!(error.trailers().get("x-tail"), Some("t"));
+}
+
+#[tokio::test]
+async fn metadata_of_a_failure_does_not_travel_on() {
+    let back = serve(Server::new().service(failing())).await;
+    let next = client(Protocol::Grpc, &back);
+    let relay = Server::new().register("relay", move || {
+        let next = next.clone();
+        async move { next.call::<String>("Failing/Unary", "x").await }
+    });
+    let front = serve(relay).await;
+    let error = client(Protocol::Grpc, &front).call::<String>("relay", &()).await.unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::NotFound, "none"));
+    assert_eq!((error.headers().get("x-head"), error.trailers().get("x-tail")), (None, None));
+}
+
+#[cfg(feature = "prost")]
+mod details {
+    use polyrpc::Details;
+
+    use super::*;
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct ErrorInfo {
+        #[prost(string, tag = "1")]
+        reason: String,
+        #[prost(string, tag = "2")]
+        domain: String,
+    }
+
+    impl prost::Name for ErrorInfo {
+        const PACKAGE: &'static str = "google.rpc";
+        const NAME: &'static str = "ErrorInfo";
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct RetryInfo {
+        /// A duration of so many seconds.
+        #[prost(bytes = "vec", tag = "1")]
+        retry_delay: Vec<u8>,
+    }
+
+    impl prost::Name for RetryInfo {
+        const PACKAGE: &'static str = "google.rpc";
+        const NAME: &'static str = "RetryInfo";
+    }
+
+    #[tokio::test]
+    async fn typed_details_are_written_by_a_server_and_read_by_a_client() {
+        let info = ErrorInfo { reason: "STOCKOUT".into(), domain: "shop".into() };
+        let retry = RetryInfo { retry_delay: vec![0x08, 0x05] };
+        let status = Status::unavailable("sold out").with(&info).with(&retry);
+        let server = serve(Server::new().register("buy", move || {
+            let status = status.clone();
+            async move { Err::<(), _>(status) }
+        }))
+        .await;
+        let error = client(Protocol::Grpc, &server).call::<()>("buy", &()).await.unwrap_err();
+        assert_eq!(error.status().detail::<RetryInfo>(), Some(retry));
+        assert_eq!(error.status().details_of::<ErrorInfo>().collect::<Vec<_>>(), [info]);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_read_is_internal_in_grpc() {
+    let server = serve(
+        Server::new().register("add", |a: i32, b: i32| async move { a + b }).service(ShopServer::new(Leaky)),
+    )
+    .await;
+    let grpc = client(Protocol::Grpc, &server);
+    let error = grpc.call::<i32>("add", &("no", "numbers")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Internal, "{error}");
+    let error = grpc.call::<i32>("Shop/Buy", &(1, 2, 3)).await.unwrap_err();
+    assert_eq!(error.code(), Code::Internal, "{error}");
+    let signature = Signature::plain("Shop", "List");
+    let answer = grpc.invoke_streaming::<Raw, String, String>(&signature, Streaming::once("{".to_owned()));
+    let error = match answer.await {
+        Ok(mut answer) => answer.message.message().await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert_eq!(error.code(), Code::Internal, "{error}");
+    let error = client(Protocol::BaiduStd, &server).call::<i32>("add", &("no", "numbers")).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+}
+
+#[tokio::test]
+async fn a_call_is_cancelled_by_a_handle_and_its_awaiter_sees_it() {
+    for protocol in PROTOCOLS {
+        let (gate, over) = (Gate::default(), Arc::new(Mutex::new(0)));
+        let (waits, counts) = (gate.clone(), over.clone());
+        let server = serve(Server::new().register("wait", move || {
+            let (waits, counts) = (waits.clone(), Dropped(counts.clone()));
+            async move {
+                let _counts = counts;
+                waits.pass().await;
+            }
+        }))
+        .await;
+        let client = client(protocol, &server);
+        let cancel = Cancel::new();
+        let calling = tokio::spawn({
+            let cancel = cancel.clone();
+            async move { client.request("wait").cancel(&cancel).call::<()>(&()).await }
+        });
+        gate.came(1).await;
+        cancel.cancel();
+        let error = soon(calling).await.unwrap().unwrap_err();
+        assert_eq!(error.code(), Code::Cancelled, "{protocol:?}");
+        if matches!(protocol, Protocol::Grpc | Protocol::Http) {
+            // The others have no word for it: their servers learn of it from the end of the connection.
+            until(|| *over.lock().unwrap() == 1).await;
+        }
+        let late = common::client(protocol, &server);
+        let error = late.request("wait").cancel(&cancel).call::<()>(&()).await.unwrap_err();
+        assert_eq!(error.code(), Code::Cancelled, "{protocol:?}: it is cancelled for good");
+    }
+}
+
+/// Counts that it was dropped.
+struct Dropped(Arc<Mutex<usize>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_cancelled_by_a_handle() {
+    let endless = |cx: Context, _: String| async move {
+        let messages = Streaming::produce(|sender| async move {
+            loop {
+                sender.send("more".to_owned()).await?;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        (cx, Ok(messages))
+    };
+    let service = ServiceBuilder::new("S").server_streaming::<Raw, String, String, _, _>("Endless", endless);
+    let server = serve(Server::new().service(service)).await;
+    let cancel = Cancel::new();
+    let request = Request::new(Streaming::once("x".to_owned())).with_cancel(&cancel);
+    let grpc = client(Protocol::Grpc, &server);
+    let answer = grpc.invoke_streaming::<Raw, String, String>(&Signature::plain("S", "Endless"), request);
+    let mut messages = soon(answer).await.unwrap().message;
+    assert_eq!(soon(messages.message()).await.unwrap().as_deref(), Some("more"));
+    cancel.cancel();
+    let error = soon(async {
+        loop {
+            if let Err(error) = messages.message().await {
+                return error;
+            }
+        }
+    });
+    assert_eq!(error.await.code(), Code::Cancelled);
+    assert_eq!(soon(messages.message()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_raw_call_refuses_a_handle_that_it_would_not_heed() {
+    let server = serve(Server::new()).await;
+    let grpc = client(Protocol::Grpc, &server);
+    let options = polyrpc::client::Options { cancel: Some(Cancel::new()), ..Default::default() };
+    let opened = grpc.open_raw("S/M", options, polyrpc::Format::Protobuf).await;
+    assert_eq!(opened.unwrap_err().code(), Code::InvalidArgument);
+}
+
+/// The events of a thread, each as one line.
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Events {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0 += &format!("{}={value} ", field.name());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0 += &format!("{}={value:?} ", field.name());
+    }
+}
