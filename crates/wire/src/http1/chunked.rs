@@ -106,6 +106,11 @@ impl Chunked {
         }
     }
 
+    /// Takes out what of the body is here.
+    pub(super) fn take(&mut self) -> Bytes {
+        self.body.split().freeze()
+    }
+
     /// Bytes of the body that are here.
     pub(super) fn held(&self) -> usize {
         self.body.len()

@@ -89,7 +89,12 @@ impl Request {
             None => {}
         }
         let is_grpc = fields.content_type.as_deref().is_some_and(grpc::is_meant);
-        let room = if is_grpc { web_body(limit) } else { limit.saturating_sub(head.len()) };
+        let room = match fields.content_type.as_deref().and_then(grpc::kind) {
+            // Each of its messages has a limit, and they are read one by one.
+            Some((dialect, _)) if dialect != Dialect::Native => usize::MAX,
+            _ if is_grpc => web_body(limit),
+            _ => limit.saturating_sub(head.len()),
+        };
         let framing = fields.lengths.framing(http10, room)?.unwrap_or(Framing::Length(0));
         let path = Text(head.slice_ref(path_of(target).as_bytes()));
         let query = Text(head.slice_ref(query_of(target).as_bytes()));
@@ -188,7 +193,8 @@ impl Request {
         self.is_web() || self.asks_for_websocket()
     }
 
-    /// How long its body may be, of which each message may have `limit` bytes.
+    /// How long its body may be to be read as a whole, of which each message may have `limit` bytes. That of gRPC-Web is
+    /// read message by message if it is longer.
     pub(super) fn most(&self, limit: usize) -> usize {
         if self.is_web() { web_body(limit) } else { limit }
     }
@@ -323,8 +329,8 @@ fn authority_of(target: &str) -> Option<&str> {
     (!scheme.contains('/')).then_some(authority)
 }
 
-/// How long a body of gRPC-Web may be whose messages may have `limit` bytes each: text in base64 is longer by a third,
-/// and frames and small messages stand beside a large one. What is too long then is told in gRPC's words.
+/// How long a body of gRPC-Web may be to be read as a whole, whose messages may have `limit` bytes each: text in base64 is
+/// longer by a third, and frames and small messages stand beside a large one.
 fn web_body(limit: usize) -> usize {
     const BESIDE: usize = 4 << 10;
     limit.saturating_add(limit / 3 + BESIDE)

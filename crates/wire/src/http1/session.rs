@@ -1,12 +1,14 @@
 //! The server's side of a connection: requests in, responses out. What a request asks for is in
 //! [`asked`](super::asked), what is different about gRPC-Web in [`web`].
 
+mod piecewise;
 mod web;
 
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use self::piecewise::Piecewise;
 use self::web::Web;
 use crate::grpc_web::Cors;
 use crate::http_rule::Routes;
@@ -110,7 +112,7 @@ enum Reading {
     Head,
     Body(Box<Partial>),
     Entries(Box<(Exchange, Entries)>),
-    Messages(Box<grpc::incoming::Incoming>),
+    Messages(Box<Piecewise>),
     /// So many bytes of a request that was answered already.
     Skip(usize),
 }
@@ -202,7 +204,7 @@ impl Server {
         loop {
             let busy = self.is_full() || self.web.is_some();
             let step = match &mut self.reading {
-                Reading::Messages(_) => self.next_message(out),
+                Reading::Messages(_) => self.next_message(inbox, out),
                 _ if busy => self.hold(),
                 Reading::Head if self.order.is_closing() => {
                     inbox.clear();
@@ -292,13 +294,26 @@ impl Server {
         if partial.judged == Judged::Asked {
             return self.hold();
         }
+        let most = partial.request.most(limits.message);
+        let is_long = match partial.request.framing {
+            Framing::Length(length) => length > most,
+            Framing::Chunked | Framing::UntilClose => false,
+        };
+        if is_long && partial.judged == Judged::Accepted {
+            return self.begin_piecewise(out);
+        }
         let body = match partial.request.framing {
             Framing::Length(length) if inbox.len() >= length => Ok(Some(inbox.split_to(length).freeze())),
             Framing::Length(_) | Framing::UntilClose => Ok(None),
-            Framing::Chunked => {
-                let most = partial.request.most(limits.message);
-                partial.chunked.read(inbox, most, limits.header)
+            // Whatever it is, its messages are looked at once it is longer than one of them may be.
+            Framing::Chunked if partial.request.is_web() => {
+                let read = partial.chunked.read(inbox, usize::MAX, limits.header);
+                if partial.chunked.held() > most && partial.judged == Judged::Accepted {
+                    return self.begin_piecewise(out);
+                }
+                read
             }
+            Framing::Chunked => partial.chunked.read(inbox, most, limits.header),
         };
         match body {
             Ok(None) if partial.judged == Judged::No => self.ask(out),
@@ -685,6 +700,14 @@ impl session::Server for Server {
         }
     }
 
+    fn consumed(&mut self, stream: StreamId, bytes: usize, _: &mut Outbox) {
+        if self.answers(stream)
+            && let Reading::Messages(messages) = &mut self.reading
+        {
+            messages.taken(bytes);
+        }
+    }
+
     fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
         if self.answers(stream) {
             self.answer_message(message, out);
@@ -725,7 +748,9 @@ impl session::Server for Server {
         match &self.reading {
             // No room is made for a body that may be refused.
             Reading::Body(partial) => match partial.request.framing {
-                Framing::Length(length) if partial.judged == Judged::Accepted => length,
+                Framing::Length(length) if partial.judged == Judged::Accepted => {
+                    length.min(partial.request.most(self.config.limits.message))
+                }
                 _ => 0,
             },
             Reading::Head | Reading::Entries(..) | Reading::Messages(_) | Reading::Skip(_) => 0,
@@ -737,7 +762,8 @@ impl session::Server for Server {
             _ if self.held => false,
             Reading::Head => !inbox.is_empty() && !self.is_full() && !self.order.is_closing(),
             Reading::Body(_) | Reading::Skip(_) => true,
-            Reading::Entries(..) | Reading::Messages(_) => false,
+            Reading::Messages(messages) => messages.is_inside(),
+            Reading::Entries(..) => false,
         }
     }
 

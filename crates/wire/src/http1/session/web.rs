@@ -1,9 +1,9 @@
 //! gRPC-Web over HTTP/1: one call at a time, whose answer leaves message by message.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::grpc::frame as grpc_frame;
-use crate::grpc::incoming::{Incoming, Next, compressed_without_name, unknown_encoding};
+use crate::grpc::incoming::{compressed_without_name, unknown_encoding};
 use crate::grpc::request::{Accepts, Request as GrpcRequest, Unfit};
 use crate::grpc_web::{self, Dialect};
 use crate::http1::asked::Answer;
@@ -13,7 +13,8 @@ use crate::http1::{browser, chunked, frame};
 use crate::session::{Server as _, Verdict};
 use crate::{Call, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId, grpc};
 
-use super::{Form, Reading, Server, Step, Ticket};
+use super::piecewise::{Came, Piecewise};
+use super::{Form, Partial, Reading, Server, Step, Ticket};
 
 /// A call that is being answered.
 #[derive(Debug)]
@@ -127,31 +128,73 @@ impl Server {
             let call = unnamed(&request, framed.body, compression);
             return Step::Call(Call { spoiled, authenticated, ..call }, ticket);
         }
-        let mut messages = Incoming::new(request.dialect, request.compression);
-        messages.push(body);
-        messages.end();
+        let messages = Piecewise::whole(request.dialect, request.compression, body);
         self.reading = Reading::Messages(Box::new(messages));
         let call = unnamed(&request, Bytes::new(), request.compression);
         Step::Open(Call { authenticated, ..call }, ticket)
     }
 
     /// Hands the next message of a request out.
-    pub(super) fn next_message(&mut self, out: &mut Outbox) -> Step {
+    pub(super) fn next_message(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let Reading::Messages(messages) = &mut self.reading else { return Step::Next };
-        let next = messages.next(self.config.limits.message);
-        if !matches!(next, Ok(Next::Message(_))) {
-            self.reading = Reading::Head;
-        }
         // It may have been answered before its messages were taken.
-        let Some(id) = self.web.as_ref().map(|web| id(&web.exchange)) else { return Step::Next };
-        match next {
-            Ok(Next::Message(message)) => Step::Message(id, message),
-            Ok(Next::Wait | Next::End) => Step::End(id),
-            Err(status) => {
+        let id = self.web.as_ref().map(|web| id(&web.exchange));
+        if id.is_none() {
+            messages.forget();
+        }
+        let limits = &self.config.limits;
+        match (messages.next(inbox, limits.message, limits.header), id) {
+            (Came::Message(message), Some(id)) => Step::Message(id, message),
+            (Came::End, Some(id)) => {
+                self.reading = Reading::Head;
+                Step::End(id)
+            }
+            (Came::Failed(status), Some(id)) => {
+                messages.forget();
                 self.end_answer(Some(&status), &Metadata::new(), out);
                 Step::Cancelled(id)
             }
+            (Came::Wait, _) => Step::Wait,
+            (Came::Full, _) => self.hold(),
+            (Came::Lost, _) => {
+                self.reading = Reading::Head;
+                self.order.close();
+                Step::Next
+            }
+            (Came::Message(_) | Came::End | Came::Failed(_) | Came::Discarded, _) => {
+                self.reading = Reading::Head;
+                Step::Next
+            }
         }
+    }
+
+    /// Hands a call out whose body is longer than what is read as a whole: its messages follow as they come.
+    #[cold]
+    pub(super) fn begin_piecewise(&mut self, out: &mut Outbox) -> Step {
+        let Some(partial) = self.give_partial_up() else { return Step::Next };
+        let Partial { request, chunked, .. } = *partial;
+        if request.expects && self.order.owed() == 0 {
+            out.copy(super::CONTINUE);
+        }
+        let origin = self.config.cors.origin(&request.metadata);
+        let exchange = self.order.open(request.http10, false, origin);
+        if !request.keep || self.draining {
+            self.order.close();
+        }
+        let (dialect, framing, authenticated) = (request.dialect(), request.framing, request.accepted);
+        let Some(Ok(request)) = request.grpc.as_deref() else {
+            self.order.close();
+            return self.begin_web(exchange, request, Bytes::new(), out);
+        };
+        let (format, accepts) = (request.format, request.accepts);
+        let ticket = Ticket { exchange: exchange.clone(), form: Form::Web };
+        self.web = Some(Box::new(Web { exchange, dialect, format, accepts, begun: None }));
+        self.unanswered += 1;
+        self.names.set(&request.service, &request.method);
+        let messages = Piecewise::begun(dialect, request.compression, framing, chunked);
+        self.reading = Reading::Messages(Box::new(messages));
+        let call = unnamed(request, Bytes::new(), request.compression);
+        Step::Open(Call { authenticated, ..call }, ticket)
     }
 
     /// Whether this call is the one that is being answered: it may have been refused since it was handed out.

@@ -326,3 +326,82 @@ fn a_message_may_be_as_long_as_the_limit_however_it_is_framed() {
     let trailers = String::from_utf8(frames[0].1.clone()).unwrap();
     assert!(trailers.contains("grpc-status:8\r\n"), "{trailers}");
 }
+
+/// A request whose body comes in chunks.
+fn in_chunks(body: &[u8]) -> Vec<u8> {
+    let head = "POST /example.EchoService/Echo HTTP/1.1\r\nHost: h\r\nContent-Type: application/grpc-web+proto\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    let mut bytes = head.as_bytes().to_vec();
+    for chunk in body.chunks(5000) {
+        bytes.extend([format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+    }
+    [&bytes[..], b"0\r\n\r\n"].concat()
+}
+
+/// Says `bytes` in pieces; how long the messages are that come, and how it ends. A handler takes each at once.
+fn upload(talk: &mut Talk, bytes: &[u8], takes: bool) -> Vec<String> {
+    let mut told = Vec::new();
+    for piece in bytes.chunks(8 << 10) {
+        talk.say(piece);
+        while let Some(event) = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation")
+        {
+            match event {
+                Event::Head(_, stream) => {
+                    talk.server.judge(stream, Verdict::Accepted, &mut talk.out);
+                }
+                Event::Message(id, message) => {
+                    told.push(message.body.len().to_string());
+                    if takes {
+                        talk.server.consumed(id, message.body.len(), &mut talk.out);
+                    }
+                }
+                Event::End(_) => told.push("end".into()),
+                Event::Cancelled(_) => told.push("cancelled".into()),
+                Event::Open(..) => told.push("open".into()),
+                _ => told.push("something else".into()),
+            }
+        }
+        assert!(talk.server.buffered() <= 100 << 10, "no more is held than a message may have");
+    }
+    told
+}
+
+#[test]
+fn each_message_has_the_limit_and_not_the_body() {
+    let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
+    for bytes in [request(WEB, "", &body), in_chunks(&body)] {
+        let mut talk = Talk::new();
+        let told = upload(&mut talk, &bytes, true);
+        assert_eq!((told.len(), &told[0][..], &told[11][..]), (12, "open", "end"), "{told:?}");
+        assert!(told[1..11].iter().all(|length| length == "40960"));
+        assert!(talk.inbox.is_empty());
+    }
+}
+
+#[test]
+fn no_more_of_a_long_body_is_read_than_the_handler_takes() {
+    let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
+    for bytes in [request(WEB, "", &body), in_chunks(&body)] {
+        let mut talk = Talk::new();
+        assert_eq!(upload(&mut talk, &bytes, false), ["open", "40960", "40960"]);
+        assert!(talk.server.holds_back());
+        talk.server.consumed(StreamId(0), 80 << 10, &mut talk.out);
+        assert_eq!(upload(&mut talk, b"", false), Vec::<String>::new());
+        let told = talk.parts();
+        assert_eq!(told.len(), 2, "two more");
+    }
+}
+
+#[test]
+fn a_message_of_a_long_body_that_is_too_long_is_refused_in_the_words_of_grpc() {
+    let body = [framed(0, b"short"), framed(0, &vec![b'm'; 150 << 10])].concat();
+    for bytes in [request(WEB, "", &body), in_chunks(&body)] {
+        let mut talk = Talk::new();
+        assert_eq!(upload(&mut talk, &bytes, true), ["open", "5", "cancelled"]);
+        let (head, frames) = response(&talk.out.take());
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert!(frames[0].1.starts_with(b"grpc-status:8\r\n"));
+        // What came behind it was thrown away.
+        assert!(talk.inbox.is_empty());
+    }
+}
