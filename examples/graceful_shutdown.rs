@@ -1,6 +1,6 @@
 //! A server that stops while a call is being answered: the call is finished, new ones are refused.
 //!
-//! A program that serves until a signal comes writes `run_until(signal, grace)` instead, as `arith_server` does.
+//! A program that serves until a signal comes writes `run_until(signal::shutdown(), grace)` instead, as `arith_server` does.
 
 use std::time::Duration;
 

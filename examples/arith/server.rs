@@ -1,4 +1,4 @@
-//! A service written as a trait. It runs until Ctrl-C.
+//! A service written as a trait. It runs until Ctrl-C or SIGTERM.
 //!
 //!     cargo run -p polyrpc-examples --bin arith_server [ADDRESS]
 
@@ -6,7 +6,7 @@ mod arith;
 
 use std::time::Duration;
 
-use polyrpc::{Result, Server, Status};
+use polyrpc::{Result, Server, Status, signal};
 
 use crate::arith::{Args, Arith, ArithServer, Reply};
 
@@ -28,13 +28,6 @@ async fn main() -> Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8972".into());
     let server = Server::new().service(ArithServer::new(Calculator)).bind(address).await?;
     println!("listening on {}", server.address());
-    server.run_until(interrupted(), Duration::from_secs(10)).await;
+    server.run_until(signal::shutdown(), Duration::from_secs(10)).await;
     Ok(())
-}
-
-async fn interrupted() {
-    // Where the signal cannot be watched, the server runs until it is killed.
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
-    }
 }

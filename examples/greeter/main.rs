@@ -1,4 +1,4 @@
-//! Heavy and light methods side by side on one server: brpc's gRPC greeter. It runs until Ctrl-C.
+//! Heavy and light methods side by side on one server: brpc's gRPC greeter. It runs until Ctrl-C or SIGTERM.
 //!
 //!     cargo run --release -p polyrpc-examples --bin greeter [ADDRESS] [--heavy ADDITIONS]
 //!
@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use polyrpc::cores::Priority;
-use polyrpc::{Context, Cores, Result, Server};
+use polyrpc::{Context, Cores, Result, Server, signal};
 
 use crate::helloworld::{Greeter, GreeterServer, HelloReply, HelloRequest};
 
@@ -46,7 +46,7 @@ async fn main() -> Result<()> {
     let greeter = GreeterServer::new(Doorman { heavy });
     let server = Server::new().on(cores).service(greeter).bind(address).await?;
     println!("listening on {}", server.address());
-    server.run_until(interrupted(), Duration::from_secs(10)).await;
+    server.run_until(signal::shutdown(), Duration::from_secs(10)).await;
     Ok(())
 }
 
@@ -69,11 +69,4 @@ fn arguments() -> (String, u64) {
 fn usage() -> ! {
     eprintln!("usage: greeter [ADDRESS] [--heavy ADDITIONS]");
     std::process::exit(2)
-}
-
-async fn interrupted() {
-    // Where the signal cannot be watched, the server runs until it is killed.
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
-    }
 }

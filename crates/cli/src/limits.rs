@@ -116,7 +116,7 @@ impl fmt::Display for Size {
 
 /// A time: `30` (seconds), `500ms`, `2m`, `1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Span(Duration);
+pub(crate) struct Span(pub(crate) Duration);
 
 impl FromStr for Span {
     type Err = String;

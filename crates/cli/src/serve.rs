@@ -1,9 +1,7 @@
 //! `polyrpc serve`: the demo's services, for any client to call.
 
-use std::future::poll_fn;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::task::Poll;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,15 +9,14 @@ use polyrpc::discovery::{Attributes, redacted};
 use polyrpc::net_rpc::Codec;
 use polyrpc::payload::Json;
 use polyrpc::rest_rpc::{ByteOrder, Generation};
-use polyrpc::server::{Bound, Event, Listen, Registration};
-use polyrpc::{Cores, Protocol, Server, Status};
+use polyrpc::server::{Bound, Event, Listen, Registration, Running};
+use polyrpc::{Cores, Protocol, Server, Status, signal};
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::failure::Failure;
 use crate::kcp::Kcp;
-use crate::limits::LimitOptions;
+use crate::limits::{LimitOptions, Span};
 use crate::tls::Proof;
 use crate::{services, vectors};
 
@@ -52,6 +49,9 @@ pub(crate) struct Options {
     /// Run on so many threads with a runtime each, instead of one runtime on all cores
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
+    /// When told to stop, still take calls for so long, and say that the server is not ready
+    #[arg(long, value_name = "TIME", default_value_t = Span(Duration::ZERO))]
+    lame_duck: Span,
     #[command(flatten)]
     registering: Registering,
     #[command(flatten)]
@@ -169,11 +169,11 @@ fn runtime(cores: bool) -> io::Result<Runtime> {
 }
 
 async fn serve(options: Options) -> Result<(), Failure> {
-    let stop = stop_signal().map_err(|error| Failure::system("watch for signals", &error))?;
+    let stop = signal::shutdown();
     let mut listeners = listeners(&options)?;
     let others = if options.vectors { others(&mut listeners) } else { Vec::new() };
     let limits = options.limits.limits()?;
-    let mut server = services::server().limits(limits.clone());
+    let mut server = services::server().limits(limits.clone()).lame_duck(options.lame_duck.0);
     let mut publishing = JoinSet::new();
     if options.vectors {
         server = vectors::add_to(server);
@@ -190,10 +190,18 @@ async fn serve(options: Options) -> Result<(), Failure> {
     announce(&bound).map_err(|error| Failure::system("write to standard output", &error))?;
     let running: Vec<_> = bound.into_iter().map(|(_, bound)| bound.start()).collect();
     stop.await;
-    for server in running {
-        server.shutdown(GRACE).await;
-    }
+    shut_down(running).await;
     Ok(())
+}
+
+/// Shuts servers down; a further signal cuts that off.
+pub(crate) async fn shut_down(running: Vec<Running>) {
+    let hurry = signal::shutdown();
+    let mut shutting: JoinSet<_> = running.into_iter().map(|server| server.shutdown(GRACE)).collect();
+    tokio::select! {
+        () = hurry => {}
+        () = async { while shutting.join_next().await.is_some() {} } => {}
+    }
 }
 
 /// A listener by its name and address.
@@ -297,16 +305,6 @@ fn announce(bound: &[(Vec<&str>, Bound)]) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Ready at the first SIGINT or SIGTERM.
-pub(crate) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(poll_fn(move |cx| {
-        let asked = interrupt.poll_recv(cx).is_ready() || terminate.poll_recv(cx).is_ready();
-        if asked { Poll::Ready(()) } else { Poll::Pending }
-    }))
-}
-
 fn protocol(name: &str) -> Result<Protocol, String> {
     let wanted = name.replace('-', "_");
     Protocol::ALL.into_iter().find(|protocol| protocol.as_str() == wanted).ok_or_else(|| {
@@ -316,4 +314,4 @@ fn protocol(name: &str) -> Result<Protocol, String> {
 }
 
 /// How long calls that were accepted may still take when the server is told to stop.
-pub(crate) const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(10);

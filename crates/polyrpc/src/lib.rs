@@ -27,6 +27,8 @@ mod tls;
 
 pub mod server;
 
+pub mod signal;
+
 pub mod service;
 
 pub mod task;

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use common::{ProbeServer, Prober, again, client, serve, soon, until};
+use common::{ProbeServer, Prober, Socket, again, client, serve, soon, until};
 use polyrpc::codec::Raw;
 use polyrpc::introspection::grpc::health::v1::health_check_response::ServingStatus::{
     self, NOT_SERVING, SERVICE_UNKNOWN, SERVING,
@@ -67,6 +67,46 @@ async fn what_was_said_before_the_server_began_still_holds() {
     health.set("Probe", Serving::No);
     let _server = serve(Prober::default().server().health(&health)).await;
     assert_eq!((health.of("Probe"), health.of("")), (Some(Serving::No), Some(Serving::Yes)));
+}
+
+#[tokio::test]
+async fn readiness_is_told_apart_from_liveness_by_http() {
+    let (health, _, server) = health().await;
+    let mut socket = Socket::connect(&server).await;
+    let mut ask = async |path: &str| {
+        socket.http(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await.0
+    };
+    for path in ["/livez", "/readyz", "/health", "/readyz?service=Probe", "/health/Probe", "/health?service=Probe"] {
+        assert_eq!(ask(path).await, 200, "{path}");
+    }
+    health.set("Probe", Serving::No);
+    for (path, status) in [("/readyz", 200), ("/readyz?service=Probe", 503), ("/health/Probe", 503)] {
+        assert_eq!(ask(path).await, status, "{path}");
+    }
+    health.set("", Serving::No);
+    for (path, status) in [("/livez", 200), ("/readyz", 503), ("/health", 503), ("/readyz?service=Other", 404)] {
+        assert_eq!(ask(path).await, status, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn functions_and_services_named_like_probes_keep_their_paths() {
+    let function = |answer: &'static str| move || async move { answer.to_owned() };
+    let server = Server::new()
+        .register("livez", function("a function"))
+        .register("readyz/livez", function("a method"))
+        .register("health/Probe", function("of a service called health"));
+    let bound = server.bind(polyrpc::server::Listen::on("127.0.0.1:0").lenient_http()).await.unwrap().start();
+    let mut socket = Socket::connect(&bound).await;
+    for (path, answer) in [
+        ("/livez", "\"a function\""),
+        ("/readyz/livez", "\"a method\""),
+        ("/health/Probe", "\"of a service called health\""),
+        ("/readyz", "OK"),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!(socket.http(&request).await, (200, answer.to_owned()), "{path}");
+    }
 }
 
 #[tokio::test]

@@ -243,6 +243,10 @@ pub trait Server {
         0
     }
 
+    /// The server will go away soon, and takes calls until then: answers tell the peer to make its next calls on another
+    /// connection where the protocol can say so of an answer (`Connection: close`).
+    fn retire(&mut self) {}
+
     /// The server is going away: calls that arrive from now on are refused in the protocol's own words,
     /// and answers tell the peer not to come again where the protocol can say so.
     fn drain(&mut self, out: &mut Outbox);

@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
-    let stop = serve::stop_signal().map_err(|error| Failure::system("watch for signals", &error))?;
+    let stop = polyrpc::signal::shutdown();
     let server = options.registering.add_to(services::server())?;
     let bound = server.bind(options.listen.as_str()).await;
     let running =
@@ -44,7 +44,7 @@ async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
     if options.keep {
         print!("{}", try_it::text(running.address(), paint));
         stop.await;
-        running.shutdown(serve::GRACE).await;
+        serve::shut_down(vec![running]).await;
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -54,8 +54,7 @@ async fn once(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
 
 /// Prints until it is told to stop, or nobody reads any more.
 async fn watch(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
-    let stop = serve::stop_signal().map_err(|error| Failure::system("watch for signals", &error))?;
-    tokio::pin!(stop);
+    let mut stop = polyrpc::signal::shutdown();
     let mut known = None;
     loop {
         let item = tokio::select! {

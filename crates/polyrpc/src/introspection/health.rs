@@ -54,6 +54,8 @@ struct State {
     /// By name; the empty one is the server as a whole.
     services: BTreeMap<String, Serving>,
     stopped: bool,
+    /// Watches end.
+    ended: bool,
 }
 
 impl Health {
@@ -78,10 +80,15 @@ impl Health {
         self.0.borrow().of(service)
     }
 
-    /// Says from now on that no service takes calls, whatever is set. A server does this when it begins to shut down;
-    /// to do it earlier gives callers time to go elsewhere first.
+    /// Says from now on that no service takes calls, whatever is set. A server does this when it begins to shut down, and
+    /// goes on taking calls for [`Server::lame_duck`](crate::Server::lame_duck).
     pub fn stop(&self) {
         self.0.send_if_modified(|state| !std::mem::replace(&mut state.stopped, true));
+    }
+
+    /// Ends all watches, which would keep the server from its own end.
+    pub(crate) fn end(&self) {
+        self.0.send_modify(|state| (state.stopped, state.ended) = (true, true));
     }
 
     /// Takes services to be serving, and the server, unless it was said that they are not.
@@ -91,6 +98,20 @@ impl Health {
                 state.services.entry(service).or_insert(Serving::Yes);
             }
         });
+    }
+}
+
+/// The health of a server whose program says nothing of it: it takes calls until it begins to shut down.
+#[derive(Debug)]
+pub(crate) struct Untold(pub(crate) Health);
+
+impl http1::Health for Untold {
+    fn is_serving(&self, service: &str) -> Option<bool> {
+        service.is_empty().then(|| !self.0.0.borrow().stopped)
+    }
+
+    fn knows_services(&self) -> bool {
+        false
     }
 }
 
@@ -133,18 +154,17 @@ impl v1::Health for Health {
         Ok(Streaming::produce(move |sender| async move {
             let mut told = None;
             loop {
-                let (status, stopped) = {
+                let (status, ended) = {
                     let state = states.borrow_and_update();
                     let status =
                         state.of(&request.service).map_or(ServingStatus::SERVICE_UNKNOWN, Into::into);
-                    (status, state.stopped)
+                    (status, state.ended)
                 };
                 if told != Some(status) {
                     sender.send(response(status)).await?;
                     told = Some(status);
                 }
-                if stopped {
-                    // A watch without an end would keep the server from its own.
+                if ended {
                     return Err(Status::unavailable("the server is stopping").into());
                 }
                 states.changed().await?;

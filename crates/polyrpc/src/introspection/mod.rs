@@ -21,6 +21,7 @@ pub(crate) use self::facts::{Countable, Totals};
 /// The messages, traits and stubs of the standard services, as `polyrpc-build` generates them.
 #[doc(inline)]
 pub use self::generated::grpc;
+pub(crate) use self::health::Untold;
 pub use self::health::{Health, Serving};
 
 use self::files::Files;

@@ -474,13 +474,21 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn obey(&mut self) -> Order {
         let order = self.registration.entry.ordered();
-        if order == Order::Drain && !self.draining {
-            self.draining = true;
-            self.rested = u32::MAX;
-            self.draining_since = self.registration.tick();
-            self.session.drain(&mut self.out);
+        match order {
+            Order::Serve | Order::Close => {}
+            Order::Retire => self.session.retire(),
+            Order::Drain if self.draining => {}
+            Order::Drain => self.drain(),
         }
         order
+    }
+
+    #[cold]
+    fn drain(&mut self) {
+        self.draining = true;
+        self.rested = u32::MAX;
+        self.draining_since = self.registration.tick();
+        self.session.drain(&mut self.out);
     }
 
     /// Takes calls out of the inbox for as long as neither the peer nor the handlers lag behind, and at most a

@@ -60,7 +60,7 @@ async fn end(socket: &Socket, registration: &Registration) {
         entry.wakes(cx.waker());
         match entry.ordered() {
             Order::Close => Poll::Ready(()),
-            Order::Serve | Order::Drain => poll_drain(socket, cx).map(drop),
+            Order::Serve | Order::Retire | Order::Drain => poll_drain(socket, cx).map(drop),
         }
     })
     .await;

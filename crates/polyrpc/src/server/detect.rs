@@ -178,7 +178,7 @@ fn poll_detect(
 ) -> Poll<Option<Purpose>> {
     registration.entry.wakes(cx.waker());
     loop {
-        if registration.entry.ordered() != Order::Serve {
+        if registration.entry.ordered() >= Order::Drain {
             return Poll::Ready(None);
         }
         match port.server.data.as_ref().map_or(Seen::No, |data| data.recognise(&inbox.bytes)) {

@@ -56,7 +56,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrpc_wire::Protocol;
+use polyrpc_wire::{Protocol, http1};
 use tokio::task::JoinSet;
 
 pub use polyrpc_wire::grpc_web::Cors;
@@ -118,6 +118,7 @@ pub struct Server {
     metrics: Option<Metrics>,
     compressors: Compressors,
     exposes_errors: bool,
+    lame_duck: Duration,
 }
 
 impl Server {
@@ -226,6 +227,24 @@ impl Server {
     #[must_use]
     pub fn health(mut self, health: &Health) -> Self {
         self.health = Some(health.clone());
+        self
+    }
+
+    /// How long the server still takes calls once it [shuts down](Running::shutdown), and says that it is not ready: its
+    /// `Health`, `GET /readyz` and `GET /health` do, the registries have it no more, and answers of HTTP/1.1 bear
+    /// `Connection: close`. So load balancers and clients go elsewhere before a call is refused. Zero by default: it is for
+    /// servers that something watches, and takes as long as that needs to look and to tell.
+    ///
+    /// In Kubernetes the endpoints change while SIGTERM is on its way: 5 to 10 seconds are usual, and with the grace they
+    /// must be less than `terminationGracePeriodSeconds`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let server = polyrpc::Server::new().lame_duck(Duration::from_secs(5));
+    /// ```
+    #[must_use]
+    pub fn lame_duck(mut self, duration: Duration) -> Self {
+        self.lame_duck = duration;
         self
     }
 
@@ -348,13 +367,20 @@ impl Server {
             let counts: Arc<dyn introspection::Countable> = open.clone();
             metrics.attach(Arc::downgrade(&counts));
         }
+        let own_health = self.health.clone().unwrap_or_default();
+        let health: Arc<dyn http1::Health> = match self.health {
+            Some(health) => Arc::new(health),
+            None => Arc::new(introspection::Untold(own_health.clone())),
+        };
         let shared = Arc::new(Shared {
             router: self.router,
             limits,
             cores: self.cores,
             version: self.version,
             cors: self.cors,
-            health: self.health,
+            lame_duck: self.lame_duck,
+            own_health,
+            health,
             data,
             open,
             publisher: self.publisher,
@@ -381,7 +407,11 @@ pub(crate) struct Shared {
     cores: Option<Cores>,
     version: String,
     cors: Cors,
-    health: Option<Health>,
+    lame_duck: Duration,
+    /// What the server itself says of how it is.
+    own_health: Health,
+    /// What it tells of that by HTTP.
+    health: Arc<dyn http1::Health>,
     data: Option<Arc<Data>>,
     open: Arc<Open>,
     publisher: Publisher,
@@ -519,19 +549,32 @@ impl Running {
         self.registrations.registered.clone()
     }
 
-    /// Stops: takes itself out of the registries, accepts no more connections, refuses new calls in each protocol's own
-    /// words, finishes every call that was accepted, and closes; whatever is not done within `grace` is cut off.
+    /// Stops: says that it is not ready and takes itself out of the registries, still taking calls for as long as
+    /// [`Server::lame_duck`] sets; then accepts no more connections, refuses new calls in each protocol's own words,
+    /// finishes every call that was accepted, and closes; whatever is not done within `grace` after that is cut off.
     pub async fn shutdown(mut self, grace: Duration) {
-        if let Some(health) = &self.shared.health {
-            health.stop();
-        }
-        self.registrations.withdraw().await;
-        self.shared.hooks.unregistered(&self.shared.router);
+        self.retire().await;
         self.accepting.shutdown().await;
+        self.shared.own_health.end();
         self.shared.open.order(Order::Drain);
         let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;
         self.shared.open.order(Order::Close);
         let _ = tokio::time::timeout(CUT_OFF, self.shared.open.emptied()).await;
+    }
+
+    /// Lets those know that call it, and takes calls until they had time to go elsewhere.
+    async fn retire(&mut self) {
+        let end = tokio::time::Instant::now() + self.shared.lame_duck;
+        self.shared.own_health.stop();
+        if !self.shared.lame_duck.is_zero() {
+            tracing::info!(lame_duck = ?self.shared.lame_duck, "the server is going away");
+            self.shared.open.retire();
+        }
+        self.registrations.withdraw().await;
+        self.shared.hooks.unregistered(&self.shared.router);
+        if !self.shared.lame_duck.is_zero() {
+            tokio::time::sleep_until(end).await;
+        }
     }
 
     /// Waits until the server was shut down from elsewhere, that is for ever.

@@ -68,6 +68,8 @@ struct Entries {
     open: Slab<Arc<Entry>>,
     /// What the connections of each peer address use, and how often it failed to prove who it is.
     peers: HashMap<PeerKey, Arc<PeerRecord>>,
+    /// The server will go away soon.
+    retires: bool,
     /// When room was last made for new connections, in ticks.
     made_room: u32,
     /// For how many ticks the memory budget has been nearly used up.
@@ -200,6 +202,8 @@ pub(super) enum Phase {
 pub(super) enum Order {
     /// Go on.
     Serve,
+    /// Go on, and tell the peer to leave where an answer can say so.
+    Retire,
     /// Finish what was begun, take on nothing new, close.
     Drain,
     /// Close now.
@@ -276,7 +280,7 @@ impl Open {
             calls: Counters::default(),
             phase: AtomicU8::new(Phase::Silent as u8),
             since: AtomicU32::new(self.tick()),
-            order: AtomicU8::new(Order::Serve as u8),
+            order: AtomicU8::new(if entries.retires { Order::Retire } else { Order::Serve } as u8),
             waker: AtomicWaker::new(),
             goes_on: AtomicBool::new(false),
             wants_ticks: AtomicBool::new(false),
@@ -299,6 +303,13 @@ impl Open {
     /// Tells every connection what to do.
     pub(super) fn order(&self, order: Order) {
         self.lock().open.iter().for_each(|(_, entry)| entry.tell(order));
+    }
+
+    /// Tells every connection, and those to come, that the server will go away soon.
+    pub(super) fn retire(&self) {
+        let mut entries = self.lock();
+        entries.retires = true;
+        entries.open.iter().for_each(|(_, entry)| entry.tell(Order::Retire));
     }
 
     /// How many connections are open.
@@ -432,12 +443,12 @@ impl Open {
             return;
         }
         entries.made_room = now;
-        let silent = |entry: &&Arc<Entry>| entry.phase() == Phase::Silent && entry.ordered() == Order::Serve;
+        let silent = |entry: &&Arc<Entry>| entry.phase() == Phase::Silent && entry.ordered() < Order::Drain;
         let mut silent: Vec<_> = entries.open.iter().map(|(_, entry)| entry).filter(silent).collect();
         if silent.is_empty() {
             // Then those that do nothing, of the address that has most connections, the longest idle first.
             let idle = |entry: &&Arc<Entry>| {
-                now.saturating_sub(entry.idle_since()) >= IDLE && entry.ordered() == Order::Serve
+                now.saturating_sub(entry.idle_since()) >= IDLE && entry.ordered() < Order::Drain
             };
             silent = entries.open.iter().map(|(_, entry)| entry).filter(idle).collect();
             silent.sort_by_key(|entry| {
@@ -694,6 +705,7 @@ impl Entry {
         match self.order.load(Ordering::Acquire) {
             order if order == Order::Close as u8 => Order::Close,
             order if order == Order::Drain as u8 => Order::Drain,
+            order if order == Order::Retire as u8 => Order::Retire,
             _ => Order::Serve,
         }
     }

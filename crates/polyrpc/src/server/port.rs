@@ -95,7 +95,8 @@ impl Port {
             cors: cors.clone(),
             h2c: allowed.contains(&Protocol::Grpc),
             debug_page,
-            health: server.health.clone().map(|health| Arc::new(health) as Arc<dyn http1::Health>),
+            health: Some(server.health.clone()),
+            probes: probes(&server.router),
             hosts: http1::Hosts { names: options.hosts, loopback: is_loopback(&address) },
             lenient: options.lenient_http,
             json: options.json,
@@ -169,6 +170,12 @@ fn routes(router: &Router) -> Routes {
         }
     }
     routes
+}
+
+/// The paths of probes that no function has.
+fn probes(router: &Router) -> http1::Probes {
+    let is_free = |name| router.entry(name, "").is_err();
+    http1::Probes { live: is_free("livez"), ready: is_free("readyz") }
 }
 
 /// What brpc tells of itself where nobody sets a version.

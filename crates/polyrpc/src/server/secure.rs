@@ -152,5 +152,5 @@ async fn accept(
 }
 
 fn is_over(registration: &Registration) -> bool {
-    registration.entry.ordered() != Order::Serve
+    registration.entry.ordered() >= Order::Drain
 }

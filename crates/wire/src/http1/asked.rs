@@ -86,7 +86,7 @@ impl<'c> Kind<'c> {
                 Self::Answer(Answer::DebugPage)
             }
             (Method::Get | Method::Head, _) => {
-                health::answer(config.health.as_deref(), request).map_or(Self::Mapped, Self::Answer)
+                health::answer(config, request).map_or(Self::Mapped, Self::Answer)
             }
             _ => Self::Mapped,
         }
@@ -665,5 +665,7 @@ const INDEX: &str = "\
 POST /Service/Method   calls a method; the body is JSON, or what Content-Type says
 POST /jsonrpc          calls by JSON-RPC 2.0
 GET  /health           whether the server takes calls; /health/Service: whether the service does
+GET  /readyz           whether the server takes calls; ?service=Service: whether the service does
+GET  /livez            whether the server runs
 GET  /version          which version runs
 ";

@@ -27,7 +27,7 @@ mod tests;
 
 pub use browser::Hosts;
 pub use client::{Client, ClientConfig};
-pub use health::Health;
+pub use health::{Health, Probes};
 pub use session::{Server, ServerConfig, Ticket};
 pub use upgrade::Upgrade;
 

@@ -22,7 +22,7 @@ use super::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
 use super::browser::{self, Hosts};
 use super::chunked::Chunked;
 use super::frame::{self, Framing, Refusal};
-use super::health::Health;
+use super::health::{Health, Probes};
 use super::order::{Exchange, Order};
 use super::recognise;
 use super::request::{Method, Request};
@@ -59,6 +59,8 @@ pub struct ServerConfig {
     pub json: Option<Json>,
     /// What `GET /health` tells; `None`: that the server runs.
     pub health: Option<Arc<dyn Health>>,
+    /// Which further paths tell it.
+    pub probes: Probes,
 }
 
 impl ServerConfig {
@@ -98,6 +100,8 @@ pub struct Server {
     /// Calls handed out and not answered yet.
     unanswered: u32,
     draining: bool,
+    /// The next answer is the connection's last.
+    retiring: bool,
 }
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -196,6 +200,7 @@ impl Server {
             scanned: 0,
             unanswered: 0,
             draining: false,
+            retiring: false,
         }
     }
 
@@ -461,7 +466,7 @@ impl Server {
         let origin = self.config.cors.origin(&request.metadata);
         let is_foreign = origin.is_none();
         let exchange = self.order.open(request.http10, request.method == Method::Head, origin);
-        if !request.keep || self.draining {
+        if !request.keep || self.draining || self.retiring {
             self.order.close();
         }
         if self.draining {
@@ -765,6 +770,10 @@ impl session::Server for Server {
             Reading::Messages(messages) => messages.is_inside(),
             Reading::Entries(..) => false,
         }
+    }
+
+    fn retire(&mut self) {
+        self.retiring = true;
     }
 
     fn drain(&mut self, _out: &mut Outbox) {

@@ -1,0 +1,104 @@
+//! Signals that tell a program to stop.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Ready once the program is told to stop: by SIGTERM, as Kubernetes, systemd and `docker stop` do, or by SIGINT, which is
+/// Ctrl-C. On Windows by Ctrl-C.
+///
+/// The signals are watched from this call on. They no longer end the program by themselves then, not even after the future
+/// is ready or dropped; every further future waits for a signal of its own, so that a second one can cut a shutdown off.
+/// Where signals cannot be watched, which is told by a `tracing` event, it is never ready, and they end the program.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use polyrpc::{Server, signal};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> polyrpc::Result<()> {
+/// let server = Server::new().lame_duck(Duration::from_secs(5)).bind("0.0.0.0:8000").await?;
+/// server.run_until(signal::shutdown(), Duration::from_secs(10)).await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Panics
+///
+/// Outside of a tokio runtime whose IO is enabled.
+pub fn shutdown() -> Shutdown {
+    Shutdown { signals: system::watch() }
+}
+
+/// A signal to stop, see [`shutdown`].
+#[derive(Debug)]
+#[must_use = "it tells nothing unless it is waited for"]
+pub struct Shutdown {
+    /// `None` if they cannot be watched.
+    signals: Option<system::Signals>,
+}
+
+impl Future for Shutdown {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.signals {
+            Some(signals) => signals.poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+#[cold]
+fn cannot_watch(error: &std::io::Error) {
+    tracing::error!(%error, "cannot watch for signals; they end the program at once");
+}
+
+#[cfg(unix)]
+mod system {
+    use std::io;
+    use std::task::{Context, Poll};
+
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+
+    #[derive(Debug)]
+    pub(super) struct Signals {
+        interrupt: Signal,
+        terminate: Signal,
+    }
+
+    pub(super) fn watch() -> Option<Signals> {
+        let watch = || -> io::Result<Signals> {
+            Ok(Signals {
+                interrupt: signal(SignalKind::interrupt())?,
+                terminate: signal(SignalKind::terminate())?,
+            })
+        };
+        watch().map_err(|error| super::cannot_watch(&error)).ok()
+    }
+
+    impl Signals {
+        pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+            let asked = self.interrupt.poll_recv(cx).is_ready() || self.terminate.poll_recv(cx).is_ready();
+            if asked { Poll::Ready(()) } else { Poll::Pending }
+        }
+    }
+}
+
+#[cfg(windows)]
+mod system {
+    use std::task::{Context, Poll};
+
+    use tokio::signal::windows::{CtrlC, ctrl_c};
+
+    #[derive(Debug)]
+    pub(super) struct Signals(CtrlC);
+
+    pub(super) fn watch() -> Option<Signals> {
+        ctrl_c().map(Signals).map_err(|error| super::cannot_watch(&error)).ok()
+    }
+
+    impl Signals {
+        pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+            self.0.poll_recv(cx).map(|_| ())
+        }
+    }
+}
