@@ -257,3 +257,22 @@ async fn a_call_that_is_kept_back_is_not_cut_off() {
     drop(peer);
     soon(going).await.unwrap();
 }
+
+#[tokio::test]
+async fn json_within_http2_is_counted_as_http_and_not_as_grpc() {
+    let metrics = polyrpc::layers::Metrics::new();
+    let server = serve(Prober::default().server().metrics(&metrics)).await;
+    let mut peer = Http2::client(TcpStream::connect(server.address().to_string()).await.unwrap());
+    let stream = peer.ask("/Probe/Echo", &[("content-type", "application/json")]);
+    peer.send(stream, "\"x\"", true);
+    peer.flush().await;
+    assert_eq!(peer.field(":status").await, "200");
+    Client::new(&common::url(Protocol::Grpc, &server))
+        .unwrap()
+        .call::<String>("Probe/Echo", "x")
+        .await
+        .unwrap();
+    let counted: Vec<_> =
+        metrics.methods().iter().map(|method| (method.protocol, method.succeeded)).collect();
+    assert_eq!(counted, [("grpc", 1), ("http", 1)]);
+}

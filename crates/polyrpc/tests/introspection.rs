@@ -73,10 +73,11 @@ async fn what_was_said_before_the_server_began_still_holds() {
 async fn readiness_is_told_apart_from_liveness_by_http() {
     let (health, _, server) = health().await;
     let mut socket = Socket::connect(&server).await;
-    let mut ask = async |path: &str| {
-        socket.http(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await.0
-    };
-    for path in ["/livez", "/readyz", "/health", "/readyz?service=Probe", "/health/Probe", "/health?service=Probe"] {
+    let mut ask =
+        async |path: &str| socket.http(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await.0;
+    for path in
+        ["/livez", "/readyz", "/health", "/readyz?service=Probe", "/health/Probe", "/health?service=Probe"]
+    {
         assert_eq!(ask(path).await, 200, "{path}");
     }
     health.set("Probe", Serving::No);
@@ -84,7 +85,9 @@ async fn readiness_is_told_apart_from_liveness_by_http() {
         assert_eq!(ask(path).await, status, "{path}");
     }
     health.set("", Serving::No);
-    for (path, status) in [("/livez", 200), ("/readyz", 503), ("/health", 503), ("/readyz?service=Other", 404)] {
+    for (path, status) in
+        [("/livez", 200), ("/readyz", 503), ("/health", 503), ("/readyz?service=Other", 404)]
+    {
         assert_eq!(ask(path).await, status, "{path}");
     }
 }

@@ -56,6 +56,104 @@ async fn a_server_shows_what_it_has_counted_on_its_own_port() {
     assert!(text.contains("polyrpc_calls_total"), "{text}");
 }
 
+/// What `promtool check metrics` says of a page: 0 well, 1 it is none, 3 it is not as it should be. `None`: there is no
+/// promtool here.
+fn promtool(page: &str) -> Option<(Option<i32>, String)> {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    let piped = || Stdio::piped();
+    let spawned = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(piped())
+        .stdout(piped())
+        .stderr(piped())
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            assert!(std::env::var_os("POLYRPC_WANTS_PROMTOOL").is_none(), "promtool: {error}");
+            println!("promtool is not installed (Debian: prometheus)");
+            return None;
+        }
+    };
+    child.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    Some((output.status.code(), String::from_utf8_lossy(&said).into_owned()))
+}
+
+#[tokio::test]
+async fn promtool_accepts_the_page() {
+    let metrics = Metrics::new();
+    let server = serve(Prober::default().server().metrics(&metrics)).await;
+    for protocol in [Protocol::Rpcx, Protocol::Http] {
+        let probe = ProbeClient::new(layered(protocol, &server, metrics.clone()));
+        probe.echo("hello".into()).await.unwrap();
+        client(protocol, &server).call::<String>("Probe/Nope", "x").await.unwrap_err();
+    }
+    let (_, text) = page(&server, "/metrics").await;
+    if let Some((code, said)) = promtool(&text) {
+        assert_eq!((code, &*said), (Some(0), ""), "{text}");
+    }
+    let (_, text) = page(&server, "/brpc_metrics").await;
+    if let Some((code, said)) = promtool(&text) {
+        // brpc's names have no help, which is no error of the format.
+        assert!(code != Some(1), "{said}\n{text}");
+        let other: Vec<_> = said.lines().filter(|line| !line.ends_with("no help text")).collect();
+        assert!(other.is_empty(), "{other:?}");
+    }
+}
+
+/// The number on a page's line that begins so.
+fn number(text: &str, line: &str) -> f64 {
+    let found = text.lines().find_map(|known| known.strip_prefix(line)?.strip_prefix(' ')?.parse().ok());
+    found.unwrap_or_else(|| panic!("no {line} in\n{text}"))
+}
+
+#[tokio::test]
+async fn connections_bytes_refusals_and_the_process_are_on_the_page() {
+    let metrics = Metrics::new();
+    let prober = Prober::default();
+    let server = prober.server().metrics(&metrics).concurrency(polyrpc::server::Concurrency::Constant(1));
+    let server = serve(server).await;
+    let caller = client(Protocol::BaiduStd, &server);
+    let long = "x".repeat(10_000);
+    let answer: String = caller.call("Probe/Echo", &long).await.unwrap();
+    assert_eq!(answer, long);
+    let waiting = {
+        let probe = ProbeClient::new(client(Protocol::Rpcx, &server));
+        tokio::spawn(async move { probe.wait("x".into()).await })
+    };
+    prober.gate.came(1).await;
+    caller.call::<String>("Probe/Echo", "refused").await.unwrap_err();
+    drop(caller);
+    until(|| server.connections() == 1).await;
+
+    let (_, text) = page(&server, "/metrics").await;
+    assert_eq!(number(&text, "polyrpc_connections"), 2.0, "the one that waits and that of the page");
+    assert_eq!(number(&text, "polyrpc_connections_accepted_total"), 3.0);
+    for name in ["polyrpc_received_bytes_total", "polyrpc_sent_bytes_total"] {
+        assert!((10_000.0..12_000.0).contains(&number(&text, name)), "{text}");
+    }
+    assert_eq!(number(&text, "polyrpc_refusals_total{cause=\"concurrency\"}"), 1.0);
+    assert_eq!(number(&text, "polyrpc_waiting_calls"), 1.0);
+    assert_eq!(number(&text, "polyrpc_queued_pushes"), 0.0);
+    assert_eq!(number(&text, "polyrpc_build_info{version=\"0.1.0\"}"), 1.0);
+    if cfg!(target_os = "linux") {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+        let began = number(&text, "process_start_time_seconds");
+        assert!(began <= now + 1.0 && now - began < 3600.0, "{began}, now {now}");
+        assert!(number(&text, "process_cpu_seconds_total") > 0.0);
+        assert!(number(&text, "process_open_fds") >= 5.0);
+        assert!(number(&text, "process_max_fds") >= number(&text, "process_open_fds"));
+        let resident = number(&text, "process_resident_memory_bytes");
+        assert!(resident > 1e6 && resident <= number(&text, "process_virtual_memory_bytes"));
+    }
+    prober.gate.open();
+    waiting.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn calls_that_are_given_up_or_refused_are_counted_as_such() {
     let metrics = Metrics::new();

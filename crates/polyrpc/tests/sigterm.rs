@@ -178,7 +178,11 @@ async fn no_call_is_lost(scheme: &'static str, lame_duck: u64) {
         callers.made(200).await;
         let (made, lost) = callers.stop().await;
         let first = lost.first();
-        assert!(lost.is_empty(), "{scheme}, round {round}: {} of {made} calls were lost: {first:?}", lost.len());
+        assert!(
+            lost.is_empty(),
+            "{scheme}, round {round}: {} of {made} calls were lost: {first:?}",
+            lost.len()
+        );
         all += made;
         servers.insert(round % 2, Server::start(lame_duck));
     }

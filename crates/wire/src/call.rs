@@ -86,6 +86,8 @@ pub struct Head {
     pub checksum: Checksum,
     /// The message is a list of positional arguments (JSON-RPC's array of params).
     pub positional: bool,
+    /// It came as plain HTTP, whatever else its connection carries: within HTTP/2 that is mostly gRPC.
+    pub plain_http: bool,
     /// Free key/value pairs: user fields in baidu_std, metadata in rpcx, headers in HTTP.
     pub metadata: Metadata,
 }

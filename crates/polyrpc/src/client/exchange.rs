@@ -149,6 +149,7 @@ impl Defaults {
             checksum: options.checksum,
             positional: body.positional,
             metadata: options.metadata,
+            plain_http: false,
         };
         Ok(Call {
             service,

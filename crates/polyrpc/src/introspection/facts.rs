@@ -29,6 +29,13 @@ pub struct Facts {
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) connections: usize,
+    /// How many there were.
+    pub(crate) accepted: u64,
+    /// Bytes of all connections.
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    /// Messages that wait to be pushed.
+    pub(crate) pushes: usize,
     pub(crate) used: Used,
     pub(crate) refusals: Vec<(&'static str, u64)>,
     pub(crate) closings: Vec<(&'static str, u64)>,
@@ -39,6 +46,10 @@ impl Totals {
     /// Adds what another server counts by the same causes.
     pub(crate) fn add(&mut self, other: Self) {
         self.connections += other.connections;
+        self.accepted += other.accepted;
+        self.received += other.received;
+        self.sent += other.sent;
+        self.pushes += other.pushes;
         self.used.memory += other.used.memory;
         self.used.calls += other.used.calls;
         self.used.streams += other.used.streams;

@@ -50,6 +50,8 @@ pub use self::alias::Alias;
 pub use self::bearer::{Bearer, Token};
 pub use self::compress::Compress;
 pub use self::ip_list::{IpList, UnknownNetwork};
+#[cfg(feature = "metrics")]
+pub use self::metrics::Recorder;
 pub use self::metrics::{Counting, Method, Metrics};
 pub use self::mirror::{Mirror, Mirrored};
 pub use self::observe::{Begun, Ended, Observe};

@@ -64,6 +64,8 @@ pub(super) struct Connection<'a, S: Session> {
     account: Arc<Account>,
     clocks: Clocks,
     transferred: Transferred,
+    /// Bytes of the sessions before, in and out.
+    before: (u64, u64),
     /// Credentials that are being judged for something else than a call.
     judging: Option<Box<FuturesUnordered<JudgingFuture>>>,
     /// When streams are next looked at that do nothing, in ticks.
@@ -337,6 +339,7 @@ impl<'a, S: Session> Connection<'a, S> {
             account: registration.entry.account.clone(),
             clocks: Clocks::new(registration.limits(), registration.entry.opened(), registration.entry.id()),
             transferred: Transferred::default(),
+            before: registration.entry.bytes(),
             judging: None,
             look_at_streams: 0,
             draining_since: 0,
@@ -1006,6 +1009,8 @@ impl<'a, S: Session> Connection<'a, S> {
         let now = self.registration.tick();
         let entry = &self.registration.entry;
         entry.note(self.calls);
+        let (received, sent) = self.before;
+        entry.note_bytes(received + self.transferred.received, sent + self.transferred.written);
         // Mostly it has answered all again within a tick, and nothing is different.
         let holds = self.inbox.held() + self.stream.held() + self.session.buffered() > 0;
         let rests = self.state == State::Serving && !holds && self.is_idle();

@@ -199,7 +199,10 @@ fn poll_detect(
         }
         match inbox.poll_fill(stream, cx, 0) {
             Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
-            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Ok(n)) => {
+                let (received, sent) = registration.entry.bytes();
+                registration.entry.note_bytes(received + n as u64, sent);
+            }
             Poll::Pending => {
                 inbox.rest();
                 return Poll::Pending;

@@ -10,6 +10,7 @@ use super::Server;
 use super::concurrency::{Concurrency, Limit, Limiter, Of};
 use super::hook::Hook;
 use super::hooks::Hooks;
+use super::incidents::Incidents;
 use crate::layer::{Layer, Layers, Side};
 use crate::service::{Entry, Router};
 
@@ -125,13 +126,13 @@ impl Extensions {
     }
 
     /// Puts layers and limits before the methods; gives the hooks, which have been told of what is offered.
-    pub(super) fn put_in_place(self, router: &Router) -> io::Result<Hooks> {
+    pub(super) fn put_in_place(self, router: &Router, incidents: &Arc<Incidents>) -> io::Result<Hooks> {
         if let Some(status) = self.misplaced {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, status));
         }
-        let together = Limiter::new(&self.together, Of::Server).map(Arc::new);
+        let together = Limiter::new(&self.together, Of::Server, incidents.clone()).map(Arc::new);
         for entry in router.entries() {
-            let own = Limiter::new(self.limit_of(entry, router), Of::Method).map(Arc::new);
+            let own = Limiter::new(self.limit_of(entry, router), Of::Method, incidents.clone()).map(Arc::new);
             let limiters = [together.clone(), own];
             let limits = limiters.into_iter().flatten().filter(|_| !entry.is_standard());
             let limits = limits.map(|limiter| Layers::one(Limit::new(limiter)));

@@ -45,6 +45,10 @@ causes! {
         ConnectionStreams => "connection_streams",
         /// The server's memory budget is used up.
         Memory => "memory",
+        /// The server's concurrency limit.
+        Concurrency => "concurrency",
+        /// The method's concurrency limit.
+        MethodConcurrency => "method_concurrency",
         /// The credential was not accepted.
         Credential => "credential",
         /// The authenticator did not answer in time.
@@ -119,6 +123,12 @@ impl Incidents {
     pub(crate) fn refused(&self, cause: Refusal, peer: &Peer) {
         self.refusals[cause as usize].fetch_add(1, Ordering::Relaxed);
         trace::refused(cause, peer);
+    }
+
+    /// Counts a refusal of what is refused day by day, and so told of nowhere else.
+    #[cold]
+    pub(crate) fn count(&self, cause: Refusal) {
+        self.refusals[cause as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a connection that the server closed.

@@ -71,6 +71,7 @@ pub use self::topics::Publisher;
 
 use self::extensions::Extensions;
 use self::hooks::Hooks;
+use self::incidents::Incidents;
 use self::open::{Open, Order};
 use self::port::Port;
 use self::registration::{Planned, Registrations};
@@ -261,7 +262,8 @@ impl Server {
     /// Counts calls, as a [layer](Self::layer) does, and shows what was counted: `GET /metrics`, and by brpc's names
     /// `GET /brpc_metrics`, on every listener that speaks HTTP. By other protocols they are functions, `metrics` and
     /// `brpc_metrics`; functions of these names that the server has already stay as they are. A listener's authenticator
-    /// judges who asks.
+    /// judges who asks. A scraper that accepts Prometheus' protobuf format, as one does that wants native histograms, is
+    /// given that.
     #[must_use]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
@@ -360,9 +362,10 @@ impl Server {
         }
         let times_calls = self.extensions.time_calls();
         let subscription_layers = self.extensions.layers_of_subscriptions();
-        let hooks = self.extensions.put_in_place(&self.router)?;
+        let incidents = Arc::<Incidents>::default();
+        let hooks = self.extensions.put_in_place(&self.router, &incidents)?;
         let limits = Arc::new(self.limits.within_system());
-        let open = Arc::new(Open::new(hooks.clone(), limits.clone()));
+        let open = Arc::new(Open::new(hooks.clone(), limits.clone(), incidents));
         if let Some(metrics) = &self.metrics {
             let counts: Arc<dyn introspection::Countable> = open.clone();
             metrics.attach(Arc::downgrade(&counts));

@@ -30,8 +30,19 @@ use crate::service::Peer;
 
 impl introspection::Countable for Open {
     fn totals(&self) -> introspection::Totals {
+        let entries = self.lock();
+        let open = || entries.open.iter().map(|(_, entry)| entry);
+        let (received, sent) = self.past_bytes.read();
+        let (received, sent) = open().fold((received, sent), |(received, sent), entry| {
+            let (more, out) = entry.bytes.read();
+            (received + more, sent + out)
+        });
         introspection::Totals {
-            connections: self.len(),
+            connections: entries.open.len(),
+            accepted: self.entered.load(Ordering::Relaxed),
+            received,
+            sent,
+            pushes: open().map(|entry| entry.queued_pushes()).sum(),
             used: self.used(),
             refusals: self.incidents.refusals(),
             closings: self.incidents.closings(),
@@ -54,6 +65,8 @@ pub(super) struct Open {
     tick: AtomicU32,
     /// The calls of connections that have closed.
     past: Counters,
+    /// The bytes of connections that have closed.
+    past_bytes: Traffic,
     /// Calls whose deadline had passed when they were taken up.
     expired: AtomicU64,
     /// How many connections there were.
@@ -127,6 +140,7 @@ pub(super) struct Entry {
     /// What it speaks, once it is known.
     protocol: AtomicU8,
     calls: Counters,
+    bytes: Traffic,
     /// What it waits for.
     phase: AtomicU8,
     /// Since when, in ticks.
@@ -211,15 +225,16 @@ pub(super) enum Order {
 }
 
 impl Open {
-    pub(super) fn new(hooks: Hooks, limits: Arc<Limits>) -> Self {
+    pub(super) fn new(hooks: Hooks, limits: Arc<Limits>, incidents: Arc<Incidents>) -> Self {
         Self {
             entries: Mutex::default(),
             quotas: Arc::new(quotas(&limits)),
             limits,
             pool: Arc::default(),
-            incidents: Arc::default(),
+            incidents,
             tick: AtomicU32::new(0),
             past: Counters::default(),
+            past_bytes: Traffic::default(),
             expired: AtomicU64::new(0),
             entered: AtomicU64::new(0),
             hooks,
@@ -278,6 +293,7 @@ impl Open {
             opened: self.tick(),
             protocol: AtomicU8::new(UNTOLD),
             calls: Counters::default(),
+            bytes: Traffic::default(),
             phase: AtomicU8::new(Phase::Silent as u8),
             since: AtomicU32::new(self.tick()),
             order: AtomicU8::new(if entries.retires { Order::Retire } else { Order::Serve } as u8),
@@ -548,6 +564,25 @@ impl Counters {
     }
 }
 
+/// Bytes that came and were sent, which one task writes and any may read.
+#[derive(Debug, Default)]
+struct Traffic {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl Traffic {
+    #[inline]
+    fn write(&self, (received, sent): (u64, u64)) {
+        self.received.store(received, Ordering::Relaxed);
+        self.sent.store(sent, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> (u64, u64) {
+        (self.received.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed))
+    }
+}
+
 /// No protocol's number.
 const UNTOLD: u8 = u8::MAX;
 
@@ -560,6 +595,24 @@ impl Entry {
     /// Notes what has become of its calls.
     pub(super) fn note(&self, calls: Calls) {
         self.calls.write(calls);
+    }
+
+    /// Notes how many bytes came and were sent in all.
+    #[inline]
+    pub(super) fn note_bytes(&self, received: u64, sent: u64) {
+        self.bytes.write((received, sent));
+    }
+
+    /// The bytes of the sessions before, and those that told the protocol.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        self.bytes.read()
+    }
+
+    fn queued_pushes(&self) -> usize {
+        match self.has_pushes() {
+            true => self.pushes.lock().unwrap_or_else(PoisonError::into_inner).queue.len(),
+            false => 0,
+        }
     }
 
     /// The calls of the sessions before.
@@ -848,6 +901,8 @@ impl Drop for Registration {
         let mut past = self.open.past.read();
         past.add(self.entry.calls.read().cut_off());
         self.open.past.write(past);
+        let ((received, sent), (more, out)) = (self.open.past_bytes.read(), self.entry.bytes.read());
+        self.open.past_bytes.write((received + more, sent + out));
         if entries.open.is_empty() {
             self.open.emptied.notify_waiters();
         }

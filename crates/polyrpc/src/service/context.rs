@@ -182,7 +182,10 @@ impl Context {
 
     /// The protocol by which the call came.
     pub fn protocol(&self) -> Protocol {
-        self.0.connection.protocol
+        match self.0.head.plain_http {
+            true => Protocol::Http,
+            false => self.0.connection.protocol,
+        }
     }
 
     /// Who called.

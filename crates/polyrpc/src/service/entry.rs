@@ -1,5 +1,6 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use polyrpc_wire::Status;
@@ -130,11 +131,36 @@ impl Entry {
     }
 }
 
+/// How many calls of blocking methods wait for a thread, in the whole process.
+pub(crate) fn queued() -> usize {
+    QUEUED.load(Ordering::Relaxed)
+}
+
+static QUEUED: AtomicUsize = AtomicUsize::new(0);
+
+/// A call that waits for a thread.
+struct Queued;
+
+impl Queued {
+    fn enter() -> Self {
+        QUEUED.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        QUEUED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Runs a method that may hold its thread on one where that harms nobody.
 fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body, unreadable: fn(Status) -> Status) -> Handling {
     let abandon = cx.abandon();
     let mut inherited = task::current();
+    let queued = Queued::enter();
     let answer = move || {
+        drop(queued);
         // It may have waited for a thread.
         if cx.is_cancelled() {
             return Ending::expired();

@@ -237,8 +237,8 @@ impl Context {
             format,
             compression: reply.compression,
             checksum: reply.checksum,
-            positional: false,
             metadata: reply.metadata,
+            ..Head::default()
         };
         let reply = Reply { attachment, trailers, ..Reply::new(result, head) };
         match accepted {

@@ -20,5 +20,5 @@ pub use router::{Router, Service, ServiceBuilder};
 
 pub(crate) use accept::{AcceptedStream, Offer};
 pub(crate) use context::{ConnectionFacts, PushQueue};
-pub(crate) use entry::{Entry, Role};
+pub(crate) use entry::{Entry, Role, queued};
 pub(crate) use way::Way;

@@ -184,8 +184,8 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
         format,
         compression: reply.compression,
         checksum: reply.checksum,
-        positional: false,
         metadata: reply.metadata,
+        ..Head::default()
     });
     let result = send::<C, Resp>(messages, &outgoing, format, (*schema).as_ref()).await;
     let result = result.map_err(|status| site.tell(status));

@@ -188,7 +188,7 @@ fn mapped_call(config: &ServerConfig, mut request: Request, body: Bytes, names: 
         timeout: request.timeout,
         credential: mapped_credential(config, &request),
         authenticated: request.accepted,
-        head: Head { format, compression, metadata: request.metadata, ..Head::default() },
+        head: Head { format, compression, metadata: request.metadata, plain_http: true, ..Head::default() },
         ..Call::new("", "", format, body)
     };
     Asked::Call(call, Form::Mapped(ticket))
@@ -231,7 +231,7 @@ fn routed_call(
         timeout: request.timeout,
         credential: Credential::Call(request.authorization),
         authenticated: request.accepted,
-        head: Head { format, metadata: request.metadata, ..Head::default() },
+        head: Head { format, metadata: request.metadata, plain_http: true, ..Head::default() },
         ..Call::new("", "", format, message)
     };
     Asked::Call(call, Form::Routed(routed::Ticket(route.clone())))
@@ -256,7 +256,7 @@ fn gateway_call(request: Request, body: Bytes, names: &mut Names) -> Asked {
         timeout: reserved.timeout.or(request.timeout),
         credential: Credential::Call(request.authorization.or(reserved.credential)),
         authenticated: request.accepted,
-        head: Head { format: described.format, compression, metadata, ..Head::default() },
+        head: Head { format: described.format, compression, metadata, plain_http: true, ..Head::default() },
         ..Call::new("", "", described.format, body)
     };
     Asked::Call(call, Form::Gateway(fields))
@@ -373,7 +373,13 @@ impl Common {
             oneway: request.id.is_none(),
             credential: Credential::Call(self.credential),
             authenticated: self.authenticated,
-            head: Head { format, positional: request.positional, metadata: self.metadata, ..Head::default() },
+            head: Head {
+                format,
+                positional: request.positional,
+                metadata: self.metadata,
+                plain_http: true,
+                ..Head::default()
+            },
             ..Call::new("", "", format, request.params)
         }
     }

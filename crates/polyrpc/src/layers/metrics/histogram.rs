@@ -1,4 +1,4 @@
-//! How long calls took: buckets that grow with what falls into them, so that every latency is known to an eighth.
+//! How long calls took: buckets that grow with what falls into them, so that every latency is known to a tenth.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,14 +7,17 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Histogram([AtomicU64; BUCKETS]);
 
-/// Each power of two is divided into so many buckets.
-const PARTS: u64 = 1 << PARTS_LOG;
-const PARTS_LOG: u32 = 3;
+/// Each power of two is divided into so many buckets, each 2^⅛ times as wide as the one before: schema 3 of Prometheus'
+/// native histograms.
+pub(super) const PARTS: i32 = 8;
 
-/// What takes longer falls into the last bucket: 2⁴² ns, more than an hour.
-const LONGEST_LOG: u32 = 42;
+/// What takes no longer falls into the first bucket: 2⁻³⁰ s, about a nanosecond.
+const SHORTEST_LOG: i32 = -30;
 
-const BUCKETS: usize = ((LONGEST_LOG - PARTS_LOG + 1) << PARTS_LOG) as usize;
+/// What takes longer falls into the last bucket: 2¹² s, more than an hour.
+const LONGEST_LOG: i32 = 12;
+
+const BUCKETS: usize = ((LONGEST_LOG - SHORTEST_LOG) * PARTS + 1) as usize;
 
 impl Default for Histogram {
     fn default() -> Self {
@@ -23,27 +26,40 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    pub(super) fn note(&self, nanos: u64) {
-        if let Some(bucket) = self.0.get(bucket(nanos)) {
+    pub(super) fn note(&self, seconds: f64) {
+        if let Some(bucket) = self.0.get(bucket(seconds)) {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Below eight nanoseconds each has its own; from there on the highest four bits tell.
-fn bucket(nanos: u64) -> usize {
-    let nanos = nanos.min((1 << LONGEST_LOG) - 1);
-    let shift = (nanos | 1).ilog2().saturating_sub(PARTS_LOG);
-    ((u64::from(shift) << PARTS_LOG) + (nanos >> shift)) as usize
+/// The fractions of 2^⁰⁄₈ to 2^⁷⁄₈, as a floating-point number has them.
+const FRACTIONS: [u64; PARTS as usize] = [
+    0,
+    1.090_507_732_665_257_7_f64.to_bits() & FRACTION,
+    1.189_207_115_002_721_f64.to_bits() & FRACTION,
+    1.296_839_554_651_009_6_f64.to_bits() & FRACTION,
+    std::f64::consts::SQRT_2.to_bits() & FRACTION,
+    1.542_210_825_407_940_7_f64.to_bits() & FRACTION,
+    1.681_792_830_507_429_f64.to_bits() & FRACTION,
+    1.834_008_086_409_342_4_f64.to_bits() & FRACTION,
+];
+
+const FRACTION: u64 = (1 << (f64::MANTISSA_DIGITS - 1)) - 1;
+
+/// The bucket that a value falls into: it is above the bound of the bucket before, and not above its own.
+fn bucket(seconds: f64) -> usize {
+    let bits = seconds.max(0.0).to_bits();
+    let log = (bits >> (f64::MANTISSA_DIGITS - 1)) as i32 - (f64::MAX_EXP - 1);
+    let fraction = bits & FRACTION;
+    let part = FRACTIONS.iter().filter(|bound| fraction > **bound).count() as i32;
+    let place = (log - SHORTEST_LOG).saturating_mul(PARTS).saturating_add(part);
+    (place.max(0) as usize).min(BUCKETS - 1)
 }
 
-/// Where a bucket begins, in nanoseconds.
-fn floor(bucket: usize) -> u64 {
-    let bucket = bucket as u64;
-    match bucket >> PARTS_LOG {
-        0 => bucket,
-        group => (PARTS + (bucket & (PARTS - 1))) << (group - 1),
-    }
+/// Where a bucket ends, in seconds.
+fn bound(bucket: usize) -> f64 {
+    f64::exp2(bucket as f64 / f64::from(PARTS) + f64::from(SHORTEST_LOG))
 }
 
 /// How often each bucket was hit at one time, or between two times.
@@ -76,10 +92,38 @@ impl Counts {
         self.0.iter().sum()
     }
 
-    /// How many took no longer, give or take the bucket that it is in.
-    pub(super) fn up_to(&self, latency: Duration) -> u64 {
-        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        self.0.iter().take(bucket(nanos)).sum()
+    /// The counts of values of any size, the large ones counted apart by [`Wide`].
+    #[cfg(feature = "metrics")]
+    fn joined(small: &Histogram, large: &Histogram) -> Self {
+        let large = large.0.iter().skip(1);
+        Self(small.0.iter().chain(large).map(|bucket| bucket.load(Ordering::Relaxed)).collect())
+    }
+
+    /// Whether they are of values of any size.
+    pub(super) fn are_wide(&self) -> bool {
+        self.0.len() > BUCKETS
+    }
+
+    /// How many were no longer than each of the bounds from 2^`from` to 2^`to`, with so many of the histogram's own buckets
+    /// from one to the next.
+    pub(super) fn cumulative(&self, (from, to): (i32, i32), step: usize) -> Vec<(f64, u64)> {
+        let place = |log: i32| ((log - SHORTEST_LOG) * PARTS).max(0) as usize;
+        let mut below = 0;
+        let mut counted = 0;
+        let bounds = (place(from)..=place(to)).step_by(step.max(1));
+        bounds
+            .map(|last| {
+                below += self.0.iter().take(last + 1).skip(counted).sum::<u64>();
+                counted = last + 1;
+                (bound(last), below)
+            })
+            .collect()
+    }
+
+    /// The buckets that were hit, by the powers of 2^⅛ s at which they end.
+    pub(super) fn native(&self) -> impl Iterator<Item = (i32, u64)> {
+        let powers = SHORTEST_LOG * PARTS..;
+        powers.zip(self.0.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
     /// What this share of them took at most: the value at the ⌈share·n⌉th place, as if those of a bucket were spread
@@ -89,9 +133,9 @@ impl Counts {
         let mut before = 0;
         for (bucket, &count) in self.0.iter().enumerate() {
             if before + count >= rank {
-                let (from, to) = (floor(bucket), floor(bucket + 1));
+                let from = bucket.checked_sub(1).map_or(0.0, bound);
                 let within = (rank - before) as f64 / count as f64;
-                return Duration::from_nanos(from + ((to - from) as f64 * within) as u64);
+                return Duration::from_secs_f64(from + (bound(bucket) - from) * within);
             }
             before += count;
         }
@@ -101,7 +145,31 @@ impl Counts {
     /// What the longest took, up to the end of its bucket.
     pub(super) fn longest(&self) -> Duration {
         let last = self.0.iter().rposition(|&count| count > 0);
-        last.map_or(Duration::ZERO, |bucket| Duration::from_nanos(floor(bucket + 1)))
+        last.map_or(Duration::ZERO, |bucket| Duration::from_secs_f64(bound(bucket)))
+    }
+}
+
+/// Buckets for values of any size, from 2⁻³⁰ to 2⁵⁴.
+#[cfg(feature = "metrics")]
+#[derive(Debug, Default)]
+pub(super) struct Wide {
+    small: Histogram,
+    /// Of what is above the bounds of the others, made so much smaller.
+    large: Histogram,
+}
+
+#[cfg(feature = "metrics")]
+impl Wide {
+    pub(super) fn note(&self, value: f64) {
+        let most = f64::exp2(f64::from(LONGEST_LOG));
+        match value > most {
+            false => self.small.note(value),
+            true => self.large.note(value * f64::exp2(f64::from(SHORTEST_LOG - LONGEST_LOG))),
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts::joined(&self.small, &self.large)
     }
 }
 
@@ -111,25 +179,30 @@ mod tests {
 
     fn counts(nanos: impl IntoIterator<Item = u64>) -> Counts {
         let histogram = Histogram::default();
-        nanos.into_iter().for_each(|nanos| histogram.note(nanos));
+        nanos.into_iter().for_each(|nanos| histogram.note(nanos as f64 / 1e9));
         let mut counts = Counts::default();
         counts.add(&histogram);
         counts
     }
 
     #[test]
-    fn every_latency_falls_between_the_bounds_of_its_bucket_which_are_an_eighth_apart() {
-        let spread = (0..60).flat_map(|log| [0, 1, 7].map(|more| (1_u64 << log).saturating_add(more)));
-        for nanos in spread.chain(0..4096).filter(|nanos| *nanos < 1 << LONGEST_LOG) {
-            let (from, to) = (floor(bucket(nanos)), floor(bucket(nanos) + 1));
-            assert!(from <= nanos && nanos < to, "{nanos}: {from}..{to}");
-            assert!(to - from <= (nanos / 8).max(1), "{nanos}: {from}..{to}");
+    fn every_latency_falls_between_the_bounds_of_its_bucket_which_are_less_than_a_tenth_apart() {
+        let spread = (1..41).flat_map(|log| [0, 1, 7].map(|more| (1_u64 << log) + more));
+        for nanos in spread.chain(2..4096) {
+            let seconds = nanos as f64 / 1e9;
+            let (from, to) = (bound(bucket(seconds) - 1), bound(bucket(seconds)));
+            assert!(from < seconds && seconds <= to, "{nanos}: {from}..{to}");
+            assert!(to / from < 1.1, "{nanos}: {from}..{to}");
         }
-        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+        assert_eq!(bucket(f64::INFINITY), BUCKETS - 1);
+        for odd in [0.0, -0.0, -1.0, f64::NAN, f64::MIN_POSITIVE, 1e-9 / 2.0] {
+            assert_eq!(bucket(odd), 0, "{odd}");
+        }
+        assert_eq!(bound(bucket(1.0)), 1.0, "powers of two end their buckets");
     }
 
     #[test]
-    fn percentiles_are_those_of_what_was_noted_give_or_take_an_eighth() {
+    fn percentiles_are_those_of_what_was_noted_give_or_take_a_tenth() {
         let counts = counts((1..=1000).map(|micros| micros * 1000));
         assert_eq!(counts.total(), 1000);
         for share in [0.5, 0.8, 0.9, 0.99, 0.999] {
@@ -137,7 +210,7 @@ mod tests {
             assert!((told - share).abs() < share / 16.0, "{share}: {told}");
         }
         assert!(counts.longest() >= Duration::from_millis(1));
-        assert!(counts.longest() <= Duration::from_micros(1125));
+        assert!(counts.longest() <= Duration::from_micros(1100));
     }
 
     #[test]
@@ -156,6 +229,8 @@ mod tests {
         let since = now.since(&then);
         assert_eq!(since.total(), 1);
         assert!(since.percentile(0.5) > Duration::from_millis(1));
-        assert_eq!(now.up_to(Duration::from_micros(100)), 2);
+        assert_eq!(now.cumulative((-14, 1), 8).first().map(|(_, count)| *count), Some(2));
+        assert_eq!(now.cumulative((-14, 1), 8).last().map(|(_, count)| *count), Some(3));
+        assert_eq!(now.cumulative((-14, 1), 1).len(), 15 * 8 + 1);
     }
 }

@@ -4,9 +4,10 @@
 use std::future::ready;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use polyrpc_wire::{Format, Protocol, Status};
 
-use super::Metrics;
+use super::{Metrics, protobuf};
 use crate::Context;
 use crate::codec::{Body, Codec, Serde};
 use crate::service::{Handling, Method};
@@ -15,10 +16,18 @@ use crate::service::{Handling, Method};
 pub(crate) fn pages(metrics: &Metrics) -> [(&'static str, Arc<dyn Method>); 2] {
     let page = |write| -> Arc<dyn Method> { Arc::new(Page { metrics: metrics.clone(), write }) };
     [
-        ("metrics", page(|metrics, _| metrics.text())),
-        ("brpc_metrics", page(|metrics, cx| metrics.brpc_text(&name(cx)))),
+        (
+            "metrics",
+            page(|metrics, cx| match cx.metadata().get("accept") {
+                Some(accept) if protobuf::is_accepted(accept) => (protobuf::TYPE, metrics.protobuf().into()),
+                _ => (TEXT, metrics.text().into()),
+            }),
+        ),
+        ("brpc_metrics", page(|metrics, cx| (TEXT, metrics.brpc_text(&name(cx)).into()))),
     ]
 }
+
+const TEXT: &str = "text/plain; version=0.0.4";
 
 /// brpc names a server after its port.
 fn name(cx: &Context) -> String {
@@ -27,19 +36,23 @@ fn name(cx: &Context) -> String {
 
 struct Page {
     metrics: Metrics,
-    write: fn(&Metrics, &Context) -> String,
+    /// The page with its type.
+    write: fn(&Metrics, &Context) -> (&'static str, Bytes),
 }
 
 impl Method for Page {
     fn start(&self, mut cx: Context, _: Body) -> Result<Handling, Status> {
-        let text = (self.write)(&self.metrics, &cx);
+        let (kind, page) = (self.write)(&self.metrics, &cx);
         let (format, body) = match cx.protocol() {
-            // HTTP/2 is gRPC's connection, whatever is carried there.
+            // By gRPC it is a message of its own kind too.
             Protocol::Http | Protocol::Grpc => {
-                cx.reply().metadata.insert("content-type", "text/plain; version=0.0.4");
-                (Format::Raw, Ok(text.into()))
+                cx.reply().metadata.insert("content-type", kind);
+                (Format::Raw, Ok(page))
             }
-            _ => (cx.format(), Serde::encode(&text, cx.format(), None)),
+            _ => {
+                let text = String::from_utf8_lossy(&page).into_owned();
+                (cx.format(), Serde::encode(&text, cx.format(), None))
+            }
         };
         Ok(Box::pin(ready(cx.end(format, body))))
     }

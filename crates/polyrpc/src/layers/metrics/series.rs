@@ -169,7 +169,7 @@ impl Series {
             None => {
                 let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
                 lane.nanos.fetch_add(nanos, Ordering::Relaxed);
-                lane.took.note(nanos);
+                lane.took.note(took.as_secs_f64());
             }
             Some(status) => {
                 let place = (status.code() as usize).wrapping_sub(1);

@@ -87,9 +87,9 @@ fn the_page_has_every_number_with_its_labels() {
         format!("polyrpc_calls_total{{{labels},code=\"ok\"}} 2"),
         format!("polyrpc_calls_total{{{labels},code=\"deadline_exceeded\"}} 1"),
         format!("polyrpc_calls_in_flight{{{labels}}} 0"),
-        format!("polyrpc_call_duration_seconds_bucket{{{labels},le=\"0.000016384\"}} 0"),
-        format!("polyrpc_call_duration_seconds_bucket{{{labels},le=\"0.000065536\"}} 1"),
-        format!("polyrpc_call_duration_seconds_bucket{{{labels},le=\"0.001048576\"}} 2"),
+        format!("polyrpc_call_duration_seconds_bucket{{{labels},le=\"0.0000152587890625\"}} 0"),
+        format!("polyrpc_call_duration_seconds_bucket{{{labels},le=\"0.000030517578125\"}} 1"),
+        format!("polyrpc_call_duration_seconds_bucket{{{labels},le=\"0.00048828125\"}} 2"),
         format!("polyrpc_call_duration_seconds_bucket{{{labels},le=\"+Inf\"}} 2"),
         format!("polyrpc_call_duration_seconds_sum{{{labels}}} 0.00032"),
         format!("polyrpc_call_duration_seconds_count{{{labels}}} 2"),
@@ -115,7 +115,7 @@ fn servers_are_told_of_by_brpcs_names() {
         "rpc_server_8000_error 1".to_owned(),
         "# HELP rpc_server_8000_concurrency".to_owned(),
         format!("# TYPE {name} summary"),
-        format!("{name}{{quantile=\"avg\"}} 200"),
+        format!("{name}_avg 200"),
         format!("{name}_sum 400"),
         format!("{name}_count 2"),
         format!("{name}_error 1"),
@@ -125,6 +125,161 @@ fn servers_are_told_of_by_brpcs_names() {
     ] {
         assert!(text.lines().any(|known| known == line), "{line}\n in\n{text}");
     }
+    assert_well_formed(&text);
+}
+
+/// What Prometheus works out of buckets (`histogram_quantile`): linear within a bucket.
+fn quantile(buckets: &[(f64, f64)], share: f64) -> f64 {
+    let rank = share * buckets.last().unwrap().1;
+    let last = buckets.iter().position(|(_, count)| *count >= rank).unwrap();
+    let (from, below) = if last == 0 { (0.0, 0.0) } else { buckets[last - 1] };
+    let (to, until) = buckets[last];
+    from + (to - from) * (rank - below) / (until - below)
+}
+
+#[test]
+fn the_p99_of_the_buckets_is_known_to_a_tenth() {
+    let metrics = Metrics::new().buckets_per_doubling(8);
+    let call = begun(Side::Server, "S", "m");
+    // A long tail: the slowest of a hundred take from 9.801 ms on.
+    let took = |n: u64| n * n / 100_000;
+    (1..=100_000).for_each(|n| count(&metrics, &call, took(n), None));
+    let p99 = took(99_000) as f64 / 1e6;
+    let text = metrics.text();
+    let buckets = text.lines().filter_map(|line| {
+        let (_, rest) = line.strip_prefix("polyrpc_call_duration_seconds_bucket")?.split_once("le=\"")?;
+        let (bound, count) = rest.split_once("\"} ")?;
+        Some((bound.parse().unwrap(), count.parse().unwrap()))
+    });
+    let buckets: Vec<(f64, f64)> = buckets.collect();
+    assert_eq!(buckets.len(), 162);
+    let told = quantile(&buckets, 0.99);
+    assert!((told / p99 - 1.0).abs() < 0.1, "{told} for {p99}");
+    let recent = text.lines().find_map(|line| {
+        line.strip_prefix("polyrpc_call_duration_recent_seconds")?.split_once("quantile=\"0.99\"} ")
+    });
+    let recent: f64 = recent.unwrap().1.parse().unwrap();
+    assert!((recent / p99 - 1.0).abs() < 0.1, "{recent} for {p99}");
+}
+
+/// What `io.prometheus.client` declares, as far as it is needed (`metrics.proto` of Prometheus' client_model).
+const MODEL: &str = r#"
+syntax = "proto2";
+package io.prometheus.client;
+message LabelPair { optional string name = 1; optional string value = 2; }
+enum MetricType { COUNTER = 0; GAUGE = 1; SUMMARY = 2; UNTYPED = 3; HISTOGRAM = 4; }
+message Gauge { optional double value = 1; }
+message Counter { optional double value = 1; }
+message Quantile { optional double quantile = 1; optional double value = 2; }
+message Summary {
+  optional uint64 sample_count = 1; optional double sample_sum = 2; repeated Quantile quantile = 3;
+}
+message BucketSpan { optional sint32 offset = 1; optional uint32 length = 2; }
+message Histogram {
+  optional uint64 sample_count = 1; optional double sample_sum = 2; optional sint32 schema = 5;
+  optional double zero_threshold = 6; optional uint64 zero_count = 7;
+  repeated BucketSpan positive_span = 12; repeated sint64 positive_delta = 13 [packed = true];
+}
+message Metric {
+  repeated LabelPair label = 1; optional Gauge gauge = 2; optional Counter counter = 3;
+  optional Summary summary = 4; optional Histogram histogram = 7;
+}
+message MetricFamily {
+  optional string name = 1; optional string help = 2; optional MetricType type = 3; repeated Metric metric = 4;
+}
+"#;
+
+#[test]
+fn native_histograms_tell_the_same_as_those_of_the_text() {
+    use prost_reflect::{DescriptorPool, DynamicMessage, Value};
+
+    let file =
+        protox::Compiler::with_file_resolver(Model).open_file("metrics.proto").unwrap().file_descriptor_set();
+    let pool = DescriptorPool::from_file_descriptor_set(file).unwrap();
+    let family = pool.get_message_by_name("io.prometheus.client.MetricFamily").unwrap();
+    let metrics = Metrics::new();
+    let call = begun(Side::Server, "S", "m");
+    for micros in [1000, 1000, 1001, 1300, 900_000] {
+        count(&metrics, &call, micros, None);
+    }
+    let page = metrics.protobuf();
+    let (mut rest, mut families) = (&page[..], Vec::new());
+    while !rest.is_empty() {
+        let length = prost_reflect::prost::decode_length_delimiter(&mut rest).unwrap();
+        let (one, more) = rest.split_at(length);
+        families.push(DynamicMessage::decode(family.clone(), one).unwrap());
+        rest = more;
+    }
+    let field = |message: &DynamicMessage, name: &str| message.get_field_by_name(name).unwrap().into_owned();
+    let name = |family: &DynamicMessage| field(family, "name").as_str().unwrap().to_owned();
+    assert!(families.iter().any(|family| name(family) == "process_cpu_seconds_total"));
+    let known = families.iter().find(|family| name(family) == "polyrpc_call_duration_seconds").unwrap();
+    assert_eq!(field(known, "type"), Value::EnumNumber(4));
+    let metric = field(known, "metric").as_list().unwrap()[0].as_message().unwrap().clone();
+    let histogram = field(&metric, "histogram").as_message().unwrap().clone();
+    assert_eq!(field(&histogram, "sample_count"), Value::U64(5));
+    assert_eq!(field(&histogram, "schema"), Value::I32(3));
+    let (mut index, mut count, mut buckets) = (0, 0, Vec::new());
+    let deltas = field(&histogram, "positive_delta");
+    let mut deltas = deltas.as_list().unwrap().iter().map(|delta| delta.as_i64().unwrap());
+    for span in field(&histogram, "positive_span").as_list().unwrap() {
+        let span = span.as_message().unwrap();
+        index += field(span, "offset").as_i32().unwrap();
+        for _ in 0..field(span, "length").as_u32().unwrap() {
+            count += deltas.next().unwrap();
+            buckets.push((f64::exp2(f64::from(index) / 8.0), count));
+            index += 1;
+        }
+    }
+    assert_eq!(deltas.next(), None);
+    for seconds in [0.001, 0.001_001, 0.0013, 0.9] {
+        let within = |bound: f64| seconds <= bound && bound < seconds * 1.1;
+        assert!(buckets.iter().any(|(bound, _)| within(*bound)), "{seconds} in {buckets:?}");
+    }
+    assert_eq!(buckets.iter().map(|(_, count)| count).sum::<i64>(), 5);
+}
+
+struct Model;
+
+impl protox::file::FileResolver for Model {
+    fn open_file(&self, name: &str) -> Result<protox::file::File, protox::Error> {
+        protox::file::File::from_source(name, MODEL)
+    }
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn what_the_program_measures_stands_on_the_same_page() {
+    let metrics = Metrics::new();
+    ::metrics::with_local_recorder(&metrics.recorder(), || {
+        ::metrics::describe_counter!("orders.total", "Orders that came.");
+        for kind in ["book", "pen", "book"] {
+            ::metrics::counter!("orders.total", "kind" => kind, "le" => "x").increment(1);
+        }
+        ::metrics::gauge!("queue_length").set(2.5);
+        for bytes in [10.0, 1000.0, 1e9] {
+            ::metrics::histogram!("upload_bytes").record(bytes);
+        }
+        // Of another kind, and of ours.
+        ::metrics::gauge!("orders_total").set(1.0);
+        ::metrics::counter!("polyrpc_connections").increment(7);
+    });
+    let text = metrics.text();
+    for line in [
+        "# HELP orders_total Orders that came.",
+        "# TYPE orders_total counter",
+        "orders_total{exported_le=\"x\",kind=\"book\"} 2",
+        "orders_total{exported_le=\"x\",kind=\"pen\"} 1",
+        "queue_length 2.5",
+        "upload_bytes_bucket{le=\"64\"} 1",
+        "upload_bytes_bucket{le=\"1024\"} 2",
+        "upload_bytes_bucket{le=\"1073741824\"} 3",
+        "upload_bytes_bucket{le=\"+Inf\"} 3",
+        "upload_bytes_sum 1000001010",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line}\n in\n{text}");
+    }
+    assert!(!text.contains("polyrpc_connections 7") && !text.contains("# TYPE orders_total gauge"), "{text}");
     assert_well_formed(&text);
 }
 

@@ -1,48 +1,60 @@
-//! The text format of Prometheus (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+//! What the pages tell of calls and servers, by names of our own and by brpc's.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::{self, Display, Write};
 use std::time::{Duration, Instant};
 
 use polyrpc_wire::Code;
 
+use super::exposition;
+use super::family::{Family, Kind, Labels, Value};
+use super::process;
 use super::series::{Key, Series, Table, Totals};
 use crate::introspection;
 use crate::layers::Side;
+use crate::service;
 
 /// Everything, by names and labels of our own.
-pub(super) fn prometheus(table: &Table, servers: Option<introspection::Totals>, now: Instant) -> String {
+pub(super) fn families(table: &Table, servers: Option<introspection::Totals>, now: Instant) -> Vec<Family> {
     let all: Vec<_> = table.all().into_iter().map(|series| Told::of(series, now)).collect();
-    let mut page = Page(String::new());
-    page.begin("polyrpc_calls_started_total", "counter", "Calls that began.");
-    for told in &all {
-        page.line("polyrpc_calls_started_total", told.labels(), told.totals.started);
-    }
-    page.begin("polyrpc_calls_total", "counter", "Calls that ended, by how.");
-    for told in &all {
-        told.outcomes(&mut page);
-    }
-    page.begin("polyrpc_calls_in_flight", "gauge", "Calls under way.");
-    for told in &all {
-        page.line("polyrpc_calls_in_flight", told.labels(), told.totals.in_flight());
-    }
-    page.begin("polyrpc_call_duration_seconds", "histogram", "How long calls took that succeeded.");
-    for told in &all {
-        told.histogram(&mut page);
-    }
-    let help = "How long calls took lately that succeeded.";
-    page.begin("polyrpc_call_duration_recent_seconds", "gauge", help);
-    for told in &all {
-        told.quantiles(&mut page);
-    }
-    page.begin("polyrpc_calls_recent_per_second", "gauge", "Calls lately that succeeded.");
-    for told in &all {
-        page.line("polyrpc_calls_recent_per_second", told.labels(), told.per_second());
-    }
+    let family = |name: &'static str, kind, help: &'static str, value: &dyn Fn(&Told<'_>) -> Value| {
+        let mut family = Family::new(name, kind, help);
+        all.iter().for_each(|told| family.add(labels(told.key), value(told)));
+        family
+    };
+    let number = |number: u64| Value::Number(number as f64);
+    let mut families = vec![
+        family("polyrpc_calls_started_total", Kind::Counter, "Calls that began.", &|told| {
+            number(told.totals.started)
+        }),
+        outcomes(&all),
+        family("polyrpc_calls_in_flight", Kind::Gauge, "Calls under way.", &|told| {
+            number(told.totals.in_flight())
+        }),
+        family(
+            "polyrpc_call_duration_seconds",
+            Kind::Histogram,
+            "How long calls took that succeeded.",
+            &|told| Value::Histogram(told.totals.took.clone(), told.totals.nanos as f64 / 1e9),
+        ),
+        family(
+            "polyrpc_call_duration_recent_seconds",
+            Kind::Summary,
+            "How long calls took lately that succeeded; the sum and the count are of all times.",
+            &|told| told.quantiles(),
+        ),
+        family("polyrpc_calls_recent_per_second", Kind::Gauge, "Calls lately that succeeded.", &|told| {
+            Value::Number(told.per_second())
+        }),
+    ];
     if let Some(servers) = servers {
-        page.servers(&servers);
+        families.extend(of_servers(&servers));
     }
-    page.0
+    let version = vec![("version".into(), env!("CARGO_PKG_VERSION").into())];
+    let build = Family::new("polyrpc_build_info", Kind::Gauge, "The version of PolyRPC; always 1.");
+    families.push(build.with(version, Value::Number(1.0)));
+    families.extend(process::families());
+    families
 }
 
 /// A series as it is told.
@@ -52,10 +64,6 @@ struct Told<'a> {
     recent: Totals,
     lately: Duration,
 }
-
-/// Where the buckets of the histogram end, in powers of two of a nanosecond, four times as long from one to the next:
-/// from 16 µs to 17 s.
-const BOUNDS: [u32; 11] = [14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34];
 
 /// brpc's, in its order (`bvar/latency_recorder.cpp`).
 const QUANTILES: [(&str, f64); 5] =
@@ -68,47 +76,84 @@ impl<'a> Told<'a> {
         Self { key: &series.key, totals, recent, lately }
     }
 
-    fn labels(&self) -> Labels<'_> {
-        Labels { key: self.key, more: None }
-    }
-
-    fn with<'l>(&'l self, name: &'static str, value: &'l str) -> Labels<'l> {
-        Labels { key: self.key, more: Some((name, value)) }
-    }
-
-    fn outcomes(&self, page: &mut Page) {
-        const NAME: &str = "polyrpc_calls_total";
-        page.line(NAME, self.with("code", "ok"), self.totals.succeeded());
-        for (code, &failed) in Code::ALL.iter().zip(&self.totals.failed).filter(|(_, failed)| **failed > 0) {
-            page.line(NAME, self.with("code", &code.as_str().replace(' ', "_")), failed);
-        }
-    }
-
-    fn histogram(&self, page: &mut Page) {
-        for log in BOUNDS {
-            let bound = Duration::from_nanos(1 << log);
-            let until = bound.as_secs_f64().to_string();
-            let labels = self.with("le", &until);
-            page.line("polyrpc_call_duration_seconds_bucket", labels, self.totals.took.up_to(bound));
-        }
-        let (all, sum) = (self.totals.succeeded(), self.totals.nanos as f64 / 1e9);
-        page.line("polyrpc_call_duration_seconds_bucket", self.with("le", "+Inf"), all);
-        page.line("polyrpc_call_duration_seconds_sum", self.labels(), sum);
-        page.line("polyrpc_call_duration_seconds_count", self.labels(), all);
-    }
-
-    fn quantiles(&self, page: &mut Page) {
-        const NAME: &str = "polyrpc_call_duration_recent_seconds";
-        for (name, share) in QUANTILES {
-            let took = self.recent.took.percentile(share).as_secs_f64();
-            page.line(NAME, self.with("quantile", name), took);
-        }
-        page.line(NAME, self.with("quantile", "1"), self.recent.took.longest().as_secs_f64());
+    fn quantiles(&self) -> Value {
+        let took = |share| self.recent.took.percentile(share).as_secs_f64();
+        let mut quantiles: Vec<_> = QUANTILES.iter().map(|&(name, share)| (name, took(share))).collect();
+        quantiles.push(("1", self.recent.took.longest().as_secs_f64()));
+        Value::Summary(quantiles, self.totals.nanos as f64 / 1e9, self.totals.succeeded())
     }
 
     fn per_second(&self) -> f64 {
         per_second(self.recent.succeeded(), self.lately)
     }
+}
+
+fn labels(key: &Key) -> Labels {
+    let Key { side, service, method, protocol } = key;
+    vec![
+        ("side".into(), side.as_str().into()),
+        ("protocol".into(), Cow::Borrowed(*protocol)),
+        ("service".into(), service.to_string().into()),
+        ("method".into(), method.to_string().into()),
+    ]
+}
+
+fn outcomes(all: &[Told<'_>]) -> Family {
+    let mut family = Family::new("polyrpc_calls_total", Kind::Counter, "Calls that ended, by how.");
+    for told in all {
+        let mut add = |code: String, count: u64| {
+            let mut labels = labels(told.key);
+            labels.push(("code".into(), code.into()));
+            family.add(labels, Value::Number(count as f64));
+        };
+        add("ok".to_owned(), told.totals.succeeded());
+        for (code, &failed) in Code::ALL.iter().zip(&told.totals.failed).filter(|(_, failed)| **failed > 0) {
+            add(code.as_str().replace(' ', "_"), failed);
+        }
+    }
+    family
+}
+
+/// What servers count of themselves.
+fn of_servers(servers: &introspection::Totals) -> Vec<Family> {
+    let introspection::Totals { used, .. } = servers;
+    let mut families: Vec<_> = [
+        ("polyrpc_connections", "Open connections.", servers.connections),
+        ("polyrpc_held_bytes", "Bytes that peers make the server hold.", used.memory),
+        ("polyrpc_waiting_calls", "Calls whose handlers wait.", used.calls),
+        ("polyrpc_open_streams", "Open streams.", used.streams),
+        ("polyrpc_queued_pushes", "Messages that wait to be pushed to clients.", servers.pushes),
+    ]
+    .map(|(name, help, value)| Family::gauge(name, help, value as f64))
+    .into();
+    let help = "Calls of blocking methods that wait for a thread, of the whole process.";
+    families.push(Family::gauge("polyrpc_queued_calls", help, service::queued() as f64));
+    families.extend(
+        [
+            ("polyrpc_connections_accepted_total", "Connections that were accepted.", servers.accepted),
+            ("polyrpc_received_bytes_total", "Bytes that came, within TLS where there is.", servers.received),
+            ("polyrpc_sent_bytes_total", "Bytes that were sent, within TLS where there is.", servers.sent),
+            (
+                "polyrpc_unknown_fields_total",
+                "Values of requests that no field of their messages was there for.",
+                servers.unknown_fields,
+            ),
+        ]
+        .map(|(name, help, value)| Family::counter(name, help, value as f64)),
+    );
+    let refused = "Calls and connections that were refused, by cause.";
+    families.push(causes("polyrpc_refusals_total", refused, &servers.refusals));
+    let closed = "Connections that the server closed, by cause.";
+    families.push(causes("polyrpc_connections_closed_total", closed, &servers.closings));
+    families
+}
+
+fn causes(name: &'static str, help: &'static str, counts: &[(&'static str, u64)]) -> Family {
+    let mut family = Family::new(name, Kind::Counter, help);
+    for (cause, count) in counts {
+        family.add(vec![("cause".into(), (*cause).into())], Value::Number(*count as f64));
+    }
+    family
 }
 
 /// What servers have answered, by brpc's names.
@@ -130,15 +175,17 @@ pub(super) fn brpc(table: &Table, name: &str, since: Instant, now: Instant) -> S
             Some(known) => known.merge(told),
         }
     }
-    let mut page = Page(String::new());
-    page.gauge(&format!("rpc_server_{name}_concurrency"), server.in_flight());
-    page.gauge(&format!("rpc_server_{name}_eps"), failed_lately.round());
-    page.gauge(&format!("rpc_server_{name}_error"), server.failures());
-    page.gauge(&format!("rpc_server_{name}_uptime"), now.saturating_duration_since(since).as_secs_f64());
+    let gauge = |end: &str, value| Family::gauge(format!("rpc_server_{name}_{end}"), "", value);
+    let mut families = vec![
+        gauge("concurrency", server.in_flight() as f64),
+        gauge("eps", failed_lately.round()),
+        gauge("error", server.failures() as f64),
+        gauge("uptime", now.saturating_duration_since(since).as_secs_f64()),
+    ];
     for (name, told) in methods {
-        told.summary(&name, &mut page);
+        families.extend(told.summary(&name));
     }
-    page.0
+    exposition::text(&families, 1)
 }
 
 impl Told<'_> {
@@ -148,21 +195,24 @@ impl Told<'_> {
         self.lately = self.lately.max(other.lately);
     }
 
-    /// brpc's `LatencyRecorder` and what stands beside it (`builtin/prometheus_metrics_service.cpp`).
-    fn summary(&self, name: &str, page: &mut Page) {
-        page.gauge(&format!("{name}_concurrency"), self.totals.in_flight());
-        page.gauge(&format!("{name}_eps"), per_second(self.recent.failures(), self.lately).round());
-        page.gauge(&format!("{name}_error"), self.totals.failures());
-        page.begin(name, "summary", "");
-        for (quantile, share) in QUANTILES {
-            let took = self.recent.took.percentile(share).as_micros();
-            page.text(format_args!("{name}{{quantile=\"{quantile}\"}} {took}\n"));
-        }
-        let (longest, average) = (self.recent.took.longest().as_micros(), self.recent.average().as_micros());
-        page.text(format_args!("{name}{{quantile=\"1\"}} {longest}\n{name}{{quantile=\"avg\"}} {average}\n"));
-        let count = self.totals.succeeded();
-        page.text(format_args!("{name}_sum {}\n{name}_count {count}\n", self.totals.nanos / 1000));
-        page.gauge(&format!("{name}_qps"), self.per_second().round());
+    /// brpc's `LatencyRecorder` and what stands beside it (`builtin/prometheus_metrics_service.cpp`). brpc has the average
+    /// as the quantile `avg`, which is no number and so ends the page for who reads it strictly.
+    fn summary(&self, name: &str) -> [Family; 6] {
+        let gauge = |end: &str, value| Family::gauge(format!("{name}_{end}"), "", value);
+        let micros = |took: Duration| took.as_micros() as f64;
+        let took = |share| micros(self.recent.took.percentile(share));
+        let mut quantiles: Vec<_> = QUANTILES.iter().map(|&(name, share)| (name, took(share))).collect();
+        quantiles.push(("1", micros(self.recent.took.longest())));
+        let sum = (self.totals.nanos / 1000) as f64;
+        let summary = Value::Summary(quantiles, sum, self.totals.succeeded());
+        [
+            gauge("concurrency", self.totals.in_flight() as f64),
+            gauge("eps", per_second(self.recent.failures(), self.lately).round()),
+            gauge("error", self.totals.failures() as f64),
+            Family::new(name.to_owned(), Kind::Summary, "").with(Labels::new(), summary),
+            gauge("avg", micros(self.recent.average())),
+            gauge("qps", self.per_second().round()),
+        ]
     }
 }
 
@@ -189,90 +239,4 @@ pub(super) fn underscored(name: &str) -> String {
 
 fn per_second(count: u64, lately: Duration) -> f64 {
     count as f64 / lately.as_secs_f64().max(1.0)
-}
-
-/// A page in the making.
-struct Page(String);
-
-impl Page {
-    /// What servers count of themselves.
-    fn servers(&mut self, servers: &introspection::Totals) {
-        let used = servers.used;
-        for (name, help, value) in [
-            ("polyrpc_connections", "Open connections.", servers.connections),
-            ("polyrpc_held_bytes", "Bytes that peers make the server hold.", used.memory),
-            ("polyrpc_waiting_calls", "Calls whose handlers wait.", used.calls),
-            ("polyrpc_open_streams", "Open streams.", used.streams),
-        ] {
-            self.begin(name, "gauge", help);
-            self.text(format_args!("{name} {value}\n"));
-        }
-        let refused = "Calls and connections that were refused, by cause.";
-        let closed = "Connections that the server closed, by cause.";
-        self.causes("polyrpc_refusals_total", refused, &servers.refusals);
-        self.causes("polyrpc_connections_closed_total", closed, &servers.closings);
-        let name = "polyrpc_unknown_fields_total";
-        self.begin(name, "counter", "Values of requests that no field of their messages was there for.");
-        self.text(format_args!("{name} {}\n", servers.unknown_fields));
-    }
-
-    fn causes(&mut self, name: &str, help: &str, counts: &[(&'static str, u64)]) {
-        self.begin(name, "counter", help);
-        for (cause, count) in counts {
-            self.text(format_args!("{name}{{cause=\"{cause}\"}} {count}\n"));
-        }
-    }
-
-    fn begin(&mut self, name: &str, kind: &str, help: &str) {
-        let space = if help.is_empty() { "" } else { " " };
-        self.text(format_args!("# HELP {name}{space}{help}\n# TYPE {name} {kind}\n"));
-    }
-
-    fn gauge(&mut self, name: &str, value: impl Display) {
-        self.begin(name, "gauge", "");
-        self.text(format_args!("{name} {value}\n"));
-    }
-
-    fn line(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
-        self.text(format_args!("{name}{{{labels}}} {value}\n"));
-    }
-
-    fn text(&mut self, text: fmt::Arguments<'_>) {
-        // A string takes everything.
-        let _ = self.0.write_fmt(text);
-    }
-}
-
-struct Labels<'a> {
-    key: &'a Key,
-    more: Option<(&'static str, &'a str)>,
-}
-
-impl Display for Labels<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Key { side, service, method, protocol } = self.key;
-        write!(f, "side=\"{side}\",protocol=\"{protocol}\"")?;
-        write!(f, ",service=\"{}\",method=\"{}\"", Escaped(service), Escaped(method))?;
-        match self.more {
-            Some((name, value)) => write!(f, ",{name}=\"{value}\""),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A label's value.
-struct Escaped<'a>(&'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for letter in self.0.chars() {
-            match letter {
-                '\\' => f.write_str("\\\\")?,
-                '"' => f.write_str("\\\"")?,
-                '\n' => f.write_str("\\n")?,
-                letter => f.write_char(letter)?,
-            }
-        }
-        Ok(())
-    }
 }

@@ -8,6 +8,7 @@ use super::Concurrency;
 use super::gradient::Gradient;
 use super::timely::Timely;
 use super::window::Outcome;
+use crate::server::incidents::{Incidents, Refusal};
 
 /// Counts the calls that are being answered, and says whether there may be one more.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(in crate::server) struct Limiter {
     rule: Rule,
     /// Whose calls it counts, in the words of who is refused.
     of: Of,
+    incidents: Arc<Incidents>,
 }
 
 /// Whose calls are counted.
@@ -34,7 +36,7 @@ enum Rule {
 
 impl Limiter {
     /// `None` where there is nothing to limit.
-    pub(in crate::server) fn new(limit: &Concurrency, of: Of) -> Option<Self> {
+    pub(in crate::server) fn new(limit: &Concurrency, of: Of, incidents: Arc<Incidents>) -> Option<Self> {
         let now = Instant::now();
         let rule = match limit {
             Concurrency::Unlimited => return None,
@@ -46,7 +48,7 @@ impl Limiter {
             }
             Concurrency::Timeout(limits) => Rule::Timeout(Box::new(Timely::new(limits.clone(), now))),
         };
-        Some(Self { calls: AtomicUsize::new(0), rule, of })
+        Some(Self { calls: AtomicUsize::new(0), rule, of, incidents })
     }
 
     /// Whether it wants to know what calls take, and thus bothers with those only that are one message each way.
@@ -89,6 +91,10 @@ impl Limiter {
     /// In the words that clients know, of which the number is part (brpc `policy/baidu_rpc_protocol.cpp`).
     #[cold]
     fn refusal(&self, calls: usize) -> Status {
+        self.incidents.count(match self.of {
+            Of::Server => Refusal::Concurrency,
+            Of::Method => Refusal::MethodConcurrency,
+        });
         let limit = match &self.rule {
             Rule::Constant(limit) => *limit,
             Rule::Auto(gradient) => gradient.limit(),

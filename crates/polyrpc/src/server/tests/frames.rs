@@ -39,7 +39,7 @@ impl Peer {
         let mut router = Router::default();
         router.service(service);
         let limits = Arc::new(limits);
-        let open = Arc::new(Open::new(Default::default(), limits.clone()));
+        let open = Arc::new(Open::new(Default::default(), limits.clone(), Default::default()));
         let pool = open.pool().clone();
         let shared = Shared {
             router,

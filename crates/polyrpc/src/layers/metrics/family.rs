@@ -1,0 +1,78 @@
+//! What a page tells, before it is written down.
+
+use std::borrow::Cow;
+
+use super::histogram::Counts;
+
+/// The samples of one name.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub(super) name: Cow<'static, str>,
+    pub(super) help: Cow<'static, str>,
+    pub(super) kind: Kind,
+    pub(super) samples: Vec<Sample>,
+}
+
+/// What a number means. The numbers are those of Prometheus' protobuf format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Counter = 0,
+    Gauge = 1,
+    Summary = 2,
+    Histogram = 4,
+}
+
+impl Kind {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Summary => "summary",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub(super) labels: Labels,
+    pub(super) value: Value,
+}
+
+pub(super) type Labels = Vec<(Cow<'static, str>, Cow<'static, str>)>;
+
+#[derive(Debug)]
+pub(super) enum Value {
+    Number(f64),
+    /// How often each bucket was hit, and the sum of what was measured, in seconds or whatever the name says.
+    Histogram(Counts, f64),
+    /// Quantiles, the sum of all and how many there were.
+    Summary(Vec<(&'static str, f64)>, f64, u64),
+}
+
+impl Family {
+    pub(super) fn new(
+        name: impl Into<Cow<'static, str>>,
+        kind: Kind,
+        help: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { name: name.into(), help: help.into(), kind, samples: Vec::new() }
+    }
+
+    pub(super) fn gauge(name: impl Into<Cow<'static, str>>, help: &'static str, value: f64) -> Self {
+        Self::new(name, Kind::Gauge, help).with(Labels::new(), Value::Number(value))
+    }
+
+    pub(super) fn counter(name: &'static str, help: &'static str, value: f64) -> Self {
+        Self::new(name, Kind::Counter, help).with(Labels::new(), Value::Number(value))
+    }
+
+    pub(super) fn with(mut self, labels: Labels, value: Value) -> Self {
+        self.add(labels, value);
+        self
+    }
+
+    pub(super) fn add(&mut self, labels: Labels, value: Value) {
+        self.samples.push(Sample { labels, value });
+    }
+}

@@ -1,0 +1,223 @@
+//! What the program measures itself, by the facade `metrics`.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ::metrics::{Counter, Gauge, HistogramFn, Key, KeyName, Metadata, SharedString, Unit};
+
+use super::family::{self, Family, Kind, Labels, Value};
+use super::histogram::Wide;
+
+/// Takes what a program measures by the crate [`metrics`](https://docs.rs/metrics), see
+/// [`Metrics::recorder`](super::Metrics::recorder).
+///
+/// Names and labels are written as Prometheus has them: what it does not allow in them becomes `_`. There may be 10,000
+/// series; further ones are not counted, nor are those whose names begin with `polyrpc_` or `process_`, or that bear a name
+/// of another kind. A `tracing` event says so of the first. Histograms have a bucket for each power of four from 2⁻²⁰ to
+/// 2⁴⁰; native ones have eight for every doubling.
+#[derive(Clone, Default)]
+pub struct Recorder(Arc<Own>);
+
+#[derive(Default)]
+struct Own {
+    families: RwLock<Families>,
+    /// How many were not taken.
+    refused: AtomicU64,
+}
+
+#[derive(Default)]
+struct Families {
+    by_name: BTreeMap<String, Series>,
+    help: HashMap<String, String>,
+    /// Where what was registered before is found again, by its own name and labels.
+    known: HashMap<(Kind, Key), Instrument>,
+}
+
+struct Series {
+    kind: Kind,
+    all: BTreeMap<Labels, Instrument>,
+}
+
+#[derive(Clone)]
+enum Instrument {
+    /// A counter, or the bits of a gauge.
+    Number(Arc<AtomicU64>),
+    Histogram(Arc<Measured>),
+}
+
+impl Instrument {
+    fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Histogram => Self::Histogram(Arc::default()),
+            _ => Self::Number(Arc::default()),
+        }
+    }
+
+    fn value(&self, kind: Kind) -> Value {
+        match self {
+            Self::Number(number) => Value::Number(match kind {
+                Kind::Counter => number.load(Ordering::Relaxed) as f64,
+                _ => f64::from_bits(number.load(Ordering::Relaxed)),
+            }),
+            Self::Histogram(measured) => Value::Histogram(
+                measured.buckets.counts(),
+                f64::from_bits(measured.sum.load(Ordering::Relaxed)),
+            ),
+        }
+    }
+}
+
+/// What a histogram of the program has measured.
+#[derive(Debug, Default)]
+struct Measured {
+    buckets: Wide,
+    /// The bits of the sum.
+    sum: AtomicU64,
+}
+
+impl HistogramFn for Measured {
+    fn record(&self, value: f64) {
+        self.buckets.note(value);
+        let add = |sum| Some((f64::from_bits(sum) + value).to_bits());
+        let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+}
+
+const MOST: usize = 10_000;
+
+impl Recorder {
+    pub(super) fn families(&self) -> Vec<Family> {
+        let families = self.0.families.read().unwrap_or_else(PoisonError::into_inner);
+        let told = families.by_name.iter().map(|(name, series)| {
+            let help = families.help.get(name).cloned().unwrap_or_default();
+            let mut family = Family::new(name.clone(), series.kind, help);
+            for (labels, instrument) in &series.all {
+                family.add(labels.clone(), instrument.value(series.kind));
+            }
+            family
+        });
+        told.collect()
+    }
+
+    fn describe(&self, name: &KeyName, description: &SharedString) {
+        let mut families = self.0.families.write().unwrap_or_else(PoisonError::into_inner);
+        if families.help.len() < MOST {
+            families.help.insert(allowed(name.as_str(), ':'), description.to_string());
+        }
+    }
+
+    /// What counts under this key; `None`: nothing does.
+    fn register(&self, kind: Kind, key: &Key) -> Option<Instrument> {
+        let known = (kind, key.clone());
+        if let Some(instrument) =
+            self.0.families.read().unwrap_or_else(PoisonError::into_inner).known.get(&known)
+        {
+            return Some(instrument.clone());
+        }
+        let mut families = self.0.families.write().unwrap_or_else(PoisonError::into_inner);
+        let instrument = families.add(kind, key);
+        match &instrument {
+            Some(instrument) => drop(families.known.insert(known, instrument.clone())),
+            None => self.refuse(key),
+        }
+        instrument
+    }
+
+    #[cold]
+    fn refuse(&self, key: &Key) {
+        if self.0.refused.fetch_add(1, Ordering::Relaxed) == 0 {
+            let name = key.name();
+            tracing::warn!(
+                name,
+                "a metric is not taken: there are {MOST}, or its name is one of another kind or of this library"
+            );
+        }
+    }
+}
+
+impl Families {
+    fn add(&mut self, kind: Kind, key: &Key) -> Option<Instrument> {
+        let name = allowed(key.name(), ':');
+        if self.known.len() >= MOST || name.starts_with("polyrpc_") || name.starts_with("process_") {
+            return None;
+        }
+        let series = self.by_name.entry(name).or_insert_with(|| Series { kind, all: BTreeMap::new() });
+        if series.kind != kind {
+            return None;
+        }
+        let instrument = series.all.entry(labels(key)).or_insert_with(|| Instrument::new(kind));
+        Some(instrument.clone())
+    }
+}
+
+/// The labels of a series, each name once, in order.
+fn labels(key: &Key) -> Labels {
+    let labels = key.labels().map(|label| {
+        let name = match allowed(label.key(), '_') {
+            // They have a meaning of their own.
+            name if matches!(&*name, "le" | "quantile") => format!("exported_{name}"),
+            name => name,
+        };
+        (Cow::Owned(name), Cow::Owned(label.value().to_owned()))
+    });
+    let mut labels: family::Labels = labels.collect();
+    labels.sort();
+    labels.dedup_by(|one, other| one.0 == other.0);
+    labels
+}
+
+/// A name with nothing in it but letters, digits, `_` and `also`, and no digit in front.
+fn allowed(name: &str, also: char) -> String {
+    let mut text = String::with_capacity(name.len());
+    for letter in name.chars() {
+        if text.is_empty() && letter.is_ascii_digit() {
+            text.push('_');
+        }
+        text.push(if letter.is_ascii_alphanumeric() || letter == also { letter } else { '_' });
+    }
+    if text.is_empty() { "_".to_owned() } else { text }
+}
+
+impl ::metrics::Recorder for Recorder {
+    fn describe_counter(&self, name: KeyName, _: Option<Unit>, description: SharedString) {
+        self.describe(&name, &description);
+    }
+
+    fn describe_gauge(&self, name: KeyName, _: Option<Unit>, description: SharedString) {
+        self.describe(&name, &description);
+    }
+
+    fn describe_histogram(&self, name: KeyName, _: Option<Unit>, description: SharedString) {
+        self.describe(&name, &description);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        match self.register(Kind::Counter, key) {
+            Some(Instrument::Number(number)) => Counter::from_arc(number),
+            _ => Counter::noop(),
+        }
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        match self.register(Kind::Gauge, key) {
+            Some(Instrument::Number(number)) => Gauge::from_arc(number),
+            _ => Gauge::noop(),
+        }
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> ::metrics::Histogram {
+        match self.register(Kind::Histogram, key) {
+            Some(Instrument::Histogram(measured)) => ::metrics::Histogram::from_arc(measured),
+            _ => ::metrics::Histogram::noop(),
+        }
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorder")
+    }
+}
