@@ -63,7 +63,7 @@ async fn same(cx: Context, shape: Shape) -> (Context, Result<Shape>) {
 
 async fn back(cx: Context, transfer: Transfer) -> (Context, Result<Transfer>) {
     let amount = i128::try_from(&transfer.amount);
-    let back = amount.map(|amount| Transfer { amount: (-amount).into(), ..transfer });
+    let back = amount.map(|amount| Transfer { amount: amount.wrapping_neg().into(), ..transfer });
     (cx, back.map_err(|error| Status::out_of_range(error.to_string()).into()))
 }
 
