@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{ProbeClient, ProbeServer, Prober, client, serve, soon, until, url};
 use polyrpc::client::{Attempt, Hook, Received};
 use polyrpc::introspection::{Health, Serving};
-use polyrpc::layers::{AccessLog, Compress, Metrics, Mirror, Mirrored, Side, Span, Tracing};
+use polyrpc::layers::{AccessLog, Compress, Metrics, Mirror, Mirrored, Side, Span, Spans};
 use polyrpc::server::Running;
 use polyrpc::task::{self, Inherited, Trace, TraceParent};
 use polyrpc::{Client, Code, Compression, Protocol, Result, Server};
@@ -192,7 +192,7 @@ impl Relay for Arc<Relaying> {
 async fn every_span_is_a_child_of_the_one_within_which_it_began() {
     let spans = Arc::<Mutex<Vec<(String, TraceParent, Option<u64>)>>>::default();
     let noted = spans.clone();
-    let tracing = Tracing::new(move |span: &Span<'_>| {
+    let tracing = Spans::new(move |span: &Span<'_>| {
         let name = format!("{} {} {}", span.side, span.protocol.as_str(), span.name);
         noted.lock().unwrap().push((name, span.me, span.parent));
     });

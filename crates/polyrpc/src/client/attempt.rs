@@ -7,6 +7,7 @@ use polyrpc_wire::{Call, Reply, Retry, Scope, Status};
 use super::channel::{Channel, Course, Terms};
 use super::link::{self, Standing};
 use super::pool::{Lease, Pool};
+use super::traced;
 
 /// A call that looks for a connection that takes it.
 pub(super) struct Attempt<'a> {
@@ -58,9 +59,15 @@ impl<'a> Attempt<'a> {
     pub(super) async fn exchange(&mut self) -> Result<Option<Reply>, Status> {
         loop {
             let lease = self.lease().await?;
-            let ended = link::exchange(&lease.link, &mut self.call, self.deadline).await;
+            // Written twice: to hand the future on would copy it.
+            let ended = if traced::is_wanted() {
+                let exchange = link::exchange(&lease.link, &mut self.call, self.deadline);
+                Box::pin(traced::attempt(server(&self.way, &lease), exchange)).await
+            } else {
+                link::exchange(&lease.link, &mut self.call, self.deadline).await
+            };
             match failure(&ended) {
-                Some(status) if self.again(status, &lease) => {}
+                Some(status) if self.again(status, &lease) => traced::repeated(status),
                 Some(_) => return ended,
                 None => {
                     lease.end(None);
@@ -144,6 +151,17 @@ impl<'a> Attempt<'a> {
             .await
             .unwrap_or_else(|_| Err(Status::deadline_exceeded("no connection in time")))
     }
+}
+
+/// Where a connection leads.
+#[cold]
+fn server(way: &Way<'_>, lease: &Lease) -> Option<String> {
+    let pool = match (way, lease.visit()) {
+        (_, Some(visit)) => visit.endpoint().pool(),
+        (Way::Server(pool), None) => pool,
+        (Way::Channel(_), None) => return None,
+    };
+    pool.address().map(ToString::to_string)
 }
 
 /// Why a call failed, if it did.

@@ -677,6 +677,7 @@ impl<S> Reader<S> {
         if shared.closed.is_some() {
             return;
         }
+        tracing::debug!(target: "polyrpc::client", reason = status.message(), "a connection ended");
         shared.pending.end_all(&status, &mut self.wakers);
         shared.closed = Some(status.clone().with_retry(Retry::Elsewhere));
         // A pool may hold the connection for long; the server need not wait until it looks.

@@ -79,6 +79,10 @@ impl Dialer {
             Err(_) => Err(self.unreachable(io::ErrorKind::TimedOut.into())),
         };
         self.gate.dialled(begun, result.as_ref().err());
+        if result.is_ok() {
+            let (server, took) = (&self.url.address, begun.elapsed());
+            tracing::debug!(target: "polyrpc::client", %server, ?took, "a connection was made");
+        }
         if let Err(failure) = &result {
             self.hooks.connect_failed(&self.url.address, failure);
         }

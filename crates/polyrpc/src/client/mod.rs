@@ -46,6 +46,7 @@ mod raw;
 mod streamed;
 mod subscribed;
 mod talk;
+mod traced;
 
 mod fanout;
 
@@ -356,6 +357,14 @@ impl Client {
         options: Options,
     ) -> Result<Response<Body>, Status> {
         let call = Outgoing { service, method, body, options, protocol: self.defaults.protocol };
+        if traced::is_wanted() {
+            let protocol = self.defaults.protocol;
+            return Box::pin(traced::call(service, method, protocol, self.pass_layers(call))).await;
+        }
+        self.pass_layers(call).await
+    }
+
+    async fn pass_layers(&self, call: Outgoing<'_>) -> Result<Response<Body>, Status> {
         match self.layers.is_empty() {
             true => self.send(call).await,
             false => self.exchange_within_layers(call).await,

@@ -4,7 +4,7 @@
 //! | | what it is | client | server |
 //! |---|---|---|---|
 //! | [`Metrics`] | counts calls and how long they take; Prometheus and brpc pages | ✓ | ✓ |
-//! | [`Tracing`] | spans within W3C's traces, to a function of the program's own | ✓ | ✓ |
+//! | [`Spans`] | spans within W3C's traces, to a function of the program's own | ✓ | ✓ |
 #![cfg_attr(feature = "otel", doc = "| [`OpenTelemetry`] | spans to OpenTelemetry's API | ✓ | ✓ |")]
 //! | [`AccessLog`] | a line for each call | ✓ | ✓ |
 //! | [`Mirror`] | sends copies of requests elsewhere | ✓ | ✓ |
@@ -22,7 +22,7 @@ mod observe;
 
 mod metrics;
 
-mod tracing;
+mod spans;
 
 #[cfg(feature = "otel")]
 mod otel;
@@ -58,7 +58,7 @@ pub use self::observe::{Begun, Ended, Observe};
 #[cfg(feature = "otel")]
 pub use self::otel::OpenTelemetry;
 pub use self::rate_limit::{ConnectionRate, Per, RateLimit};
-pub use self::tracing::{Span, Traced, Tracing};
+pub use self::spans::{Span, Spans, Traced};
 pub use crate::layer::Side;
 
 pub(crate) use self::metrics::pages;

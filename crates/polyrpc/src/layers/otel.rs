@@ -10,7 +10,7 @@ use opentelemetry::{Context as Telemetry, KeyValue};
 use polyrpc_wire::Status;
 
 use super::Begun;
-use super::tracing::usual_name;
+use super::spans::usual_name;
 use crate::layer::{Call, Ending, Layer, Next, Side};
 use crate::task::{self, Inherited, Trace, TraceParent};
 
@@ -233,7 +233,9 @@ mod tests {
     async fn a_failure_is_told_of_its_span_and_names_are_the_programs() {
         let (tracer, exporter) = tracer();
         let failing = Client::mock(|_| Err(Status::not_found("no such thing").into()));
-        let telemetry = OpenTelemetry::new(tracer).named(|call| format!("rpcx.client..{}", call.method));
+        // A provider that is dropped with its last tracer forgets what was exported.
+        let telemetry = OpenTelemetry::new(tracer.clone());
+        let telemetry = telemetry.named(|call| format!("rpcx.client..{}", call.method));
         let _ = failing.layered(telemetry).call::<()>("m", &()).await;
         let spans = exporter.get_finished_spans().unwrap();
         assert_eq!(spans[0].name, "rpcx.client..m");

@@ -9,6 +9,7 @@ use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::payload::Json;
 use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::{Protocol, Status};
+use tracing::{Instrument, Level, Span};
 
 use super::Shared;
 use super::authentication::{Authenticator, Judging};
@@ -319,21 +320,46 @@ pub(super) async fn accept(listener: Listener, port: Arc<Port>) {
 /// Serves a connection in a task of its own, if there is room for one more.
 pub(super) fn admit(port: &Arc<Port>, stream: Stream, peer: Peer) {
     let Some(registration) = port.server.open.enter(peer.clone()) else { return };
+    if tracing::enabled!(target: TARGET, Level::DEBUG) {
+        return admit_traced(port, stream, peer, registration);
+    }
     match &port.server.cores {
         None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration))),
-        Some(cores) => admit_on(cores, port.clone(), stream, peer, registration),
+        Some(cores) => admit_on(cores, port.clone(), stream, peer, registration, Span::none()),
     }
 }
 
+/// The same within a span, which a subscriber wants.
+#[cold]
+fn admit_traced(port: &Arc<Port>, stream: Stream, peer: Peer, registration: Registration) {
+    let connection = registration.entry.id();
+    let span = tracing::debug_span!(target: TARGET, "connection", connection, %peer);
+    span.in_scope(|| tracing::debug!(target: TARGET, "a connection was accepted"));
+    match &port.server.cores {
+        None => drop(tokio::spawn(detect::serve(stream, peer, port.clone(), registration).instrument(span))),
+        Some(cores) => admit_on(cores, port.clone(), stream, peer, registration, span),
+    }
+}
+
+const TARGET: &str = "polyrpc::server";
+
 /// Hands the socket over to another runtime, which must watch it with its own reactor.
-fn admit_on(cores: &Cores, port: Arc<Port>, stream: Stream, peer: Peer, registration: Registration) {
+fn admit_on(
+    cores: &Cores,
+    port: Arc<Port>,
+    stream: Stream,
+    peer: Peer,
+    registration: Registration,
+    span: Span,
+) {
     // A socket that cannot change hands is closed, as one that was never accepted.
     let Ok(stream) = stream.leave() else { return };
-    cores.spawn(async move {
+    let serve = async move {
         if let Ok(stream) = stream.enter() {
             detect::serve(stream, peer, port, registration).await;
         }
-    });
+    };
+    cores.spawn(serve.instrument(span));
 }
 
 /// Whether an error of `accept` concerns only the connection that was about to be accepted.

@@ -874,6 +874,23 @@ impl Registration {
         &self.open.limits
     }
 
+    #[cold]
+    fn tell_end(&self) {
+        let facts = self.entry.facts(self.open.tick());
+        let (received, sent) = self.entry.bytes();
+        tracing::debug!(
+            target: "polyrpc::server",
+            connection = facts.id,
+            peer = %facts.peer,
+            protocol = facts.protocol.map(|protocol| protocol.as_str()),
+            calls = facts.calls.started,
+            failed = facts.calls.failed,
+            received,
+            sent,
+            "a connection ended"
+        );
+    }
+
     /// Counts a call that was taken up too late.
     pub(super) fn expired(&self) {
         self.open.expired.fetch_add(1, Ordering::Relaxed);
@@ -893,6 +910,9 @@ impl Drop for Registration {
     fn drop(&mut self) {
         if self.accepted > 0 {
             self.open.hooks.closed(self.accepted, &self.entry.facts(self.open.tick()));
+        }
+        if tracing::enabled!(target: "polyrpc::server", tracing::Level::DEBUG) {
+            self.tell_end();
         }
         drop(self.entry.take_pushes());
         self.entry.account.close();

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use polyrpc_wire::Status;
 
-use super::{Context, Ending, Handling, Method, Way};
+use super::{Context, Ending, Handling, Method, Way, traced};
 use crate::codec::Body;
 use crate::layer::{Call, Layers, Next};
 use crate::runtime::{Owned, wait};
@@ -87,12 +87,15 @@ impl Entry {
         way: Way,
         unreadable: fn(Status) -> Status,
     ) -> Result<Handling, Status> {
-        let begin = || match self.layers().is_empty() {
-            true => self.begin(cx, body, way, unreadable),
-            false => Ok(self.pass(cx, body, way, unreadable)),
+        let begin = |cx| {
+            let begin = || match self.layers().is_empty() {
+                true => self.begin(cx, body, way, unreadable),
+                false => Ok(self.pass(cx, body, way, unreadable)),
+            };
+            catch_unwind(AssertUnwindSafe(begin))
+                .unwrap_or_else(|panic| Ok(Box::pin(std::future::ready(Ending::panicked(&*panic)))))
         };
-        catch_unwind(AssertUnwindSafe(begin))
-            .unwrap_or_else(|panic| Ok(Box::pin(std::future::ready(Ending::panicked(&*panic)))))
+        if traced::is_wanted() { traced::begin(cx, begin) } else { begin(cx) }
     }
 
     /// Takes a call through the layers.

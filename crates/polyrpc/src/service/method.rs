@@ -149,6 +149,7 @@ impl Ending {
             .copied()
             .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
             .unwrap_or("the handler panicked");
+        tracing::error!(panic = text, "a handler panicked");
         Self::failed(Status::internal(format!("[service internal error]: {text}")).with_fault(Fault::Us))
     }
 }

@@ -9,6 +9,7 @@ mod peer;
 mod router;
 mod site;
 mod streamed;
+mod traced;
 mod way;
 
 pub use accept::Accepted;

@@ -99,6 +99,7 @@ impl Endpoint {
         }
         if fuse.open(now) {
             *place = seat;
+            tracing::warn!(server = %self.address, "a server that fails too much gets no calls for a while");
             self.shun();
         }
     }
@@ -205,6 +206,7 @@ impl Endpoint {
             && place.is_some()
         {
             fuse.close(now());
+            tracing::info!(server = %self.address, "a server that had failed too much gets calls again");
         }
         *place = None;
         // In this order: whoever takes it out again finds that it has to be tried.

@@ -100,8 +100,17 @@ impl Driver {
             let was_entered = std::mem::replace(&mut service.is_entered, outcome.is_ok());
             match &outcome {
                 Ok(()) if was_entered => {}
-                Ok(()) => self.registration.tell(Event::Entered(&entry)),
-                Err(error) => self.registration.tell(Event::Failed(&entry, error)),
+                Ok(()) => {
+                    tracing::info!(%entry, "entered in the registry");
+                    self.registration.tell(Event::Entered(&entry));
+                }
+                Err(error) => {
+                    // Once for each time that it is lost; it is tried again soon, and often.
+                    if was_entered || self.failures == 0 {
+                        tracing::warn!(%entry, %error, "not entered in the registry; it is tried again");
+                    }
+                    self.registration.tell(Event::Failed(&entry, error));
+                }
             }
         }
         self.failures = if all_well { 0 } else { self.failures.saturating_add(1) };

@@ -17,24 +17,24 @@ use crate::task::{self, Trace, TraceParent};
 /// its children. Where nothing is current, a trace begins.
 ///
 /// ```
-/// use polyrpc::layers::{Span, Tracing};
+/// use polyrpc::layers::{Span, Spans};
 ///
-/// let tracing = Tracing::new(|span: &Span<'_>| {
+/// let spans = Spans::new(|span: &Span<'_>| {
 ///     println!("{} {} took {:?}: {:?}", span.me, span.name, span.took, span.failure);
 /// });
 /// // As rpcx's OpenTelemetry plugin names them.
-/// let tracing = tracing.named(|call| match call.side {
+/// let spans = spans.named(|call| match call.side {
 ///     polyrpc::layers::Side::Client => format!("rpcx.client.{}.{}", call.service, call.method),
 ///     polyrpc::layers::Side::Server => format!("rpcx.service.{}.{}", call.service, call.method),
 /// });
-/// let server = polyrpc::Server::new().layer(tracing.clone());
-/// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(tracing);
+/// let server = polyrpc::Server::new().layer(spans.clone());
+/// let client = polyrpc::Client::builder("rpcx://127.0.0.1:8972").layer(spans);
 /// ```
 ///
 /// Spans of traces that nobody wants to be sampled are passed on and not handed out; they cost no allocation but that of
 /// the trace.
 #[derive(Clone)]
-pub struct Tracing(Arc<Tracer>);
+pub struct Spans(Arc<Tracer>);
 
 #[derive(Clone)]
 struct Tracer {
@@ -48,7 +48,7 @@ struct Tracer {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Span<'a> {
-    /// `package.Service/Method`, unless it is [named](Tracing::named) otherwise.
+    /// `package.Service/Method`, unless it is [named](Spans::named) otherwise.
     pub name: &'a str,
     /// The trace's id and the span's own.
     pub me: TraceParent,
@@ -72,7 +72,7 @@ pub struct Span<'a> {
     pub failure: Option<&'a Status>,
 }
 
-impl Tracing {
+impl Spans {
     /// Hands every span out, of traces that begin here and of those that are sampled elsewhere. `sink` runs in the
     /// caller's or the connection's task and must not wait.
     pub fn new(sink: impl Fn(&Span<'_>) + Send + Sync + 'static) -> Self {
@@ -104,7 +104,7 @@ pub(super) fn usual_name(call: &Begun<'_>) -> String {
     }
 }
 
-impl Observe for Tracing {
+impl Observe for Spans {
     type Call = Traced;
 
     fn began(&self, call: &Begun<'_>) -> Traced {
@@ -152,7 +152,7 @@ impl Observe for Tracing {
     }
 }
 
-/// A call that [`Tracing`] watches.
+/// A call that [`Spans`] watches.
 #[derive(Debug)]
 pub struct Traced {
     trace: Trace,
@@ -173,8 +173,8 @@ struct Noted {
     began: SystemTime,
 }
 
-impl fmt::Debug for Tracing {
+impl fmt::Debug for Spans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tracing")
+        f.write_str("Spans")
     }
 }

@@ -1,0 +1,197 @@
+//! What the library tells a subscriber of `tracing`: spans of connections, calls and attempts, and what goes wrong.
+
+mod common;
+
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use common::{PATIENCE, Prober, serve, soon};
+use polyrpc::client::{Breaker, FailMode};
+use polyrpc::discovery::{Instance, List};
+use polyrpc::{Client, Server, Status};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Every event, with the spans that it came in: `connection{…}/call{…}: WARN message field=value`.
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn told() -> Vec<String> {
+    TOLD.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Waits for an event that has all of this in it.
+async fn tells(wanted: &[&str]) -> String {
+    soon(async {
+        loop {
+            let found = told().into_iter().find(|line| wanted.iter().all(|part| line.contains(part)));
+            match found {
+                Some(line) => return line,
+                None => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    })
+    .await
+}
+
+/// Remembers all that it is told, of this library.
+struct Recorder {
+    next: AtomicU64,
+    spans: Mutex<HashMap<u64, String>>,
+}
+
+thread_local! {
+    static WITHIN: std::cell::RefCell<Vec<u64>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+fn record() {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        let recorder = Recorder { next: AtomicU64::new(1), spans: Mutex::default() };
+        tracing::subscriber::set_global_default(recorder).expect("there is no other");
+    });
+}
+
+impl Subscriber for Recorder {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("polyrpc") && *metadata.level() <= Level::DEBUG
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut fields = Fields::default();
+        span.record(&mut fields);
+        let text = format!("{}{{{}}}", span.metadata().name(), fields.0.trim_start());
+        self.spans.lock().unwrap().insert(id, text);
+        Id::from_u64(id)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let spans = self.spans.lock().unwrap();
+        let within = WITHIN.with_borrow(|within| {
+            within.iter().filter_map(|id| spans.get(id).cloned()).collect::<Vec<_>>().join("/")
+        });
+        let metadata = event.metadata();
+        let line = format!("{within}: {} {}:{}", metadata.level(), metadata.target(), fields.0);
+        TOLD.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    fn enter(&self, span: &Id) {
+        WITHIN.with_borrow_mut(|within| within.push(span.into_u64()));
+    }
+
+    fn exit(&self, _: &Id) {
+        WITHIN.with_borrow_mut(|within| {
+            within.pop();
+        });
+    }
+}
+
+#[derive(Default)]
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = write!(self.0, " {}={value:?}", field.name());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let _ = write!(self.0, " {}={value}", field.name());
+    }
+}
+
+#[tokio::test]
+async fn connections_calls_and_attempts_are_told_with_what_an_operator_asks_for() {
+    record();
+    let handler = || async {
+        tracing::debug!(target: "polyrpc::test", "in the handler");
+        "done".to_owned()
+    };
+    let server = Server::new()
+        .register("Traced/Work", handler)
+        .register("Traced/Fail", || async { Err::<String, _>(Status::not_found("no such thing")) });
+    let server = serve(server).await;
+    let address = server.address().to_string();
+    let client = Client::new(&format!("rpcx://{address}")).unwrap();
+    client.call::<String>("Traced/Work", &()).await.unwrap();
+    client.call::<String>("Traced/Fail", &()).await.unwrap_err();
+
+    let accepted =
+        tells(&["polyrpc::server: message=a connection was accepted", "connection{connection="]).await;
+    assert!(accepted.contains("peer=127.0.0.1:"), "{accepted}");
+    tells(&["polyrpc::client: message=a connection was made", &format!("server={address}")]).await;
+    let within = tells(&["in the handler"]).await;
+    for part in ["connection{connection=", "call{service=Traced method=Work protocol=rpcx peer=127.0.0.1:"] {
+        assert!(within.contains(part), "{part} in {within}");
+    }
+    tells(&["polyrpc::server: message=the call ended", "method=Work", "took="]).await;
+    tells(&["polyrpc::server: message=the call failed", "method=Fail", "code=not found", "no such thing"])
+        .await;
+    tells(&["polyrpc::client: message=the call ended", "call{service=Traced method=Work protocol=rpcx}"])
+        .await;
+    let attempt = tells(&["polyrpc::client: message=the attempt failed", "method=Fail"]).await;
+    assert!(attempt.contains(&format!("attempt{{server={address}}}")), "{attempt}");
+    server.shutdown(PATIENCE).await;
+    let ended =
+        tells(&["polyrpc::server: message=a connection ended", "protocol=rpcx", "calls=2 failed=1"]).await;
+    assert!(ended.contains("received=") && ended.contains("sent="), "{ended}");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_taken_out_and_a_call_that_goes_elsewhere_are_told() {
+    record();
+    let broken =
+        Server::new().register("Ejected/Work", || async { Err::<String, _>(Status::unavailable("moody")) });
+    let broken = serve(broken).await;
+    let sound = serve(Server::new().register("Ejected/Work", || async { "done".to_owned() })).await;
+    let address = broken.address().to_string();
+    let list = List::new([&broken, &sound].map(|server| Instance::tcp(server.address().to_string())));
+    let client = Client::builder("grpc://two")
+        .discover(list)
+        .fail_mode(FailMode::Failover)
+        .breaker(Breaker::consecutive(2, Duration::from_secs(10)))
+        .idempotent()
+        .build()
+        .unwrap();
+    for _ in 0..20 {
+        client.call::<String>("Ejected/Work", &()).await.unwrap();
+    }
+    tells(&["WARN", "a server that fails too much gets no calls for a while", &format!("server={address}")])
+        .await;
+    tells(&["the call is tried again", "service=Ejected", "error=moody"]).await;
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_and_a_server_that_cannot_be_reached_are_told() {
+    record();
+    async fn panics() -> String {
+        panic!("as asked by the test")
+    }
+    let server = serve(Server::new().register("Panics/Now", panics)).await;
+    let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
+    client.call::<String>("Panics/Now", &()).await.unwrap_err();
+    tells(&["ERROR", "a handler panicked", "as asked by the test", "connection{"]).await;
+
+    let address = server.address().to_string();
+    drop((client, server));
+    let client = Client::new(&format!("rpcx://{address}")).unwrap();
+    client.call::<String>("Panics/Now", &()).await.unwrap_err();
+    tells(&["WARN", "a server cannot be reached", &address]).await;
+}
+
+#[tokio::test]
+async fn a_lame_duck_says_that_it_goes_away() {
+    record();
+    let server = serve(Prober::default().server().lame_duck(Duration::from_millis(1))).await;
+    server.shutdown(PATIENCE).await;
+    tells(&["INFO", "the server is going away", "lame_duck=1ms"]).await;
+}
