@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Discover, Entry, Instance, Register, Sets, redacted};
+use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets, redacted};
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Client, RedisError, cmd, pipe};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::place::Place;
-use crate::tree::{BASE_VALUE, Found, Tree, split};
+use crate::tree::{BASE_VALUE, Found, Tree, attributes, split};
 use crate::watch::{self, Ask};
 
 /// A server of Redis, and how it is asked.
@@ -284,7 +284,18 @@ impl Register for RedisRegister {
         async move {
             let mut delete = pipe();
             delete.del(key(&path)).ignore();
-            Ok(self.ask(&delete).await?)
+            Ok(self.ask::<()>(&delete).await?)
+        }
+        .boxed()
+    }
+
+    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        let path = self.tree.instance(entry);
+        async move {
+            let mut get = pipe();
+            get.get(key(&path));
+            let (found,): (Option<Vec<u8>>,) = self.ask(&get).await?;
+            Ok(found.and_then(|json| Kept::read(&json)).map(|value| attributes(&value)))
         }
         .boxed()
     }
@@ -306,16 +317,16 @@ impl RedisRegister {
         self.ask(&write).await
     }
 
-    async fn ask(&self, pipeline: &redis::Pipeline) -> Result<(), Status> {
+    async fn ask<T: redis::FromRedisValue>(&self, pipeline: &redis::Pipeline) -> Result<T, Status> {
         let mut place = self.connection.lock().await;
         // Whatever goes wrong, the next time begins with a connection of its own.
         let mut connection = match place.take() {
             Some(Connection(connection)) => connection,
             None => self.redis.connect().await?,
         };
-        within(pipeline.query_async::<()>(&mut connection)).await?;
+        let answer = within(pipeline.query_async::<T>(&mut connection)).await?;
         *place = Some(Connection(connection));
-        Ok(())
+        Ok(answer)
     }
 }
 

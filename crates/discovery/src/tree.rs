@@ -2,7 +2,7 @@
 //! that tells about the instance. The directories above have values too: `rpcx_path` and the service's name.
 
 use polyrpc::Status;
-use polyrpc::discovery::{Entry, Instance};
+use polyrpc::discovery::{Attributes, Entry, Instance};
 
 use crate::place::Place;
 
@@ -98,6 +98,12 @@ pub(crate) fn split(place: &Place) -> Result<(String, String), Status> {
         Some((service, base)) => Ok((base.join("/"), service.clone())),
         None => Err(Status::invalid_argument("which service? want host:port/base/Service")),
     }
+}
+
+/// What a value says of an instance; nothing where it is no text.
+pub(crate) fn attributes(value: &[u8]) -> Attributes {
+    let Ok(said) = str::from_utf8(value).unwrap_or_default().parse();
+    said
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use polyrpc::Status;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Discover, Entry, Instance, Register, Sets};
+use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use zookeeper_client::{
@@ -20,7 +20,7 @@ use zookeeper_client::{
 };
 
 use crate::place::Place;
-use crate::tree::{BASE_VALUE, Found, Tree, split};
+use crate::tree::{BASE_VALUE, Found, Tree, attributes, split};
 use crate::watch::{self, Ask};
 
 /// An ensemble of ZooKeeper.
@@ -221,6 +221,10 @@ impl Register for ZooKeeperRegister {
     fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
         self.leave(entry).map(|done| Ok(done?)).boxed()
     }
+
+    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        self.look(entry).map(|said| Ok(said?)).boxed()
+    }
 }
 
 impl ZooKeeperRegister {
@@ -288,6 +292,13 @@ impl ZooKeeperRegister {
             }
         }
         Ok(())
+    }
+
+    async fn look(&self, entry: &Entry) -> Result<Option<Attributes>, Status> {
+        let mut place = self.client.lock().await;
+        let client = self.session(&mut place, entry.ttl).await?;
+        let found = self.owner(client, &self.tree.instance(entry)).await?;
+        Ok(found.map(|(data, _)| attributes(&data)))
     }
 
     async fn leave(&self, entry: &Entry) -> Result<(), Status> {

@@ -16,6 +16,7 @@ use super::{Consul, Index};
 use crate::http::ANSWER;
 use crate::place::path;
 use crate::readable::{self, Readable};
+use crate::tree::attributes;
 use crate::watch::{self, Ask};
 
 /// rpcx's keys under one path: `base/Service/network@host:port`, each with the instance's attributes as its value
@@ -174,6 +175,14 @@ impl Register for Keys {
 
     fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
         async { Ok(self.leave(entry).await?) }.boxed()
+    }
+
+    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        async {
+            let key = format!("{}/{}", self.below(&entry.service), entry.instance);
+            Ok(self.look(&key).await?.and_then(|pair| pair.said()).map(|said| attributes(&said)))
+        }
+        .boxed()
     }
 }
 

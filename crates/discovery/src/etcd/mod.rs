@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use polyrpc::client::Result;
-use polyrpc::discovery::{Discover, Entry, Instance, Register, Sets};
+use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
 use polyrpc::{Status, Streaming};
 use tokio::sync::Mutex;
 
@@ -24,7 +24,7 @@ use self::api::{Api, Kept, failed};
 use self::proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use self::proto::etcdserverpb::{Compare, PutRequest, RequestOp, TxnRequest, WatchResponse};
 use crate::place::Place;
-use crate::tree::{BASE_VALUE, Found, Tree, split};
+use crate::tree::{BASE_VALUE, Found, Tree, attributes, split};
 use crate::watch::{self, Ask};
 
 /// A cluster of etcd, and how it is asked.
@@ -214,6 +214,10 @@ impl Register for EtcdRegister {
     fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
         self.leave(entry).map(|done| Ok(done?)).boxed()
     }
+
+    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        self.look(entry).map(|said| Ok(said?)).boxed()
+    }
 }
 
 impl EtcdRegister {
@@ -230,6 +234,15 @@ impl EtcdRegister {
         held.put(&self.tree, entry).await?;
         *place = Some(held);
         Ok(())
+    }
+
+    async fn look(&self, entry: &Entry) -> Result<Option<Attributes>, Status> {
+        let mut place = self.held.lock().await;
+        let Some(held) = place.as_mut() else { return Ok(None) };
+        let key = self.tree.instance(entry);
+        let found = held.api.list(&key).await?;
+        let mut pairs = found.kvs.into_iter().filter(|pair| pair.key[..] == *key.as_bytes());
+        Ok(pairs.next().map(|pair| attributes(&pair.value)))
     }
 
     async fn leave(&self, entry: &Entry) -> Result<(), Status> {

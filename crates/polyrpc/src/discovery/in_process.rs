@@ -6,7 +6,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Discover, Entry, Instance, Register, Sets};
+use super::{Attributes, Discover, Entry, Instance, Register, Sets};
 use crate::client::Result;
 
 /// A registry within the process, for tests and for services that live in one program.
@@ -113,7 +113,32 @@ fn alive(kept: &[Kept], now: Instant) -> Vec<Instance> {
     kept.iter().filter(|kept| kept.is_alive(now)).map(|kept| kept.instance.clone()).collect()
 }
 
+impl InProcess {
+    /// Changes what is said of an instance, as somebody else than its server would; `false` if it is not there.
+    pub fn change(&self, service: &str, address: &str, change: impl Fn(&mut Attributes)) -> bool {
+        let mut found = false;
+        self.0.send_if_modified(|services| {
+            let all = services.get_mut(service).into_iter().flatten();
+            for kept in all.filter(|kept| kept.instance.address == address) {
+                found = true;
+                change(&mut kept.instance.attributes);
+            }
+            found
+        });
+        found
+    }
+}
+
 impl Register for InProcess {
+    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        let now = Instant::now();
+        let services = self.0.borrow();
+        let all = services.get(&entry.service).into_iter().flatten();
+        let mut known = all.filter(|kept| kept.is_alive(now) && is_same(&kept.instance, &entry.instance));
+        let said = known.next().map(|kept| kept.instance.attributes.clone());
+        async move { Ok(said) }.boxed()
+    }
+
     fn publish<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
         async move {
             self.enter(entry);

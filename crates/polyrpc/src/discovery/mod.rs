@@ -37,6 +37,7 @@ mod merged;
 pub(crate) mod testing;
 
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +93,13 @@ pub trait Register: Send + Sync + 'static {
 
     /// Takes an instance out. What is not there is no error.
     fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>>;
+
+    /// What the registry says now of an instance that was entered: others may have changed it (rpcx-ui writes
+    /// `state=inactive`), and a server keeps what they say. `None` if it is not there, or the registry has no way for others
+    /// to say anything.
+    fn entered<'a>(&'a self, _entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        Box::pin(ready(Ok(None)))
+    }
 }
 
 impl<R: Register + ?Sized> Register for Box<R> {
@@ -102,6 +110,10 @@ impl<R: Register + ?Sized> Register for Box<R> {
     fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
         (**self).withdraw(entry)
     }
+
+    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        (**self).entered(entry)
+    }
 }
 
 impl<R: Register + ?Sized> Register for Arc<R> {
@@ -111,6 +123,10 @@ impl<R: Register + ?Sized> Register for Arc<R> {
 
     fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
         (**self).withdraw(entry)
+    }
+
+    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        (**self).entered(entry)
     }
 }
 

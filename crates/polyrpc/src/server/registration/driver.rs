@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +9,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::planned::{Planned, Said};
-use super::{Event, Registration};
+use super::{Event, Registered, Registration};
 use crate::client::Result;
-use crate::discovery::{Entry, Instance, Register, jittered};
+use crate::discovery::{Attributes, Entry, Instance, Register, jittered};
 use crate::net::Address;
 use crate::server::open::Open;
 
@@ -21,8 +22,7 @@ pub(super) struct Driver {
     services: Vec<Service>,
     /// Where clients are to call.
     instance: Instance,
-    /// What is to be said of it.
-    said: watch::Receiver<Said>,
+    said: Saying,
     stop: watch::Receiver<bool>,
     open: Arc<Open>,
     began: Instant,
@@ -30,10 +30,56 @@ pub(super) struct Driver {
     failures: u32,
 }
 
+/// What is to be said of a server.
+pub(super) struct Saying {
+    /// Here.
+    pub(super) own: watch::Receiver<Said>,
+    /// In all its registries.
+    pub(super) all: Registered,
+}
+
 struct Service {
     name: String,
     /// The registry has it.
     is_entered: bool,
+    /// What was written last.
+    written: Attributes,
+    /// What the server wanted to say then.
+    wanted: Attributes,
+    /// What others have said since, by its names.
+    foreign: BTreeMap<String, Vec<String>>,
+}
+
+impl Service {
+    fn new(name: String) -> Self {
+        let (written, wanted) = (Attributes::new(), Attributes::new());
+        Self { name, is_entered: false, written, wanted, foreign: BTreeMap::new() }
+    }
+
+    /// What is to be written: what the server says, and what others have said unless it has changed its mind since.
+    fn attributes(&mut self, wanted: Attributes) -> Attributes {
+        let Self { wanted: before, foreign, .. } = self;
+        foreign.retain(|name, _| before.values(name).eq(wanted.values(name)));
+        let mut said = wanted.clone();
+        for (name, values) in foreign {
+            said.remove(name);
+            values.iter().for_each(|value| said.append(name, value));
+        }
+        self.wanted = wanted;
+        said
+    }
+
+    /// Keeps what others have made of it. Returns whether that is something new.
+    fn heed(&mut self, found: &Attributes) -> bool {
+        let before = self.foreign.clone();
+        self.foreign.retain(|name, _| found.value(name).is_some());
+        for (name, _) in found.iter().filter(|(name, _)| *name != STATE) {
+            if !found.values(name).eq(self.written.values(name)) {
+                self.foreign.insert(name.to_owned(), found.values(name).map(str::to_owned).collect());
+            }
+        }
+        self.foreign != before
+    }
 }
 
 impl Driver {
@@ -41,11 +87,11 @@ impl Driver {
         planned: Planned,
         bound: &Address,
         open: Arc<Open>,
-        said: watch::Receiver<Said>,
+        said: Saying,
         stop: watch::Receiver<bool>,
     ) -> Self {
         let Planned { registry, registration, advertised, services, said: _ } = planned;
-        let services = services.into_iter().map(|name| Service { name, is_entered: false });
+        let services = services.into_iter().map(Service::new);
         Self {
             instance: advertised.instance(bound, registration.network),
             services: services.collect(),
@@ -73,7 +119,7 @@ impl Driver {
         let pause = self.pause();
         tokio::select! {
             () = sleep(pause) => {}
-            Ok(()) = self.said.changed() => {}
+            Ok(()) = self.said.own.changed() => {}
             Ok(()) = self.stop.changed() => {}
         }
     }
@@ -90,7 +136,44 @@ impl Driver {
         })
     }
 
+    /// Looks what others have made of what was written.
+    async fn look(&mut self) {
+        let entry = |service: &Service| Entry {
+            service: service.name.clone(),
+            instance: self.instance.clone().with(service.written.clone()),
+            ttl: self.registration.ttl.max(self.registration.every * 2),
+        };
+        let entries: Vec<_> = self.services.iter().filter(|service| service.is_entered).map(entry).collect();
+        let looks = entries.into_iter().map(|entry| found(&*self.registry, entry));
+        let found: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+        for (entry, said) in found {
+            // One that is not there is entered again; what is wrong with the registry is told then, too.
+            if let Some(said) = said {
+                self.heed(entry, &said);
+            }
+        }
+    }
+
+    /// Heeds what others say of a service. That it is to get no calls, or to get them again, holds in all registries.
+    fn heed(&mut self, mut entry: Entry, said: &Attributes) {
+        let Some(service) = self.services.iter_mut().find(|service| service.name == entry.service) else {
+            return;
+        };
+        let state = said.value(STATE);
+        let is_moved = state != service.written.value(STATE);
+        if !service.heed(said) && !is_moved {
+            return;
+        }
+        entry.instance = entry.instance.with(said.clone());
+        if is_moved {
+            tracing::warn!(service = %entry.service, state, "a registry says what state this server is in");
+            self.said.all.heed(&entry.service, STATE, state);
+        }
+        self.registration.tell(Event::Overruled(&entry));
+    }
+
     async fn publish(&mut self) {
+        self.look().await;
         let entries = self.entries();
         let attempts = entries.into_iter().map(|entry| attempt(&*self.registry, entry, Wish::Publish));
         let outcomes: Vec<_> = stream::iter(attempts).buffered(AT_ONCE).collect().await;
@@ -98,6 +181,7 @@ impl Driver {
         for (service, (entry, outcome)) in self.services.iter_mut().zip(outcomes) {
             all_well &= outcome.is_ok();
             let was_entered = std::mem::replace(&mut service.is_entered, outcome.is_ok());
+            service.written = entry.instance.attributes.clone();
             match &outcome {
                 Ok(()) if was_entered => {}
                 Ok(()) => {
@@ -133,9 +217,9 @@ impl Driver {
     fn entries(&mut self) -> Vec<Entry> {
         let rates = self.registration.rates.then(|| self.rates());
         // What is said after this is entered the next time.
-        let said = self.said.borrow_and_update();
-        let entry = |service: &Service| {
-            let mut attributes = said.of(&service.name);
+        let said = self.said.own.borrow_and_update();
+        let entry = |service: &mut Service| {
+            let mut attributes = service.attributes(said.of(&service.name));
             if let Some(rates) = &rates {
                 rates.iter().for_each(|(name, rate)| attributes.set(*name, rate));
             }
@@ -145,7 +229,7 @@ impl Driver {
                 ttl: self.registration.ttl.max(self.registration.every * 2),
             }
         };
-        self.services.iter().map(entry).collect()
+        self.services.iter_mut().map(entry).collect()
     }
 
     /// How many calls and connections there were each second since the server began, as rpcx's plugins write them:
@@ -157,6 +241,9 @@ impl Driver {
         [("calls", format!("{:.2}", rate(calls))), ("connections", format!("{:.2}", rate(connections)))]
     }
 }
+
+/// The attribute that says whether calls may be sent (rpcx `client/xclient.go`).
+const STATE: &str = "state";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// With an attempt that came to nothing before it, the server is back within 5 s of its registry, also where it is
@@ -172,6 +259,12 @@ const ATTEMPT: Duration = Duration::from_secs(3);
 enum Wish {
     Publish,
     Withdraw,
+}
+
+/// What the registry says of an entry, if it answers in time.
+async fn found(registry: &dyn Register, entry: Entry) -> (Entry, Option<Attributes>) {
+    let said = timeout(ATTEMPT, registry.entered(&entry)).await;
+    (entry, said.ok().and_then(Result::ok).flatten())
 }
 
 async fn attempt(registry: &dyn Register, entry: Entry, wish: Wish) -> (Entry, Result<()>) {

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 pub(super) use self::planned::Planned;
 
-use self::driver::Driver;
+use self::driver::{Driver, Saying};
 use self::planned::Said;
 use super::open::Open;
 use crate::Error;
@@ -63,6 +63,10 @@ pub enum Event<'a> {
     Entered(&'a Entry),
     /// The registry refused it, or could not be reached; it is tried again.
     Failed(&'a Entry, &'a Error),
+    /// Somebody else has changed what the registry says of it, which is kept: of an entry that is not
+    /// [active](crate::discovery::Attributes::is_active) any more, no client that finds the server by any of its registries
+    /// sends it further calls.
+    Overruled(&'a Entry),
     /// It was taken out.
     Withdrawn(&'a Entry),
 }
@@ -210,6 +214,14 @@ impl Registered {
         self.change(|said| said.set_of(service, name, value));
     }
 
+    /// Says it of one service, or nothing under this name any more.
+    fn heed(&self, service: &str, name: &str, value: Option<&str>) {
+        self.change(|said| match value {
+            Some(value) => said.set_of(service, name, value),
+            None => said.remove_of(service, name),
+        });
+    }
+
     /// Says nothing under this name any more, of any service.
     pub fn remove(&self, name: &str) {
         self.change(|said| said.remove(name));
@@ -241,13 +253,13 @@ impl Registrations {
     /// Begins to enter what was planned, for a server that runs and listens at this address.
     pub(super) fn start(planned: Vec<Planned>, address: &Address, open: &Arc<Open>) -> Self {
         let stop = watch::Sender::new(false);
-        let (mut registered, mut drivers) = (Registered::default(), JoinSet::new());
-        let mut withdrawal = Duration::ZERO;
-        for planned in planned {
+        let registered =
+            Registered(planned.iter().map(|planned| watch::Sender::new(planned.said.clone())).collect());
+        let (mut drivers, mut withdrawal) = (JoinSet::new(), Duration::ZERO);
+        for (planned, said) in planned.into_iter().zip(&registered.0) {
             withdrawal = withdrawal.max(planned.registration.withdrawal);
-            let (said, changes) = watch::channel(planned.said.clone());
-            registered.0.push(said);
-            drivers.spawn(Driver::new(planned, address, open.clone(), changes, stop.subscribe()).run());
+            let said = Saying { own: said.subscribe(), all: registered.clone() };
+            drivers.spawn(Driver::new(planned, address, open.clone(), said, stop.subscribe()).run());
         }
         Self { registered, drivers, stop, withdrawal }
     }

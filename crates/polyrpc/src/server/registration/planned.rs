@@ -90,6 +90,12 @@ impl Said {
         self.of_services.entry(service.to_owned()).or_default().set(name, value);
     }
 
+    pub(super) fn remove_of(&mut self, service: &str, name: &str) {
+        if let Some(own) = self.of_services.get_mut(service) {
+            own.remove(name);
+        }
+    }
+
     pub(super) fn remove(&mut self, name: &str) {
         self.of_all.remove(name);
         self.of_services.values_mut().for_each(|own| own.remove(name));

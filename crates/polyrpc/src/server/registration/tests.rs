@@ -209,6 +209,7 @@ async fn a_registry_that_is_gone_is_tried_again_and_told_of() {
             Event::Entered(entry) => format!("entered {}", entry.service),
             Event::Failed(entry, error) => format!("{}: {}", entry.service, error.message()),
             Event::Withdrawn(entry) => format!("withdrawn {}", entry.service),
+            Event::Overruled(entry) => format!("overruled {}", entry.service),
         };
         telling.lock().unwrap().push(text);
         panic!("a listener's mistake is its own");
@@ -258,4 +259,54 @@ async fn what_cannot_be_registered_is_refused_when_the_server_binds() {
     let named = Registration::new().functions_as("calc");
     let _running = started(functions().register_in(registry.clone(), named)).await;
     entered(&registry, "calc").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_say_in_a_registry_is_kept_and_heeded() {
+    let (registry, other) = (InProcess::new(), InProcess::new());
+    let overruled = Arc::new(Mutex::new(Vec::new()));
+    let told_of = overruled.clone();
+    let registration = Registration::new()
+        .advertise("h:1")
+        .attributes("weight=3".parse::<Attributes>().unwrap())
+        .on_event(move |event| {
+            if let Event::Overruled(entry) = event {
+                told_of.lock().unwrap().push(entry.instance.attributes.is_active());
+            }
+        });
+    let server = server().register_in(registry.clone(), registration.clone());
+    let running = started(server.register_in(other.clone(), registration)).await;
+    let (mut here, mut there) = (registry.of("Arith").watch(), other.of("Arith").watch());
+    entered(&registry, "Arith").await;
+    entered(&other, "Arith").await;
+    assert_eq!(told(&mut here).await, "tcp@h:1?weight=3");
+    assert_eq!(told(&mut there).await, "tcp@h:1?weight=3");
+
+    // As rpcx-ui writes it: among what is there.
+    let say = |name: &'static str, value: &'static str| {
+        assert!(registry.change("Arith", "h:1", |said| said.set(name, value)));
+    };
+    say("note", "by hand");
+    assert_eq!(told(&mut here).await, "tcp@h:1?note=by+hand&weight=3");
+    say("state", "inactive");
+    assert_eq!(told(&mut here).await, "tcp@h:1?note=by+hand&state=inactive&weight=3");
+    // It is so in all registries, and stays so.
+    assert_eq!(told(&mut there).await, "tcp@h:1?state=inactive&weight=3");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(registry.list()["Arith"][0].to_string(), "tcp@h:1");
+    let said = registry.list()["Arith"][0].attributes.to_string();
+    assert_eq!(said, "note=by+hand&state=inactive&weight=3");
+    assert!(overruled.lock().unwrap().ends_with(&[false]));
+
+    say("state", "active");
+    assert_eq!(told(&mut here).await, "tcp@h:1?note=by+hand&state=active&weight=3");
+    assert_eq!(told(&mut there).await, "tcp@h:1?state=active&weight=3");
+    assert!(overruled.lock().unwrap().ends_with(&[true]));
+    // Others may overrule what the server says, until it says something else.
+    say("weight", "9");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(registry.list()["Arith"][0].attributes.value("weight"), Some("9"));
+    running.registration().set("weight", "4");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(registry.list()["Arith"][0].attributes.value("weight"), Some("4"));
 }
