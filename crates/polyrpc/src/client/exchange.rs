@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::channel::Terms;
 use super::request::{Options, Response};
+use super::unsaid::Unsaid;
 use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
 use crate::task;
 use crate::transfer::Near;
@@ -33,6 +34,8 @@ pub(super) struct Defaults {
     pub(super) keep: bool,
     /// Calls may be made twice.
     pub(super) idempotent: bool,
+    /// What of a call has no place in the protocol.
+    pub(super) unsaid: Option<Unsaid>,
     /// How data connections are made.
     pub(super) near: Near,
 }
@@ -151,7 +154,7 @@ impl Defaults {
             metadata: options.metadata,
             plain_http: false,
         };
-        Ok(Call {
+        let call = Call {
             service,
             method,
             body: body.bytes,
@@ -162,7 +165,11 @@ impl Defaults {
             credential: Credential::Call(options.credential),
             authenticated: false,
             spoiled: None,
-        })
+        };
+        if let Some(unsaid) = &self.unsaid {
+            unsaid.note(&call, &inherited);
+        }
+        Ok(call)
     }
 
     /// A reply with its compression undone; a call that gets none has an empty one in its own format.

@@ -17,6 +17,7 @@ mod outgoing;
 mod within_layers;
 
 mod exchange;
+mod unsaid;
 
 mod attempt;
 
@@ -92,6 +93,7 @@ use self::factory::Factory;
 use self::hook::Hooks;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
+use self::unsaid::Unsaid;
 use self::url::Url;
 use crate::codec::{self, Body};
 use crate::cores::Cores;
@@ -820,6 +822,7 @@ impl Builder {
             decompressed: self.limits.decompressed,
             keep: exchange::refuses(protocol),
             idempotent: self.idempotent,
+            unsaid: Unsaid::of(protocol),
             near: Near::new(&url.address, self.connect_timeout),
         }
     }

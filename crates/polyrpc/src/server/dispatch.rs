@@ -1,7 +1,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use polyrpc_wire::session::{Offered, RequestHead, Server as Session, Verdict};
@@ -232,6 +232,12 @@ impl<'a> Dispatch<'a> {
             return Err(Stop::Expired);
         }
         let entry = self.find::<S>(call, ticket, found);
+        let deadline = match (port.server.limits.call_timeout, &entry) {
+            (Some(most), Ok(entry)) if entry.method().shape().is_unary() => {
+                bounded(deadline, found.arrival, most)
+            }
+            _ => deadline,
+        };
         match (entry, judging) {
             (Ok(entry), None) => Ok(Admission::Now(Admitted { entry, deadline })),
             (Err(status), None) => Err(Stop::Failed(status)),
@@ -594,6 +600,13 @@ fn streamed(started: Started) -> Started {
 
 fn deadline(call: &Call<'_>, arrival: &mut Arrival) -> Option<Instant> {
     call.timeout.and_then(|timeout| arrival.at().checked_add(timeout))
+}
+
+/// The caller's deadline, unless what the server allows is over earlier.
+#[cold]
+fn bounded(deadline: Option<Instant>, arrival: &mut Arrival, most: Duration) -> Option<Instant> {
+    let latest = arrival.at().checked_add(most);
+    deadline.map_or(latest, |deadline| Some(latest.map_or(deadline, |latest| latest.min(deadline))))
 }
 
 /// Takes a call to its method whose handler is polled later.

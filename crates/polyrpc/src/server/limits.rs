@@ -101,6 +101,10 @@ pub struct Limits {
     pub idle_timeout: Option<Duration>,
     /// How long an open stream may go without a message in either direction. `None`: forever. 1 hour.
     pub stream_idle_timeout: Option<Duration>,
+    /// How long a call with one message each way may take, also where its caller says no deadline, or its protocol has no
+    /// place for one (net/rpc, rest_rpc, fb_rpc); an earlier deadline holds. `None`, the default: as long as its caller
+    /// waits.
+    pub call_timeout: Option<Duration>,
     /// How long a connection may exist; then it is drained as on shutdown. Varied by up to a tenth, so that clients do
     /// not come back all at once. `None`, the default: for as long as its peer wants.
     pub connection_age: Option<Duration>,
@@ -175,6 +179,7 @@ impl Default for Limits {
             half_close_timeout: Duration::from_secs(5),
             idle_timeout: Some(Duration::from_secs(600)),
             stream_idle_timeout: Some(Duration::from_secs(3600)),
+            call_timeout: None,
             connection_age: None,
             connection_age_grace: Duration::from_secs(30),
             authentication_timeout: Duration::from_secs(10),

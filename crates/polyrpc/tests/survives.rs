@@ -1,0 +1,233 @@
+//! What survives each protocol: the table of `docs/protocols/README.md`, cell by cell.
+
+mod common;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{serve, soon};
+use polyrpc::client::Request;
+use polyrpc::codec::{Body, Raw};
+use polyrpc::server::{Limits, Running};
+use polyrpc::service::ServiceBuilder;
+use polyrpc::task::{self, Inherited, Trace, TraceParent};
+use polyrpc::{Client, Code, Context, Error, Format, Metadata, Result, Server, Status};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+
+/// The rows of the table, and by which URL each is called.
+const ROWS: [(&str, &str); 8] = [
+    ("baidu_std", "baidu-std"),
+    ("rpcx", "rpcx"),
+    ("gRPC", "grpc"),
+    ("HTTP/JSON", "http"),
+    ("JSON-RPC 2.0", "http+json-rpc"),
+    ("net/rpc", "net-rpc"),
+    ("rest_rpc", "rest-rpc"),
+    ("fb_rpc", "fb-rpc"),
+];
+
+const COLUMNS: [&str; 6] = ["deadline", "trace", "metadata", "attachment", "error number", "details"];
+
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+#[polyrpc::service]
+trait Survey {
+    /// What came of it with the call: `yes` or `no`.
+    async fn look(&self, cx: &mut Context, what: String) -> Result<String>;
+}
+
+struct Surveyor;
+
+impl Survey for Surveyor {
+    async fn look(&self, cx: &mut Context, what: String) -> Result<String> {
+        look(cx, &what).await
+    }
+}
+
+async fn look(cx: &Context, what: &str) -> Result<String> {
+    let came = match what {
+        "deadline" => cx.remaining().is_some_and(|left| left < Duration::from_secs(8)),
+        "trace" => cx.metadata().get("traceparent") == Some(PARENT),
+        "metadata" => cx.metadata().get("key") == Some("value"),
+        "attachment" => cx.attachment() == "beside",
+        "sleep" => {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            false
+        }
+        _ => return Err(Status::not_found("not here").with_number(54321).with_details("more").into()),
+    };
+    Ok(if came { "yes" } else { "no" }.to_owned())
+}
+
+/// The same for a protocol that carries no text as such.
+fn raw() -> ServiceBuilder {
+    ServiceBuilder::new("Raw").method::<Raw, String, String, _, _>(
+        "Look",
+        |cx: Context, what: String| async move {
+            let looked = look(&cx, &what).await;
+            (cx, looked)
+        },
+    )
+}
+
+async fn surveyed(limits: Limits) -> Running {
+    serve(Server::new().limits(limits).service(SurveyServer::new(Surveyor)).service(raw())).await
+}
+
+async fn ask(scheme: &str, server: &Running, what: &str) -> Result<String> {
+    let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
+    let mut request = Request::new(what.to_owned());
+    match what {
+        "deadline" => request = request.with_timeout(Duration::from_secs(7)),
+        "metadata" => request.options.metadata.insert("key", "value"),
+        "attachment" => request.options.attachment = Bytes::from_static(b"beside"),
+        _ => {}
+    }
+    let trace = Trace::new(PARENT.parse::<TraceParent>().unwrap());
+    let inherited =
+        if what == "trace" { Inherited::default().with_trace(trace) } else { Inherited::default() };
+    let call = async {
+        match scheme {
+            "fb-rpc" => {
+                let body = Body::new(Format::Raw, what.to_owned());
+                let reply = client.call_raw("Raw/#0", body, request.options).await?;
+                Ok::<_, Error>(String::from_utf8(reply.message.bytes.to_vec()).unwrap())
+            }
+            _ => Ok(SurveyClient::new(client).look_with(request).await?.message),
+        }
+    };
+    soon(task::scope(inherited, call)).await
+}
+
+/// What becomes of one thing by one protocol.
+async fn observe(scheme: &str, server: &Running, column: &str) -> String {
+    let told = |error: Error| match column {
+        "error number" if error.status().number() == Some(54321) => "yes",
+        "details" if error.status().details()[..] == *b"more" => "yes",
+        "error number" | "details" => {
+            // fb_rpc carries no text.
+            assert!(error.message().contains("not here") || scheme == "fb-rpc", "{scheme}: {error}");
+            "no"
+        }
+        _ => {
+            assert!(matches!(error.code(), Code::InvalidArgument | Code::Unimplemented), "{scheme}: {error}");
+            assert!(!error.message().is_empty());
+            "refused"
+        }
+    };
+    ask(scheme, server, column).await.unwrap_or_else(|error| told(error).to_owned())
+}
+
+/// The cells of the table: those of a row, in the order of the columns.
+fn documented() -> Vec<(String, Vec<String>)> {
+    let text = include_str!("../../../docs/protocols/README.md");
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("| | deadline"));
+    assert_eq!(cells(lines.next().expect("a table"))[1..], COLUMNS);
+    let rows = lines.skip(1).take_while(|line| line.starts_with('|')).map(cells);
+    rows.map(|mut row| (row.remove(0), row)).collect()
+}
+
+#[tokio::test]
+async fn what_survives_each_protocol_is_what_the_table_says() {
+    let documented = documented();
+    let names: Vec<_> = documented.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ROWS.map(|(name, _)| name));
+    let server = surveyed(Limits::default()).await;
+    let mut differs = Vec::new();
+    for ((name, scheme), (_, cells)) in ROWS.iter().zip(&documented) {
+        for (column, said) in COLUMNS.iter().zip(cells) {
+            let seen = observe(scheme, &server, column).await;
+            if seen != *said {
+                differs.push(format!("{name}, {column}: {said} is said, {seen} is so"));
+            }
+        }
+    }
+    assert!(differs.is_empty(), "\n{}", differs.join("\n"));
+}
+
+#[tokio::test]
+async fn where_no_deadline_travels_the_servers_own_limit_holds() {
+    let limits = Limits { call_timeout: Some(Duration::from_millis(200)), ..Limits::default() };
+    let server = surveyed(limits).await;
+    for (name, scheme) in ROWS {
+        let began = std::time::Instant::now();
+        let error = ask(scheme, &server, "sleep").await.unwrap_err();
+        // JSON-RPC has no code for it, and fb_rpc no text.
+        let is_told = error.message() == "the method did not answer in time";
+        assert!(is_told || error.code() == Code::DeadlineExceeded, "{name}: {error}");
+        // Before the client would have given up.
+        assert!(began.elapsed() < Duration::from_secs(5), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_says_once_what_its_protocol_has_no_place_for() {
+    let server = surveyed(Limits::default()).await;
+    for (scheme, said) in [("net-rpc", 2), ("rest-rpc", 2), ("fb-rpc", 3), ("rpcx", 0), ("grpc", 0)] {
+        let events = Events::default();
+        let _guard = tracing::subscriber::set_default(events.clone());
+        let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
+        let trace = Trace::new(PARENT.parse::<TraceParent>().unwrap());
+        for _ in 0..3 {
+            let mut options = polyrpc::client::Options::default();
+            if scheme == "fb-rpc" {
+                let mut metadata = Metadata::new();
+                metadata.insert("key", "value");
+                options.metadata = metadata;
+            }
+            let body = Body::new(Format::Raw, "trace");
+            let call = client.call_raw("Raw/#0", body, options);
+            // Whether the server takes it is not the matter here.
+            let _ = soon(task::scope(Inherited::default().with_trace(trace.clone()), call)).await;
+        }
+        let told = events.0.lock().unwrap().clone();
+        assert_eq!(told.len(), said, "{scheme}: {told:?}");
+    }
+}
+
+/// Keeps what is said of a protocol that has no place for something.
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Events {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut words = Words::default();
+        event.record(&mut words);
+        if words.0.contains("this protocol") {
+            self.0.lock().unwrap().push(words.0);
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[derive(Default)]
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
