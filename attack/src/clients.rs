@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use polyrpc::client::Options;
+use polyrpc::client::Result;
 use polyrpc::codec::Body;
 use polyrpc::tls::{self, Pem};
-use polyrpc::{Client, Format, Result, Streaming};
+use polyrpc::{Client, Format, Streaming};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;

@@ -226,6 +226,6 @@ fn server(n: u32) -> Instance {
     Instance::tcp(format!("10.0.{}.{}:8972", n / 256, n % 256)).with(attributes)
 }
 
-fn failed(error: polyrpc::Error) -> io::Error {
-    io::Error::other(error.into_status())
+fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+    io::Error::other(error.into().into_status())
 }

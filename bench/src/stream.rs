@@ -223,6 +223,6 @@ fn piece(number: u64) -> Bytes {
     bytes.into()
 }
 
-fn failed(error: polyrpc::Error) -> io::Error {
-    io::Error::other(error.into_status())
+fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+    io::Error::other(error.into().into_status())
 }

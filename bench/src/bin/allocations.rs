@@ -63,12 +63,12 @@ async fn bind(server: Server) -> polyrpc::Result<polyrpc::server::Running> {
     Ok(bound.map_err(|error| polyrpc::Status::unavailable(error.to_string()))?.start())
 }
 
-fn connect(server: &polyrpc::server::Running, protocol: Protocol) -> polyrpc::Result<Client> {
+fn connect(server: &polyrpc::server::Running, protocol: Protocol) -> polyrpc::client::Result<Client> {
     Client::new(&format!("{}://{}", protocol.as_str(), server.address()))
 }
 
 /// Allocations of one call, client and server together, once both are warm.
-async fn a_call(call: impl AsyncFn() -> polyrpc::Result<()>) -> polyrpc::Result<f64> {
+async fn a_call(call: impl AsyncFn() -> polyrpc::client::Result<()>) -> polyrpc::Result<f64> {
     for _ in 0..100 {
         call().await?;
     }

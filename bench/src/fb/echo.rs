@@ -169,6 +169,6 @@ async fn call_flatbuffers(client: Client, size: usize, laps: SharedLaps) -> poly
     Ok(())
 }
 
-fn failed(error: polyrpc::Error) -> io::Error {
-    io::Error::other(error.into_status())
+fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+    io::Error::other(error.into().into_status())
 }

@@ -166,6 +166,6 @@ impl Caller {
     }
 }
 
-fn failed(error: polyrpc::Error) -> io::Error {
-    io::Error::other(error.into_status())
+fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+    io::Error::other(error.into().into_status())
 }

@@ -137,7 +137,7 @@ impl Callers {
             Spoken::RestRpc => format!("rest-rpc://{}", options.connect),
             Spoken::RestRpcV0_11 => format!("rest-rpc+v0.11://{}", options.connect),
         };
-        let clients = (0..options.callers).map(|_| Client::new(&url)).collect::<Result<_>>();
+        let clients = (0..options.callers).map(|_| Client::new(&url)).collect::<polyrpc::client::Result<_>>();
         let message = "A".repeat(options.size);
         Ok(Self { clients: clients.map_err(failed)?, spoken: options.spoken, message })
     }
@@ -184,6 +184,6 @@ fn repeat(laps: &SharedLaps, call: impl Fn() -> Result<bool>) -> Result<()> {
     Ok(())
 }
 
-fn failed(error: polyrpc::Error) -> io::Error {
-    io::Error::other(error.into_status())
+fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+    io::Error::other(error.into().into_status())
 }

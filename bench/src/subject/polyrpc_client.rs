@@ -137,6 +137,6 @@ fn raw(payload: usize) -> Body {
     Body::new(Format::Raw, Bytes::from(vec![b'A'; payload]))
 }
 
-fn failed(error: polyrpc::Error) -> io::Error {
-    io::Error::other(error.into_status())
+fn failed(error: impl Into<polyrpc::Error>) -> io::Error {
+    io::Error::other(error.into().into_status())
 }

@@ -249,7 +249,7 @@ async fn mergers_run_in_the_order_of_answers_and_may_refuse_them() {
     );
 }
 
-async fn call_of(one: Sub, other: Sub) -> Result<String> {
+async fn call_of(one: Sub, other: Sub) -> polyrpc::client::Result<String> {
     call(&Parallel::builder().sub(one).sub(other).build()?).await
 }
 

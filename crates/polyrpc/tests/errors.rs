@@ -325,7 +325,8 @@ async fn a_stream_is_cancelled_by_a_handle() {
     let cancel = Cancel::new();
     let request = Request::new(Streaming::once("x".to_owned())).with_cancel(&cancel);
     let grpc = client(Protocol::Grpc, &server);
-    let answer = grpc.invoke_streaming::<Raw, String, String>(&Signature::plain("S", "Endless"), request);
+    let signature = Signature::plain("S", "Endless");
+    let answer = grpc.invoke_streaming::<Raw, String, String>(&signature, request);
     let mut messages = soon(answer).await.unwrap().message;
     assert_eq!(soon(messages.message()).await.unwrap().as_deref(), Some("more"));
     cancel.cancel();

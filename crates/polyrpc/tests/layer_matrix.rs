@@ -156,7 +156,7 @@ fn numbers() -> Streaming<u64> {
     Streaming::from_iter([1, 2, 3])
 }
 
-async fn collect(messages: Result<Streaming<u64>>) -> Result<Vec<u64>> {
+async fn collect(messages: polyrpc::client::Result<Streaming<u64>>) -> Result<Vec<u64>> {
     let (mut messages, mut all) = (messages?, Vec::new());
     while let Some(n) = messages.message().await? {
         all.push(n);

@@ -77,7 +77,7 @@ async fn surveyed(limits: Limits) -> Running {
     serve(Server::new().limits(limits).service(SurveyServer::new(Surveyor)).service(raw())).await
 }
 
-async fn ask(scheme: &str, server: &Running, what: &str) -> Result<String> {
+async fn ask(scheme: &str, server: &Running, what: &str) -> polyrpc::client::Result<String> {
     let client = Client::new(&format!("{scheme}://{}", server.address())).unwrap();
     let mut request = Request::new(what.to_owned());
     match what {

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use self::table::Known;
 use crate::failure::Failure;
+use crate::terminal;
 use crate::terminal::Paint;
-use crate::{serve, terminal};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -152,27 +152,24 @@ async fn clear_text_to_a_port_of_tls_is_told_so() {
     let address = place.server.address().to_string();
     for scheme in ["baidu-std", "rpcx", "fb-rpc", "grpc", "http", "http+json-rpc", "rest-rpc", "net-rpc"] {
         let client = Client::new(&format!("{scheme}://{address}")).unwrap();
-        let body = polyrpc::codec::Body::new(polyrpc::Format::Raw, "12345678");
-        let body = match scheme {
-            "fb-rpc" | "rpcx" => body,
-            "http" | "http+json-rpc" => polyrpc::codec::Body {
-                format: polyrpc::Format::Json(polyrpc::payload::Json::Brpc),
-                bytes: "{}".into(),
-                ..body
-            },
-            "rest-rpc" => polyrpc::codec::Body { format: polyrpc::Format::RestRpc, ..body },
-            "net-rpc" => polyrpc::codec::Body { format: polyrpc::Format::Gob, ..body },
-            _ => polyrpc::codec::Body { format: polyrpc::Format::Protobuf, ..body },
+        let error = match scheme {
+            "fb-rpc" => {
+                let body = polyrpc::codec::Body::new(polyrpc::Format::Raw, "12345678");
+                soon(client.call_raw("Probe/Echo#1", body, Default::default())).await.unwrap_err()
+            }
+            _ => soon(client.call::<String>("Probe/Echo", &"a")).await.unwrap_err(),
         };
-        let target = if scheme == "fb-rpc" { "Probe/Echo#1" } else { "Probe/Echo" };
-        let error = soon(client.call_raw(target, body, Default::default())).await.unwrap_err();
         assert!(error.message().contains("expects TLS"), "{scheme}: {error}");
     }
     // What curl and browsers see.
-    let mut socket = std::net::TcpStream::connect(&address).unwrap();
-    socket.write_all(HTTP).unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).unwrap();
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut socket = std::net::TcpStream::connect(&address).unwrap();
+        socket.write_all(HTTP).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let answer = soon(asked).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 400 "), "{answer}");
     assert!(head.contains(&format!("Content-Length: {}", body.len())), "{answer}");
@@ -464,7 +461,7 @@ async fn a_client_reads_its_files_anew_like_a_server() {
         .ca(trusted.clone())
         .identity(files.identity())
         .watch(Duration::from_millis(10))
-        .on_reload(move |result: &Result<()>| tell.lock().unwrap().push(result.clone()));
+        .on_reload(move |result: &polyrpc::client::Result<()>| tell.lock().unwrap().push(result.clone()));
     let (before, after) = (server(&old).await, server(&new).await);
     let caller = |server: &Running| {
         TellerClient::new(Client::builder(&url(Protocol::Rpcx, server)).tls(tls.clone()).build().unwrap())
