@@ -168,7 +168,7 @@ async fn a_function_may_take_the_context_first() {
                 let tenant = cx.metadata().get("tenant").ok_or_else(|| Status::permission_denied("who?"))?;
                 Ok::<_, Status>(format!("{n} {item} for {tenant}"))
             })
-            .register("tagged", |mut cx: Context, n: u32| async move {
+            .register("tagged", |mut cx: Context, n: i32| async move {
                 cx.reply().metadata.insert("tag", "t");
                 (cx, n + 1)
             })
@@ -181,13 +181,13 @@ async fn a_function_may_take_the_context_first() {
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         assert_eq!(client.call::<String>("where", &()).await.unwrap(), "/where", "{protocol:?}");
-        assert_eq!(client.call::<u32>("tagged", &(1,)).await.unwrap(), 2, "{protocol:?}");
+        assert_eq!(client.call::<i32>("tagged", &(1,)).await.unwrap(), 2, "{protocol:?}");
         let error = client.call::<()>("refused", &()).await.unwrap_err();
         assert!(error.message().ends_with("lost"), "{protocol:?}: {error}");
         if protocol == Protocol::NetRpc {
             continue; // It carries no metadata.
         }
-        let reply = client.request("tagged").send::<u32>(&(1,)).await.unwrap();
+        let reply = client.request("tagged").send::<i32>(&(1,)).await.unwrap();
         assert_eq!((reply.message, reply.metadata.get("tag")), (2, Some("t")), "{protocol:?}");
         let asked = client.request("Shop/tenant").metadata("tenant", "a").call::<String>(&("tea", 3));
         assert_eq!(asked.await.unwrap(), "3 tea for a", "{protocol:?}");
