@@ -50,8 +50,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
     /// When told to stop, still take calls for so long, and say that the server is not ready
-    #[arg(long, value_name = "TIME", default_value_t = Span(Duration::ZERO))]
-    lame_duck: Span,
+    #[arg(long, value_name = "TIME")]
+    lame_duck: Option<Span>,
     #[command(flatten)]
     registering: Registering,
     #[command(flatten)]
@@ -173,7 +173,9 @@ async fn serve(options: Options) -> Result<(), Failure> {
     let mut listeners = listeners(&options)?;
     let others = if options.vectors { others(&mut listeners) } else { Vec::new() };
     let limits = options.limits.limits()?;
-    let mut server = services::server().limits(limits.clone()).lame_duck(options.lame_duck.0);
+    let mut server = services::server()
+        .limits(limits.clone())
+        .lame_duck(options.lame_duck.map_or(Duration::ZERO, |span| span.0));
     let mut publishing = JoinSet::new();
     if options.vectors {
         server = vectors::add_to(server);

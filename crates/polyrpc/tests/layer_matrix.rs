@@ -284,7 +284,7 @@ async fn every_call_of_every_shape_is_seen_once_on_both_sides_over_every_protoco
             }
         }
     });
-    assert_eq!(cells.await, 19);
+    assert_eq!(cells.await, 18);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use common::{PATIENCE, Prober, serve, soon};
+use polyrpc::client::balance::RoundRobin;
 use polyrpc::client::{Breaker, FailMode};
 use polyrpc::discovery::{Instance, List};
 use polyrpc::{Client, Server, Status};
@@ -25,7 +26,7 @@ fn told() -> Vec<String> {
 
 /// Waits for an event that has all of this in it.
 async fn tells(wanted: &[&str]) -> String {
-    soon(async {
+    let found = tokio::time::timeout(PATIENCE, async {
         loop {
             let found = told().into_iter().find(|line| wanted.iter().all(|part| line.contains(part)));
             match found {
@@ -34,7 +35,8 @@ async fn tells(wanted: &[&str]) -> String {
             }
         }
     })
-    .await
+    .await;
+    found.unwrap_or_else(|_| panic!("{wanted:?} is not among\n{}", told().join("\n")))
 }
 
 /// Remembers all that it is told, of this library.
@@ -149,15 +151,22 @@ async fn connections_calls_and_attempts_are_told_with_what_an_operator_asks_for(
 #[tokio::test]
 async fn an_endpoint_that_is_taken_out_and_a_call_that_goes_elsewhere_are_told() {
     record();
-    let broken =
-        Server::new().register("Ejected/Work", || async { Err::<String, _>(Status::unavailable("moody")) });
-    let broken = serve(broken).await;
-    let sound = serve(Server::new().register("Ejected/Work", || async { "done".to_owned() })).await;
+    async fn ill(_: String) -> Result<String, Status> {
+        Err(Status::internal("ill"))
+    }
+    async fn moody() -> Result<String, Status> {
+        Err(Status::unavailable("moody"))
+    }
+    let broken = serve(Server::new().register("Ejected/Work", moody).register("Ejected/Ill", ill)).await;
+    let sound = Server::new().register("Ejected/Work", || async { "done".to_owned() });
+    let sound = serve(sound.register("Ejected/Ill", |text: String| async move { text })).await;
     let address = broken.address().to_string();
     let list = List::new([&broken, &sound].map(|server| Instance::tcp(server.address().to_string())));
     let client = Client::builder("grpc://two")
         .discover(list)
         .fail_mode(FailMode::Failover)
+        // The usual balance would avoid a server that fails.
+        .balance(RoundRobin::default())
         .breaker(Breaker::consecutive(2, Duration::from_secs(10)))
         .idempotent()
         .build()
@@ -165,9 +174,13 @@ async fn an_endpoint_that_is_taken_out_and_a_call_that_goes_elsewhere_are_told()
     for _ in 0..20 {
         client.call::<String>("Ejected/Work", &()).await.unwrap();
     }
+    tells(&["the call is tried again", "service=Ejected", "error=moody"]).await;
+    // A server that says that it is busy is no broken one; one that fails is.
+    for _ in 0..20 {
+        let _ = client.call::<String>("Ejected/Ill", "x").await;
+    }
     tells(&["WARN", "a server that fails too much gets no calls for a while", &format!("server={address}")])
         .await;
-    tells(&["the call is tried again", "service=Ejected", "error=moody"]).await;
 }
 
 #[tokio::test]

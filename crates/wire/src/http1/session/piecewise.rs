@@ -97,6 +97,9 @@ impl Piecewise {
             return self.discard(inbox, limit, overhead);
         }
         loop {
+            if self.untaken > limit {
+                return Came::Full;
+            }
             match self.messages.next(limit) {
                 Ok(Next::Message(message)) => {
                     self.untaken += message.body.len();
@@ -104,7 +107,6 @@ impl Piecewise {
                 }
                 Ok(Next::End) => return Came::End,
                 Err(status) => return Came::Failed(status),
-                Ok(Next::Wait) if self.untaken > limit => return Came::Full,
                 Ok(Next::Wait) => {}
             }
             match self.pull(inbox, overhead) {
