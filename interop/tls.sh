@@ -64,7 +64,7 @@ curl_within_tls() {
     url=https://localhost:${mutual##*:}/example.EchoService/Echo
     prints client_certificate '{"message":"hi"} by HTTP/2' "${post[@]}" "${shown[@]}" "$url"
     prints no_client_certificate 'certificate required' "${post[@]}" "$url"
-    prints no_clear_text 'curl: (' "${post[@]}" "http://$mutual/example.EchoService/Echo"
+    prints no_clear_text 'This port expects TLS' "${post[@]}" "http://$mutual/example.EchoService/Echo"
 }
 
 rpcx_within_tls() {
