@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use common::{PATIENCE, Prober, serve, soon};
+use common::{PATIENCE, Prober, serve};
 use polyrpc::client::balance::RoundRobin;
 use polyrpc::client::{Breaker, FailMode};
 use polyrpc::discovery::{Instance, List};
