@@ -403,10 +403,10 @@ impl ConnectionFacts {
         body: Body,
         schema: Option<&schema::Message>,
     ) -> Result<T, Status> {
-        match body.format {
-            // It keeps, or at least knows, what it has no names for.
-            Format::Protobuf => C::decode(body, schema),
-            _ => self.read_counted::<C, T>(body, schema),
+        match (body.format, schema) {
+            // Protobuf keeps what it has no names for, and without a schema nothing is known to be missing.
+            (Format::Protobuf, _) | (_, None) => C::decode(body, schema),
+            (_, Some(_)) => self.read_counted::<C, T>(body, schema),
         }
     }
 
