@@ -27,7 +27,7 @@ impl Client {
     /// The call's time-out bounds the call; the stream goes on until a side ends it, the connection does, or no message
     /// has come or left for [`idle_timeout`](StreamOptions::idle_timeout), if that is set
     /// ([`DeadlineExceeded`](crate::Code::DeadlineExceeded)). [`RawCall::close`] ends it in order and waits until the server
-    /// knows; dropping it ends it too, and nobody waits. A stream of brpc ends in both directions at once, so
+    /// knows; dropping it ends it without waiting. A stream of brpc ends in both directions at once, so
     /// [`RawCall::finish_sending`] is refused.
     ///
     /// # Errors
@@ -99,8 +99,7 @@ impl Client {
             self.exchange_with_streams(call, &beside).await?
         } else {
             let open = move |client: Client, mut call: LayeredCall| async move {
-                let call = call.as_outgoing().ok_or_else(|| Status::internal("not a client's call"))?;
-                client.exchange_with_streams(call, &beside).await
+                client.exchange_with_streams(call.take_outgoing()?, &beside).await
             };
             self.exchange_beside(call, open).await?
         };

@@ -106,8 +106,7 @@ impl Client {
 impl Call {
     /// What the call says besides its messages, for who opens it.
     pub(super) fn take_names(&mut self) -> Result<(String, String, Options), Status> {
-        let outgoing =
-            self.as_outgoing().ok_or_else(|| Status::internal("the call is not one of a client"))?;
+        let outgoing = self.take_outgoing()?;
         Ok((outgoing.service.to_owned(), outgoing.method.to_owned(), outgoing.options))
     }
 }

@@ -223,24 +223,33 @@ impl Call {
         }
     }
 
-    /// What the method is given; `None` on a client.
-    pub(super) fn into_incoming(self) -> Option<(Context, Body)> {
+    /// Takes out what the method is given.
+    ///
+    /// # Errors
+    ///
+    /// On a client.
+    pub(super) fn into_incoming(self) -> Result<(Context, Body), Status> {
         match self.place {
-            Place::Server(cx) => Some((cx, self.body)),
-            Place::Client(_) => None,
+            Place::Server(cx) => Ok((cx, self.body)),
+            Place::Client(_) => Err(misled()),
         }
     }
 
-    /// What the client sends; `None` on a server.
-    pub(crate) fn as_outgoing(&mut self) -> Option<Outgoing<'_>> {
-        let Place::Client(leaving) = &mut self.place else { return None };
+    /// Takes out what the client sends.
+    ///
+    /// # Errors
+    ///
+    /// On a server.
+    pub(crate) fn take_outgoing(&mut self) -> Result<Outgoing<'_>, Status> {
+        let Place::Client(leaving) = &mut self.place else { return Err(misled()) };
         let Leaving { service, method, options, protocol } = &mut **leaving;
-        Some(Outgoing {
-            service,
-            method,
-            body: self.body.clone(),
-            options: std::mem::take(options),
-            protocol: *protocol,
-        })
+        let (body, options) = (self.body.clone(), std::mem::take(options));
+        Ok(Outgoing { service, method, body, options, protocol: *protocol })
     }
+}
+
+/// A layer has passed a call of one side to what follows on the other.
+#[cold]
+fn misled() -> Status {
+    Status::internal("a layer mixed up the calls of a client and of a server")
 }

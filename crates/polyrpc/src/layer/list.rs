@@ -82,6 +82,13 @@ impl Layer for Misplaced {
     }
 }
 
+/// The first stand outside of those that follow.
+impl<'a> FromIterator<&'a Layers> for Layers {
+    fn from_iter<I: IntoIterator<Item = &'a Layers>>(layers: I) -> Self {
+        layers.into_iter().fold(Self::NONE, |outside, inside| outside.around(inside))
+    }
+}
+
 impl fmt::Debug for Layers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Layers").field(&self.len()).finish()

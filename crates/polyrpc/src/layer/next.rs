@@ -92,27 +92,19 @@ impl Inmost {
     fn call(self, mut call: Call) -> Handling {
         match self {
             Self::Method { entry, way, unreadable } => {
-                let Some((cx, body)) = call.into_incoming() else { return misled() };
-                let begun = entry.begin(cx, body, way, unreadable);
+                let begun =
+                    call.into_incoming().and_then(|(cx, body)| entry.begin(cx, body, way, unreadable));
                 begun.unwrap_or_else(|status| Box::pin(ready(Ending::failed(status))))
             }
             Self::Server { client, open: Some(open) } => open(client, call),
             Self::Server { client, open: None } => Box::pin(async move {
-                match call.as_outgoing() {
-                    Some(outgoing) => client.send(outgoing).await.into(),
-                    None => misled().await,
+                match call.take_outgoing() {
+                    Ok(outgoing) => client.send(outgoing).await.into(),
+                    Err(status) => Ending::failed(status),
                 }
             }),
         }
     }
-}
-
-/// A layer has put a call of one side into the way of another.
-#[cold]
-fn misled() -> Handling {
-    Box::pin(ready(Ending::failed(Status::internal(
-        "a layer mixed up the calls of a client and of a server",
-    ))))
 }
 
 impl fmt::Debug for Next {

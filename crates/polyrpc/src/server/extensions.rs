@@ -17,9 +17,9 @@ use crate::service::{Entry, Router};
 impl Server {
     /// Puts a layer before every method and function, behind the layers that were added before it.
     ///
-    /// What tells of the server itself (health, reflection, pages) is not among them: a limit must not fail the probes, and
-    /// who may ask is judged by the listener's [authenticator](super::Listen::authenticate). Files that the server takes and gives ([transfer](crate::transfer)) are the user's own:
-    /// they pass.
+    /// Health, reflection and pages are not among them: a limit must not fail the probes, and the listener's
+    /// [authenticator](super::Listen::authenticate) decides who may ask. Calls of [file transfer](crate::transfer) pass
+    /// layers, since the files are the user's.
     ///
     /// Calls pass [hooks](Self::hook), the listener's authenticator, [concurrency limits](Self::concurrency), the layers of
     /// the whole server and those of a service or method, in this order.
@@ -135,9 +135,8 @@ impl Extensions {
             let own = Limiter::new(self.limit_of(entry, router), Of::Method, incidents.clone()).map(Arc::new);
             let limiters = [together.clone(), own];
             let limits = limiters.into_iter().flatten().filter(|_| !entry.is_standard());
-            let limits = limits.map(|limiter| Layers::one(Limit::new(limiter)));
-            let limits = limits.fold(Layers::NONE, |outside, inside| outside.around(&inside));
-            entry.layer(limits.around(&self.layers_of(entry, router)));
+            let limits: Vec<_> = limits.map(|limiter| Layers::one(Limit::new(limiter))).collect();
+            entry.layer(limits.iter().collect::<Layers>().around(&self.layers_of(entry, router)));
         }
         let hooks = Hooks::new(self.hooks);
         hooks.registered(router).map_err(io::Error::other)?;
@@ -146,8 +145,7 @@ impl Extensions {
 
     /// The layers around subscriptions: those of the whole server.
     pub(super) fn layers_of_subscriptions(&self) -> Layers {
-        let of_all = self.layers.iter().filter(|(name, _)| name.is_none());
-        of_all.fold(Layers::NONE, |outside, (_, inside)| outside.around(inside))
+        self.layers_of_all().collect()
     }
 
     fn limit_of(&self, entry: &Arc<Entry>, router: &Router) -> &Concurrency {
@@ -156,12 +154,16 @@ impl Extensions {
     }
 
     fn layers_of(&self, entry: &Arc<Entry>, router: &Router) -> Layers {
-        let of_all = self.layers.iter().filter(|(name, _)| name.is_none() && !entry.is_introspection());
+        let of_all = self.layers_of_all().filter(|_| !entry.is_introspection());
         let own = self
             .layers
             .iter()
             .filter(|(name, _)| name.as_ref().is_some_and(|name| bears(entry, name, router)));
-        of_all.chain(own).fold(Layers::NONE, |outside, (_, inside)| outside.around(inside))
+        of_all.chain(own.map(|(_, layers)| layers)).collect()
+    }
+
+    fn layers_of_all(&self) -> impl Iterator<Item = &Layers> {
+        self.layers.iter().filter(|(name, _)| name.is_none()).map(|(_, layers)| layers)
     }
 }
 
