@@ -2,87 +2,87 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_wire::{Compression, Format};
+use polyrpc_wire::{Compression, Format, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cancel::Cancel;
-use super::request::{Options, Response};
+use super::request::{Request, Response};
 use super::{Client, Result, split};
+use crate::codec::Body;
 
 /// A call with plain types that says more than its arguments; made by [`Client::request`].
 ///
-/// What is not said is as the client was built.
-#[must_use = "nothing is sent before it is told how to end: `call`, `send` or `oneway`"]
+/// Whatever is not set is as the client was built.
+#[must_use = "nothing is sent until `call`, `send` or `oneway` is called"]
 pub struct CallBuilder<'a> {
     client: &'a Client,
     target: &'a str,
-    options: Options,
+    request: Request<()>,
 }
 
 impl<'a> CallBuilder<'a> {
     pub(super) fn new(client: &'a Client, target: &'a str) -> Self {
-        Self { client, target, options: Options::default() }
+        Self { client, target, request: Request::new(()) }
     }
 
-    /// Waits no longer than this; the server is told.
+    /// Waits no longer than this, and sends the time-out to the server.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.options.timeout = Some(timeout);
+        self.request = self.request.with_timeout(timeout);
         self
     }
 
     /// Sets a user field, metadata entry or header.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<Bytes>) -> Self {
-        self.options.metadata.insert(key.into(), value);
+        self.request = self.request.with_metadata(key, value);
         self
     }
 
     /// Sends bytes beside the arguments (baidu_std).
     pub fn attachment(mut self, attachment: impl Into<Bytes>) -> Self {
-        self.options.attachment = attachment.into();
+        self.request = self.request.with_attachment(attachment);
         self
     }
 
-    /// What calls have in common that are to go to the same server, where the client has several and balances by a hash
-    /// (brpc's request code).
+    /// The key by which a client of several servers chooses one, if it balances by a hash (brpc's request code).
     pub fn key(mut self, key: u64) -> Self {
-        self.options.key = Some(key);
+        self.request = self.request.with_key(key);
         self
     }
 
     /// Proves who calls, in place of the client's own credential.
     pub fn credential(mut self, credential: impl Into<Bytes>) -> Self {
-        self.options.credential = Some(credential.into());
+        self.request = self.request.with_credential(credential);
         self
     }
 
     /// Writes the arguments in this format.
     pub fn format(mut self, format: Format) -> Self {
-        self.options.format = Some(format);
+        self.request = self.request.with_format(format);
         self
     }
 
     /// Compresses the arguments.
     pub fn compression(mut self, compression: Compression) -> Self {
-        self.options.compression = Some(compression);
+        self.request = self.request.with_compression(compression);
         self
     }
 
     /// Waits, as long as the call may wait, until the server can be reached, instead of failing at once.
     pub fn wait_for_ready(mut self) -> Self {
-        self.options.wait_for_ready = true;
+        self.request = self.request.with_wait_for_ready();
         self
     }
 
     /// Says that the call may be executed twice with no harm.
     pub fn idempotent(mut self) -> Self {
-        self.options.idempotent = true;
+        self.request = self.request.with_idempotent();
         self
     }
 
     /// Lets this handle cancel the call.
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
-        self.options.cancel = Some(cancel.clone());
+        self.request = self.request.with_cancel(cancel);
         self
     }
 
@@ -115,28 +115,29 @@ impl<'a> CallBuilder<'a> {
         self,
         arguments: &(impl Serialize + ?Sized),
     ) -> Result<Response<Resp>> {
-        let Self { client, target, options } = self;
-        let body = client.defaults.encode_plain(arguments, &options)?;
-        let (service, method) = split(target);
-        Ok(client.exchange(service, method, body, options).await?.read_plain()?)
+        Ok(self.exchange(arguments).await?.read_plain()?)
     }
 
-    /// Sends the call and wants no result: it ends when it is sent.
+    /// Sends the call without waiting for a result.
     ///
     /// # Errors
     ///
-    /// Why it could not be sent. How the server fares nobody learns.
+    /// If the call could not be sent. Failures of the server are not reported.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future may leave the call unsent.
     pub async fn oneway(mut self, arguments: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.options.oneway = true;
-        let Self { client, target, options } = self;
+        self.request = self.request.with_oneway();
+        self.exchange(arguments).await?;
+        Ok(())
+    }
+
+    async fn exchange(self, arguments: &(impl Serialize + ?Sized)) -> Result<Response<Body>, Status> {
+        let Self { client, target, request: Request { options, .. } } = self;
         let body = client.defaults.encode_plain(arguments, &options)?;
         let (service, method) = split(target);
-        client.exchange(service, method, body, options).await?;
-        Ok(())
+        client.exchange(service, method, body, options).await
     }
 }
 
@@ -144,7 +145,7 @@ impl fmt::Debug for CallBuilder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallBuilder")
             .field("target", &self.target)
-            .field("options", &self.options)
+            .field("options", &self.request.options)
             .finish_non_exhaustive()
     }
 }
