@@ -100,7 +100,7 @@ pub(crate) fn split(place: &Place) -> Result<(String, String), Status> {
     }
 }
 
-/// What a value says of an instance; nothing where it is no text.
+/// The attributes of an instance, parsed from a registry's value; empty if the value is not UTF-8.
 pub(crate) fn attributes(value: &[u8]) -> Attributes {
     let Ok(said) = str::from_utf8(value).unwrap_or_default().parse();
     said
