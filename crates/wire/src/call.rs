@@ -3,6 +3,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use thin_vec::ThinVec;
 
 use crate::{Compression, Format, Status};
 
@@ -194,7 +195,9 @@ pub enum Topic {
 /// of entries beats a map.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Metadata {
-    entries: Vec<(Cow<'static, str>, Bytes)>,
+    /// A thin vector, since most calls have no entries: it is one word to move and one comparison to drop, where a `Vec` is
+    /// three words and a call of its destructor, seven times a call.
+    entries: ThinVec<(Cow<'static, str>, Bytes)>,
 }
 
 /// About what an entry takes beside its bytes.
@@ -203,7 +206,7 @@ const ENTRY: usize = 128;
 impl Metadata {
     /// No entries.
     pub const fn new() -> Self {
-        Self { entries: Vec::new() }
+        Self { entries: ThinVec::new() }
     }
 
     /// Sets `key`, replacing what it was.
