@@ -45,9 +45,11 @@ async fn main() -> Result<()> {
         let failure = client.call::<i32>("divide", &(1, 0)).await.unwrap_err();
         println!("1 / 0: {}", failure.message());
 
-        let mut news = client.subscribe::<String>("news", "").await?;
+        // A topic of its own: the server may still count the last client, which has just left.
+        let topic = format!("news of {url}");
+        let mut news = client.subscribe::<String>(&topic, "").await?;
         // A subscription is not acknowledged, so the first messages may find nobody.
-        while publisher.publish("news", "", "rest_rpc in Rust")? == 0 {
+        while publisher.publish(&topic, "", "rest_rpc in Rust")? == 0 {
             tokio::task::yield_now().await;
         }
         println!("news: {}", news.message().await?.unwrap_or_default());
