@@ -546,7 +546,7 @@ impl<T: Default> Connection<T> {
     pub(super) fn forget(&mut self, id: u32, how: How) -> bool {
         self.closed.add(id, how);
         let Some(stream) = self.streams.remove(id) else { return false };
-        if !stream.is_flushed() {
+        if stream.blocked {
             self.blocked.retain(|blocked| *blocked != id);
         }
         self.queued -= stream.queued;

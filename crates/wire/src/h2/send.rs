@@ -1,5 +1,7 @@
 //! What this side sends.
 
+use std::mem;
+
 use bytes::Bytes;
 
 use super::closed::How;
@@ -198,7 +200,7 @@ impl<T: Default> Connection<T> {
         if stream.credit < stream.window / 2 {
             return;
         }
-        let mut increment = std::mem::take(&mut stream.credit);
+        let mut increment = mem::take(&mut stream.credit);
         // What comes is taken as fast as it comes: the window is what holds the peer up.
         if stream.unread == 0 && stream.window < most {
             let grown = stream.window.saturating_mul(2).min(most);
@@ -270,6 +272,9 @@ impl<T: Default> Connection<T> {
                 return;
             }
             if let Some(id) = self.blocked.pop_front() {
+                if let Some(stream) = self.streams.get_mut(id) {
+                    stream.blocked = false;
+                }
                 self.flush(id, out);
             }
         }
@@ -309,12 +314,12 @@ impl<T: Default> Connection<T> {
             self.events.push_back(Event::Room { stream: id });
         }
         if !stream.is_flushed() {
-            if stream.send_window > 0 && !self.blocked.contains(&id) {
+            if stream.send_window > 0 && !mem::replace(&mut stream.blocked, true) {
                 self.blocked.push_back(id);
             }
             return;
         }
-        if let Last::Trailers(block) = std::mem::replace(&mut stream.last, Last::Unknown) {
+        if let Last::Trailers(block) = mem::replace(&mut stream.last, Last::Unknown) {
             write_block(&mut self.encoder, out, id, &block, true, most);
             ended = true;
         }

@@ -57,6 +57,8 @@ pub(super) struct Stream<T> {
     pub(super) queued: usize,
     /// What follows the queue.
     pub(super) last: Last,
+    /// It is among those that wait for the connection's window.
+    pub(super) blocked: bool,
     /// Since when the peer has taken nothing of a long queue, as told by the last ticks.
     pub(super) stalled: Option<Duration>,
 }
@@ -88,6 +90,7 @@ impl<T: Default> Stream<T> {
             queue: VecDeque::new(),
             queued: 0,
             last: Last::Unknown,
+            blocked: false,
             stalled: None,
         }
     }
