@@ -10,6 +10,7 @@ mod authority;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use authority::Authority;
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use polyrpc::server::{Limits, Listen, Running};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::tls::{self, Identity, Pem};
 use polyrpc::{Client, Context, Format, Server, Status};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// What a call brings: no credential, one that is not accepted, the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,6 +270,35 @@ async fn each_request_on_a_connection_of_http_2_brings_its_credential() {
                 assert_eq!(data == b"\"a\"", *brings == Right, "{order:?} {}", data.escape_ascii());
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn request_whose_sender_closed_its_half_is_answered_after_its_credential_was_judged() {
+    let slowly = |listen: Listen| {
+        listen.authenticate_async(|credential, _peer| async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            match credential {
+                Some(credential) if credential == "secret" => Ok(()),
+                _ => Err(Status::unauthenticated("who are you?")),
+            }
+        })
+    };
+    let guarded = Guarded::with(slowly).await;
+    for (brings, want) in [(Right, 200), (Wrong, 401)] {
+        let mut socket = Socket::connect(&guarded.server).await;
+        let credential = brings.credential().unwrap();
+        let head = format!(
+            "POST /Probe/Echo HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
+             Authorization: {credential}\r\nContent-Length: 3\r\n\r\n"
+        );
+        socket.send(head.as_bytes()).await;
+        // The head is judged on its own if the body comes later.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        socket.send(b"\"a\"").await;
+        socket.stream.shutdown().await.unwrap();
+        let (status, text) = socket.http_response().await;
+        assert_eq!((status, guarded.ran()), (want, usize::from(brings == Right)), "{text}");
     }
 }
 

@@ -383,6 +383,7 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
                 break Poll::Ready(Ok(End::Closed));
             }
+            self.take_judged(cx);
             self.take_calls(cx);
             self.tell_heartbeats();
             self.answer_ended(cx);
@@ -603,6 +604,10 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
+    fn is_judging(&self) -> bool {
+        self.judging.as_ref().is_some_and(|judging| !judging.is_empty())
+    }
+
     /// Takes up what was judged meanwhile.
     fn take_judged(&mut self, cx: &mut Context<'_>) {
         while let Some(judging) = self.judging.as_mut().filter(|judging| !judging.is_empty())
@@ -722,7 +727,6 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn answer_ended(&mut self, cx: &mut Context<'_>) {
-        self.take_judged(cx);
         while !self.turn.is_heavy
             && let Some(Ended { owed, ending, streamed, .. }) = self.in_flight.poll_ended(cx)
         {
@@ -908,6 +912,10 @@ impl<'a, S: Session> Connection<'a, S> {
             // The peer sends no more but may still read: what it asked for is answered.
             Poll::Ready(0) => {
                 self.half_closed = true;
+                // A request whose credential is being judged may be whole already.
+                if self.is_judging() {
+                    return Poll::Pending;
+                }
                 self.finish();
             }
             Poll::Ready(n) => {
