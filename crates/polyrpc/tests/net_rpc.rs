@@ -93,7 +93,7 @@ async fn what_gob_cannot_carry_is_told_before_the_server_listens() {
     for listen in
         [Listen::on(address).net_rpc(Codec::Gob), Listen::on(address).only([polyrpc::Protocol::NetRpc])]
     {
-        let error = server().bind(listen).await.err().expect("Go has no such struct").to_string();
+        let error = server().bind(listen).await.expect_err("Go has no such struct").to_string();
         assert!(error.starts_with("flat cannot be called by net/rpc: "), "{error}");
         assert!(error.contains("serde(flatten)"), "{error}");
     }

@@ -98,7 +98,7 @@ impl Client {
         let (response, halves) = if self.layers().is_empty() {
             self.exchange_with_streams(call, &beside).await?
         } else {
-            let open = move |client: Client, mut call: LayeredCall| async move {
+            let open = move |client: Self, mut call: LayeredCall| async move {
                 client.exchange_with_streams(call.take_outgoing()?, &beside).await
             };
             self.exchange_beside(call, open).await?

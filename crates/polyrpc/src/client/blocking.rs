@@ -387,12 +387,12 @@ impl<S: Session + Send> Connection<S> {
                 Ok(None) => {
                     // What the session answers by itself (HTTP/2's acknowledgements and windows).
                     if !self.out.is_empty() {
-                        self.send(deadline).map_err(|error| broken(error))?;
+                        self.send(deadline).map_err(broken)?;
                     }
                     if !std::mem::take(&mut patient) {
-                        self.hurry(deadline).map_err(|error| broken(error))?;
+                        self.hurry(deadline).map_err(broken)?;
                     }
-                    if self.receive(deadline).map_err(|error| broken(error))? == 0 {
+                    if self.receive(deadline).map_err(broken)? == 0 {
                         return self.last(id);
                     }
                 }
@@ -424,8 +424,8 @@ impl<S: Session + Send> Link for Connection<S> {
         let (timeout, oneway) = (call.timeout, call.oneway);
         self.session.send(id, call, &mut self.out)?;
         // Most calls of a client wait equally long: then the socket is not touched.
-        self.set_patience(timeout).map_err(|error| broken(error))?;
-        self.send(deadline).map_err(|error| broken(error))?;
+        self.set_patience(timeout).map_err(broken)?;
+        self.send(deadline).map_err(broken)?;
         self.used = now;
         if oneway {
             return Ok(None);

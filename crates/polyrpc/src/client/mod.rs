@@ -599,7 +599,7 @@ impl Builder {
     pub fn layer(mut self, layer: impl Layer) -> Self {
         let (layer, fits) = Layers::one_for(Side::Client, layer);
         self.layers = self.layers.around(&layer);
-        self.misplaced = self.misplaced.take().or(fits.err());
+        self.misplaced = self.misplaced.take().or_else(|| fits.err());
         self
     }
 

@@ -117,7 +117,7 @@ impl Client {
             return Ok(RawCall::new(sending, receiving));
         }
         let call = self.opened_by(service, method, options, format);
-        let open = move |client: Client, mut call: LayeredCall| async move {
+        let open = move |client: Self, mut call: LayeredCall| async move {
             let (service, method, options) = call.take_names()?;
             client.open_halves(&service, &method, options, format).await
         };
@@ -179,7 +179,7 @@ impl Client {
             return self.begin_talk(service, method, options, format, requests).await;
         }
         let call = self.opened_by(service, method, options, format);
-        let open = move |client: Client, mut call: LayeredCall| async move {
+        let open = move |client: Self, mut call: LayeredCall| async move {
             let (service, method, options) = call.take_names()?;
             client.begin_talk(&service, &method, options, format, requests).await
         };

@@ -36,7 +36,7 @@ impl Client {
     pub(super) async fn exchange_beside<T, F>(
         &self,
         call: Outgoing<'_>,
-        open: impl FnOnce(Client, Call) -> F + Send + 'static,
+        open: impl FnOnce(Self, Call) -> F + Send + 'static,
     ) -> Result<(Response<Body>, T), Status>
     where
         T: Send + 'static,
@@ -68,7 +68,7 @@ impl Client {
         &self,
         call: Outgoing<'_>,
         shape: Shape,
-        open: impl FnOnce(Client, Call) -> F + Send + 'static,
+        open: impl FnOnce(Self, Call) -> F + Send + 'static,
     ) -> Result<(T, Around), Status>
     where
         T: Send + 'static,

@@ -83,8 +83,8 @@ impl Layer for Misplaced {
 }
 
 /// The first stand outside of those that follow.
-impl<'a> FromIterator<&'a Layers> for Layers {
-    fn from_iter<I: IntoIterator<Item = &'a Layers>>(layers: I) -> Self {
+impl<'a> FromIterator<&'a Self> for Layers {
+    fn from_iter<I: IntoIterator<Item = &'a Self>>(layers: I) -> Self {
         layers.into_iter().fold(Self::NONE, |outside, inside| outside.around(inside))
     }
 }

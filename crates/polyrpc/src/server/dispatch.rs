@@ -271,15 +271,7 @@ impl<'a> Dispatch<'a> {
         if !entry.method().shape().is_unary()
             && let Some(stream) = S::stream(ticket)
         {
-            return self.begin_stream::<S>(
-                call,
-                bytes,
-                ticket,
-                (entry, deadline),
-                stream,
-                offered,
-                found.streams,
-            );
+            return self.begin_stream::<S>(call, bytes, ticket, admitted, stream, found.streams);
         }
         let Head { format, positional, .. } = call.head;
         let held = bytes.len() + call.attachment.len() + call.head.metadata.footprint();
@@ -320,11 +312,11 @@ impl<'a> Dispatch<'a> {
         call: Call<'_>,
         message: Bytes,
         ticket: &S::Ticket,
-        (entry, deadline): (&Arc<Entry>, Option<Instant>),
+        Admitted { entry, deadline }: Admitted<'_>,
         stream: StreamId,
-        offered: Option<Offered>,
         streams: &mut Streams,
     ) -> Started {
+        let offered = S::offered(ticket);
         if let Err(status) = self.registration.entry.admit_stream() {
             return failed(status);
         }

@@ -115,7 +115,7 @@ pub(super) struct Extensions {
 impl Extensions {
     fn add_layer(&mut self, name: Option<String>, layer: impl Layer) {
         let (layer, fits) = Layers::one_for(Side::Server, layer);
-        self.misplaced = self.misplaced.take().or(fits.err());
+        self.misplaced = self.misplaced.take().or_else(|| fits.err());
         self.layers.push((name, layer));
     }
 

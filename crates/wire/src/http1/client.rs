@@ -478,7 +478,8 @@ impl Response {
                 self.status
             ));
         }
-        let content_type = self.content_type.as_deref().map_or("none".into(), String::from_utf8_lossy);
+        let content_type =
+            self.content_type.as_deref().map_or_else(|| "none".into(), String::from_utf8_lossy);
         let begin = String::from_utf8_lossy(body.get(..BEGIN).unwrap_or(body));
         Status::unknown(format!(
             "HTTP {} {} came without a message: Content-Type {content_type}, {}",

@@ -214,7 +214,7 @@ fn what_came_instead_of_a_message_is_told() {
 #[test]
 fn a_failure_in_json_is_read_with_its_code_and_number() {
     let body = r#"{"code":5,"message":"no user","details":[]}"#;
-    let status = reply(&format!(
+    let status = reply(format!(
         "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nx-bd-error-code: 3\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
