@@ -844,7 +844,7 @@ impl Builder {
             #[cfg(feature = "quic")]
             Address::Quic(_) => {
                 let config = self.quic.clone().unwrap_or_default();
-                crate::quic::Connector::new(&config, self.tls.as_ref(), url.protocol, url.host())
+                crate::quic::Connector::new(&config, self.tls.as_ref(), url.begins_with(), url.host())
                     .map(Dialing::Quic)
             }
             #[cfg(not(feature = "quic"))]
@@ -858,9 +858,7 @@ impl Builder {
     fn connector(&self, url: &Url) -> Result<Option<tls::Connector>, Status> {
         match (&self.tls, url.tls) {
             (settings, true) => {
-                // A WebSocket is asked for by HTTP/1.1, whatever it carries.
-                let protocol = if url.websocket.is_some() { Protocol::Http } else { url.protocol };
-                tls::connector(settings.as_ref(), protocol, url.host()).map(Some)
+                tls::connector(settings.as_ref(), url.begins_with(), url.host()).map(Some)
             }
             (None, false) => Ok(None),
             // It is QUIC's.

@@ -510,7 +510,10 @@ pub(crate) enum Answer {
     /// The path belongs to a method, which other methods of HTTP call.
     OtherVerb(String),
     /// The content type is none of those in which a message may come.
-    UnsupportedType,
+    UnsupportedType {
+        /// It is a picture, sound or the like: whoever sends it looks for no JSON.
+        media: bool,
+    },
     /// The message that a rule makes of the request cannot be made.
     Unfit(Status),
     UnsupportedCoding,
@@ -527,6 +530,18 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
+    /// The answer to a request whose content type is none of those in which a message may come.
+    #[cold]
+    pub(super) fn unsupported_type(content_type: Option<&[u8]>) -> Self {
+        let begins = |content_type: &[u8], start: &str| {
+            content_type.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start.as_bytes()))
+        };
+        let is_media = |content_type: &[u8]| {
+            ["image/", "audio/", "video/", "font/"].iter().any(|start| begins(content_type, start))
+        };
+        Self::UnsupportedType { media: content_type.is_some_and(is_media) }
+    }
+
     /// Whether anybody may be given it: it tells nothing of what could be called.
     fn is_harmless(&self) -> bool {
         !matches!(self, Self::DebugPage)
@@ -551,8 +566,12 @@ impl Answer {
                 head.field("Allow", verbs.as_bytes());
                 body
             }
-            Self::UnsupportedType => {
-                let body = failure::refusal(415, "the Content-Type is not one of a message\n", config, head);
+            Self::UnsupportedType { media } => {
+                const TEXT: &str = "the Content-Type is not one of a message\n";
+                let body = match media {
+                    true => plain(415, TEXT, head),
+                    false => failure::refusal(415, TEXT, config, head),
+                };
                 head.field("Accept", mapping::ACCEPTED_TYPES.as_bytes());
                 body
             }
