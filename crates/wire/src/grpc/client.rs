@@ -197,7 +197,10 @@ impl Client {
         let block = self.block(call, sends);
         let stream = self.http.open(&block, false, out);
         let limit = self.config.limits.header;
-        self.calls.insert(stream, Outgoing::new(id, streamed, sends, self.config.dialect(), limit));
+        self.calls.insert(
+            stream,
+            Outgoing::new(id, streamed, (call.head.format, sends), self.config.dialect(), limit),
+        );
         if streamed {
             self.streams.insert(id, stream);
         }

@@ -121,7 +121,8 @@ impl Assembler {
     #[cold]
     pub(crate) fn frame(&mut self, limit: usize) -> Result<Option<Bytes>, Malformed> {
         self.take(PREFIX);
-        let Some(Prefix { length, .. }) = self.gathered.first_chunk().map(|prefix| Prefix::read(*prefix)) else {
+        let Some(Prefix { length, .. }) = self.gathered.first_chunk().map(|prefix| Prefix::read(*prefix))
+        else {
             return Ok(None);
         };
         if length > limit {

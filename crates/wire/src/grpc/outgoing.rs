@@ -4,11 +4,11 @@ use bytes::Bytes;
 
 use super::frame::{Assembler, Malformed};
 use super::incoming::unreadable;
-use super::{coding, metadata, request, status};
+use super::{block, coding, metadata, request, status};
 use crate::grpc_web::{Dialect, fields};
 use crate::h2::hpack::Fields;
 use crate::payload::compress;
-use crate::{CallId, Compression, Fault, Head, Message, Metadata, Reply, Status};
+use crate::{CallId, Compression, Fault, Format, Head, Message, Metadata, Reply, Status};
 
 /// A call that was not answered yet.
 #[derive(Debug)]
@@ -16,7 +16,9 @@ pub(crate) struct Outgoing {
     pub(crate) id: CallId,
     /// Messages come and go one by one.
     pub(crate) streamed: bool,
-    /// How the messages we send are compressed.
+    /// How the messages we send are written.
+    format: Format,
+    /// How they are compressed.
     pub(crate) sends: Compression,
     pub(crate) head: Head,
     /// How the messages of the answer are compressed; `None`: in a way that is not known here.
@@ -60,7 +62,7 @@ impl Outgoing {
     pub(crate) fn new(
         id: CallId,
         streamed: bool,
-        sends: Compression,
+        (format, sends): (Format, Compression),
         dialect: Dialect,
         limit: usize,
     ) -> Self {
@@ -68,6 +70,7 @@ impl Outgoing {
         Self {
             id,
             streamed,
+            format,
             sends,
             head: Head::default(),
             compression: Some(Compression::None),
@@ -91,9 +94,8 @@ impl Outgoing {
                     http = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
                 }
                 b"content-type" => {
-                    format = request::kind(value)
-                        .filter(|(named, _)| *named == dialect)
-                        .map(|(_, format)| format);
+                    format =
+                        request::kind(value).filter(|(named, _)| *named == dialect).map(|(_, format)| format);
                 }
                 b"grpc-encoding" => self.compression = coding::read(value),
                 b"grpc-status" => is_over = true,
@@ -106,6 +108,9 @@ impl Outgoing {
             web.alone = End::read(fields);
         }
         match (http, format) {
+            (200, Some(format)) if format != self.format && !is_same(format, self.format) => {
+                Err(other_format(self.format, format))
+            }
             (200, Some(format)) => {
                 (self.head.format, self.begun) = (format, true);
                 Ok(())
@@ -118,14 +123,23 @@ impl Outgoing {
 
     /// Takes a piece of the answer's body.
     pub(crate) fn push(&mut self, piece: Bytes) {
-        if let Some(web) = &mut self.web {
-            web.came |= !piece.is_empty();
+        if let Some(web) = &mut self.web
+            && !piece.is_empty()
+        {
+            web.came = true;
+            if web.told.take().is_some() {
+                self.end = Some(End::failed(behind_trailers()));
+                return;
+            }
         }
         self.assembler.push(piece);
     }
 
     /// The answer's body is over.
     pub(crate) fn body_ended(&mut self) {
+        if self.end.is_some() {
+            return;
+        }
         if let Some(web) = &mut self.web {
             web.ended = true;
         }
@@ -166,6 +180,9 @@ impl Outgoing {
                 .into(),
             (_, None) => return Err(unknown_encoding()),
         };
+        if !self.assembler.is_empty() {
+            return Err(behind_trailers());
+        }
         web.told = Some(End::read(&fields(&text)).unwrap_or_else(End::without_status));
         self.begun = false;
         Ok(())
@@ -248,6 +265,19 @@ pub(crate) fn not_one(what: &'static str) -> Status {
     Status::unimplemented(what).with_fault(Fault::Peer)
 }
 
+/// Whether two formats are told by the same content type.
+#[cold]
+fn is_same(one: Format, other: Format) -> bool {
+    block::content_type(one) == block::content_type(other)
+}
+
+#[cold]
+fn other_format(asked: Format, answered: Format) -> Status {
+    let name = |format| String::from_utf8_lossy(block::content_type(format));
+    let text = format!("the call is {} and its answer {}", name(asked), name(answered));
+    Status::internal(text).with_fault(Fault::Peer)
+}
+
 #[cold]
 fn not_grpc() -> Status {
     Status::unknown("the answer's content-type is not gRPC's").with_fault(Fault::Peer)
@@ -256,6 +286,11 @@ fn not_grpc() -> Status {
 #[cold]
 fn unknown_encoding() -> Status {
     Status::internal("the answer's grpc-encoding is not known")
+}
+
+#[cold]
+fn behind_trailers() -> Status {
+    Status::internal("the answer goes on behind its trailers").with_fault(Fault::Peer)
 }
 
 #[cold]

@@ -20,7 +20,8 @@ mod tests {
 
     #[test]
     fn names_are_read_in_any_case_and_values_without_blanks_around_them() {
-        let fields = fields(b"Grpc-Status: 9\r\ngRPC-Message:a: b \r\n\r\nno field\nX-Trailer: 1\r\nx-trailer: 2");
+        let fields =
+            fields(b"Grpc-Status: 9\r\ngRPC-Message:a: b \r\n\r\nno field\nX-Trailer: 1\r\nx-trailer: 2");
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let read: Vec<_> = fields.iter().map(|(name, value)| (text(name), text(value))).collect();
         let want = [("grpc-status", "9"), ("grpc-message", "a: b"), ("x-trailer", "1"), ("x-trailer", "2")];

@@ -13,7 +13,7 @@ use crate::grpc_web::Dialect;
 use crate::h2::hpack::Fields;
 use crate::payload::Compression;
 use crate::session::{self, Answer};
-use crate::{Call, CallId, Fault, Limits, Outbox, Status, Violation};
+use crate::{Call, CallId, Fault, Format, Limits, Outbox, Status, Violation};
 
 use super::chunked::{self, Chunked};
 use super::client::check_name;
@@ -45,6 +45,8 @@ pub struct WebClient {
     scanned: usize,
     /// Bytes of messages that were handed out and not taken.
     untaken: usize,
+    /// Nobody waits for the answer.
+    oneway: bool,
     ending: bool,
 }
 
@@ -75,6 +77,7 @@ impl WebClient {
             reading: Reading::Head,
             scanned: 0,
             untaken: 0,
+            oneway: false,
             ending: false,
         }
     }
@@ -140,9 +143,9 @@ impl WebClient {
         }
     }
 
-    fn sent(&mut self, id: CallId, streamed: bool, sends: Compression) {
+    fn sent(&mut self, id: CallId, streamed: bool, written: (Format, Compression)) {
         let limit = self.config.limits.header;
-        self.call = Some(Outgoing::new(id, streamed, sends, Dialect::Web, limit));
+        self.call = Some(Outgoing::new(id, streamed, written, Dialect::Web, limit));
         (self.sending, self.untaken) = (streamed, 0);
     }
 
@@ -201,6 +204,9 @@ impl WebClient {
             return Ok(Step::Wait);
         }
         call.push(piece);
+        if call.end.is_some() {
+            return Ok(self.end());
+        }
         if over {
             call.body_ended();
             self.reading = Reading::Over;
@@ -227,7 +233,6 @@ impl WebClient {
             };
             call.begun = false;
             call.end = Some(End::failed(failed.with_fault(Fault::Peer)));
-            self.reading = Reading::Body(Rest::UntilClose);
             return self.end();
         }
         Step::Wait
@@ -263,14 +268,17 @@ impl session::Client for WebClient {
         self.begin(&call, Some(prefix.len() + body.len()), out)?;
         out.copy(&prefix);
         out.body(body);
-        self.sent(id, false, sends);
+        self.sent(id, false, (call.head.format, sends));
+        // The next call could not be told from one that waits: it takes another connection.
+        self.oneway = call.oneway;
+        self.ending |= call.oneway;
         Ok(())
     }
 
     fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         let sends = self.check(&call)?;
         self.begin(&call, None, out)?;
-        self.sent(id, true, sends);
+        self.sent(id, true, (call.head.format, sends));
         Ok(())
     }
 
@@ -331,6 +339,10 @@ impl session::Client for WebClient {
 
     fn wanted(&self) -> usize {
         0
+    }
+
+    fn owes(&self) -> bool {
+        self.oneway && self.call.is_some()
     }
 
     fn concurrency(&self) -> usize {

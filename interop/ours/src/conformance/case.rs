@@ -44,7 +44,12 @@ pub(crate) async fn run(asked: &ClientCompatRequest) -> Result<ClientResponseRes
             let request = request(asked, &cancel, sole::<ServerStreamRequest>(asked)?);
             cancel_soon(asked, &cancel);
             let counted = |received| cancel_after(asked, &cancel, received);
-            of_streams(client.server_stream_with(request).await, |response| response.payload.into_option(), counted).await
+            of_streams(
+                client.server_stream_with(request).await,
+                |response| response.payload.into_option(),
+                counted,
+            )
+            .await
         }
         "ClientStream" => {
             let requests = Requests::of(asked, &cancel, None)?;

@@ -16,7 +16,7 @@ pub(crate) fn of_unary<T>(
         Ok(response) => ClientResponseResult {
             response_headers: headers(&response.metadata),
             response_trailers: headers(&response.trailers),
-            payloads: payload(response.message).into_iter().collect(),
+            payloads: vec![payload(response.message).unwrap_or_default()],
             ..Default::default()
         },
         Err(error) => of_failure(&error),

@@ -7,7 +7,8 @@ use crate::proto::conformance_payload::RequestInfo;
 use crate::proto::{
     BidiStreamRequest, BidiStreamResponse, ClientStreamRequest, ClientStreamResponse, ConformancePayload,
     ConformanceService, IdempotentUnaryRequest, IdempotentUnaryResponse, ServerStreamRequest,
-    ServerStreamResponse, StreamResponseDefinition, UnaryRequest, UnaryResponse, UnimplementedRequest, UnimplementedResponse,
+    ServerStreamResponse, StreamResponseDefinition, UnaryRequest, UnaryResponse, UnimplementedRequest,
+    UnimplementedResponse,
 };
 
 pub(crate) struct Conformance;

@@ -77,14 +77,14 @@ impl<T: Message + Send + 'static> Requests<T> {
                 sender.send(message).await?;
                 self.unsent.0.fetch_sub(1, Ordering::Relaxed);
             }
+            // In full duplex, the end is behind the answer to the last request.
+            if let Some(turns) = &self.turns {
+                turns.wait().await;
+            }
             match self.behind {
                 Behind::End => {}
                 Behind::Cancel(pause) => cancel_in(pause, &self.cancel),
                 Behind::CancelInstead => {
-                    // In full duplex, behind the answer to the last request.
-                    if let Some(turns) = &self.turns {
-                        turns.wait().await;
-                    }
                     self.cancel.cancel();
                     std::future::pending::<()>().await;
                 }
