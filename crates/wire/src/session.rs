@@ -342,6 +342,12 @@ pub trait Client {
     /// The caller has taken so many bytes of messages: the peer may send as many again.
     fn consumed(&mut self, _id: CallId, _bytes: usize, _out: &mut Outbox) {}
 
+    /// Whether what lies in the inbox is not looked at until messages were [taken](Self::consumed), in a protocol that
+    /// cannot tell the peer to wait: there is no use in reading more.
+    fn holds_back(&self) -> bool {
+        false
+    }
+
     /// Takes the next event out of `inbox`, or `None` when it needs more bytes.
     ///
     /// # Errors

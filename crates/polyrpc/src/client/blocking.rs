@@ -241,6 +241,7 @@ impl Inner {
             Sessions::FbRpc(config) => Box::new(Connection::new(socket, fb_rpc::Client::new(config))),
             Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
             Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
+            Sessions::GrpcWeb(config) => Box::new(Connection::new(socket, http1::WebClient::new(config))),
             Sessions::RestRpc(config) => Box::new(Connection::new(socket, rest_rpc::Client::new(config))),
             Sessions::WebSocket(config, carried) => {
                 Box::new(Connection::new(socket, websocket::Client::new(config, carried.session())))

@@ -95,6 +95,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             source,
             inbox: Inbox::default(),
             wanted: 0,
+            held_back: false,
             wakers: Vec::new(),
             unwritable: None,
             alarm: None,
@@ -249,8 +250,7 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         let mut shared = self.lock();
         let shared = &mut *shared;
         if consumed > 0 {
-            shared.session.consumed(id, consumed, &mut shared.out);
-            self.flush(shared);
+            self.take(shared, id, consumed);
         }
         shared.pending.receive(id, arrived, cx.waker())
     }
@@ -279,8 +279,7 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
     fn consumed(&self, id: CallId, bytes: usize) {
         let mut shared = self.lock();
         let shared = &mut *shared;
-        shared.session.consumed(id, bytes, &mut shared.out);
-        self.flush(shared);
+        self.take(shared, id, bytes);
     }
 
     fn abandon(&self, id: CallId) {
@@ -336,6 +335,16 @@ impl<S: Session> Connection<S> {
         }
         // What the socket does not take, and its failure, are the reader's to deal with.
         self.socket.try_flush(&mut shared.out).is_ok() && shared.out.is_empty()
+    }
+
+    /// So many bytes of an opened call were taken.
+    fn take(&self, shared: &mut Shared<S>, id: CallId, bytes: usize) {
+        let held_back = shared.session.holds_back();
+        shared.session.consumed(id, bytes, &mut shared.out);
+        self.flush(shared);
+        if held_back && !shared.session.holds_back() {
+            self.reader.wake();
+        }
     }
 
     /// Has what is in the outbox written, by whomever.
@@ -439,6 +448,8 @@ struct Reader<S> {
     source: ReadHalf,
     inbox: Inbox,
     wanted: usize,
+    /// What is in the inbox is looked at when messages were taken, and nothing is read until then.
+    held_back: bool,
     wakers: Vec<Waker>,
     /// Nothing can be written any more, for this reason. What the server said before it closed is still read: answers,
     /// and why it did.
@@ -480,7 +491,11 @@ impl<S: Session + Send + 'static> Reader<S> {
                     Poll::Ready(Err(error)) => self.unwritable = Some(error),
                 }
             }
-            match self.inbox.poll_fill(&mut self.source, cx, self.wanted) {
+            let filled = match self.held_back {
+                false => self.inbox.poll_fill(&mut self.source, cx, self.wanted),
+                true => Poll::Ready(Ok(usize::MAX)),
+            };
+            match filled {
                 Poll::Pending => {
                     self.inbox.rest();
                     return Poll::Pending;
@@ -500,6 +515,9 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
             };
             self.wake();
+            if self.held_back && !corked {
+                return Poll::Pending;
+            }
             if corked {
                 // Behind every caller that was just woken; then one write takes all they appended.
                 cx.waker().wake_by_ref();
@@ -607,6 +625,7 @@ impl<S: Session + Send + 'static> Reader<S> {
             }
         };
         self.wanted = shared.session.wanted();
+        self.held_back = shared.session.holds_back();
         self.wakers.extend(shared.vacate());
         shared.corked = self.wakers.len() > 1;
         taken.map(|()| shared.corked)

@@ -14,7 +14,7 @@ use super::dials::{Dial, Fresh};
 use super::hook::{Hooks, Watched};
 use super::keepalive::Keepalive;
 use super::link::Link;
-use super::url::Url;
+use super::url::{Http, Url};
 use crate::cores::Cores;
 use crate::net::{self, Dialing, Stream};
 use crate::runtime::Owned;
@@ -185,6 +185,8 @@ pub(super) enum Sessions {
     FbRpc(fb_rpc::ClientConfig),
     Grpc(grpc::ClientConfig),
     Http(http1::ClientConfig),
+    /// gRPC-Web over HTTP/1.1.
+    GrpcWeb(http1::WebClientConfig),
     RestRpc(rest_rpc::ClientConfig),
     /// Any of the others, within a WebSocket.
     WebSocket(websocket::ClientConfig, Box<Self>),
@@ -233,11 +235,15 @@ impl Sessions {
                 let (magic, hash) = url.fb_rpc;
                 Self::FbRpc(fb_rpc::ClientConfig { limits, magic, hash, credential })
             }
+            Protocol::Grpc if url.web == Some(Http::One) => {
+                Self::GrpcWeb(http1::WebClientConfig { limits, authority: url.authority(), credential })
+            }
             Protocol::Grpc => Self::Grpc(grpc::ClientConfig {
                 limits,
                 http: Default::default(),
                 authority: url.authority(),
                 tls: url.tls,
+                web: url.web.is_some(),
                 credential,
             }),
             Protocol::Http => {
@@ -263,6 +269,9 @@ impl Sessions {
             Self::FbRpc(config) => Connection::start(stream, fb_rpc::Client::new(config), keepalive, ears),
             Self::Grpc(config) => Connection::start(stream, grpc::Client::new(config), keepalive, ears),
             Self::Http(config) => Connection::start(stream, http1::Client::new(config), keepalive, ears),
+            Self::GrpcWeb(config) => {
+                Connection::start(stream, http1::WebClient::new(config), keepalive, ears)
+            }
             Self::RestRpc(config) => {
                 Connection::start(stream, rest_rpc::Client::new(config), keepalive, ears)
             }
@@ -283,6 +292,7 @@ impl Sessions {
             Self::Rpcx(config) => Box::new(rpcx::Client::new(config)),
             Self::Grpc(config) => Box::new(grpc::Client::new(config)),
             Self::Http(config) => Box::new(http1::Client::new(config)),
+            Self::GrpcWeb(config) => Box::new(http1::WebClient::new(config)),
             Self::RestRpc(config) => Box::new(rest_rpc::Client::new(config)),
             Self::NetRpc(config) => Box::new(net_rpc::Client::new(config)),
             Self::FbRpc(config) => Box::new(fb_rpc::Client::new(config)),

@@ -141,7 +141,8 @@ enum Transport {
 impl Client {
     /// A client of the server at `url`: `baidu-std://host:port`, `rpcx://host:port`, `http://host:port`;
     /// `rpcx+unix:///path` over a Unix socket, `rpcx+ws://host:port` within a WebSocket, `http+json-rpc://host:port` by
-    /// JSON-RPC 2.0; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest;
+    /// JSON-RPC 2.0; `grpc-web://host:port` for gRPC-Web over HTTP/1.1, which has one call at a time on a connection, and
+    /// `grpc-web+h2://` over HTTP/2; `rest-rpc+v0.11://host:port` in that generation of rest_rpc, without one in the newest;
     /// `net-rpc://host:port` for Go's `net/rpc` in gob, `net-rpc+json://`, `net-rpc+msgpack://`, `net-rpc+protobuf://`
     /// and so on in another [codec](polyrpc_wire::net_rpc::Codec), `net-rpc+http://` where a server of Go speaks it
     /// behind HTTP; with TLS `grpcs://host:port`, `https://host`, `rpcx+tls://host:port` and so on (feature `tls`).
@@ -844,7 +845,7 @@ impl Builder {
             #[cfg(feature = "quic")]
             Address::Quic(_) => {
                 let config = self.quic.clone().unwrap_or_default();
-                crate::quic::Connector::new(&config, self.tls.as_ref(), url.protocol, url.host())
+                crate::quic::Connector::new(&config, self.tls.as_ref(), url.begins_with(), url.host())
                     .map(Dialing::Quic)
             }
             #[cfg(not(feature = "quic"))]
@@ -857,11 +858,7 @@ impl Builder {
     /// What TLS is made with, if the URL asks for it.
     fn connector(&self, url: &Url) -> Result<Option<tls::Connector>, Status> {
         match (&self.tls, url.tls) {
-            (settings, true) => {
-                // A WebSocket is asked for by HTTP/1.1, whatever it carries.
-                let protocol = if url.websocket.is_some() { Protocol::Http } else { url.protocol };
-                tls::connector(settings.as_ref(), protocol, url.host()).map(Some)
-            }
+            (settings, true) => tls::connector(settings.as_ref(), url.begins_with(), url.host()).map(Some),
             (None, false) => Ok(None),
             // It is QUIC's.
             (Some(_), false) if matches!(url.address, Address::Quic(_)) => Ok(None),

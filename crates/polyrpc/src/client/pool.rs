@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use polyrpc_wire::session::Client as Session;
-use polyrpc_wire::{Protocol, Retry, Scope, Status};
+use polyrpc_wire::{Retry, Scope, Status};
 
 use super::channel::Visit;
 use super::dial::Dialer;
@@ -55,9 +55,8 @@ pub(super) struct Bounds {
 
 impl Pool {
     pub(super) fn new(dialer: Dialer, kind: Kind, bounds: Bounds) -> Self {
-        let kind = match (kind, dialer.url.protocol) {
-            (Kind::Single, Protocol::Http) => Kind::Pooled,
-            (Kind::Single, Protocol::RestRpc) if dialer.url.generation.is_one_at_a_time() => Kind::Pooled,
+        let kind = match (kind, dialer.url.is_one_at_a_time()) {
+            (Kind::Single, true) => Kind::Pooled,
             (kind, _) => kind,
         };
         Self {

@@ -11,7 +11,8 @@ use crate::net::Address;
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
 /// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`,
 /// `net-rpc+json://host:1234`, `net-rpc+http://host:1234`, `rpcx+http://host:8972`, `fb-rpc+two-dots://host:8000`; with TLS `grpcs://host:443`,
-/// `https://host`, `rpcx+tls://host:8972`; over UDP `rpcx+kcp://host:8973`, `rpcx+quic://host:8974`.
+/// `https://host`, `rpcx+tls://host:8972`; gRPC-Web by HTTP/1.1 `grpc-web://host:8080`, by HTTP/2 `grpc-web+h2://host:8080`;
+/// over UDP `rpcx+kcp://host:8973`, `rpcx+quic://host:8974`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) protocol: Protocol,
@@ -19,6 +20,8 @@ pub(crate) struct Url {
     pub(crate) tls: bool,
     /// HTTP carries JSON-RPC 2.0 objects instead of the method in the path.
     pub(crate) json_rpc: bool,
+    /// gRPC is spoken as browsers do, and by what.
+    pub(crate) web: Option<Http>,
     /// Which fb_rpc is spoken: `fb-rpc+two-dots://` chooses the hash, `fb-rpc+brpc://` the magic, and
     /// `fb-rpc+pr3197://` both.
     pub(crate) fb_rpc: (Magic, ServiceHash),
@@ -30,6 +33,13 @@ pub(crate) struct Url {
     pub(crate) codec: Codec,
     /// The path of the `CONNECT` that a connection of net/rpc or rpcx begins with.
     pub(crate) connect: Option<String>,
+}
+
+/// A version of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Http {
+    One,
+    Two,
 }
 
 impl Url {
@@ -116,11 +126,31 @@ impl Url {
             address: Address::Unix("in-process".into()),
             tls: false,
             json_rpc: false,
+            web: None,
             generation: Generation::default(),
             websocket: None,
             codec,
             connect: None,
             fb_rpc: Default::default(),
+        }
+    }
+
+    /// The protocol that a connection begins with where it is to be named: a WebSocket is asked for by HTTP/1.1, whatever
+    /// it carries, as is gRPC-Web.
+    pub(crate) fn begins_with(&self) -> Protocol {
+        match self.websocket.is_some() || self.web == Some(Http::One) {
+            true => Protocol::Http,
+            false => self.protocol,
+        }
+    }
+
+    /// Whether a connection takes one call at a time.
+    pub(crate) fn is_one_at_a_time(&self) -> bool {
+        match self.protocol {
+            Protocol::Http => true,
+            Protocol::Grpc => self.web == Some(Http::One),
+            Protocol::RestRpc => self.generation.is_one_at_a_time(),
+            _ => false,
         }
     }
 
@@ -144,6 +174,7 @@ struct Words {
     ws: bool,
     tls: bool,
     json_rpc: bool,
+    web: Option<Http>,
     connects: bool,
     carrier: Option<fn(String) -> Address>,
     fb_rpc: (Magic, ServiceHash),
@@ -159,7 +190,7 @@ impl Words {
             "baidu-std" | "baidu_std" => Protocol::BaiduStd,
             "rpcx" => Protocol::Rpcx,
             "fb-rpc" | "fb_rpc" => Protocol::FbRpc,
-            "grpc" | "grpcs" => Protocol::Grpc,
+            "grpc" | "grpcs" | "grpc-web" | "grpc_web" => Protocol::Grpc,
             "http" | "https" => Protocol::Http,
             "rest-rpc" | "rest_rpc" => Protocol::RestRpc,
             "net-rpc" | "net_rpc" => Protocol::NetRpc,
@@ -171,6 +202,7 @@ impl Words {
             ws: false,
             tls: matches!(name, "grpcs" | "https"),
             json_rpc: false,
+            web: matches!(name, "grpc-web" | "grpc_web").then_some(Http::One),
             connects: false,
             carrier: None,
             fb_rpc: Default::default(),
@@ -190,6 +222,7 @@ impl Words {
             ("kcp", _, _) => self.carrier = Some(Address::Kcp),
             ("quic", _, _) => self.carrier = Some(Address::Quic),
             ("json-rpc", Protocol::Http, _) => self.json_rpc = true,
+            ("h2", _, _) if self.web.is_some() => self.web = Some(Http::Two),
             ("pr3197", Protocol::FbRpc, _) => self.fb_rpc = (Magic::Brpc, ServiceHash::TwoDots),
             ("brpc", Protocol::FbRpc, _) => self.fb_rpc.0 = Magic::Brpc,
             ("two-dots", Protocol::FbRpc, _) => self.fb_rpc.1 = ServiceHash::TwoDots,
@@ -246,6 +279,7 @@ impl Words {
             address,
             tls: self.tls,
             json_rpc: self.json_rpc,
+            web: self.web,
             fb_rpc: self.fb_rpc,
             generation: self.generation,
             websocket: None,
@@ -255,7 +289,7 @@ impl Words {
     }
 }
 
-const SCHEMES: &str = "baidu-std, rpcx, fb-rpc, grpc, http, rest-rpc, net-rpc";
+const SCHEMES: &str = "baidu-std, rpcx, fb-rpc, grpc, grpc-web, http, rest-rpc, net-rpc";
 
 /// What stands behind the host; the peers' own path if that is nothing.
 fn path<'a>(rest: &'a str, usual: &'a str) -> Option<&'a str> {
@@ -353,6 +387,23 @@ mod tests {
     }
 
     #[test]
+    fn a_url_of_grpc_web_names_the_version_of_http() {
+        for (text, web, tls, begins_with) in [
+            ("grpc://h:1", None, false, Protocol::Grpc),
+            ("grpc-web://h:1", Some(Http::One), false, Protocol::Http),
+            ("grpc_web+tls://h:1", Some(Http::One), true, Protocol::Http),
+            ("grpc-web+h2://h:1", Some(Http::Two), false, Protocol::Grpc),
+            ("grpc-web+tls+h2://h:1", Some(Http::Two), true, Protocol::Grpc),
+            ("grpc-web+unix:///run/x", Some(Http::One), false, Protocol::Http),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.protocol, url.web, url.tls), (Protocol::Grpc, web, tls), "{text}");
+            assert_eq!(url.begins_with(), begins_with, "{text}");
+        }
+        assert!(Url::parse("grpc+h2://h:1").is_err());
+    }
+
+    #[test]
     fn a_url_of_rest_rpc_names_its_generation() {
         for (text, generation) in [
             ("rest-rpc://h:1", Generation::default()),
@@ -386,7 +437,7 @@ mod tests {
             ("127.0.0.1:80", "want protocol://host:port"),
             (
                 "ftp://h:1",
-                "the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, http, rest-rpc, net-rpc",
+                "the protocol `ftp` is none of baidu-std, rpcx, fb-rpc, grpc, grpc-web, http, rest-rpc, net-rpc",
             ),
             ("rest-rpc+v7://h:1", "`+v7`: want a tag of rest_rpc"),
             ("rpcx+json-rpc://h:1", "`+json-rpc` is unknown here"),

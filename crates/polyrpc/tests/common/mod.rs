@@ -306,6 +306,7 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
             http: Default::default(),
             authority: "test".into(),
             tls: false,
+            web: false,
             credential: None,
         })),
         Protocol::Http => Box::new(http1::Client::new(http1::ClientConfig {

@@ -3,16 +3,15 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::frame::{self, Assembler};
-use super::incoming::unreadable;
-use super::{block, coding, metadata, request, status, timeout};
+use super::frame;
+use super::outgoing::{End, Outgoing, not_one};
+use super::{block, coding, metadata, status, timeout};
 use crate::grpc_web::Dialect;
 use crate::h2::hpack::{Fields, Indexing};
 use crate::h2::{self, Connection, ErrorCode};
 use crate::session::{self, Answer};
 use crate::{
-    Call, CallId, Compression, Credential, Fault, Format, Head, Limits, Message, Metadata, Outbox, Reply,
-    Retry, Scope, Status, Violation,
+    Call, CallId, Compression, Credential, Fault, Format, Limits, Outbox, Retry, Scope, Status, Violation,
 };
 
 /// What a client's connection is made with.
@@ -26,6 +25,8 @@ pub struct ClientConfig {
     pub authority: String,
     /// The connection is encrypted.
     pub tls: bool,
+    /// Calls are those of gRPC-Web.
+    pub web: bool,
     /// What proves who calls, as `authorization`, where the call does not bring its own.
     pub credential: Option<Bytes>,
 }
@@ -45,32 +46,6 @@ pub struct Client {
     said: bool,
 }
 
-/// A call that was not answered yet.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    pub(super) id: CallId,
-    /// Messages come and go one by one.
-    streamed: bool,
-    /// How the messages we send are compressed.
-    sends: Compression,
-    head: Head,
-    /// How the messages of the answer are compressed; `None`: in a way that is not known here.
-    compression: Option<Compression>,
-    /// The head is one of gRPC.
-    begun: bool,
-    pub(super) assembler: Assembler,
-    message: Option<Message>,
-    advanced: usize,
-    pub(super) end: Option<End>,
-}
-
-/// How an answer ended.
-#[derive(Debug)]
-pub(super) struct End {
-    result: Result<(), Status>,
-    trailers: Metadata,
-}
-
 /// A header block's beginning and what it depends on.
 #[derive(Debug, Default)]
 struct Usual {
@@ -80,6 +55,12 @@ struct Usual {
     format: Format,
     compression: Compression,
     block: Vec<u8>,
+}
+
+impl ClientConfig {
+    fn dialect(&self) -> Dialect {
+        if self.web { Dialect::Web } else { Dialect::Native }
+    }
 }
 
 impl Client {
@@ -215,7 +196,11 @@ impl Client {
         self.check_size(call, sends)?;
         let block = self.block(call, sends);
         let stream = self.http.open(&block, false, out);
-        self.calls.insert(stream, Outgoing::new(id, streamed, sends));
+        let limit = self.config.limits.header;
+        self.calls.insert(
+            stream,
+            Outgoing::new(id, streamed, (call.head.format, sends), self.config.dialect(), limit),
+        );
         if streamed {
             self.streams.insert(id, stream);
         }
@@ -302,9 +287,9 @@ impl Client {
                     self.http.consumed(stream, bytes.len(), out);
                     return None;
                 };
-                call.assembler.push(bytes);
+                call.push(bytes);
                 if end {
-                    call.end = Some(End { result: Err(no_trailers()), trailers: Metadata::new() });
+                    call.body_ended();
                 }
                 self.found.push_back(stream);
                 None
@@ -320,7 +305,7 @@ impl Client {
                 // A server that resets without an error has said all it had to say.
                 if code != ErrorCode::NO_ERROR || call.end.is_none() {
                     let status = if by_peer { status::of_reset(code.0) } else { broken() };
-                    call.end = Some(End { result: Err(status), trailers: Metadata::new() });
+                    call.end = Some(End::failed(status));
                 }
                 self.found.push_back(stream);
                 None
@@ -335,7 +320,7 @@ impl Client {
                 let limit = self.config.http.header_list;
                 let call = self.calls.get_mut(&stream)?;
                 call.begun = false;
-                call.end = Some(End { result: Err(oversized(size, limit)), trailers: Metadata::new() });
+                call.end = Some(End::failed(oversized(size, limit)));
                 self.found.push_back(stream);
                 None
             }
@@ -352,8 +337,7 @@ impl Client {
     /// Ends the calls that the server has not looked at and never will.
     fn unseen(&mut self, last: u32) {
         for (stream, call) in self.calls.range_mut(last.saturating_add(1)..) {
-            let result = Err(refused("the server went away before it looked at the call"));
-            call.end = Some(End { result, trailers: Metadata::new() });
+            call.end = Some(End::failed(refused("the server went away before it looked at the call")));
             self.found.push_back(*stream);
         }
     }
@@ -364,7 +348,7 @@ impl Client {
         let begun = call.begin(fields, end);
         if end {
             let fallback = match &begun {
-                Err(status) => End { result: Err(status.clone()), trailers: Metadata::new() },
+                Err(status) => End::failed(status.clone()),
                 Ok(()) => End::without_status(),
             };
             call.end = Some(End::read(fields).unwrap_or(fallback));
@@ -375,7 +359,7 @@ impl Client {
             Ok(()) if call.streamed => Some(Answer::Head(call.id, call.head.clone())),
             Ok(()) => None,
             Err(status) => {
-                call.end = Some(End { result: Err(status), trailers: Metadata::new() });
+                call.end = Some(End::failed(status));
                 self.found.push_back(stream);
                 None
             }
@@ -434,111 +418,15 @@ impl Client {
             // We would send more, or the server would: nobody wants it any more.
             self.http.reset(stream, ErrorCode::CANCEL, out);
         }
-        let End { result, trailers } = call.end?;
-        let mut head = call.head;
-        let result = match (result, call.message) {
-            (Err(status), _) => Err(status),
-            (Ok(()), _) if !call.assembler.is_empty() => Err(cut_short()),
-            (Ok(()), None) if call.streamed => Ok(Bytes::new()),
-            (Ok(()), None) => Err(not_one("a unary answer without a message")),
-            (Ok(()), Some(message)) => {
-                head.compression = message.compression;
-                Ok(message.body)
-            }
-        };
-        Some(Answer::Reply(call.id, Reply { trailers, ..Reply::new(result, head) }))
+        call.into_answer().map(|(id, reply)| Answer::Reply(id, reply))
     }
 
     #[cold]
     fn fail(&mut self, stream: u32, status: Status, out: &mut Outbox) -> Option<Answer> {
         let call = self.calls.get_mut(&stream)?;
         call.begun = false;
-        call.end = Some(End { result: Err(status.with_fault(Fault::Peer)), trailers: Metadata::new() });
+        call.end = Some(End::failed(status.with_fault(Fault::Peer)));
         self.finish(stream, out)
-    }
-}
-
-impl Outgoing {
-    fn new(id: CallId, streamed: bool, sends: Compression) -> Self {
-        Self {
-            id,
-            streamed,
-            sends,
-            head: Head::default(),
-            compression: Some(Compression::None),
-            begun: false,
-            assembler: Assembler::default(),
-            message: None,
-            advanced: 0,
-            end: None,
-        }
-    }
-
-    /// Reads the head of the answer. How the call ended it tells only if nothing follows (Trailers-Only).
-    fn begin(&mut self, fields: &Fields, end: bool) -> Result<(), Status> {
-        let (mut http, mut format) = (0, None);
-        let mut is_over = false;
-        for (name, value) in fields.iter() {
-            match name {
-                b":status" => {
-                    http = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
-                }
-                b"content-type" => {
-                    format = request::kind(value)
-                        .filter(|(dialect, _)| *dialect == Dialect::Native)
-                        .map(|(_, format)| format);
-                }
-                b"grpc-encoding" => self.compression = coding::read(value),
-                b"grpc-status" => is_over = true,
-                _ => field(name, value, &mut self.head.metadata),
-            }
-        }
-        match (http, format) {
-            (200, Some(format)) => {
-                (self.head.format, self.begun) = (format, true);
-                Ok(())
-            }
-            _ if is_over && end => Ok(()),
-            (200, None) => {
-                Err(Status::unknown("the answer's content-type is not gRPC's").with_fault(Fault::Peer))
-            }
-            (http, _) => Err(status::of_http(http)),
-        }
-    }
-
-    /// The next message of the answer.
-    fn next(&mut self, limit: usize) -> Result<Option<Message>, Status> {
-        let Some(framed) = self.assembler.next(limit).map_err(unreadable)? else { return Ok(None) };
-        let compression = match (framed.compressed, self.compression) {
-            (false, _) => Compression::None,
-            (true, Some(Compression::None)) => {
-                return Err(Status::internal("a compressed message, and no grpc-encoding that says how"));
-            }
-            (true, Some(compression)) => compression,
-            (true, None) => return Err(Status::internal("the answer's grpc-encoding is not known")),
-        };
-        Ok(Some(Message { body: framed.body, compression }))
-    }
-}
-
-impl End {
-    /// `None` if the fields do not say how the call ended.
-    fn read(fields: &Fields) -> Option<Self> {
-        let number = fields.get(b"grpc-status")?;
-        let mut trailers = Metadata::new();
-        let (mut message, mut details) = (None, Bytes::new());
-        for (name, value) in fields.iter() {
-            match name {
-                b"grpc-message" => message = Some(value),
-                b"grpc-status-details-bin" => details = metadata::decode(value).unwrap_or_default(),
-                _ => field(name, value, &mut trailers),
-            }
-        }
-        Some(Self { result: status::read(number, message, details), trailers })
-    }
-
-    fn without_status() -> Self {
-        Self { result: Err(no_trailers()), trailers: Metadata::new() }
     }
 }
 
@@ -565,7 +453,7 @@ impl Usual {
 /// What a server says to a client of whose pings there are too many.
 const TOO_MANY_PINGS: &[u8] = b"too_many_pings";
 
-const USER_AGENT: &[u8] = concat!("polyrpc/", env!("CARGO_PKG_VERSION")).as_bytes();
+pub(crate) const USER_AGENT: &[u8] = concat!("polyrpc/", env!("CARGO_PKG_VERSION")).as_bytes();
 
 /// The fields that all calls of a method share.
 fn usual_fields(
@@ -580,21 +468,17 @@ fn usual_fields(
     add(b":scheme", scheme);
     add(b":path", path.as_bytes());
     add(b":authority", config.authority.as_bytes());
-    add(b"te", b"trailers");
-    add(b"content-type", block::content_type(call.head.format));
+    if config.web {
+        add(b"content-type", &Dialect::Web.content_type(call.head.format));
+        add(b"x-grpc-web", b"1");
+    } else {
+        add(b"te", b"trailers");
+        add(b"content-type", block::content_type(call.head.format));
+    }
     add(b"grpc-accept-encoding", coding::ACCEPTED);
     add(b"user-agent", USER_AGENT);
     if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
         add(b"grpc-encoding", name);
-    }
-}
-
-/// A field of the user's.
-fn field(name: &[u8], value: &[u8], metadata: &mut Metadata) {
-    if let Ok(name) = std::str::from_utf8(name)
-        && !metadata::is_reserved(name)
-    {
-        metadata::read(name, value, metadata);
     }
 }
 
@@ -636,23 +520,7 @@ fn oversized(size: usize, limit: usize) -> Status {
     .with_retry(Retry::Never)
 }
 
-/// The answer has another number of messages than its method (`doc/statuscodes.md`, "Response cardinality violation").
-#[cold]
-fn not_one(what: &'static str) -> Status {
-    Status::unimplemented(what).with_fault(Fault::Peer)
-}
-
-#[cold]
-fn no_trailers() -> Status {
-    Status::internal("the answer ended without a grpc-status").with_fault(Fault::Peer)
-}
-
 #[cold]
 fn broken() -> Status {
     Status::internal("the server broke the rules of HTTP/2 on this stream").with_fault(Fault::Peer)
-}
-
-#[cold]
-fn cut_short() -> Status {
-    Status::internal("the answer ended inside of a message").with_fault(Fault::Peer)
 }

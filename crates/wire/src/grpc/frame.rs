@@ -117,6 +117,25 @@ impl Assembler {
         Ok(Some(Framed { compressed: prefix.is_compressed(), body }))
     }
 
+    /// The frame that comes next, whatever its flag, if all of it is here; it may have `limit` bytes.
+    #[cold]
+    pub(crate) fn frame(&mut self, limit: usize) -> Result<Option<Bytes>, Malformed> {
+        self.take(PREFIX);
+        let Some(Prefix { length, .. }) = self.gathered.first_chunk().map(|prefix| Prefix::read(*prefix))
+        else {
+            return Ok(None);
+        };
+        if length > limit {
+            return Err(Malformed::TooLong { length, limit });
+        }
+        let whole = PREFIX + length;
+        self.take(whole);
+        if self.gathered.len() < whole {
+            return Ok(None);
+        }
+        Ok(Some(Bytes::from(std::mem::take(&mut self.gathered)).slice(PREFIX..)))
+    }
+
     /// Takes what belongs to the message that is being gathered, or begins to be, out of the piece.
     fn gather(&mut self, limit: usize) -> Result<Option<Framed>, Malformed> {
         self.take(PREFIX);

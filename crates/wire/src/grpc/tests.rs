@@ -22,6 +22,7 @@ fn client() -> Client {
         http: Default::default(),
         authority: "localhost".into(),
         tls: false,
+        web: false,
         credential: None,
     })
 }

@@ -27,7 +27,7 @@ pub(crate) fn read(text: &[u8]) -> Option<Duration> {
 /// Appends a time in the finest unit that eight digits can hold.
 ///
 /// What the unit cannot express is rounded up: the server must not give up before the caller does.
-pub(super) fn write(timeout: Duration, text: &mut Vec<u8>) {
+pub(crate) fn write(timeout: Duration, text: &mut Vec<u8>) {
     const UNITS: [(u128, u8); 6] = [
         (1, b'n'),
         (1_000, b'u'),

@@ -6,6 +6,7 @@ mod answer;
 mod base64;
 mod cors;
 mod dialect;
+mod fields;
 
 pub use cors::Cors;
 
@@ -13,3 +14,4 @@ pub(crate) use answer::{head, message, trailers};
 pub(crate) use base64::Decoder;
 pub(crate) use cors::{Preflight, expose};
 pub(crate) use dialect::Dialect;
+pub(crate) use fields::fields;

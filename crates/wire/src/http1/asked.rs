@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::grpc::request::is_meant;
 use crate::grpc_web::Preflight;
 use crate::http_rule::{Found, Lookup};
 use crate::json_rpc::{self, Incoming};
@@ -76,7 +77,9 @@ impl<'c> Kind<'c> {
             (_, path) if config.routes.leads(path) => {
                 match config.routes.find(request.method.as_str(), path) {
                     Lookup::Found(found) => Self::Routed(found),
-                    Lookup::OtherVerbs(verbs) => Self::Answer(Answer::OtherVerb(verbs.join(", "))),
+                    Lookup::OtherVerbs(verbs) => {
+                        Self::Answer(Answer::other_verb(verbs.join(", "), request.content_type.as_deref()))
+                    }
                     Lookup::Nothing => Self::Mapped,
                 }
             }
@@ -508,9 +511,16 @@ pub(crate) enum Answer {
     Options(Option<Preflight>),
     MustConnect,
     /// The path belongs to a method, which other methods of HTTP call.
-    OtherVerb(String),
+    OtherVerb {
+        verbs: String,
+        /// Whoever asks reads no JSON.
+        in_text: bool,
+    },
     /// The content type is none of those in which a message may come.
-    UnsupportedType,
+    UnsupportedType {
+        /// Whoever asks reads no JSON.
+        in_text: bool,
+    },
     /// The message that a rule makes of the request cannot be made.
     Unfit(Status),
     UnsupportedCoding,
@@ -527,6 +537,18 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
+    /// The answer to a request whose content type is none of those in which a message may come.
+    #[cold]
+    pub(super) fn unsupported_type(content_type: Option<&[u8]>) -> Self {
+        Self::UnsupportedType { in_text: content_type.is_some_and(reads_no_json) }
+    }
+
+    /// The answer to a request by a method of HTTP that calls nothing there.
+    #[cold]
+    pub(super) fn other_verb(verbs: String, content_type: Option<&[u8]>) -> Self {
+        Self::OtherVerb { verbs, in_text: content_type.is_some_and(reads_no_json) }
+    }
+
     /// Whether anybody may be given it: it tells nothing of what could be called.
     fn is_harmless(&self) -> bool {
         !matches!(self, Self::DebugPage)
@@ -545,14 +567,21 @@ impl Answer {
                 head.field("Allow", b"CONNECT");
                 body
             }
-            Self::OtherVerb(verbs) => {
-                let body =
-                    failure::refusal(405, "this path is called by another method of HTTP\n", config, head);
+            Self::OtherVerb { verbs, in_text } => {
+                const TEXT: &str = "this path is called by another method of HTTP\n";
+                let body = match in_text {
+                    true => plain(405, TEXT, head),
+                    false => failure::refusal(405, TEXT, config, head),
+                };
                 head.field("Allow", verbs.as_bytes());
                 body
             }
-            Self::UnsupportedType => {
-                let body = failure::refusal(415, "the Content-Type is not one of a message\n", config, head);
+            Self::UnsupportedType { in_text } => {
+                const TEXT: &str = "the Content-Type is not one of a message\n";
+                let body = match in_text {
+                    true => plain(415, TEXT, head),
+                    false => failure::refusal(415, TEXT, config, head),
+                };
                 head.field("Accept", mapping::ACCEPTED_TYPES.as_bytes());
                 body
             }
@@ -566,6 +595,16 @@ impl Answer {
             Self::Refused(refused) => refused.write(config, head),
         }
     }
+}
+
+/// Whether who sends this content type looks for no JSON in an answer: a client of gRPC, which may take it for a failure
+/// of Connect's, or whoever sends a picture, sound or the like.
+#[cold]
+fn reads_no_json(content_type: &[u8]) -> bool {
+    let begins = |start: &&[u8]| {
+        content_type.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
+    };
+    is_meant(content_type) || [&b"image/"[..], b"audio/", b"video/", b"font/"].iter().any(begins)
 }
 
 /// Whether a request is JSON-RPC: it says so, or it is JSON sent where nothing else is called. Without its body it

@@ -520,7 +520,7 @@ fn is_text(content_type: &[u8]) -> bool {
 const BEGIN: usize = 200;
 
 /// Whether a name can be one component of a path.
-fn check_name(name: &str) -> Result<(), Status> {
+pub(super) fn check_name(name: &str) -> Result<(), Status> {
     match name.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#".contains(&byte)) {
         true => Ok(()),
         false => Err(Status::invalid_argument(format!("{name:?} cannot be part of a path"))),

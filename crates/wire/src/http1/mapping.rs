@@ -77,15 +77,17 @@ pub(super) fn check(
     let content_type = request.content_type.as_deref();
     let format = content_type.map_or(Some(DEFAULT), format_of);
     match format {
-        _ if config.lenient => lenient_format(content_type, format).ok_or(Answer::UnsupportedType),
+        _ if config.lenient => {
+            lenient_format(content_type, format).ok_or_else(|| Answer::unsupported_type(content_type))
+        }
         _ if request.method != Method::Post => match calls_without_effects(config, request.method, path) {
             true => Ok(format.unwrap_or(DEFAULT)),
-            false => Err(Answer::OtherVerb("POST".to_owned())),
+            false => Err(Answer::other_verb("POST".to_owned(), content_type)),
         },
         // A page may send a body without a type, as it may send plain text.
-        _ if content_type.is_none() && request.from_page => Err(Answer::UnsupportedType),
+        _ if content_type.is_none() && request.from_page => Err(Answer::unsupported_type(content_type)),
         Some(format) => Ok(format),
-        None => Err(Answer::UnsupportedType),
+        None => Err(Answer::unsupported_type(content_type)),
     }
     .and_then(|format| Ok((dialect(config, request, format)?, compression)))
 }

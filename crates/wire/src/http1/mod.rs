@@ -21,6 +21,7 @@ pub(crate) mod request;
 mod routed;
 mod status;
 mod upgrade;
+mod web_client;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use client::{Client, ClientConfig};
 pub use health::{Health, Probes};
 pub use session::{Server, ServerConfig, Ticket};
 pub use upgrade::Upgrade;
+pub use web_client::{WebClient, WebClientConfig};
 
 use crate::sniff::{Guess, Protocol, by_magic};
 

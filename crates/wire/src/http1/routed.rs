@@ -53,7 +53,7 @@ pub(super) fn check(config: &ServerConfig, request: &Request) -> Result<(Compres
     };
     match is_json || request.method != Method::Post || config.lenient {
         true => Ok((compression, mapping::wanted(request)?.map_or(Json::Proto3, |(dialect, _)| dialect))),
-        false => Err(Answer::UnsupportedType),
+        false => Err(Answer::unsupported_type(request.content_type.as_deref())),
     }
 }
 

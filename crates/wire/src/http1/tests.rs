@@ -12,6 +12,7 @@ mod peek;
 mod routed;
 mod upgrade;
 mod vectors;
+mod web_client;
 
 use std::sync::Arc;
 

@@ -183,6 +183,10 @@ impl Session for Client {
         self.command(out, |inner, out| inner.cancel(id, out));
     }
 
+    fn holds_back(&self) -> bool {
+        self.inner.holds_back()
+    }
+
     fn wanted(&self) -> usize {
         match self.inner.wanted().saturating_sub(self.arrived.len()) {
             0 => 0,

@@ -43,6 +43,7 @@ pub(crate) fn all() -> Vec<(&'static str, Seeds)> {
         ("net_rpc_client", net_rpc(Side::Client)),
         ("grpc_server", http2::grpc_requests()),
         ("grpc_client", http2::grpc_responses()),
+        ("grpc_web_client", grpc_web_responses()),
         ("h2_frames", http2::frames()),
         ("hpack", hpack::conversations()),
         ("http_server", http_requests()),
@@ -257,6 +258,19 @@ fn http_requests() -> Seeds {
     ];
     seeds.extend(written.map(|(name, bytes)| (name.to_owned(), bytes.to_vec())));
     behind_manners(seeds)
+}
+
+fn grpc_web_responses() -> Seeds {
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/grpc-web+proto\r\n";
+    let written: [(&str, &[u8]); 6] = [
+        ("answered", b"content-length: 28\r\n\r\n\0\0\0\0\x02{}\x80\0\0\0\x10grpc-status: 0\r\n"),
+        ("failed", b"content-length: 21\r\n\r\n\x80\0\0\0\x10Grpc-Status: 9\r\n"),
+        ("chunked", b"transfer-encoding: chunked\r\n\r\n7\r\n\0\0\0\0\x02{}\r\n15\r\n\x80\0\0\0\x10grpc-status: 0\r\n\r\n0\r\n\r\n"),
+        ("trailers_only", b"grpc-status: 8\r\ngrpc-message: no%20more\r\ncontent-length: 0\r\n\r\n"),
+        ("behind_trailers", b"content-length: 22\r\n\r\n\x80\0\0\0\x10grpc-status: 0\r\n\0"),
+        ("until_close", b"connection: close\r\n\r\n\0\0\0\0\x02{}\x80\0\0\0\x10grpc-status: 0\r\n"),
+    ];
+    behind_manners(written.map(|(name, bytes)| (name.to_owned(), [OK, bytes].concat())))
 }
 
 fn http_responses() -> Seeds {

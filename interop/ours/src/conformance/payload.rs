@@ -28,7 +28,7 @@ pub(crate) fn any<T: buffa::Message>(name: &str, message: &T) -> Any {
 }
 
 /// Metadata as the suite tells it: bytes in base64, as they are on the wire.
-fn headers(metadata: &Metadata) -> Vec<Header> {
+pub(crate) fn headers(metadata: &Metadata) -> Vec<Header> {
     let mut headers: Vec<Header> = Vec::new();
     for (name, value) in metadata.iter() {
         let value = match name.ends_with("-bin") {

@@ -7,7 +7,8 @@ use crate::proto::conformance_payload::RequestInfo;
 use crate::proto::{
     BidiStreamRequest, BidiStreamResponse, ClientStreamRequest, ClientStreamResponse, ConformancePayload,
     ConformanceService, IdempotentUnaryRequest, IdempotentUnaryResponse, ServerStreamRequest,
-    ServerStreamResponse, StreamResponseDefinition, UnaryRequest, UnaryResponse,
+    ServerStreamResponse, StreamResponseDefinition, UnaryRequest, UnaryResponse, UnimplementedRequest,
+    UnimplementedResponse,
 };
 
 pub(crate) struct Conformance;
@@ -17,6 +18,10 @@ impl ConformanceService for Conformance {
         let requests = vec![any("UnaryRequest", &request)];
         let payload = unary(cx, request.response_definition.as_option(), requests).await?;
         Ok(UnaryResponse { payload: payload.into(), ..Default::default() })
+    }
+
+    async fn unimplemented(&self, _: &mut Context, _: UnimplementedRequest) -> Result<UnimplementedResponse> {
+        Err(Status::unimplemented("as its name says").into())
     }
 
     async fn idempotent_unary(

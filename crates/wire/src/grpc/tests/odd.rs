@@ -81,3 +81,18 @@ fn another_number_of_messages_than_one_is_unimplemented() {
     // A failure needs no message.
     assert_eq!(answered(&[], &[("grpc-status", "5")]).unwrap_err().code(), Code::NotFound);
 }
+
+#[test]
+fn an_answer_in_another_format_than_its_call_is_refused() {
+    let ended = |content_type| {
+        outcome(|odd| {
+            odd.head(&[(":status", "200"), ("content-type", content_type)], false);
+            odd.message(b"{}");
+            odd.trailers(&OK);
+        })
+    };
+    assert_eq!(ended("application/grpc+proto").unwrap(), "{}");
+    let failed = ended("application/grpc+json").unwrap_err();
+    assert_eq!(failed.code(), Code::Internal);
+    assert_eq!(failed.message(), "the call is application/grpc and its answer application/grpc+json");
+}

@@ -135,3 +135,25 @@ fn bytes_may_be_cut_anywhere_or_damaged() {
         assert_survives_damage(server, &bytes, 1 << 20);
     }
 }
+
+#[test]
+fn a_client_calls_by_grpc_web_and_reads_the_trailers_in_the_data() {
+    let mut client = client();
+    client.config.web = true;
+    let mut pair = Pair::new(client, server());
+    for n in 0..3 {
+        let answers = pair.call(CallId(n), &call(b"hello"), |call| {
+            let mut reply = Reply::message(Format::Protobuf, call.body.clone());
+            reply.trailers.insert("behind", "all");
+            match n {
+                1 => Reply { result: Err(Status::not_found("gone")), ..reply },
+                _ => reply,
+            }
+        });
+        let (id, reply) = sole_reply(answers);
+        let want = if n == 1 { Err(Status::not_found("gone")) } else { Ok(Bytes::from_static(b"hello")) };
+        assert_eq!((id, reply.result), (CallId(n), want));
+        assert_eq!(reply.trailers.get("behind"), Some("all"));
+        assert_eq!(pair.client.streams(), 0);
+    }
+}

@@ -102,7 +102,8 @@ impl Server {
             Err(Unfit::Method | Unfit::ContentType) => {
                 return self.respond(
                     exchange,
-                    Answer::Failed(415, "want content-type: application/grpc-web\n"),
+                    // A client of gRPC-Web reads no JSON; over HTTP/2 it gets text too.
+                    Answer::Text(415, "want content-type: application/grpc-web\n"),
                     out,
                 );
             }

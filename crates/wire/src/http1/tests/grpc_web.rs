@@ -216,7 +216,15 @@ fn what_cannot_be_read_fails_and_the_connection_goes_on() {
 fn what_is_no_call_of_grpc_web_is_refused() {
     let mut talk = Talk::new();
     talk.say(request("application/grpc-web+thrift", "", b""));
-    assert!(talk.call().is_none() && talk.heard().starts_with("HTTP/1.1 415 "));
+    assert!(talk.call().is_none());
+    let heard = talk.heard();
+    assert!(heard.starts_with("HTTP/1.1 415 ") && heard.contains("text/plain"), "{heard}");
+    talk.out.take();
+    talk.say(format!("DELETE /S/M HTTP/1.1\r\nHost: a\r\nContent-Type: {WEB}\r\nContent-Length: 0\r\n\r\n"));
+    assert!(talk.call().is_none());
+    let heard = talk.heard();
+    assert!(heard.starts_with("HTTP/1.1 405 ") && heard.contains("text/plain"), "{heard}");
+    talk.out.take();
     talk.say(request(WEB, "grpc-timeout: soon\r\n", b""));
     assert!(talk.call().is_none());
     let (_, frames) = response(&talk.out.take());

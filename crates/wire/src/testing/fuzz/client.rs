@@ -42,6 +42,12 @@ pub fn http_client(input: &[u8]) {
     ask(|manner| http1::Client::new(config(manner.has(JSON_RPC))), input);
 }
 
+/// Bytes for [`http1::WebClient`].
+pub fn grpc_web_client(input: &[u8]) {
+    let config = || http1::WebClientConfig { limits: LIMITS, ..<_>::default() };
+    ask(|_| http1::WebClient::new(config()), input);
+}
+
 /// Bytes for [`rest_rpc::Client`], of the generation that the first one chooses. It has a subscription, where it can.
 pub fn rest_rpc_client(input: &[u8]) {
     let Some((choice, input)) = input.split_first() else { return };

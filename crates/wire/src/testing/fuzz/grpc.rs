@@ -396,6 +396,8 @@ const ADORNS: u8 = 1 << 1;
 const CANCELS: u8 = 1 << 2;
 /// Every second call is unary where calls are opened.
 const MIXES: u8 = 1 << 3;
+/// Calls are those of gRPC-Web.
+const WEB: u8 = 1 << 4;
 
 /// A client's connection and who makes its calls.
 struct Asking {
@@ -415,6 +417,7 @@ impl Asking {
             http: h2::config(),
             authority: "me".into(),
             tls: false,
+            web: manner.has(WEB),
             credential: None,
         });
         let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());

@@ -19,7 +19,8 @@ mod transcode;
 mod websocket;
 
 pub use client::{
-    baidu_std_client, fb_rpc_client, http_client, net_rpc_client, rest_rpc_client, rpcx_client,
+    baidu_std_client, fb_rpc_client, grpc_web_client, http_client, net_rpc_client, rest_rpc_client,
+    rpcx_client,
 };
 pub use flatbuffers::{flatbuffers, whole_flatbuffers};
 pub use gob::gob;
@@ -45,7 +46,7 @@ use crate::{Limits, baidu_std};
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 31] = [
+pub const TARGETS: [(&str, Target); 32] = [
     ("baidu_std_client", baidu_std_client),
     ("baidu_std_server", baidu_std_server),
     ("compress", compress),
@@ -55,6 +56,7 @@ pub const TARGETS: [(&str, Target); 31] = [
     ("gob", gob),
     ("grpc_client", grpc_client),
     ("grpc_server", grpc_server),
+    ("grpc_web_client", grpc_web_client),
     ("h2_frames", h2_frames),
     ("http_client", http_client),
     ("http_server", http_server),

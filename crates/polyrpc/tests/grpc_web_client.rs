@@ -1,0 +1,115 @@
+//! Calls by gRPC-Web, over HTTP/1.1 and HTTP/2.
+#![cfg(feature = "tls")]
+
+mod common;
+
+use common::soon;
+use polyrpc::client::{Cancel, Request};
+use polyrpc::tls::{self, Identity, Pem};
+use polyrpc::{Client, Code, Context, Result, Server, Status, Streaming};
+
+#[polyrpc::service]
+trait Numbers {
+    async fn plain(&self, cx: &mut Context, n: u64) -> Result<u64>;
+    async fn count(&self, to: u64) -> Result<Streaming<u64>>;
+    async fn sum(&self, numbers: Streaming<u64>) -> Result<u64>;
+    async fn double(&self, numbers: Streaming<u64>) -> Result<Streaming<u64>>;
+    async fn blobs(&self, times: usize) -> Result<Streaming<String>>;
+}
+
+struct Counting;
+
+impl Numbers for Counting {
+    async fn plain(&self, cx: &mut Context, n: u64) -> Result<u64> {
+        cx.reply().metadata.insert("before", "it");
+        cx.reply().trailers.insert("behind", "it");
+        match n {
+            0 => Err(Status::not_found("nothing").into()),
+            1 => std::future::pending().await,
+            n => Ok(n),
+        }
+    }
+
+    async fn count(&self, to: u64) -> Result<Streaming<u64>> {
+        Ok(Streaming::from_iter(0..to))
+    }
+
+    async fn sum(&self, mut numbers: Streaming<u64>) -> Result<u64> {
+        let mut sum = 0;
+        while let Some(n) = numbers.message().await? {
+            sum += n;
+        }
+        Ok(sum)
+    }
+
+    async fn double(&self, mut numbers: Streaming<u64>) -> Result<Streaming<u64>> {
+        Ok(Streaming::produce(|sender| async move {
+            while let Some(n) = numbers.message().await? {
+                sender.send(2 * n).await?;
+            }
+            Ok(())
+        }))
+    }
+
+    async fn blobs(&self, times: usize) -> Result<Streaming<String>> {
+        Ok(Streaming::from_iter((0..times).map(|_| "x".repeat(100_000))))
+    }
+}
+
+async fn all<T: Send + 'static>(mut messages: Streaming<T>) -> Vec<T> {
+    let mut all = Vec::new();
+    while let Some(message) = soon(messages.message()).await.unwrap() {
+        all.push(message);
+    }
+    all
+}
+
+#[tokio::test]
+async fn calls_of_every_shape_travel_by_both_versions_of_http_in_clear_text_and_tls() {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let identity =
+        Identity::new(Pem::bytes(certified.cert.pem()), Pem::bytes(certified.signing_key.serialize_pem()));
+    let listen = polyrpc::server::Listen::on("127.0.0.1:0");
+    let server = Server::new().service(NumbersServer::new(Counting));
+    let bound = server.bind(listen.tls(tls::Server::new(identity).unwrap())).await.unwrap().start();
+    let port = bound.address().to_string().rsplit_once(':').unwrap().1.to_owned();
+    let trusts = tls::Client::new().ca(Pem::bytes(certified.cert.pem()));
+    for scheme in ["grpc-web", "grpc-web+h2", "grpc-web+tls", "grpc-web+h2+tls"] {
+        let builder = Client::builder(&format!("{scheme}://localhost:{port}"));
+        let builder = if scheme.ends_with("tls") { builder.tls(trusts.clone()) } else { builder };
+        let client = NumbersClient::new(builder.build().unwrap());
+
+        let answer = soon(client.plain_with(Request::new(5))).await.unwrap();
+        assert_eq!((answer.message, answer.metadata.get("before")), (5, Some("it")), "{scheme}");
+        assert_eq!(answer.trailers.get("behind"), Some("it"), "{scheme}");
+        let failed = soon(client.plain(0)).await.unwrap_err();
+        assert_eq!((failed.code(), failed.message()), (Code::NotFound, "nothing"), "{scheme}");
+        assert_eq!(failed.headers().get("before"), Some("it"), "{scheme}");
+        assert_eq!(failed.trailers().get("behind"), Some("it"), "{scheme}");
+
+        assert_eq!(all(soon(client.count(3)).await.unwrap()).await, [0, 1, 2], "{scheme}");
+        assert_eq!(soon(client.sum(Streaming::from_iter(0..5))).await.unwrap(), 10, "{scheme}");
+        assert_eq!(all(soon(client.double(Streaming::from_iter(1..4))).await.unwrap()).await, [2, 4, 6]);
+
+        let cancel = Cancel::new();
+        let calling = client.plain_with(Request::new(1).with_cancel(&cancel));
+        let (ended, ()) = tokio::join!(soon(calling), async { cancel.cancel() });
+        assert_eq!(ended.unwrap_err().code(), Code::Cancelled, "{scheme}");
+        assert_eq!(soon(client.plain(6)).await.unwrap(), 6, "{scheme}: calls go on");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_takes_is_not_read_over_http_1() {
+    let limits = polyrpc::client::Limits { message: 1 << 20, ..Default::default() };
+    let bound =
+        Server::new().service(NumbersServer::new(Counting)).bind("127.0.0.1:0").await.unwrap().start();
+    let client = Client::builder(&format!("grpc-web://{}", bound.address())).limits(limits).build().unwrap();
+    let client = NumbersClient::new(client);
+    // 50 MB, of which this side may hold one message's limit and what is under way.
+    let mut blobs = soon(client.blobs(500)).await.unwrap();
+    for _ in 0..500 {
+        assert_eq!(soon(blobs.message()).await.unwrap().map(|blob| blob.len()), Some(100_000));
+    }
+    assert!(soon(blobs.message()).await.unwrap().is_none());
+}

@@ -1,0 +1,304 @@
+//! A call that was not answered yet, and what has come of its answer: the same whatever carries it.
+
+use bytes::Bytes;
+
+use super::frame::{Assembler, Malformed};
+use super::incoming::unreadable;
+use super::{block, coding, metadata, request, status};
+use crate::grpc_web::{Dialect, fields};
+use crate::h2::hpack::Fields;
+use crate::payload::compress;
+use crate::{CallId, Compression, Fault, Format, Head, Message, Metadata, Reply, Status};
+
+/// A call that was not answered yet.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) id: CallId,
+    /// Messages come and go one by one.
+    pub(crate) streamed: bool,
+    /// How the messages we send are written.
+    format: Format,
+    /// How they are compressed.
+    pub(crate) sends: Compression,
+    pub(crate) head: Head,
+    /// How the messages of the answer are compressed; `None`: in a way that is not known here.
+    compression: Option<Compression>,
+    /// The head is one of gRPC.
+    pub(crate) begun: bool,
+    pub(crate) assembler: Assembler,
+    /// The message of a unary answer.
+    pub(crate) message: Option<Message>,
+    /// Bytes for which the peer was allowed to send others before they were taken.
+    pub(crate) advanced: usize,
+    pub(crate) end: Option<End>,
+    /// It is called by gRPC-Web.
+    web: Option<Box<Web>>,
+}
+
+/// What an answer of gRPC-Web has beside.
+#[derive(Debug)]
+struct Web {
+    /// How many bytes its trailers may have.
+    limit: usize,
+    /// What the frame behind the messages told.
+    told: Option<End>,
+    /// What the head told, which counts if nothing follows (Trailers-Only).
+    alone: Option<End>,
+    /// Something follows the head.
+    came: bool,
+    /// All of the answer is here.
+    ended: bool,
+}
+
+/// How an answer ended.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) result: Result<(), Status>,
+    pub(crate) trailers: Metadata,
+}
+
+impl Outgoing {
+    /// A call that is about to leave. The trailers of its answer may have `limit` bytes where they are in its body.
+    pub(crate) fn new(
+        id: CallId,
+        streamed: bool,
+        (format, sends): (Format, Compression),
+        dialect: Dialect,
+        limit: usize,
+    ) -> Self {
+        let web = || Box::new(Web { limit, told: None, alone: None, came: false, ended: false });
+        Self {
+            id,
+            streamed,
+            format,
+            sends,
+            head: Head::default(),
+            compression: Some(Compression::None),
+            begun: false,
+            assembler: Assembler::default(),
+            message: None,
+            advanced: 0,
+            end: None,
+            web: (dialect != Dialect::Native).then(web),
+        }
+    }
+
+    /// Reads the head of the answer. How the call ended it tells only if nothing follows (Trailers-Only).
+    pub(crate) fn begin(&mut self, fields: &Fields, end: bool) -> Result<(), Status> {
+        let (mut http, mut format) = (0, None);
+        let mut is_over = false;
+        let dialect = if self.web.is_some() { Dialect::Web } else { Dialect::Native };
+        for (name, value) in fields.iter() {
+            match name {
+                b":status" => {
+                    http = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+                }
+                b"content-type" => {
+                    format =
+                        request::kind(value).filter(|(named, _)| *named == dialect).map(|(_, format)| format);
+                }
+                b"grpc-encoding" => self.compression = coding::read(value),
+                b"grpc-status" => is_over = true,
+                _ => field(name, value, &mut self.head.metadata),
+            }
+        }
+        if let Some(web) = &mut self.web
+            && is_over
+        {
+            web.alone = End::read(fields);
+        }
+        match (http, format) {
+            (200, Some(format)) if format != self.format && !is_same(format, self.format) => {
+                Err(other_format(self.format, format))
+            }
+            (200, Some(format)) => {
+                (self.head.format, self.begun) = (format, true);
+                Ok(())
+            }
+            _ if is_over && end => Ok(()),
+            (200, None) => Err(not_grpc()),
+            (http, _) => Err(status::of_http(http)),
+        }
+    }
+
+    /// Takes a piece of the answer's body.
+    pub(crate) fn push(&mut self, piece: Bytes) {
+        if let Some(web) = &mut self.web
+            && !piece.is_empty()
+        {
+            web.came = true;
+            if web.told.take().is_some() {
+                self.end = Some(End::failed(behind_trailers()));
+                return;
+            }
+        }
+        self.assembler.push(piece);
+    }
+
+    /// The answer's body is over.
+    pub(crate) fn body_ended(&mut self) {
+        if self.end.is_some() {
+            return;
+        }
+        if let Some(web) = &mut self.web {
+            web.ended = true;
+        }
+        self.end = Some(End::without_status());
+    }
+
+    /// The next message of the answer.
+    pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Message>, Status> {
+        let framed = match self.assembler.next(limit) {
+            Ok(Some(framed)) => framed,
+            Ok(None) => return Ok(None),
+            Err(malformed) => return self.no_message(malformed).map(|()| None),
+        };
+        let compression = match (framed.compressed, self.compression) {
+            (false, _) => Compression::None,
+            (true, Some(Compression::None)) => {
+                return Err(Status::internal("a compressed message, and no grpc-encoding that says how"));
+            }
+            (true, Some(compression)) => compression,
+            (true, None) => return Err(unknown_encoding()),
+        };
+        Ok(Some(Message { body: framed.body, compression }))
+    }
+
+    /// What comes is no message: in gRPC-Web, it may be the trailers.
+    #[cold]
+    fn no_message(&mut self, malformed: Malformed) -> Result<(), Status> {
+        let (Some(web), Malformed::Flag(flag @ (TRAILERS | COMPRESSED_TRAILERS))) =
+            (&mut self.web, malformed)
+        else {
+            return Err(unreadable(malformed));
+        };
+        let Some(frame) = self.assembler.frame(web.limit).map_err(unreadable)? else { return Ok(()) };
+        let text = match (flag, self.compression) {
+            (TRAILERS, _) => frame,
+            (_, Some(compression)) => compress::decompress(compression, &frame, web.limit)
+                .map_err(|error| Status::internal(format!("the trailers: {error}")))?
+                .into(),
+            (_, None) => return Err(unknown_encoding()),
+        };
+        if !self.assembler.is_empty() {
+            return Err(behind_trailers());
+        }
+        web.told = Some(End::read(&fields(&text)).unwrap_or_else(End::without_status));
+        self.begun = false;
+        Ok(())
+    }
+
+    /// What the call ended with; `None` if it has not ended.
+    pub(crate) fn into_answer(self) -> Option<(CallId, Reply)> {
+        let End { result, trailers } = match self.web {
+            None => self.end?,
+            Some(web) => web.end(self.end?),
+        };
+        let mut head = self.head;
+        let result = match (result, self.message) {
+            (Err(status), _) => Err(status),
+            (Ok(()), _) if !self.assembler.is_empty() => Err(cut_short()),
+            (Ok(()), None) if self.streamed => Ok(Bytes::new()),
+            (Ok(()), None) => Err(not_one("a unary answer without a message")),
+            (Ok(()), Some(message)) => {
+                head.compression = message.compression;
+                Ok(message.body)
+            }
+        };
+        Some((self.id, Reply { trailers, ..Reply::new(result, head) }))
+    }
+}
+
+impl Web {
+    /// How the answer ended whose connection tells `end`: by the frame behind the messages, or the head alone.
+    fn end(self, end: End) -> End {
+        match (self.ended, self.told, self.alone) {
+            (true, Some(told), _) => told,
+            (true, None, Some(alone)) if !self.came => alone,
+            _ => end,
+        }
+    }
+}
+
+impl End {
+    /// `None` if the fields do not say how the call ended.
+    pub(crate) fn read(fields: &Fields) -> Option<Self> {
+        let number = fields.get(b"grpc-status")?;
+        let mut trailers = Metadata::new();
+        let (mut message, mut details) = (None, Bytes::new());
+        for (name, value) in fields.iter() {
+            match name {
+                b"grpc-message" => message = Some(value),
+                b"grpc-status-details-bin" => details = metadata::decode(value).unwrap_or_default(),
+                _ => field(name, value, &mut trailers),
+            }
+        }
+        Some(Self { result: status::read(number, message, details), trailers })
+    }
+
+    /// By this failure.
+    pub(crate) fn failed(status: Status) -> Self {
+        Self { result: Err(status), trailers: Metadata::new() }
+    }
+
+    pub(crate) fn without_status() -> Self {
+        Self::failed(no_trailers())
+    }
+}
+
+/// The flags of a frame with trailers.
+const TRAILERS: u8 = 0x80;
+const COMPRESSED_TRAILERS: u8 = 0x81;
+
+/// A field of the user's.
+fn field(name: &[u8], value: &[u8], metadata: &mut Metadata) {
+    if let Ok(name) = std::str::from_utf8(name)
+        && !metadata::is_reserved(name)
+    {
+        metadata::read(name, value, metadata);
+    }
+}
+
+/// The answer has another number of messages than its method (`doc/statuscodes.md`, "Response cardinality violation").
+#[cold]
+pub(crate) fn not_one(what: &'static str) -> Status {
+    Status::unimplemented(what).with_fault(Fault::Peer)
+}
+
+/// Whether two formats are told by the same content type.
+#[cold]
+fn is_same(one: Format, other: Format) -> bool {
+    block::content_type(one) == block::content_type(other)
+}
+
+#[cold]
+fn other_format(asked: Format, answered: Format) -> Status {
+    let name = |format| String::from_utf8_lossy(block::content_type(format));
+    let text = format!("the call is {} and its answer {}", name(asked), name(answered));
+    Status::internal(text).with_fault(Fault::Peer)
+}
+
+#[cold]
+fn not_grpc() -> Status {
+    Status::unknown("the answer's content-type is not gRPC's").with_fault(Fault::Peer)
+}
+
+#[cold]
+fn unknown_encoding() -> Status {
+    Status::internal("the answer's grpc-encoding is not known")
+}
+
+#[cold]
+fn behind_trailers() -> Status {
+    Status::internal("the answer goes on behind its trailers").with_fault(Fault::Peer)
+}
+
+#[cold]
+fn no_trailers() -> Status {
+    Status::internal("the answer ended without a grpc-status").with_fault(Fault::Peer)
+}
+
+#[cold]
+fn cut_short() -> Status {
+    Status::internal("the answer ended inside of a message").with_fault(Fault::Peer)
+}

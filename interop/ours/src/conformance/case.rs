@@ -1,0 +1,160 @@
+//! One call as the suite asks for it.
+
+use std::error::Error;
+use std::time::Duration;
+
+use buffa::Message;
+use polyrpc::client::{Cancel, Limits, Request};
+use polyrpc::payload::Json;
+use polyrpc::tls::{self, Identity, Pem};
+use polyrpc::{Client, Compression, Format};
+
+use crate::outcome::{of_streams, of_unary};
+use crate::payload::append;
+use crate::proto::client_compat_request::cancel::CancelTiming;
+use crate::proto::{
+    ClientCompatRequest, ClientResponseResult, Codec, Compression as Asked, ConformanceServiceClient,
+    HTTPVersion, Protocol, ServerStreamRequest, UnaryRequest,
+};
+use crate::streams::{Requests, Turns};
+
+/// Why a call could not be made as it was asked for.
+type Trouble = Box<dyn Error + Send + Sync>;
+
+/// Makes the call.
+pub(crate) async fn run(asked: &ClientCompatRequest) -> Result<ClientResponseResult, Trouble> {
+    let client = ConformanceServiceClient::new(connect(asked)?);
+    let cancel = Cancel::new();
+    Ok(match asked.method.as_deref().unwrap_or_default() {
+        "Unary" => {
+            let request = request(asked, &cancel, sole::<UnaryRequest>(asked)?);
+            cancel_soon(asked, &cancel);
+            of_unary(client.unary_with(request).await, |response| response.payload.into_option())
+        }
+        "IdempotentUnary" => {
+            let request = request(asked, &cancel, sole(asked)?);
+            cancel_soon(asked, &cancel);
+            of_unary(client.idempotent_unary_with(request).await, |response| response.payload.into_option())
+        }
+        "Unimplemented" => {
+            let request = request(asked, &cancel, sole(asked)?);
+            of_unary(client.unimplemented_with(request).await, |_| None)
+        }
+        "ServerStream" => {
+            let request = request(asked, &cancel, sole::<ServerStreamRequest>(asked)?);
+            cancel_soon(asked, &cancel);
+            let counted = |received| cancel_after(asked, &cancel, received);
+            of_streams(
+                client.server_stream_with(request).await,
+                |response| response.payload.into_option(),
+                counted,
+            )
+            .await
+        }
+        "ClientStream" => {
+            let requests = Requests::of(asked, &cancel, None)?;
+            let unsent = requests.unsent();
+            let request = request(asked, &cancel, requests.stream());
+            let ended = client.client_stream_with(request).await;
+            let outcome = of_unary(ended, |response| response.payload.into_option());
+            ClientResponseResult { num_unsent_requests: unsent.left(), ..outcome }
+        }
+        "BidiStream" => {
+            let turns = Turns::of(asked);
+            let requests = Requests::of(asked, &cancel, turns.clone())?;
+            let unsent = requests.unsent();
+            let request = request(asked, &cancel, requests.stream());
+            let counted = |received| {
+                cancel_after(asked, &cancel, received);
+                turns.iter().for_each(Turns::pass);
+            };
+            let ended = client.bidi_stream_with(request).await;
+            let outcome = of_streams(ended, |response| response.payload.into_option(), counted).await;
+            ClientResponseResult { num_unsent_requests: unsent.left(), ..outcome }
+        }
+        other => return Err(format!("there is no method {other}").into()),
+    })
+}
+
+/// A client of the server that is to be called.
+fn connect(asked: &ClientCompatRequest) -> Result<Client, Trouble> {
+    let secure = !asked.server_tls_cert.is_empty();
+    let protocol = match (asked.protocol.as_known(), asked.http_version.as_known()) {
+        (Some(Protocol::PROTOCOL_GRPC), Some(HTTPVersion::HTTP_VERSION_2)) => "grpc",
+        (Some(Protocol::PROTOCOL_GRPC_WEB), Some(HTTPVersion::HTTP_VERSION_1)) => "grpc-web",
+        (Some(Protocol::PROTOCOL_GRPC_WEB), Some(HTTPVersion::HTTP_VERSION_2)) => "grpc-web+h2",
+        other => return Err(format!("{other:?} is not spoken").into()),
+    };
+    let carried = if secure { "+tls" } else { "" };
+    let mut builder = Client::builder(&format!("{protocol}{carried}://{}:{}", asked.host, asked.port))
+        .timeout(None)
+        .format(match asked.codec.as_known() {
+            Some(Codec::CODEC_JSON) => Format::Json(Json::Proto3),
+            _ => Format::Protobuf,
+        })
+        .compression(match asked.compression.as_known() {
+            Some(Asked::COMPRESSION_GZIP) => Compression::Gzip,
+            Some(Asked::COMPRESSION_ZSTD) => Compression::Zstd,
+            Some(Asked::COMPRESSION_DEFLATE) => Compression::Zlib,
+            Some(Asked::COMPRESSION_SNAPPY) => Compression::Snappy,
+            _ => Compression::None,
+        });
+    if asked.message_receive_limit > 0 {
+        let limit = asked.message_receive_limit as usize;
+        builder = builder.limits(Limits { message: limit, decompressed: limit, ..Limits::default() });
+    }
+    if secure {
+        let mut tls = tls::Client::new().ca(Pem::bytes(asked.server_tls_cert.clone()));
+        if let Some(shown) = asked.client_tls_creds.as_option() {
+            tls = tls.identity(Identity::new(Pem::bytes(shown.cert.clone()), Pem::bytes(shown.key.clone())));
+        }
+        builder = builder.tls(tls);
+    }
+    Ok(builder.build()?)
+}
+
+fn request<T>(asked: &ClientCompatRequest, cancel: &Cancel, message: T) -> Request<T> {
+    let mut request = Request::new(message).with_cancel(cancel);
+    append(&asked.request_headers, &mut request.options.metadata);
+    if let Some(millis) = asked.timeout_ms {
+        request = request.with_timeout(Duration::from_millis(millis.into()));
+    }
+    request
+}
+
+/// The one message of a call that has one.
+fn sole<T: Message>(asked: &ClientCompatRequest) -> Result<T, Trouble> {
+    match &asked.request_messages[..] {
+        [sole] => Ok(T::decode_from_slice(&sole.value)?),
+        _ => Err("a call of this kind has one message".into()),
+    }
+}
+
+/// Cancels a call of one message, if that is asked for, so long after it was sent.
+fn cancel_soon(asked: &ClientCompatRequest, cancel: &Cancel) {
+    let Some(asked) = asked.cancel.as_option() else { return };
+    let millis = match asked.cancel_timing {
+        Some(CancelTiming::AfterCloseSendMs(millis)) => millis,
+        Some(CancelTiming::AfterNumResponses(_)) => return,
+        Some(CancelTiming::BeforeCloseSend(_)) | None => 0,
+    };
+    cancel_in(Duration::from_millis(millis.into()), cancel);
+}
+
+pub(crate) fn cancel_in(pause: Duration, cancel: &Cancel) {
+    let cancel = cancel.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(pause).await;
+        cancel.cancel();
+    });
+}
+
+/// Cancels the call if it is to be when so many messages have come.
+fn cancel_after(asked: &ClientCompatRequest, cancel: &Cancel, received: usize) {
+    let timing = asked.cancel.as_option().and_then(|asked| asked.cancel_timing.as_ref());
+    if let Some(CancelTiming::AfterNumResponses(wanted)) = timing
+        && *wanted as usize == received
+    {
+        cancel.cancel();
+    }
+}
