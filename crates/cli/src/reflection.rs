@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use buffa::Message;
 use bytes::{Bytes, BytesMut};
-use polyrpc::client::Result;
-use polyrpc::client::{self, RawCall};
+use polyrpc::client::{self, Result};
 use polyrpc::introspection::grpc::reflection::v1::server_reflection_request::MessageRequest;
 use polyrpc::introspection::grpc::reflection::v1::server_reflection_response::MessageResponse;
 use polyrpc::introspection::grpc::reflection::v1::{
@@ -20,9 +19,8 @@ use protox::prost_reflect::prost_types::FileDescriptorProto;
 pub(crate) struct Reflection<'a> {
     client: &'a Client,
     options: client::Options,
-    call: Option<RawCall>,
-    /// Versions of the service that may be tried yet, the newest first.
-    untried: &'static [&'static str],
+    /// Versions of the service that the server may have, the newest first.
+    versions: &'static [&'static str],
     files: BTreeMap<String, File>,
 }
 
@@ -32,9 +30,10 @@ struct File {
 }
 
 impl<'a> Reflection<'a> {
-    /// A conversation to come. Its every question fails as [`Code::Unimplemented`] if the server has no reflection.
+    /// Questions to come, each a call of its own: over HTTP/1.1 (gRPC-Web) a server answers when the requests have ended.
+    /// Every one fails as [`Code::Unimplemented`] if the server has no reflection.
     pub(crate) fn new(client: &'a Client, options: client::Options) -> Self {
-        Self { client, options, call: None, untried: &VERSIONS, files: BTreeMap::new() }
+        Self { client, options, versions: &VERSIONS, files: BTreeMap::new() }
     }
 
     /// The names of all services, sorted.
@@ -125,35 +124,32 @@ impl<'a> Reflection<'a> {
             ServerReflectionRequest { message_request: Some(question), ..ServerReflectionRequest::default() };
         let request = Bytes::from(request.encode_to_vec());
         loop {
-            if self.call.is_none() {
-                self.call = Some(self.open().await?);
-            }
-            match self.exchange(request.clone()).await {
+            let Some((newest, older)) = self.versions.split_first() else {
+                return Err(Status::unimplemented("the server has no reflection").into());
+            };
+            match self.exchange(newest, request.clone()).await {
                 // Of no use, unless an older version is known.
-                Err(error) if error.code() == Code::Unimplemented && !self.untried.is_empty() => {
-                    self.call = None
+                Err(error) if error.code() == Code::Unimplemented && !older.is_empty() => {
+                    self.versions = older;
                 }
-                answer => return answer,
+                answer => {
+                    // The server has shown that it knows this version.
+                    if answer.is_ok() {
+                        self.versions = &self.versions[..1];
+                    }
+                    return answer;
+                }
             }
         }
     }
 
-    async fn open(&mut self) -> Result<RawCall> {
-        let Some((newest, older)) = self.untried.split_first() else {
-            return Err(Status::unimplemented("the server has no reflection").into());
-        };
-        self.untried = older;
-        self.client.open_raw(newest, self.options.clone(), Format::Protobuf).await
-    }
-
-    async fn exchange(&mut self, request: Bytes) -> Result<MessageResponse> {
-        let ended = || Error::from(Status::internal("the server ended the conversation"));
-        let call = self.call.as_mut().ok_or_else(ended)?;
+    async fn exchange(&mut self, version: &str, request: Bytes) -> Result<MessageResponse> {
+        let mut call = self.client.open_raw(version, self.options.clone(), Format::Protobuf).await?;
         // If the call has ended, its answer says why.
         let _ = call.send(request).await;
-        let answer = call.next().await?.ok_or_else(ended)?;
-        // The server has shown that it knows this version.
-        self.untried = &[];
+        let _ = call.finish_sending().await;
+        let answer = call.next().await?;
+        let answer = answer.ok_or_else(|| Status::internal("the server ended the conversation"))?;
         let answer = ServerReflectionResponse::decode(&mut &answer.bytes[..]).map_err(Status::from_error)?;
         answer.message_response.ok_or_else(|| Status::internal("the server answered nothing").into())
     }
