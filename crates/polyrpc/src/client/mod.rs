@@ -10,6 +10,8 @@
 
 mod redacted;
 mod request;
+#[cfg(feature = "otel")]
+mod target;
 mod url;
 
 mod hook;
@@ -94,6 +96,8 @@ use self::hook::Hooks;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
 use self::unsaid::Unsaid;
+#[cfg(feature = "otel")]
+pub(crate) use self::target::Target;
 use self::url::Url;
 use crate::codec::{self, Body};
 use crate::cores::Cores;
@@ -223,6 +227,12 @@ impl Client {
             defaults: Arc::new(defaults),
             layers: self.layers.clone(),
         })
+    }
+
+    /// What telemetry names as the server.
+    #[cfg(feature = "otel")]
+    pub(crate) fn target(&self) -> &Target {
+        &self.defaults.target
     }
 
     /// How it makes data connections.
@@ -749,7 +759,11 @@ impl Builder {
         if let Some(status) = self.misplaced.take() {
             return Err(status.into());
         }
-        let defaults = self.defaults(&url);
+        let defaults = Defaults {
+            #[cfg(feature = "otel")]
+            target: discover.as_ref().map_or_else(|| Target::of(&url), |_| Target::found_by(&self.url)),
+            ..self.defaults(&url)
+        };
         let layers = std::mem::take(&mut self.layers);
         let transport = match (self.plan.take(), discover) {
             (None, None) => {
@@ -824,6 +838,8 @@ impl Builder {
             idempotent: self.idempotent,
             unsaid: Unsaid::of(protocol),
             near: Near::new(&url.address, self.connect_timeout),
+            #[cfg(feature = "otel")]
+            target: Target::of(url),
         }
     }
 
