@@ -95,9 +95,9 @@ use self::factory::Factory;
 use self::hook::Hooks;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
-use self::unsaid::Unsaid;
 #[cfg(feature = "otel")]
 pub(crate) use self::target::Target;
+use self::unsaid::Unsaid;
 use self::url::Url;
 use crate::codec::{self, Body};
 use crate::cores::Cores;
