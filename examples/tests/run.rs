@@ -56,6 +56,19 @@ fn rpcx_codec() {
 }
 
 #[test]
+fn errors_and_layers() {
+    let output = run(env!("CARGO_BIN_EXE_errors_and_layers"), &[]);
+    let lines = [
+        "ann is 34",
+        "joe: no user joe",
+        "bob: internal error",
+        "stranger: who are you?",
+        "nobody: Some(ConnectionRefused)",
+    ];
+    assert_eq!(output.lines().collect::<Vec<_>>(), lines);
+}
+
+#[test]
 fn several_servers() {
     let output = run(env!("CARGO_BIN_EXE_several_servers"), &[]);
     // A server that gets none of thirty random calls: one time in 60,000.

@@ -39,6 +39,19 @@ pub(crate) fn from_map(map: BTreeMap<String, String>) -> Attributes {
     }
 }
 
+/// What was `said`, with what others have changed since: `written` is how a registry tells it that has nobody to change
+/// anything, and `found` how it tells it.
+pub(crate) fn changed(said: &Attributes, written: &Attributes, found: &Attributes) -> Attributes {
+    let mut changed = said.clone();
+    for (name, _) in written.iter().chain(found.iter()) {
+        if !written.values(name).eq(found.values(name)) {
+            changed.remove(name);
+            found.values(name).for_each(|value| changed.append(name, value));
+        }
+    }
+    changed
+}
+
 const QUERY: &str = "query";
 
 #[cfg(test)]
@@ -51,6 +64,20 @@ mod tests {
         let map = to_map(&said, |_| true);
         assert_eq!(map.len(), 2);
         assert_eq!(from_map(map), said);
+    }
+
+    #[test]
+    fn what_a_registry_makes_of_it_is_no_change_of_others() {
+        let read = |text: &str| text.parse::<Attributes>().unwrap();
+        for (said, written, found, changed_to) in [
+            ("weight=0", "weight=1", "weight=1", "weight=0"),
+            ("weight=0", "weight=1", "state=inactive&weight=1", "state=inactive&weight=0"),
+            ("group=a&group=b", "group=a&group=b", "group=c", "group=c"),
+            ("group=a&x=1", "group=a&x=1", "x=1", "x=1"),
+            ("", "", "tag=1&tag=2", "tag=1&tag=2"),
+        ] {
+            assert_eq!(changed(&read(said), &read(written), &read(found)), read(changed_to), "{found}");
+        }
     }
 
     #[test]

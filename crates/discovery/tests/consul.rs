@@ -101,6 +101,12 @@ impl Agent {
                     None => Reply::status(404, "Unknown service"),
                 }
             }
+            _ if path.starts_with("/v1/agent/service/") => {
+                match self.state.lock().unwrap().services.get(&id) {
+                    Some(service) => Reply::json(service.clone()),
+                    None => Reply::status(404, "unknown service ID"),
+                }
+            }
             _ if path.starts_with("/v1/health/service/") => {
                 self.wait(&asked).await;
                 self.healthy(&id)
@@ -253,6 +259,36 @@ async fn services_are_entered_found_changed_and_taken_out() {
     let (finding, registering) =
         (format!("consul://{}/Arith", fake.address), format!("consul://{}", fake.address));
     cases::servers_are_entered_found_changed_and_taken_out(&finding, &registering).await;
+}
+
+#[tokio::test]
+async fn what_others_say_of_an_agents_service_is_told_and_kept() {
+    let agent = Agent::new();
+    let fake = agent.serve().await;
+    let mut sets = discover(&format!("consul://{}/Arith", fake.address)).unwrap().watch();
+    let registry = register(&format!("consul://{}", fake.address)).unwrap();
+    // A weight of nothing is none in Consul.
+    let mut entry = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&tag=x&weight=0");
+    assert_eq!(registry.entered(&entry).await.unwrap(), None);
+    registry.publish(&entry).await.unwrap();
+    assert_eq!(registry.entered(&entry).await.unwrap().as_ref(), Some(&entry.instance.attributes));
+
+    agent.change(|state| {
+        let service = state.services.values_mut().next().unwrap();
+        service["Meta"]["state"] = json!("inactive");
+        service["Meta"]["owner"] = json!("me");
+        service["Tags"] = json!(["x", "canary"]);
+        service["Weights"]["Passing"] = json!(7);
+    });
+    let said = registry.entered(&entry).await.unwrap().unwrap();
+    let all = "group=a&group=b&owner=me&state=inactive&tag=x&tag=canary&weight=7";
+    assert_eq!(said.to_string(), all);
+    // The server enters itself again with it, as when the agent has lost everything.
+    entry.instance = entry.instance.with(said.clone());
+    agent.lose_everything();
+    registry.publish(&entry).await.unwrap();
+    assert_eq!(registry.entered(&entry).await.unwrap(), Some(said));
+    until(&mut sets, &[format!("tcp@127.0.0.1:8972 {all}")]).await;
 }
 
 #[tokio::test]

@@ -235,6 +235,45 @@ async fn what_is_entered_is_what_rpcx_enters() {
 }
 
 #[tokio::test]
+async fn what_others_say_of_an_instance_is_told_and_kept() {
+    for server in [Server::new(), Server::newer()] {
+        let fake = server.serve().await;
+        let registry = register(&format!("nacos://{}", fake.address)).unwrap();
+        let mut entry = entry("Arith", "tcp@127.0.0.1:8972", "group=a&group=b&weight=3");
+        assert_eq!(registry.entered(&entry).await.unwrap(), None);
+        registry.publish(&entry).await.unwrap();
+        assert_eq!(registry.entered(&entry).await.unwrap().as_ref(), Some(&entry.instance.attributes));
+
+        let change = |enabled: bool, weight: f64, owner: &str| {
+            let state = &mut *server.0.lock().unwrap();
+            let (_, host) = state.hosts.values_mut().next().unwrap();
+            (host["enabled"], host["weight"]) = (json!(enabled), json!(weight));
+            host["metadata"]["owner"] = json!(owner);
+        };
+        for (enabled, weight, said) in [
+            (false, 3.0, "group=a&group=b&owner=me&state=inactive&weight=3"),
+            (true, 0.0, "group=a&group=b&owner=me&weight=0"),
+            // What has no place in a weight of ours is left to Nacos.
+            (true, 0.5, "group=a&group=b&owner=me&weight=3"),
+            (true, 9.0, "group=a&group=b&owner=me&weight=9"),
+        ] {
+            change(enabled, weight, "me");
+            let found = registry.entered(&entry).await.unwrap().unwrap();
+            assert_eq!(found.to_string(), said, "{enabled} {weight}");
+        }
+        // The server enters itself again with it, and whoever enables it again is heeded.
+        change(false, 9.0, "me");
+        let said = registry.entered(&entry).await.unwrap().unwrap();
+        entry.instance = entry.instance.with(said.clone());
+        registry.publish(&entry).await.unwrap();
+        assert_eq!(registry.entered(&entry).await.unwrap(), Some(said));
+        change(true, 9.0, "you");
+        let said = registry.entered(&entry).await.unwrap().unwrap();
+        assert_eq!(said.to_string(), "group=a&group=b&owner=you&weight=9");
+    }
+}
+
+#[tokio::test]
 async fn whoever_has_not_changed_beats_and_is_entered_anew_when_lost() {
     for server in [Server::new(), Server::newer()] {
         let fake = server.serve().await;

@@ -3,6 +3,9 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use common::{ProbeServer, Prober, Socket, again, client, serve, soon, until};
@@ -20,11 +23,13 @@ use polyrpc::introspection::grpc::reflection::v1::{
 };
 use polyrpc::introspection::grpc::reflection::v1alpha;
 use polyrpc::introspection::{Calls, Health, Serving};
-use polyrpc::server::Running;
+use polyrpc::layers::{AccessLog, Metrics, Mirror, Mirrored, RateLimit, Spans};
+use polyrpc::server::{Answered, Concurrency, Hook, Limits, Received, Running};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::streaming::Sender;
 use polyrpc::{Client, Code, Context, Protocol, Server, Status, Streaming};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
+use tokio::net::TcpStream;
 
 // ------------------------------------------------------------------------------------------------ health
 
@@ -449,6 +454,153 @@ const SOURCES: [(&str, &str); 3] = [
         "#,
     ),
 ];
+
+// ----------------------------------------------------------------------------------- beside the user's calls
+
+/// Everything that hears of calls.
+#[derive(Clone, Default)]
+struct Witnesses {
+    received: Arc<AtomicUsize>,
+    answered: Arc<AtomicUsize>,
+    lines: Arc<AtomicUsize>,
+    spans: Arc<AtomicUsize>,
+    metrics: Metrics,
+}
+
+fn more(count: &AtomicUsize) {
+    count.fetch_add(1, Ordering::SeqCst);
+}
+
+impl Hook for Witnesses {
+    fn received(&self, _: &mut Received<'_>) -> polyrpc::Result<(), Status> {
+        more(&self.received);
+        Ok(())
+    }
+
+    fn answered(&self, _: &Answered<'_>) {
+        more(&self.answered);
+    }
+}
+
+impl Witnesses {
+    /// A server that they stand around, with limits that two calls exhaust.
+    fn around(&self, server: Server, mirror: &Mirror) -> Server {
+        let (lines, spans) = (self.lines.clone(), self.spans.clone());
+        server
+            .metrics(&self.metrics)
+            .hook(self.clone())
+            .layer(AccessLog::new(move |_| more(&lines)))
+            .layer(Spans::new(move |_| more(&spans)))
+            .layer(mirror.clone())
+            .layer(RateLimit::new(0.001, 2))
+            .concurrency(Concurrency::Constant(2))
+            .limits(Limits { in_flight: 1, ..Limits::default() })
+    }
+
+    /// How many calls each of them has heard of.
+    fn heard(&self, mirror: &Mirror) -> [(&'static str, u64); 6] {
+        let count = |count: &AtomicUsize| count.load(Ordering::SeqCst) as u64;
+        let Mirrored { answered, failed, skipped } = mirror.mirrored();
+        [
+            ("hooks before", count(&self.received)),
+            ("hooks after", count(&self.answered)),
+            ("metrics", self.metrics.methods().iter().map(|method| method.started).sum()),
+            ("access log", count(&self.lines)),
+            ("spans", count(&self.spans)),
+            ("mirror", answered + failed + skipped),
+        ]
+    }
+}
+
+type Asked = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Everything that a server can be asked about itself, each way.
+fn questions(server: &Running) -> Vec<(String, Asked)> {
+    let mut questions: Vec<(String, Asked)> = Vec::new();
+    let url = server.address().to_string();
+    for protocol in [Protocol::Grpc, Protocol::BaiduStd, Protocol::Rpcx, Protocol::Http] {
+        let health = HealthClient::new(client(protocol, server));
+        let asked = async move {
+            let answer = again(|| health.check(of(""))).await;
+            assert_eq!(answer.status.as_known(), Some(SERVING));
+        };
+        questions.push((format!("Health/Check by {protocol:?}"), Box::pin(asked)));
+    }
+    let health = HealthClient::new(client(Protocol::Grpc, server));
+    let watched = async move {
+        let mut watch = soon(health.watch(of(""))).await.unwrap();
+        assert_eq!(next(&mut watch).await, Some(SERVING));
+    };
+    questions.push(("Health/Watch".into(), Box::pin(watched)));
+    let rpcx = client(Protocol::Rpcx, server);
+    for (name, part) in [("Reflection/GetServices", "type Probe struct"), ("metrics", "polyrpc_calls_total")]
+    {
+        let rpcx = rpcx.clone();
+        let asked = async move {
+            let text: String = again(|| rpcx.call(name, "")).await;
+            assert!(text.contains(part), "{text}");
+        };
+        questions.push((format!("{name} by rpcx"), Box::pin(asked)));
+    }
+    for path in ["/metrics", "/brpc_metrics", "/health", "/livez", "/readyz"] {
+        let url = url.clone();
+        let asked = async move {
+            let mut socket = Socket { stream: TcpStream::connect(url).await.unwrap() };
+            let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            assert_eq!(socket.http(&request).await.0, 200);
+        };
+        questions.push((format!("GET {path}"), Box::pin(asked)));
+    }
+    questions
+}
+
+#[tokio::test]
+async fn what_asks_a_server_about_itself_is_not_told_counted_logged_mirrored_or_limited() {
+    let (prober, elsewhere) = (Prober::default(), Prober::default());
+    elsewhere.gate.open();
+    let other = serve(elsewhere.server()).await;
+    let mirror = Mirror::to(client(Protocol::Rpcx, &other));
+    let witnesses = Witnesses::default();
+    let server = prober.server().health(&Health::new()).reflection();
+    let server = serve(witnesses.around(server, &mirror)).await;
+
+    // One call of the user's waits, so that the server takes no other.
+    let caller = client(Protocol::Rpcx, &server);
+    let waiting = {
+        let caller = caller.clone();
+        tokio::spawn(async move { caller.call::<String>("Probe/Wait", "x").await })
+    };
+    prober.gate.came(1).await;
+    let refused = soon(caller.call::<String>("Probe/Echo", "x")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    until(|| mirror.mirrored().answered == 1).await;
+    let before = witnesses.heard(&mirror);
+    let numbers = before.map(|(_, number)| number);
+    assert_eq!(
+        numbers,
+        [2, 1, 1, 0, 0, 1],
+        "of the one that waits, and of the one that was refused: {before:?}"
+    );
+
+    for (question, asked) in questions(&server) {
+        asked.await;
+        assert_eq!(witnesses.heard(&mirror), before, "{question}");
+    }
+    let mut asking = Asking::of(&server).await;
+    let answer = asking.ask(MessageRequest::ListServices(String::new())).await;
+    assert!(matches!(answer.message_response, Some(MessageResponse::ListServicesResponse(_))));
+    drop(asking);
+
+    // Those of the user's are heard of and limited as before.
+    prober.gate.open();
+    soon(waiting).await.unwrap().unwrap();
+    soon(caller.call::<String>("Probe/Echo", "x")).await.unwrap();
+    let limited = soon(caller.call::<String>("Probe/Echo", "x")).await.unwrap_err();
+    assert_eq!(limited.code(), Code::ResourceExhausted);
+    let heard = || witnesses.heard(&mirror).map(|(_, number)| number);
+    until(|| heard()[1] == 4 && heard()[5] == 3).await;
+    assert_eq!(heard(), [4, 4, 3, 3, 3, 3]);
+}
 
 // ------------------------------------------------------------------------------------------------ facts
 

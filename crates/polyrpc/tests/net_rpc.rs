@@ -9,7 +9,7 @@ use common::{Socket, serve, soon};
 use polyrpc::introspection::Health;
 use polyrpc::net_rpc::Codec;
 use polyrpc::server::{Limits, Listen};
-use polyrpc::{Client, Server};
+use polyrpc::{Client, Context, Server, Status};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 
@@ -90,6 +90,18 @@ async fn what_gob_cannot_carry_is_told_before_the_server_listens() {
 
     let server = || Server::new().register("flat", |flat: Flat| async move { flat.inner.a + flat.b });
     let address = "127.0.0.1:0";
+    // What is given the context is looked at too, its arguments, and its answer however it comes.
+    let made = || Flat { inner: Inner { a: 1 }, b: 2 };
+    for with_context in [
+        Server::new().register("flat", |_: Context, flat: Flat| async move { flat.b }),
+        Server::new().register("flat", move |_: Context| async move { made() }),
+        Server::new().register("flat", move |_: Context| async move { Ok::<_, Status>(made()) }),
+        Server::new().register("flat", move |cx: Context| async move { (cx, made()) }),
+    ] {
+        let listen = Listen::on(address).net_rpc(Codec::Gob);
+        let error = with_context.bind(listen).await.err().expect("Go has no such struct").to_string();
+        assert!(error.contains("serde(flatten)"), "{error}");
+    }
     for listen in
         [Listen::on(address).net_rpc(Codec::Gob), Listen::on(address).only([polyrpc::Protocol::NetRpc])]
     {

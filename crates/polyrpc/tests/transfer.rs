@@ -386,3 +386,39 @@ async fn beyond_its_grace_a_server_ends_them() {
     soon(server.shutdown(Duration::ZERO)).await;
     soon(stream.read(&mut [0; 8])).await.unwrap_err();
 }
+
+#[tokio::test]
+async fn the_bytes_of_streams_and_files_are_counted_in_the_metrics() {
+    let (metrics, shelf) = (polyrpc::layers::Metrics::new(), Shelf::default());
+    let server = serve(Server::new().streams(parrot()).files(shelf.files()).metrics(&metrics)).await;
+    let client = client(Protocol::Rpcx, &server);
+    let counted = |name: &str| {
+        let text = metrics.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
+    };
+    let received = || -> u64 { counted("polyrpc_received_bytes_total") };
+    let sent = || -> u64 { counted("polyrpc_sent_bytes_total") };
+
+    // While the stream is open, and each direction by itself.
+    let mut stream = soon(client.byte_stream(&none())).await.unwrap();
+    let (mut told, mut answer) = (0, vec![0; 10_000]);
+    for _ in 0..10 {
+        soon(stream.write_all(&[b'x'; 10_000])).await.unwrap();
+        told += soon(stream.read_exact(&mut answer)).await.unwrap();
+    }
+    assert_eq!(told, 100_000);
+    until(|| received() > 100_000 && sent() > 100_000).await;
+    assert!(received() < 102_000 && sent() < 102_000, "{} {}", received(), sent());
+
+    // And once it is closed.
+    let file = vec![b'y'; 500_000];
+    soon(client.send_file("f", 500_000, &none(), &file[..])).await.unwrap();
+    until(|| received() > 600_000).await;
+    assert!(received() < 604_000 && sent() < 104_000, "{} {}", received(), sent());
+    let mut fetched = Vec::new();
+    soon(client.download_file("f", &none(), &mut fetched)).await.unwrap();
+    assert_eq!(fetched.len(), 500_000);
+    until(|| sent() > 600_000).await;
+    assert!(received() < 606_000 && sent() < 606_000, "{} {}", received(), sent());
+}

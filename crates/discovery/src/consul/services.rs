@@ -11,7 +11,8 @@ use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Network, Registe
 use serde::{Deserialize, Serialize};
 
 use super::{Consul, Index};
-use crate::metadata::{from_map, to_map};
+use crate::http::ANSWER;
+use crate::metadata::{changed, from_map, to_map};
 use crate::place::segment;
 use crate::readable::{self, Readable};
 use crate::watch::{self, Ask};
@@ -58,11 +59,8 @@ impl Services {
         if self.is_entered(&id, entry) && self.pass(&id).await? {
             return Ok(());
         }
-        let wanted = match self.written {
-            Written::Plainly => plainly(entry, &id)?,
-            Written::AsRpcxOnceDid => as_rpcx_once_did(entry, &id),
-        };
-        let wanted = serde_json::to_vec(&wanted).map_err(|error| Status::internal(error.to_string()))?;
+        let wanted = serde_json::to_vec(&self.wanted(entry, &id)?)
+            .map_err(|error| Status::internal(error.to_string()))?;
         let query = Attributes::new().with("replace-existing-checks", "true");
         let answer = self.consul.put("/agent/service/register", query, wanted).await?;
         answer.granted(&format!("to enter {entry} into Consul"))?;
@@ -93,6 +91,29 @@ impl Services {
         }
     }
 
+    /// What the agent says of it now.
+    async fn look(&self, entry: &Entry) -> Result<Option<Attributes>, Status> {
+        let id = id(entry);
+        let path = format!("/agent/service/{}", segment(&id));
+        let answer = self.consul.get(&path, Attributes::new(), ANSWER).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let found: Service = answer.json(&format!("to read what Consul says of {entry}"))?;
+        let written = self.wanted(entry, &id)?.service();
+        let (Some(written), Some(found)) = (written.instance(None), found.instance(None)) else {
+            return Ok(None);
+        };
+        Ok(Some(changed(&entry.instance.attributes, &written.attributes, &found.attributes)))
+    }
+
+    fn wanted<'a>(&self, entry: &'a Entry, id: &'a str) -> Result<Registration<'a>, Status> {
+        match self.written {
+            Written::Plainly => plainly(entry, id),
+            Written::AsRpcxOnceDid => Ok(as_rpcx_once_did(entry, id)),
+        }
+    }
+
     fn is_entered(&self, id: &str, entry: &Entry) -> bool {
         self.entered.lock().unwrap_or_else(PoisonError::into_inner).get(id) == Some(entry)
     }
@@ -105,6 +126,10 @@ impl Register for Services {
 
     fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
         async { Ok(self.leave(entry).await?) }.boxed()
+    }
+
+    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        async { Ok(self.look(entry).await?) }.boxed()
     }
 }
 
@@ -258,13 +283,20 @@ struct Service {
 impl Healthy {
     /// `None` if nobody can be called there.
     fn instance(self) -> Option<Instance> {
-        let Service { address, port, tags, meta, weights } = self.service;
+        self.service.instance(self.node)
+    }
+}
+
+impl Service {
+    /// `None` if nobody can be called there.
+    fn instance(self, node: Option<Node>) -> Option<Instance> {
+        let Self { address, port, tags, meta, weights } = self;
         let tags = tags.unwrap_or_default();
         if address.contains('@') {
             let attributes = tags.first().map(|query| query.parse().unwrap_or_default());
             return Some(address.parse::<Instance>().ok()?.with(attributes.unwrap_or_default()));
         }
-        let host = if address.is_empty() { self.node?.address } else { address };
+        let host = if address.is_empty() { node?.address } else { address };
         let mut attributes = from_map(meta.unwrap_or_default());
         let network = attributes.value(NETWORK).map_or(Ok(Network::Tcp), str::parse).ok()?;
         attributes.remove(NETWORK);
@@ -298,6 +330,14 @@ struct Registration<'a> {
     meta: BTreeMap<String, String>,
     weights: Weights,
     check: Check,
+}
+
+impl Registration<'_> {
+    /// As the agent tells it.
+    fn service(self) -> Service {
+        let Self { address, port, tags, meta, weights, .. } = self;
+        Service { address, port, tags: Some(tags), meta: Some(meta), weights: Some(weights) }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use polyrpc::Status;
 use polyrpc::discovery::{Attributes, Entry, Instance, Network};
 use serde::{Deserialize, Serialize};
 
-use crate::metadata::{from_map, to_map};
+use crate::metadata::{changed, from_map, to_map};
 
 /// An instance, as Nacos has it.
 #[derive(Debug, Deserialize)]
@@ -32,14 +32,49 @@ pub(super) fn instances(hosts: Vec<Host>) -> Vec<Option<Instance>> {
     hosts.into_iter().map(|host| host.instance(scale)).collect()
 }
 
+/// What Nacos says now of an entry, if it is among these. A weight that is a fraction is none of ours, and is not heeded.
+pub(super) fn said(hosts: Vec<Host>, entry: &Entry) -> Result<Option<Attributes>, Status> {
+    let enterable = enterable(entry)?;
+    let is_it = |host: &Host| host.ip == enterable.ip && host.port == u32::from(enterable.port);
+    let Some(found) = hosts.into_iter().find(is_it) else { return Ok(None) };
+    let written = enterable.host();
+    let (was_enabled, is_enabled) = (written.enabled, found.enabled);
+    let weight = found.weight.filter(|weight| weight.fract() == 0.0).or(written.weight);
+    let found = Host { weight, ..found };
+    let (Some(written), Some(found)) = (written.attributes(), found.attributes()) else { return Ok(None) };
+    let mut said = changed(&entry.instance.attributes, &written, &found);
+    match (was_enabled, is_enabled) {
+        (true, false) => said.set("state", "inactive"),
+        (false, true) => said.remove("state"),
+        _ => {}
+    }
+    Ok(Some(said))
+}
+
 impl Host {
     fn weight(&self) -> f64 {
         self.weight.filter(|weight| weight.is_finite()).unwrap_or(1.0)
     }
 
     fn instance(self, scale: f64) -> Option<Instance> {
+        let is_active = self.enabled && self.weight() > 0.0;
+        let bracketed = if self.ip.contains(':') { format!("[{}]", self.ip) } else { self.ip.clone() };
+        let port = self.port;
+        let (network, mut attributes) = self.said(scale)?;
+        if !is_active {
+            attributes.set("state", "inactive");
+        }
+        let instance: Instance = format!("{network}@{bracketed}:{port}").parse().ok()?;
+        Some(instance.with(attributes))
+    }
+
+    /// What is said of it, but for whether it is enabled.
+    fn attributes(self) -> Option<Attributes> {
+        self.said(1.0).map(|(_, attributes)| attributes)
+    }
+
+    fn said(self, scale: f64) -> Option<(Network, Attributes)> {
         let weight = self.weight().max(0.0);
-        let is_active = self.enabled && weight > 0.0;
         let said = self.metadata.unwrap_or_default();
         let said = said.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let mut attributes = from_map(said.filter(|(name, _)| !name.starts_with(PRESERVED)).collect());
@@ -50,12 +85,7 @@ impl Host {
         if weight != 1.0 {
             attributes.set("weight", weight.max(weight.min(1.0).ceil()).round().to_string());
         }
-        if !is_active {
-            attributes.set("state", "inactive");
-        }
-        let bracketed = if self.ip.contains(':') { format!("[{}]", self.ip) } else { self.ip };
-        let instance: Instance = format!("{network}@{bracketed}:{}", self.port).parse().ok()?;
-        Some(instance.with(attributes))
+        Some((network, attributes))
     }
 }
 
@@ -98,6 +128,19 @@ pub(super) fn enterable(entry: &Entry) -> Result<Enterable<'_>, Status> {
 }
 
 impl Enterable<'_> {
+    /// As Nacos tells it.
+    fn host(self) -> Host {
+        let metadata = self.metadata.into_iter().map(|(name, value)| (name, Some(value))).collect();
+        Host {
+            ip: self.ip.to_owned(),
+            port: self.port.into(),
+            enabled: self.enabled,
+            healthy: true,
+            weight: Some(self.weight),
+            metadata: Some(metadata),
+        }
+    }
+
     /// With where it is.
     pub(super) fn place(&self, fields: Attributes) -> Attributes {
         fields.with("ip", self.ip).with("port", self.port.to_string())
@@ -207,16 +250,7 @@ mod tests {
         let attributes: Attributes = "group=a&group=b&weight=3".parse().unwrap();
         let instance = "kcp@[::1]:7".parse::<Instance>().unwrap().with(attributes);
         let entry = Entry { service: "S".into(), instance, ttl: Duration::from_secs(15) };
-        let Enterable { ip, port, weight, enabled, metadata } = enterable(&entry).unwrap();
-        let metadata = metadata.into_iter().map(|(name, value)| (name, Some(value))).collect();
-        let host = Host {
-            ip: ip.to_owned(),
-            port: port.into(),
-            enabled,
-            healthy: true,
-            weight: Some(weight),
-            metadata: Some(metadata),
-        };
+        let host = enterable(&entry).unwrap().host();
         assert_eq!(instances(vec![host]), [Some(entry.instance)]);
     }
 }

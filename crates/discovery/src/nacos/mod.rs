@@ -20,8 +20,8 @@ use polyrpc::Status;
 use polyrpc::client::Result;
 use polyrpc::discovery::{Attributes, Discover, Entry, Instance, Register, Sets};
 
-use self::api::{Api, Verb};
-use self::host::{enterable, instances};
+use self::api::{Api, Reply, Verb};
+use self::host::{enterable, instances, said};
 use crate::place::Place;
 use crate::readable;
 use crate::watch::{self, Ask};
@@ -134,6 +134,13 @@ impl Nacos {
         Ok(known)
     }
 
+    /// What Nacos says of it now. One that is disabled is missing from the lists of Nacos 1 and 2, and then nothing is known.
+    async fn look(&self, entry: &Entry) -> Result<Option<Attributes>, Status> {
+        let asked = format!("to read what Nacos says of {entry}");
+        let list = list(&self.api, &self.scope, &entry.service).await?.list(&asked)?;
+        said(list.hosts.items, entry)
+    }
+
     async fn leave(&self, entry: &Entry) -> Result<(), Status> {
         self.forget(entry);
         let fields = enterable(entry)?.place(self.fields(&entry.service));
@@ -171,6 +178,10 @@ impl Register for Nacos {
 
     fn withdraw<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<()>> {
         async { Ok(self.leave(entry).await?) }.boxed()
+    }
+
+    fn entered<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<Option<Attributes>>> {
+        async { Ok(self.look(entry).await?) }.boxed()
     }
 }
 
@@ -210,16 +221,8 @@ impl Ask for Polled {
             tokio::time::sleep(pause).await;
         }
         let ServiceOf { api, scope, name } = &self.of;
-        let mut fields = scope.fields(name).with("healthyOnly", "false");
-        if let Some(clusters) = &scope.cluster {
-            // The former is asked for by Nacos 1 and 2, the latter by 3.
-            fields.set("clusters", clusters);
-            fields.set("clusterName", clusters);
-        }
-        let list = api
-            .call(Verb::List, &fields)
-            .await?
-            .list(&format!("to list the instances of {name} in Nacos"))?;
+        let list =
+            list(api, scope, name).await?.list(&format!("to list the instances of {name} in Nacos"))?;
         if list.hosts.is_garbage() {
             return Err(Status::data_loss(format!("no instance of {name} in Nacos can be read")));
         }
@@ -235,6 +238,17 @@ impl Ask for Polled {
     fn complaint(&mut self) -> Option<Status> {
         self.complaint.take()
     }
+}
+
+/// Asks for all instances of a service.
+async fn list(api: &Api, scope: &Scope, name: &str) -> Result<Reply, Status> {
+    let mut fields = scope.fields(name).with("healthyOnly", "false");
+    if let Some(clusters) = &scope.cluster {
+        // The former is asked for by Nacos 1 and 2, the latter by 3.
+        fields.set("clusters", clusters);
+        fields.set("clusterName", clusters);
+    }
+    api.call(Verb::List, &fields).await
 }
 
 /// Opens what stands behind `nacos://`, to find a service.

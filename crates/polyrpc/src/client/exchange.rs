@@ -38,6 +38,9 @@ pub(super) struct Defaults {
     pub(super) unsaid: Option<Unsaid>,
     /// How data connections are made.
     pub(super) near: Near,
+    /// What telemetry names as the server.
+    #[cfg(feature = "otel")]
+    pub(super) target: super::target::Target,
 }
 
 /// Whether the protocol has words for it that a call was never looked at (HTTP/2's `GOAWAY` and `REFUSED_STREAM`).

@@ -10,6 +10,8 @@
 
 mod redacted;
 mod request;
+#[cfg(feature = "otel")]
+mod target;
 mod url;
 
 mod hook;
@@ -93,6 +95,8 @@ use self::factory::Factory;
 use self::hook::Hooks;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
+#[cfg(feature = "otel")]
+pub(crate) use self::target::Target;
 use self::unsaid::Unsaid;
 use self::url::Url;
 use crate::codec::{self, Body};
@@ -224,6 +228,12 @@ impl Client {
             defaults: Arc::new(defaults),
             layers: self.layers.clone(),
         })
+    }
+
+    /// What telemetry names as the server.
+    #[cfg(feature = "otel")]
+    pub(crate) fn target(&self) -> &Target {
+        &self.defaults.target
     }
 
     /// How it makes data connections.
@@ -750,7 +760,11 @@ impl Builder {
         if let Some(status) = self.misplaced.take() {
             return Err(status.into());
         }
-        let defaults = self.defaults(&url);
+        let defaults = Defaults {
+            #[cfg(feature = "otel")]
+            target: discover.as_ref().map_or_else(|| Target::of(&url), |_| Target::found_by(&self.url)),
+            ..self.defaults(&url)
+        };
         let layers = std::mem::take(&mut self.layers);
         let transport = match (self.plan.take(), discover) {
             (None, None) => {
@@ -825,6 +839,8 @@ impl Builder {
             idempotent: self.idempotent,
             unsaid: Unsaid::of(protocol),
             near: Near::new(&url.address, self.connect_timeout),
+            #[cfg(feature = "otel")]
+            target: Target::of(url),
         }
     }
 

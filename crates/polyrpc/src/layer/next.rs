@@ -80,6 +80,15 @@ impl Next {
         matches!(&self.inmost, Inmost::Method { entry, .. } if entry.method().blocking())
     }
 
+    /// On a client: what telemetry names as the server.
+    #[cfg(feature = "otel")]
+    pub(crate) fn target(&self) -> Option<&crate::client::Target> {
+        match &self.inmost {
+            Inmost::Method { .. } => None,
+            Inmost::Server { client, .. } => Some(client.target()),
+        }
+    }
+
     fn layers(&self) -> &Layers {
         match &self.inmost {
             Inmost::Method { entry, .. } => entry.layers(),

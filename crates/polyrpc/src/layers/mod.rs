@@ -5,7 +5,7 @@
 //! |---|---|---|---|
 //! | [`Metrics`] | counts calls and how long they take; Prometheus and brpc pages | ✓ | ✓ |
 //! | [`Spans`] | spans within W3C's traces, to a function of the program's own | ✓ | ✓ |
-#![cfg_attr(feature = "otel", doc = "| [`OpenTelemetry`] | spans to OpenTelemetry's API | ✓ | ✓ |")]
+#![cfg_attr(feature = "otel", doc = "| [`OpenTelemetry`] | spans, metrics by OpenTelemetry's API | ✓ | ✓ |")]
 //! | [`AccessLog`] | a line for each call | ✓ | ✓ |
 //! | [`Mirror`] | sends copies of requests elsewhere | ✓ | ✓ |
 //! | [`Compress`] | compresses what is worth it | ✓ | ✓ |

@@ -1,27 +1,32 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use opentelemetry::context::FutureExt;
+use opentelemetry::metrics::{Histogram, Meter};
 use opentelemetry::trace::{
     Span as _, SpanContext, SpanKind, Status as Outcome, TraceContextExt, TraceFlags, TraceState, Tracer,
 };
 use opentelemetry::{Context as Telemetry, KeyValue};
-use polyrpc_wire::Status;
+use polyrpc_wire::{Code, Protocol, Status};
 
 use super::Begun;
 use super::spans::usual_name;
-use crate::layer::{Call, Ending, Layer, Next, Side};
+use crate::client::Target;
+use crate::layer::{Call, Ending, Layer, Next, Shape, Side};
 use crate::task::{self, Inherited, Trace, TraceParent};
 
-/// Makes a span of each call by a tracer of OpenTelemetry's API (feature `otel`), with the attributes of its semantic
-/// conventions for RPC.
+/// Tells OpenTelemetry's API (feature `otel`) of each call: a span by a tracer, and by a [meter](Self::meter) how long it
+/// took. Names are those of OpenTelemetry's semantic conventions for RPC, 1.45.
 ///
 /// ```
 /// use polyrpc::layers::OpenTelemetry;
 ///
 /// // Whatever the program has installed.
-/// let telemetry = OpenTelemetry::new(opentelemetry::global::tracer("polyrpc"));
+/// let telemetry = OpenTelemetry::new(opentelemetry::global::tracer("polyrpc"))
+///     .meter(&opentelemetry::global::meter("polyrpc"));
 /// let server = polyrpc::Server::new().layer(telemetry.clone());
 /// let client = polyrpc::Client::builder("grpc://127.0.0.1:8000").layer(telemetry);
 /// ```
@@ -30,12 +35,67 @@ use crate::task::{self, Inherited, Trace, TraceParent};
 /// one that is current within the call ([`task`]): the caller's, by W3C's `traceparent`. Within the
 /// call it is active, and current, so that it travels on in whatever protocol further calls are made. No propagator of
 /// OpenTelemetry's is asked.
+///
+/// | attribute | span | metric | what |
+/// |---|---|---|---|
+/// | `rpc.system.name` | ✓ | ✓ | the protocol: `grpc`, `rpcx`, `baidu_std`, … |
+/// | `rpc.method` | ✓ | ✓ | `package.Service/Method`, or the function's name; `_OTHER` for a topic that is subscribed to |
+/// | `rpc.method_original` | ✓ | | that topic |
+/// | `rpc.status_code` | ✓ | ✓ | `OK`, or the [code](crate::Code) of the failure as gRPC writes it, whatever the protocol: `NOT_FOUND` |
+/// | `error.type` | ✓ | ✓ | the same, if the call counts as failed |
+/// | `server.address`, `server.port` | client | client | what the client was built to call; of a registry its URL |
+/// | `network.peer.address`, `network.peer.port` | server | | who called |
+///
+/// Every failure counts on a client. On a server, as the conventions for gRPC have it, those count that are its own:
+/// `UNKNOWN`, `DEADLINE_EXCEEDED`, `UNIMPLEMENTED`, `INTERNAL`, `UNAVAILABLE`, `DATA_LOSS`. Streams are spans, and measured,
+/// from their beginning to their end.
 pub struct OpenTelemetry<T>(Arc<Telling<T>>);
 
+#[derive(Clone)]
 struct Telling<T> {
     tracer: T,
     name: Arc<dyn Fn(&Begun<'_>) -> String + Send + Sync>,
+    /// `None`: nothing is measured.
+    durations: Option<Durations>,
 }
+
+/// How long calls take, in seconds.
+#[derive(Clone)]
+struct Durations {
+    client: Histogram<f64>,
+    server: Histogram<f64>,
+}
+
+impl Durations {
+    fn of(meter: &Meter) -> Self {
+        let histogram = |name: &'static str, what: &'static str| {
+            let histogram = meter.f64_histogram(name).with_unit("s").with_description(what);
+            histogram.with_boundaries(BOUNDARIES.to_vec()).build()
+        };
+        Self {
+            client: histogram(
+                "rpc.client.call.duration",
+                "Measures the duration of an outgoing Remote Procedure Call (RPC).",
+            ),
+            server: histogram(
+                "rpc.server.call.duration",
+                "Measures the duration of an incoming Remote Procedure Call (RPC).",
+            ),
+        }
+    }
+
+    fn record(&self, side: Side, took: Duration, attributes: &[KeyValue]) {
+        let histogram = match side {
+            Side::Client => &self.client,
+            Side::Server => &self.server,
+        };
+        histogram.record(took.as_secs_f64(), attributes);
+    }
+}
+
+/// As the conventions recommend them.
+const BOUNDARIES: [f64; 14] =
+    [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
 impl<T> OpenTelemetry<T>
 where
@@ -44,7 +104,16 @@ where
 {
     /// Makes spans by this tracer.
     pub fn new(tracer: T) -> Self {
-        Self(Arc::new(Telling { tracer, name: Arc::new(usual_name) }))
+        Self(Arc::new(Telling { tracer, name: Arc::new(usual_name), durations: None }))
+    }
+
+    /// Measures calls by this meter: the histograms `rpc.client.call.duration` and `rpc.server.call.duration`, in seconds.
+    #[must_use]
+    pub fn meter(self, meter: &Meter) -> Self
+    where
+        T: Clone,
+    {
+        Self(Arc::new(Telling { durations: Some(Durations::of(meter)), ..(*self.0).clone() }))
     }
 
     /// Names spans otherwise than `package.Service/Method`.
@@ -53,33 +122,93 @@ where
     where
         T: Clone,
     {
-        Self(Arc::new(Telling { tracer: self.0.tracer.clone(), name: Arc::new(name) }))
+        Self(Arc::new(Telling { name: Arc::new(name), ..(*self.0).clone() }))
     }
 
-    fn begin(&self, call: &Begun<'_>, parent: &Telemetry) -> Spanned {
-        let name = (self.0.name)(call);
-        let kind = match call.side {
+    fn begin(&self, call: &Call, target: Option<&Target>, parent: &Telemetry) -> Spanned {
+        let begun = Begun::of(call);
+        let topic = topic(call);
+        let kind = match begun.side {
             Side::Client => SpanKind::Client,
             Side::Server => SpanKind::Server,
         };
-        let builder = self.0.tracer.span_builder(name).with_kind(kind).with_attributes(attributes(call));
-        let span = self.0.tracer.build_with_context(builder, parent);
+        let shared = shared(&begun, topic, target);
+        let name = match topic {
+            None => (self.0.name)(&begun),
+            Some(_) => begun.protocol.as_str().to_owned(),
+        };
+        let (now, clock) = (SystemTime::now(), Instant::now());
+        let all: Vec<_> = shared.iter().cloned().chain(of_span(&begun, topic)).collect();
+        let builder = self.0.tracer.span_builder(name).with_kind(kind).with_attributes(all);
+        let span = self.0.tracer.build_with_context(builder.with_start_time(now), parent);
         let trace = current_trace(span.span_context());
-        Spanned { telemetry: parent.with_span(span), trace, ended: false }
+        Spanned {
+            telemetry: parent.with_span(span),
+            trace,
+            side: begun.side,
+            began: (now, clock),
+            durations: self.0.durations.clone(),
+            shared,
+            ended: false,
+        }
     }
 }
 
-fn attributes(call: &Begun<'_>) -> Vec<KeyValue> {
-    let mut attributes = vec![
-        KeyValue::new("rpc.system", call.protocol.as_str()),
-        KeyValue::new("rpc.service", call.service.to_owned()),
-        KeyValue::new("rpc.method", call.method.to_owned()),
-    ];
-    if let Some(address) = call.peer.and_then(|peer| peer.address()) {
-        attributes.push(KeyValue::new("client.address", address.ip().to_string()));
-        attributes.push(KeyValue::new("client.port", i64::from(address.port())));
+/// What others subscribe to on a server: they may name what they like, without end.
+fn topic(call: &Call) -> Option<&str> {
+    let is_topic =
+        call.side() == Side::Server && call.protocol() == Protocol::RestRpc && call.shape() != Shape::UNARY;
+    is_topic.then(|| call.method())
+}
+
+/// What is said of a call's span and of its duration.
+fn shared(call: &Begun<'_>, topic: Option<&str>, target: Option<&Target>) -> Vec<KeyValue> {
+    let method = match topic {
+        None => usual_name(call),
+        Some(_) => "_OTHER".to_owned(),
+    };
+    let mut attributes = Vec::with_capacity(6);
+    attributes.push(KeyValue::new("rpc.system.name", call.protocol.as_str()));
+    attributes.push(KeyValue::new("rpc.method", method));
+    if let Some(Target { address, port }) = target {
+        attributes.push(KeyValue::new("server.address", address.clone()));
+        attributes.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
     }
     attributes
+}
+
+/// What has too many values to be measured by.
+fn of_span<'a>(call: &Begun<'a>, topic: Option<&'a str>) -> impl Iterator<Item = KeyValue> + 'a {
+    let topic = topic.map(|topic| KeyValue::new("rpc.method_original", topic.to_owned()));
+    let peer = call.peer.and_then(|peer| peer.address()).map(|address| {
+        [
+            KeyValue::new("network.peer.address", address.ip().to_string()),
+            KeyValue::new("network.peer.port", i64::from(address.port())),
+        ]
+    });
+    topic.into_iter().chain(peer.into_iter().flatten())
+}
+
+/// The name of a code as gRPC writes it.
+fn code(failure: Option<&Status>) -> Cow<'static, str> {
+    match failure {
+        None => "OK".into(),
+        Some(status) => status.code().as_str().replace(' ', "_").to_ascii_uppercase().into(),
+    }
+}
+
+/// Whether a failure is an error of the side that tells of it.
+fn counts(side: Side, status: &Status) -> bool {
+    side == Side::Client
+        || matches!(
+            status.code(),
+            Code::Unknown
+                | Code::DeadlineExceeded
+                | Code::Unimplemented
+                | Code::Internal
+                | Code::Unavailable
+                | Code::DataLoss
+        )
 }
 
 /// A call with its span.
@@ -87,6 +216,11 @@ struct Spanned {
     telemetry: Telemetry,
     /// What is current within; `None` where there is no span to speak of, as when nothing is installed.
     trace: Option<Trace>,
+    side: Side,
+    began: (SystemTime, Instant),
+    durations: Option<Durations>,
+    /// What is said of the span and of the duration.
+    shared: Vec<KeyValue>,
     ended: bool,
 }
 
@@ -106,12 +240,22 @@ impl Spanned {
 
     fn tell(&mut self, failure: Option<&Status>) {
         self.ended = true;
+        let (began, clock) = self.began;
+        let took = clock.elapsed();
+        let code = code(failure);
+        let error = failure.filter(|status| counts(self.side, status));
+        let mut outcome = vec![KeyValue::new("rpc.status_code", code.clone())];
+        outcome.extend(error.map(|_| KeyValue::new("error.type", code)));
         let span = self.telemetry.span();
-        if let Some(status) = failure {
-            span.set_attribute(KeyValue::new("error.type", status.code().as_str().replace(' ', "_")));
+        span.set_attributes(outcome.clone());
+        if let Some(status) = error {
             span.set_status(Outcome::error(status.message().to_owned()));
         }
-        span.end();
+        span.end_with_timestamp(began + took);
+        if let Some(durations) = &self.durations {
+            self.shared.extend(outcome);
+            durations.record(self.side, took, &self.shared);
+        }
     }
 }
 
@@ -155,7 +299,7 @@ where
         let active = Telemetry::current();
         let is_within = call.side() == Side::Client && active.has_active_span();
         let parent = if is_within { active } else { remote() };
-        let spanned = self.begin(&Begun::of(&call), &parent);
+        let spanned = self.begin(&call, next.target(), &parent);
         let answer = task::scope(spanned.inherited(), async { next.call(call).await });
         let ending = answer.with_context(spanned.telemetry.clone()).await;
         spanned.end(ending.failure());
@@ -182,7 +326,7 @@ mod tests {
 
     use super::*;
     use crate::codec::Serde;
-    use crate::{Client, Protocol, Server};
+    use crate::{Client, Server};
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -224,7 +368,9 @@ mod tests {
         assert_eq!(inner.parent_span_id, served.span_context.span_id());
         assert_eq!(inner.span_context.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
         let attributes: Vec<_> = served.attributes.iter().map(|pair| pair.key.as_str()).collect();
-        for attribute in ["rpc.system", "rpc.service", "rpc.method", "client.address", "client.port"] {
+        for attribute in
+            ["rpc.system.name", "rpc.method", "rpc.status_code", "network.peer.address", "network.peer.port"]
+        {
             assert!(attributes.contains(&attribute), "{attributes:?}");
         }
     }
@@ -240,7 +386,7 @@ mod tests {
         let spans = exporter.get_finished_spans().unwrap();
         assert_eq!(spans[0].name, "rpcx.client..m");
         assert_eq!(spans[0].status, Outcome::error("no such thing"));
-        assert!(spans[0].attributes.contains(&KeyValue::new("error.type", "not_found")));
+        assert!(spans[0].attributes.contains(&KeyValue::new("error.type", "NOT_FOUND")));
     }
 
     #[tokio::test]

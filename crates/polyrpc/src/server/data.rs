@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::open::{Order, Phase, Registration};
 use crate::net::{Inbox, Socket, Transport};
-use crate::transfer::{self, ByteStream, Start, Work, poll_drain};
+use crate::transfer::{self, ByteStream, Moved, Start, Work, poll_drain};
 
 /// Lets what waited for the connection have it, until that has ended or the server is told to close.
 ///
@@ -16,12 +16,22 @@ pub(super) async fn carry(start: Start, transport: Transport, mut inbox: Inbox, 
     // Within a WebSocket or TLS there are only calls: rpcx's clients go to a port, in clear text.
     let Transport::Socket(stream) = transport else { return };
     let Some(socket) = Socket::of(stream) else { return };
+    let moved = Arc::new(Moved::from(inbox.bytes.len()));
     let early = inbox.bytes.split_off(transfer::LENGTH.min(inbox.bytes.len())).freeze();
     inbox.rest();
     let socket = Arc::new(socket);
-    let stream = ByteStream::new(socket.clone(), early);
+    let stream = ByteStream::new(socket.clone(), early, moved.clone());
     let Ok(mut work) = catch_unwind(AssertUnwindSafe(|| start(stream))) else { return socket.break_off() };
-    let done = poll_fn(|cx| poll_work(&mut work, &registration, cx)).await;
+    let note = || {
+        let (received, sent) = moved.read();
+        registration.entry.note_bytes(received, sent);
+    };
+    let done = poll_fn(|cx| {
+        let done = poll_work(&mut work, &registration, cx);
+        note();
+        done
+    });
+    let done = done.await;
     drop(work);
     match done {
         Some(Ok(())) => end(&socket, &registration).await,

@@ -173,13 +173,20 @@ impl<'a> Dispatch<'a> {
         (started, note)
     }
 
-    /// What is noted of a call for hooks, if there are any.
+    /// What is noted of a call for hooks, if there are any and they are to hear of it.
     fn note(&self, call: &Call<'_>, arrival: &mut Arrival) -> Option<Box<Note>> {
         let hooks = &self.port.server.hooks;
         if hooks.is_empty() {
             return None;
         }
-        Some(Note::new(hooks, &self.connection, arrival.at(), call))
+        let is_the_users = !self.is_introspection(call.service, call.method);
+        is_the_users.then(|| Note::new(hooks, &self.connection, arrival.at(), call))
+    }
+
+    /// Whether what is called tells of the server itself: neither hooks nor limits of calls concern it.
+    #[cold]
+    fn is_introspection(&self, service: &str, method: &str) -> bool {
+        self.port.server.router.entry(service, method).is_ok_and(|entry| entry.is_introspection())
     }
 
     /// Checks a call and finds its method, and notes what is called.
@@ -191,7 +198,11 @@ impl<'a> Dispatch<'a> {
         renamed: &'c mut Renamed,
         note: &mut Option<Box<Note>>,
     ) -> Result<Admission<'a>, Stop> {
-        let admission = self.check::<S>(call, ticket, found, renamed);
+        let agreed = match note {
+            None => Ok(()),
+            Some(_) => self.port.server.hooks.received(call, &self.connection, renamed).map_err(objected),
+        };
+        let admission = agreed.and_then(|()| self.check::<S>(call, ticket, found));
         if let Some(note) = note {
             let entry = match &admission {
                 Ok(Admission::Now(admitted)) => Some(admitted.entry),
@@ -207,17 +218,13 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Cheap checks first: unauthenticated and expired calls are rejected before any real work.
-    fn check<'c, S: Session>(
+    fn check<S: Session>(
         &mut self,
-        call: &mut Call<'c>,
+        call: &Call<'_>,
         ticket: &S::Ticket,
         found: &mut Found<'_>,
-        renamed: &'c mut Renamed,
     ) -> Result<Admission<'a>, Stop> {
         let port = self.port;
-        if !port.server.hooks.is_empty() {
-            port.server.hooks.received(call, &self.connection, renamed).map_err(objected)?;
-        }
         let judging = match call.authenticated || port.authenticator.is_none() {
             true => None,
             false => match self.judge(&call.credential) {
@@ -503,18 +510,24 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    /// Whether the budget of memory and the limits of calls have room for one more.
-    fn admit_one(&self, over_share: bool) -> Result<(), Status> {
+    /// Whether the budget of memory and the limits of calls have room for one more. The latter are for the user's calls:
+    /// a server that has enough to do still tells how it is.
+    fn admit_one(&self, target: Option<(&str, &str)>, over_share: bool) -> Result<(), Status> {
         let entry = &self.registration.entry;
         if over_share {
             entry.refused(Refusal::Memory);
             return Err(exhausted());
         }
-        entry.admit_call()
+        match target {
+            Some((service, method)) if self.is_introspection(service, method) => Ok(()),
+            _ => entry.admit_call(),
+        }
     }
 
     fn lookup(&self, head: &RequestHead<'_>, over_share: bool) -> Result<(), Verdict> {
-        self.admit_one(over_share).map_err(Verdict::Refused)?;
+        if over_share || !self.registration.entry.account.has_room_for_call() {
+            self.admit_one(head.target, over_share).map_err(Verdict::Refused)?;
+        }
         let Some((service, method)) = head.target else { return Ok(()) };
         self.port.server.router.entry(service, method).map(drop).map_err(Verdict::Missing)
     }
@@ -528,7 +541,7 @@ impl<'a> Dispatch<'a> {
         found: &Found<'_>,
     ) -> Result<&'a Arc<Entry>, Status> {
         if found.over_share || !self.registration.entry.account.has_room_for_call() {
-            self.admit_one(found.over_share)?;
+            self.admit_one(Some((call.service, call.method)), found.over_share)?;
         }
         let entry = (self.port.server.router)
             .entry(call.service, call.method)
@@ -635,8 +648,9 @@ async fn gathered(
         true => (Counted::Stream, Way::Answers(outgoing)),
         false => (Counted::Call, Way::Whole),
     };
-    let bytes = message.len();
-    Ok(Gathered { bytes, counted, start: Box::new(move || opened(&entry, cx, message, way, unreadable)) })
+    let (bytes, exempt) = (message.len(), entry.is_introspection());
+    let start = Box::new(move || opened(&entry, cx, message, way, unreadable));
+    Ok(Gathered { bytes, counted, exempt, start })
 }
 
 /// The one message of a call. Another number of them is answered as gRPC's `doc/statuscodes.md` has it.

@@ -42,7 +42,8 @@ impl Server {
         self
     }
 
-    /// Adds a hook, to be told behind those that were added before it.
+    /// Adds a hook, to be told behind those that were added before it. Health, reflection and pages are not among the calls
+    /// that it hears of.
     #[must_use]
     pub fn hook(mut self, hook: impl Hook) -> Self {
         self.extensions.hooks.push(Box::new(hook));

@@ -16,6 +16,10 @@ use crate::service::Peer;
 /// or on that which accepts: they must not wait. One that panics counts as objecting where it can, and is not heard where
 /// it cannot.
 ///
+/// They hear of the user's calls, those of [file transfer](crate::transfer) among them, and not of those that ask the server
+/// about itself: health, reflection, pages. Whatever they object to, the probes are answered; who may ask is the listener's
+/// [authenticator](crate::server::Listen::authenticate)'s affair.
+///
 /// What is to stand around a method, with the request and the answer in hand, is a [`Layer`](crate::service::Layer)
 /// (rpcx's `PreHandleRequest`, `PreCall`, `PostCall` and `PreWriteResponse`). A server without hooks does nothing for
 /// them.

@@ -180,6 +180,8 @@ pub(super) struct Gathered {
     /// Bytes of the message.
     pub(super) bytes: usize,
     pub(super) counted: Counted,
+    /// The limit of calls is not for it: it asks the server about itself.
+    pub(super) exempt: bool,
     /// Brings it to its method.
     pub(super) start: Box<dyn FnOnce() -> Handling + Send>,
 }
@@ -310,10 +312,11 @@ impl<T> Running<T> {
     /// Brings the call to its method once its message is here, if it may still wait for that.
     fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unanswerable>> {
         let Some(gathering) = &mut self.gathering else { return Poll::Ready(Ok(())) };
-        let Gathered { bytes, counted, start } = ready!(gathering.gathered.as_mut().poll(cx))?;
+        let Gathered { bytes, counted, exempt, start } = ready!(gathering.gathered.as_mut().poll(cx))?;
         let entry = gathering.entry.clone();
         self.gathering = None;
         match counted {
+            Counted::Call if exempt => {}
             Counted::Call => entry.admit_call()?,
             Counted::Stream => entry.admit_stream()?,
         }

@@ -62,7 +62,8 @@ pub struct Limits {
     /// Calls whose handlers wait, over all connections. 65,536.
     ///
     /// A call counts from when its message is whole, and not if its handler answers without waiting. One more is refused
-    /// with `resource_exhausted`. The last quarter is shared: a connection takes from it only up to an equal share.
+    /// with `resource_exhausted`, unless it asks the server about itself (health, reflection, pages). The last quarter is
+    /// shared: a connection takes from it only up to an equal share.
     pub in_flight: usize,
     /// Calls whose handlers wait for one peer address. 49,152.
     pub in_flight_per_peer: usize,

@@ -83,7 +83,7 @@ use crate::introspection::{self, Facts, Health};
 use crate::layer::Layers;
 use crate::layers::{self, Metrics};
 use crate::net::{Address, Listener, Stream};
-use crate::service::{Function, Peer, Router, Service};
+use crate::service::{Answer, Function, Peer, Router, Service};
 use crate::transfer::{self, Data, Files, Streams};
 
 /// A server to be: services, functions, limits.
@@ -136,11 +136,22 @@ impl Server {
     }
 
     /// Adds a function under a name; `a.fake.service/mul` puts it into a service.
+    ///
+    /// A `Result` whose error serde can write too may be a value, or fail the call, and the compiler wants to know which:
+    ///
+    /// ```
+    /// # use polyrpc::Server;
+    /// use polyrpc::service::Fallible;
+    ///
+    /// let server = Server::new().register::<_, Fallible>("half", |n: i32| async move {
+    ///     if n % 2 == 0 { Ok(n / 2) } else { Err(format!("{n} is odd")) }
+    /// });
+    /// ```
     #[must_use]
-    pub fn register<Args: 'static, Kind: 'static>(
+    pub fn register<Args: 'static, PlainOrFallible: 'static>(
         mut self,
         name: &str,
-        function: impl Function<Args, Kind>,
+        function: impl Function<Args, Output: Answer<PlainOrFallible>>,
     ) -> Self {
         self.router.register(name, function);
         self

@@ -4,8 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use polyrpc_wire::{Format, Head, Reply, Status};
 
@@ -37,32 +37,47 @@ use crate::codec::{
     label = "this function cannot be called by a peer",
     note = "it must be async: `|a: i32| async move {{ a }}`, or an `async fn`",
     note = "it takes at most eight arguments that own what they hold and that serde can read: `String`, not `&str`; a \
-            `Context` may stand before them",
-    note = "it returns what serde can write and read, which owns what it holds: `String`, not `&'static str`; or a \
-            `Result` of that whose error is a `Status`, any `std::error::Error`, a boxed one, or a text"
+            `Context` may stand before them"
 )]
-pub trait Function<Args, Kind>: Send + Sync + 'static {
+pub trait Function<Args>: Send + Sync + 'static {
+    /// What it returns: an [`Answer`].
+    type Output;
+
     /// Reads the arguments and begins to run.
     ///
     /// # Errors
     ///
     /// When the arguments cannot be read.
-    fn start(&self, cx: Context, body: &Body) -> Result<Handling, Status>;
+    fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<Handling, Status>
+    where
+        Self::Output: Answer<Kind>;
 
-    /// Whether its arguments and its value can be carried in a format.
+    /// Whether its arguments can be carried in a format.
     ///
     /// # Errors
     ///
     /// Why not.
-    fn check(_format: polyrpc_wire::Format) -> Result<(), Status> {
+    fn check(_format: Format) -> Result<(), Status> {
         Ok(())
     }
 }
 
+/// What serde can read, and what owns all that it holds: `String`, and not `&str`.
+///
+/// It is serde's `DeserializeOwned` under a name that the compiler's error for a borrowed type tells.
+#[diagnostic::on_unimplemented(
+    message = "serde cannot read `{Self}`",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for it"
+)]
+pub trait Owned<'any>: Deserialize<'any> {}
+
+impl<'any, T: Deserialize<'any>> Owned<'any> for T {}
+
 /// What a function may return: `Kind` tells a plain value from a `Result`.
 ///
-/// A `Result` whose error serde can read and write too (`Result<T, String>`) may be either, which the compiler asks for:
-/// `register::<_, Fallible>("name", function)`.
+/// A `Result` whose error serde can read and write too (`Result<T, String>`) may be either: a value to a peer that wants
+/// to see it, or what fails the call. The compiler asks which ("type annotations needed … `PlainOrFallible`"):
+/// `register::<_, Fallible>("name", function)` fails the call.
 #[diagnostic::on_unimplemented(
     message = "a registered function cannot return `{Self}`",
     note = "it returns what serde can write and read, which owns what it holds: `String`, not `&'static str`; or a \
@@ -106,12 +121,27 @@ pub struct Returned<Kind>(PhantomData<Kind>);
 #[diagnostic::on_unimplemented(
     message = "a registered function cannot return `{Self}`",
     label = "this is what it returns",
-    note = "it returns a value that serde can write and read, or a `Result` of one, alone or in a pair `(Context, _)`"
+    note = "it returns what serde can write and read, which owns what it holds: `String`, not `&'static str`; or a \
+            `Result` of that whose error is a `Status`, any `std::error::Error`, a boxed one, or a text",
+    note = "a function that takes the `Context` may return a pair `(Context, _)` of it and one of these"
 )]
 pub trait Answer<Kind>: Send {
-    /// Ends the call.
+    /// Ends the call, whose context the function was given.
     #[doc(hidden)]
     fn end(self, kept: Kept) -> Ending;
+
+    /// Ends the call, whose context the function was not given.
+    #[doc(hidden)]
+    fn end_in(self, cx: Context) -> Ending;
+
+    /// Whether values can be carried in a format.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    fn check(_format: Format) -> Result<(), Status> {
+        Ok(())
+    }
 }
 
 /// What is kept of the context that a function was given.
@@ -126,20 +156,49 @@ impl<O: Outcome<Plain>> Answer<Plain> for O {
     fn end(self, kept: Kept) -> Ending {
         kept.end(self)
     }
+
+    fn end_in(self, cx: Context) -> Ending {
+        end(cx, self)
+    }
+
+    fn check(format: Format) -> Result<(), Status> {
+        <O as Outcome<Plain>>::check(format)
+    }
 }
 
 impl<O: Outcome<Fallible>> Answer<Fallible> for O {
     fn end(self, kept: Kept) -> Ending {
         kept.end(self)
     }
+
+    fn end_in(self, cx: Context) -> Ending {
+        end(cx, self)
+    }
+
+    fn check(format: Format) -> Result<(), Status> {
+        <O as Outcome<Fallible>>::check(format)
+    }
 }
 
 impl<O: Outcome<Kind>, Kind> Answer<Returned<Kind>> for (Context, O) {
     fn end(self, _: Kept) -> Ending {
         let (cx, outcome) = self;
-        let format = cx.reply_format(<Serde as Codec<()>>::carries);
-        cx.end(format, outcome.encode(format))
+        end(cx, outcome)
     }
+
+    fn end_in(self, _: Context) -> Ending {
+        let (cx, outcome) = self;
+        end(cx, outcome)
+    }
+
+    fn check(format: Format) -> Result<(), Status> {
+        O::check(format)
+    }
+}
+
+fn end<Kind>(cx: Context, outcome: impl Outcome<Kind>) -> Ending {
+    let format = cx.reply_format(<Serde as Codec<()>>::carries);
+    cx.end(format, outcome.encode(format))
 }
 
 impl Kept {
@@ -154,19 +213,19 @@ impl Kept {
     }
 }
 
-impl<T: Serialize + DeserializeOwned + Send + 'static> Outcome<Plain> for T {
+impl<T: Serialize + for<'any> Owned<'any> + Send + 'static> Outcome<Plain> for T {
     fn encode(self, format: Format) -> Result<Bytes, Status> {
         encode_value(&self, format)
     }
 
-    fn check(format: polyrpc_wire::Format) -> Result<(), Status> {
+    fn check(format: Format) -> Result<(), Status> {
         check_plain::<T>(format)
     }
 }
 
 impl<T, E> Outcome<Fallible> for Result<T, E>
 where
-    T: Serialize + DeserializeOwned + Send + 'static,
+    T: Serialize + for<'any> Owned<'any> + Send + 'static,
     E: Into<Failure> + Send,
 {
     fn encode(self, format: Format) -> Result<Bytes, Status> {
@@ -174,7 +233,7 @@ where
         encode_value(&value, format)
     }
 
-    fn check(format: polyrpc_wire::Format) -> Result<(), Status> {
+    fn check(format: Format) -> Result<(), Status> {
         check_plain::<T>(format)
     }
 }
@@ -216,27 +275,27 @@ macro_rules! arguments {
 
 macro_rules! function {
     ($($name:ident)*) => {
-        impl<Run, Fut, Kind, $($name),*> Function<($($name,)*), Kind> for Run
+        impl<Run, Fut, $($name),*> Function<($($name,)*)> for Run
         where
             Run: Fn($($name),*) -> Fut + Send + Sync + 'static,
             Fut: Future + Send + 'static,
-            Fut::Output: Outcome<Kind>,
-            $($name: DeserializeOwned + 'static,)*
+            $($name: for<'any> Owned<'any> + 'static,)*
         {
+            type Output = Fut::Output;
+
             #[allow(non_snake_case, reason = "a type's name serves its value too")]
-            fn start(&self, cx: Context, body: &Body) -> Result<Handling, Status> {
+            fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<Handling, Status>
+            where
+                Fut::Output: Answer<Kind>,
+            {
                 let ($($name,)*) = <($($name,)*)>::read(body)?;
                 let running = self($($name),*);
-                Ok(Box::pin(async move {
-                    let outcome = running.await;
-                    let format = cx.reply_format(<Serde as Codec<()>>::carries);
-                    cx.end(format, outcome.encode(format))
-                }))
+                Ok(Box::pin(async move { running.await.end_in(cx) }))
             }
 
-            fn check(format: polyrpc_wire::Format) -> Result<(), Status> {
-                $(check_plain::<$name>(format)?;)*
-                Fut::Output::check(format)
+            fn check(_format: Format) -> Result<(), Status> {
+                $(check_plain::<$name>(_format)?;)*
+                Ok(())
             }
         }
     };
@@ -244,19 +303,28 @@ macro_rules! function {
 
 macro_rules! function_with_context {
     ($($name:ident)*) => {
-        impl<Run, Fut, Kind, $($name),*> Function<WithContext<($($name,)*)>, Kind> for Run
+        impl<Run, Fut, $($name),*> Function<WithContext<($($name,)*)>> for Run
         where
             Run: Fn(Context, $($name),*) -> Fut + Send + Sync + 'static,
             Fut: Future + Send + 'static,
-            Fut::Output: Answer<Kind>,
-            $($name: DeserializeOwned + 'static,)*
+            $($name: for<'any> Owned<'any> + 'static,)*
         {
+            type Output = Fut::Output;
+
             #[allow(non_snake_case, reason = "a type's name serves its value too")]
-            fn start(&self, cx: Context, body: &Body) -> Result<Handling, Status> {
+            fn start<Kind: 'static>(&self, cx: Context, body: &Body) -> Result<Handling, Status>
+            where
+                Fut::Output: Answer<Kind>,
+            {
                 let ($($name,)*) = <($($name,)*)>::read(body)?;
                 let kept = Kept::of(&cx);
                 let running = self(cx, $($name),*);
                 Ok(Box::pin(async move { running.await.end(kept) }))
+            }
+
+            fn check(_format: Format) -> Result<(), Status> {
+                $(check_plain::<$name>(_format)?;)*
+                Ok(())
             }
         }
     };
@@ -302,13 +370,17 @@ impl<F, Args, Kind> Registered<F, Args, Kind> {
     }
 }
 
-impl<F: Function<Args, Kind>, Args, Kind> Method for Registered<F, Args, Kind> {
+impl<F, Args: 'static, Kind: 'static> Method for Registered<F, Args, Kind>
+where
+    F: Function<Args, Output: Answer<Kind>>,
+{
     fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
-        self.function.start(cx, &body)
+        self.function.start::<Kind>(cx, &body)
     }
 
-    fn check(&self, format: polyrpc_wire::Format) -> Result<(), Status> {
-        F::check(format)
+    fn check(&self, format: Format) -> Result<(), Status> {
+        F::check(format)?;
+        <F::Output as Answer<Kind>>::check(format)
     }
 }
 

@@ -14,7 +14,7 @@ mod way;
 
 pub use accept::Accepted;
 pub use context::{Context, Pusher, ReplyOptions, Trailers};
-pub use function::{Answer, Fallible, Function, Outcome, Plain, Returned, WithContext};
+pub use function::{Answer, Fallible, Function, Outcome, Owned, Plain, Returned, WithContext};
 pub use method::{Ending, Handling, Method, Shape};
 pub use peer::{Peer, Secured};
 pub use router::{Router, Service, ServiceBuilder};

@@ -9,7 +9,7 @@ use polyrpc_wire::session::Missing;
 
 use super::Context;
 use super::entry::{Entry, Role};
-use super::function::{Function, Registered};
+use super::function::{Answer, Function, Registered};
 use super::method::{Method, Typed};
 use super::streamed::{Both, ClientStreams, ServerStreams, Streamed};
 use crate::Failure;
@@ -287,12 +287,14 @@ impl Router {
     }
 
     /// Adds a function. A name with a `/` puts it into a service: `a.fake.service/mul`.
-    pub fn register<Args, Kind>(&mut self, name: &str, function: impl Function<Args, Kind>)
-    where
-        Args: 'static,
-        Kind: 'static,
-    {
-        let method = Arc::new(Registered::new(function));
+    ///
+    /// See [`Outcome`](super::Outcome) where the compiler wants to know `PlainOrFallible`.
+    pub fn register<Args: 'static, PlainOrFallible: 'static>(
+        &mut self,
+        name: &str,
+        function: impl Function<Args, Output: Answer<PlainOrFallible>>,
+    ) {
+        let method = Arc::new(Registered::<_, Args, PlainOrFallible>::new(function));
         self.insert_entry(name, |service, name| Entry::new(service, name, method, Role::User));
     }
 

@@ -107,7 +107,7 @@ impl Near {
         let address = self.address(&grant.addr)?;
         let connecting = async {
             let stream = Arc::new(Socket::connect(&address).await?);
-            let mut stream = ByteStream::new(stream, Bytes::new());
+            let mut stream = ByteStream::new(stream, Bytes::new(), Arc::default());
             stream.write_all(&grant.token.0).await?;
             io::Result::Ok(stream)
         };

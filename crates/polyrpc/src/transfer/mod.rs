@@ -73,7 +73,7 @@ pub use stream::ByteStream;
 pub use streams::{StreamRequest, Streams};
 
 pub(crate) use client::Near;
-pub(crate) use stream::poll_drain;
+pub(crate) use stream::{Moved, poll_drain};
 pub(crate) use tokens::{Data, LENGTH, Seen, Start};
 
 use std::pin::Pin;

@@ -1,6 +1,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -16,11 +17,40 @@ pub struct ByteStream {
     socket: Arc<Socket>,
     /// What came together with the token.
     early: Bytes,
+    moved: Arc<Moved>,
 }
 
 impl ByteStream {
-    pub(crate) fn new(socket: Arc<Socket>, early: Bytes) -> Self {
-        Self { socket, early }
+    /// The bytes that go through the socket are counted.
+    pub(crate) fn new(socket: Arc<Socket>, early: Bytes, moved: Arc<Moved>) -> Self {
+        Self { socket, early, moved }
+    }
+}
+
+/// How many bytes a connection has carried.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl Moved {
+    /// So many have been received already.
+    pub(crate) fn from(received: usize) -> Self {
+        Self { received: AtomicU64::new(received as u64), sent: AtomicU64::new(0) }
+    }
+
+    /// Those that were received, and those that were sent.
+    pub(crate) fn read(&self) -> (u64, u64) {
+        (self.received.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed))
+    }
+
+    fn add_received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn add_sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -31,7 +61,9 @@ impl AsyncRead for ByteStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.early.is_empty() {
-            return self.socket.poll_receive(cx, buffer).map_ok(drop);
+            let received = ready!(self.socket.poll_receive(cx, buffer))?;
+            self.moved.add_received(received);
+            return Poll::Ready(Ok(()));
         }
         let n = self.early.len().min(buffer.remaining());
         buffer.put_slice(self.early.get(..n).unwrap_or_default());
@@ -42,7 +74,9 @@ impl AsyncRead for ByteStream {
 
 impl AsyncWrite for ByteStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.socket.poll_send(cx, bytes)
+        let sent = ready!(self.socket.poll_send(cx, bytes))?;
+        self.moved.add_sent(sent);
+        Poll::Ready(Ok(sent))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,0 +1,54 @@
+//! What a client was made to call, as telemetry names it.
+
+use super::url::Url;
+use crate::discovery;
+use crate::net::Address;
+
+/// One server, or several by one name: OpenTelemetry's `server.address` and `server.port`. It is what the program said, not
+/// whom a call went to.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    /// A host without brackets, the path of a Unix socket, or the URL of a registry.
+    pub(crate) address: String,
+    pub(crate) port: Option<u16>,
+}
+
+impl Target {
+    /// The server at a URL.
+    pub(super) fn of(url: &Url) -> Self {
+        match &url.address {
+            Address::Unix(path) => Self { address: path.display().to_string(), port: None },
+            Address::Tcp(place) | Address::Kcp(place) | Address::Quic(place) => {
+                let port = place.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+                Self { address: url.host().to_owned(), port }
+            }
+        }
+    }
+
+    /// Servers that are found by a URL.
+    pub(super) fn found_by(url: &str) -> Self {
+        Self { address: discovery::redacted(url), port: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_what_the_program_said() {
+        for (url, address, port) in [
+            ("grpc://example.com:50051", "example.com", Some(50051)),
+            ("rpcx://[::1]:8972", "::1", Some(8972)),
+            ("rpcx+unix:///run/echo.sock", "/run/echo.sock", None),
+        ] {
+            let target = Target::of(&Url::parse(url).unwrap());
+            assert_eq!((&*target.address, target.port), (address, port), "{url}");
+        }
+        let target = Target::found_by("rpcx+etcd://me:secret@etcd:2379/rpcx/Arith");
+        assert!(
+            target.address.starts_with("rpcx+etcd://") && target.address.contains("etcd:2379/rpcx/Arith")
+        );
+        assert!(!target.address.contains("secret"), "{}", target.address);
+    }
+}

@@ -1,0 +1,7 @@
+//! A function whose error type is none.
+
+struct Trouble;
+
+fn main() {
+    let _ = polyrpc::Server::new().register("fail", || async { Err::<i32, _>(Trouble) });
+}
