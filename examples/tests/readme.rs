@@ -7,7 +7,13 @@ use std::path::Path;
 
 #[test]
 fn what_the_readmes_show_is_in_the_examples() {
-    for readme in ["README.md", "README.zh.md", "docs/guides/from-rpcx.md", "docs/guides/from-brpc.md"] {
+    for readme in [
+        "README.md",
+        "README.zh.md",
+        "docs/guides/from-rpcx.md",
+        "docs/guides/from-brpc.md",
+        "docs/guides/gateways-and-web-pages.md",
+    ] {
         let blocks = blocks(&text(readme));
         assert!(!blocks.is_empty(), "{readme} shows no code");
         for Block { file, code } in blocks {

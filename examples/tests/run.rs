@@ -120,6 +120,28 @@ fn grpc_streaming() {
 }
 
 #[test]
+fn forward_everything() {
+    let output = run(env!("CARGO_BIN_EXE_forward_everything"), &[]);
+    for protocol in ["baidu-std", "rpcx", "grpc", "http", "rest-rpc", "net-rpc"] {
+        assert!(output.contains(&format!("{protocol}: 3\n")), "{output}");
+    }
+    assert!(output.ends_with("grpc, a stream: 2\ngrpc, a stream: 4\ngrpc, a stream: 6\n"), "{output}");
+}
+
+#[test]
+fn rpc_in_axum() {
+    let output = run(env!("CARGO_BIN_EXE_rpc_in_axum"), &[]);
+    assert_eq!(output, "grpc: hello, joe\nhttp: hello, joe\n");
+}
+
+#[test]
+fn axum_on_the_port() {
+    let output = run(env!("CARGO_BIN_EXE_axum_on_the_port"), &[]);
+    let calls = ["baidu-std", "rpcx", "http", "rest-rpc"].map(|protocol| format!("{protocol}: hello, joe\n"));
+    assert_eq!(output, calls.concat() + "GET /: a page of axum\n");
+}
+
+#[test]
 fn brpc_streaming() {
     let output = run(env!("CARGO_BIN_EXE_brpc_streaming"), &[]);
     assert_eq!(output, "hello to you\nyou said one\nyou said two\n");

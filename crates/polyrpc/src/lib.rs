@@ -31,6 +31,8 @@ pub mod signal;
 
 pub mod service;
 
+pub mod fallback;
+
 pub mod task;
 
 pub mod layer;

@@ -99,7 +99,7 @@ async fn what_gob_cannot_carry_is_told_before_the_server_listens() {
         Server::new().register("flat", move |cx: Context| async move { (cx, made()) }),
     ] {
         let listen = Listen::on(address).net_rpc(Codec::Gob);
-        let error = with_context.bind(listen).await.err().expect("Go has no such struct").to_string();
+        let error = with_context.bind(listen).await.expect_err("Go has no such struct").to_string();
         assert!(error.contains("serde(flatten)"), "{error}");
     }
     for listen in

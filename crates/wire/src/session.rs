@@ -111,6 +111,12 @@ pub trait Server {
         None
     }
 
+    /// Whether it is a request of HTTP that is no call: its metadata are all its fields, with `:method`, `:path` and
+    /// `:authority` among them, its messages the pieces of its body; `:status` stands in the head of its answer.
+    fn is_exchange(_ticket: &Self::Ticket) -> bool {
+        false
+    }
+
     /// The streams that the caller offers beside the call.
     fn offered(_ticket: &Self::Ticket) -> Option<Offered> {
         None

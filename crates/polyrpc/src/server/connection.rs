@@ -387,7 +387,11 @@ impl<'a, S: Session> Connection<'a, S> {
             self.take_calls(cx);
             self.tell_heartbeats();
             self.answer_ended(cx);
-            self.streams.carry(&mut self.session, &mut self.out, self.port.server.limits.unsent);
+            let unsent = self.port.server.limits.unsent;
+            if self.streams.carry(&mut self.session, &mut self.out, unsent) && self.session.holds_back() {
+                // What was held back may go on.
+                self.starved = false;
+            }
             self.push();
             match self.poll_onward(cx) {
                 Poll::Ready(Ok(None)) => {}

@@ -4,7 +4,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc_wire::session::{Offered, RequestHead, Server as Session, Verdict};
+use polyrpc_wire::session::{Missing, Offered, RequestHead, Server as Session, Verdict};
 use polyrpc_wire::{Call, Compression, Credential, Head, Message, Scope, Status, StreamId};
 
 use super::arrival::Arrival;
@@ -18,7 +18,7 @@ use super::port::Port;
 use super::streams::Streams;
 use crate::budget::{Account, Kept, exhausted};
 use crate::codec::{Body, InPlace, decompress_aside, decompress_in_place, decompress_message_aside};
-use crate::service::{ConnectionFacts, Context, Ending, Entry, Handling, Offer, Shape, Way};
+use crate::service::{Asked, ConnectionFacts, Context, Ending, Entry, Handling, Offer, Shape, Way};
 use crate::streaming::{Incoming, Outgoing};
 use crate::task::Inherited;
 
@@ -210,8 +210,8 @@ impl<'a> Dispatch<'a> {
                 Err(_) => None,
             };
             match entry {
-                Some(entry) => note.found(entry),
-                None => note.asked(call),
+                Some(entry) if !entry.is_fallback() => note.found(entry),
+                _ => note.asked(call),
             }
         }
         admission
@@ -240,7 +240,9 @@ impl<'a> Dispatch<'a> {
         }
         let entry = self.find::<S>(call, ticket, found);
         let deadline = match (port.server.limits.call_timeout, &entry) {
-            (Some(most), Ok(entry)) if entry.method().shape().is_unary() => {
+            (Some(most), Ok(entry))
+                if entry.method().shape().is_unary() || is_unary_here::<S>(entry, ticket) =>
+            {
                 bounded(deadline, found.arrival, most)
             }
             _ => deadline,
@@ -276,6 +278,7 @@ impl<'a> Dispatch<'a> {
             },
         };
         if !entry.method().shape().is_unary()
+            && !takes_as_call(entry, offered)
             && let Some(stream) = S::stream(ticket)
         {
             return self.begin_stream::<S>(call, bytes, ticket, admitted, stream, found.streams);
@@ -429,7 +432,8 @@ impl<'a> Dispatch<'a> {
         let (body, required) = (std::mem::take(&mut call.body), !S::may_be_empty(ticket));
         let bytes = body.len() + call.attachment.len() + call.head.metadata.footprint();
         let offered = S::offered(ticket);
-        let stream = S::stream(ticket).filter(|_| !entry.method().shape().is_unary());
+        let streams = !entry.method().shape().is_unary() && !takes_as_call(&entry, offered);
+        let stream = S::stream(ticket).filter(|_| streams);
         let ways = match stream.map(|stream| (stream, self.registration.entry.admit_stream())) {
             Some((_, Err(status))) => return later(judging, inherited, deadline, fails(status)),
             Some((stream, Ok(()))) => Some(found.streams.open(stream, limit)),
@@ -476,9 +480,28 @@ impl<'a> Dispatch<'a> {
         (entry, deadline): (&Arc<Entry>, Option<Instant>),
         arrived: Option<Instant>,
     ) -> Context {
+        if entry.is_fallback() {
+            return self.fallback_context::<S>(call, (entry, deadline), arrived);
+        }
         let usual_format = S::reply_format(call.head.format);
         Context::new(self.connection.clone(), deadline, call.head, call.attachment, usual_format)
             .of(entry.clone(), arrived)
+    }
+
+    /// The same with what the caller has asked for, which no method tells.
+    #[cold]
+    #[inline(never)]
+    fn fallback_context<S: Session>(
+        &self,
+        call: Call<'_>,
+        (entry, deadline): (&Arc<Entry>, Option<Instant>),
+        arrived: Option<Instant>,
+    ) -> Context {
+        let asked = Asked { service: call.service.into(), method: call.method.into(), oneway: call.oneway };
+        let usual_format = S::reply_format(call.head.format);
+        Context::new(self.connection.clone(), deadline, call.head, call.attachment, usual_format)
+            .of(entry.clone(), arrived)
+            .asking(asked)
     }
 
     /// Whether calls wait until a credential was judged by which they are trusted.
@@ -529,7 +552,29 @@ impl<'a> Dispatch<'a> {
             self.admit_one(head.target, over_share).map_err(Verdict::Refused)?;
         }
         let Some((service, method)) = head.target else { return Ok(()) };
-        self.port.server.router.entry(service, method).map(drop).map_err(Verdict::Missing)
+        let router = &self.port.server.router;
+        match router.entry(service, method) {
+            Err(missing) if router.fallback().is_none() => Err(Verdict::Missing(missing)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What takes a call that finds no method.
+    ///
+    /// # Errors
+    ///
+    /// In the protocol's own words, that nothing does.
+    #[cold]
+    #[inline(never)]
+    fn fall_back<S: Session>(
+        &self,
+        call: &Call<'_>,
+        ticket: &S::Ticket,
+        missing: Missing,
+    ) -> Result<&'a Arc<Entry>, Status> {
+        let router = &self.port.server.router;
+        let entry = if S::is_exchange(ticket) { router.http_fallback() } else { router.fallback() };
+        entry.ok_or_else(|| S::unknown_to(ticket, call, missing))
     }
 
     /// Checks a call in the order in which the peers do (brpc `policy/baidu_rpc_protocol.cpp`,
@@ -543,14 +588,26 @@ impl<'a> Dispatch<'a> {
         if found.over_share || !self.registration.entry.account.has_room_for_call() {
             self.admit_one(Some((call.service, call.method)), found.over_share)?;
         }
-        let entry = (self.port.server.router)
-            .entry(call.service, call.method)
-            .map_err(|missing| S::unknown_to(ticket, call, missing))?;
+        let entry = match self.port.server.router.entry(call.service, call.method) {
+            Ok(entry) => entry,
+            Err(missing) => self.fall_back::<S>(call, ticket, missing)?,
+        };
         match &call.spoiled {
             None => Ok(entry),
             Some(status) => Err(status.clone()),
         }
     }
+}
+
+/// Whether a call with streams beside it is taken as one call: a fallback may accept them, as any handler may.
+fn takes_as_call(entry: &Entry, offered: Option<Offered>) -> bool {
+    offered.is_some() && entry.is_fallback()
+}
+
+/// Whether a fallback is called with one message each way.
+#[cold]
+fn is_unary_here<S: Session>(entry: &Entry, ticket: &S::Ticket) -> bool {
+    entry.is_fallback() && (S::stream(ticket).is_none() || S::offered(ticket).is_some())
 }
 
 #[cold]

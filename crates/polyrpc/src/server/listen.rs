@@ -35,6 +35,7 @@ use crate::tls;
 /// ```
 pub struct Listen {
     pub(super) address: String,
+    in_process: bool,
     spoken: Spoken,
     authenticator: Option<Authenticator>,
     tls: Option<tls::Server>,
@@ -49,12 +50,19 @@ impl Listen {
         let spoken = Spoken::Sniffed(Protocol::ALL.to_vec());
         Self {
             address: address.into(),
+            in_process: false,
             spoken,
             authenticator: None,
             tls: None,
             listening: Listening::default(),
             options: Options::default(),
         }
+    }
+
+    /// Opens no socket: only who is in this process can connect, by [`Running::client`](super::Running::client) and
+    /// [`Running::connector`](super::Running::connector). All else that is set here counts.
+    pub fn in_process() -> Self {
+        Self { in_process: true, ..Self::on("unix:in-process") }
     }
 
     /// Speaks only these protocols.
@@ -266,14 +274,20 @@ impl Listen {
     }
 
     /// Begins to listen.
-    pub(super) async fn bind(self, server: Arc<Shared>) -> io::Result<(Listener, Arc<Port>)> {
+    pub(super) async fn bind(self, server: Arc<Shared>) -> io::Result<(Option<Listener>, Arc<Port>)> {
         let address: Address = self.address.parse().map_err(|error: Status| {
             io::Error::new(io::ErrorKind::InvalidInput, error.message().to_owned())
         })?;
         self.spoken.check(&server.router)?;
         let address = self.listening.by(address);
-        let listener = Listener::bind(&address, self.listening).await?;
-        let address = listener.address()?;
+        let (listener, address) = match self.in_process {
+            true => (None, address),
+            false => {
+                let listener = Listener::bind(&address, self.listening).await?;
+                let address = listener.address()?;
+                (Some(listener), address)
+            }
+        };
         let port = Port::new(server, self.spoken, self.authenticator, self.tls, self.options, address);
         Ok((listener, Arc::new(port)))
     }

@@ -53,10 +53,11 @@ mod tests;
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use polyrpc_wire::{Protocol, http1};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
 pub use polyrpc_wire::grpc_web::Cors;
@@ -155,6 +156,11 @@ impl Server {
     ) -> Self {
         self.router.register(name, function);
         self
+    }
+
+    /// What it offers, to be added to.
+    pub(crate) fn router_mut(&mut self) -> &mut Router {
+        &mut self.router
     }
 
     /// Publishes to clients that have subscribed, now or when the server runs (rest_rpc).
@@ -444,7 +450,7 @@ pub struct Bound {
     shared: Arc<Shared>,
     /// The first listener's address is what is made known.
     planned: Vec<Planned>,
-    listeners: Vec<(Listener, Arc<Port>)>,
+    listeners: Vec<(Option<Listener>, Arc<Port>)>,
 }
 
 impl Bound {
@@ -498,12 +504,24 @@ impl Bound {
             if let Some(acceptor) = &port.tls {
                 watch.spawn(acceptor.watch());
             }
-            tasks.spawn(listen::accept(listener, port));
+            match listener {
+                Some(listener) => drop(tasks.spawn(listen::accept(listener, port))),
+                None => drop(tasks.spawn(std::future::pending())),
+            }
         }
         let watched = self.shared.clone();
         watch.spawn(async move { watched.open.watch().await });
         let registrations = Registrations::start(self.planned, &inside.address, &self.shared.open);
-        Running { shared: self.shared, inside, addresses, accepting: tasks, registrations, _watch: watch }
+        let open = Some(Arc::default());
+        Running {
+            shared: self.shared,
+            inside,
+            addresses,
+            accepting: tasks,
+            open,
+            registrations,
+            _watch: watch,
+        }
     }
 }
 
@@ -519,6 +537,8 @@ pub struct Running {
     inside: Arc<Port>,
     addresses: Vec<Address>,
     accepting: JoinSet<()>,
+    /// Gone once no connections are accepted any more.
+    open: Option<Arc<()>>,
     registrations: Registrations,
     /// Ends slow connections, and reads certificates anew; it goes on while the server shuts down, so that none holds
     /// up the end.
@@ -548,6 +568,13 @@ impl Running {
         Ok(Client::over(Stream::Unix(ours), protocol, codec))
     }
 
+    /// A way to connect to the first listener without a network, and without keeping the server running: for who speaks
+    /// one of its protocols himself.
+    pub fn connector(&self) -> Connector {
+        let open = self.open.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        Connector { port: Arc::downgrade(&self.inside), open }
+    }
+
     /// How many connections are open.
     pub fn connections(&self) -> usize {
         self.shared.open.len()
@@ -569,6 +596,7 @@ impl Running {
     pub async fn shutdown(mut self, grace: Duration) {
         self.retire().await;
         self.accepting.shutdown().await;
+        self.open = None;
         self.shared.own_health.end();
         self.shared.open.order(Order::Drain);
         let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;
@@ -594,6 +622,40 @@ impl Running {
     /// Waits until the server was shut down from elsewhere, that is for ever.
     async fn closed(mut self) {
         while self.accepting.join_next().await.is_some() {}
+    }
+}
+
+/// Connects to a running server within its process. Clones connect to the same.
+#[derive(Clone)]
+pub struct Connector {
+    port: Weak<Port>,
+    open: Weak<()>,
+}
+
+impl Connector {
+    /// A connection on which any protocol of the listener can be spoken, as by a socket; who calls is
+    /// [in this process](Peer::InProcess) for the server. It counts against its limits as others do.
+    ///
+    /// # Errors
+    ///
+    /// When the server has shut down ([`NotConnected`](io::ErrorKind::NotConnected)), or the system has no sockets left.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn connect(&self) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>> {
+        let gone = || io::Error::new(io::ErrorKind::NotConnected, "the server has shut down");
+        let _open = self.open.upgrade().ok_or_else(gone)?;
+        let port = self.port.upgrade().ok_or_else(gone)?;
+        let (ours, theirs) = tokio::net::UnixStream::pair()?;
+        listen::admit(&port, Stream::Unix(theirs), Peer::InProcess);
+        Ok(ours)
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
     }
 }
 

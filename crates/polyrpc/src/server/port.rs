@@ -1,3 +1,4 @@
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -95,6 +96,7 @@ impl Port {
             cors: cors.clone(),
             h2c: allowed.contains(&Protocol::Grpc),
             debug_page,
+            own: server.router.http_fallback().is_some().then(|| Arc::new(Own(server.clone())) as Arc<_>),
             health: Some(server.health.clone()),
             probes: probes(&server.router),
             hosts: http1::Hosts { names: options.hosts, loopback: is_loopback(&address) },
@@ -137,6 +139,21 @@ impl Port {
     pub(super) fn takes_data(&self) -> bool {
         let is_socket = matches!(self.address, Address::Tcp(_) | Address::Unix(_));
         is_socket && self.spoken.is_none() && !self.tls.as_ref().is_some_and(tls::Acceptor::required)
+    }
+}
+
+/// Which methods the server has, for the sessions of HTTP.
+struct Own(Arc<Shared>);
+
+impl http1::Offers for Own {
+    fn offers(&self, service: &str, method: &str) -> bool {
+        self.0.router.entry(service, method).is_ok()
+    }
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.router.fmt(f)
     }
 }
 

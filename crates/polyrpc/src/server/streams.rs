@@ -156,16 +156,19 @@ impl Streams {
         }
     }
 
-    /// Carries between handlers and session what there is to carry, until `unsent` bytes wait to be written.
-    pub(super) fn carry(&mut self, session: &mut impl Session, out: &mut Outbox, unsent: usize) {
+    /// Carries between handlers and session what there is to carry, until `unsent` bytes wait to be written. Returns
+    /// whether handlers have taken messages.
+    pub(super) fn carry(&mut self, session: &mut impl Session, out: &mut Outbox, unsent: usize) -> bool {
         if self.open.is_empty() {
-            return self.held.clear();
+            self.held.clear();
+            return false;
         }
+        let mut taken = false;
         self.bell.answer(&mut self.rung);
         self.rung.append(&mut self.held);
         for stream in self.rung.drain(..).map(StreamId) {
             let Some(open) = self.open.get_mut(&stream) else { continue };
-            open.credit(stream, session, out);
+            taken |= open.credit(stream, session, out);
             let before = out.len();
             let sent_all = open.send(stream, session, out, unsent);
             if out.len() != before {
@@ -175,6 +178,7 @@ impl Streams {
                 self.held.push(stream.0);
             }
         }
+        taken
     }
 
     /// Whether messages could go on as soon as the peer has read what is unread.
@@ -237,11 +241,14 @@ impl Streams {
 }
 
 impl Open {
-    /// Tells the peer what was taken of its messages.
-    fn credit(&self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
+    /// Tells the peer what was taken of its messages, if anything was.
+    fn credit(&self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) -> bool {
         match self.feed.consumed() {
-            0 => {}
-            bytes => session.consumed(stream, bytes, out),
+            0 => false,
+            bytes => {
+                session.consumed(stream, bytes, out);
+                true
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use polyrpc_wire::payload::schema;
 use polyrpc_wire::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
 
+use super::entry::Asked;
 use super::site::Site;
 use super::{Accepted, Entry, Offer, Peer};
 use crate::codec::{Body, Codec, counting_unknown};
@@ -98,6 +99,13 @@ impl Context {
         self
     }
 
+    /// Notes what a call to a fallback has asked for.
+    #[cold]
+    pub(crate) fn asking(mut self, asked: Asked) -> Self {
+        self.attach(asked);
+        self
+    }
+
     /// The caller offers streams beside the call.
     pub(crate) fn with_offer(mut self, offer: Option<Offer>) -> Self {
         self.0.offer = offer.map(Box::new);
@@ -113,7 +121,7 @@ impl Context {
     }
 
     /// Takes out the streams that were accepted.
-    pub(super) fn accepted(&mut self) -> Option<Accepted> {
+    pub(crate) fn accepted(&mut self) -> Option<Accepted> {
         self.0.offer.take().and_then(|offer| offer.into_accepted())
     }
 
@@ -129,14 +137,25 @@ impl Context {
     }
 
     /// The service that is called, by the full name that the server knows it by, whatever the caller named it; empty for
-    /// a function that belongs to none.
+    /// a function that belongs to none. In a [fallback](crate::Server::fallback) it is what the caller wrote.
     pub fn service(&self) -> &str {
-        self.0.entry.as_ref().map_or("", |entry| entry.service())
+        match &self.0.entry {
+            Some(entry) if entry.is_fallback() => self.attached::<Asked>().map_or("", |asked| &asked.service),
+            entry => entry.as_ref().map_or("", |entry| entry.service()),
+        }
     }
 
     /// The method that is called, or the function, by the name that the server knows it by.
     pub fn method(&self) -> &str {
-        self.0.entry.as_ref().map_or("", |entry| entry.name())
+        match &self.0.entry {
+            Some(entry) if entry.is_fallback() => self.attached::<Asked>().map_or("", |asked| &asked.method),
+            entry => entry.as_ref().map_or("", |entry| entry.name()),
+        }
+    }
+
+    /// Whether the caller wants no answer, where a fallback takes the call: nobody else needs to know.
+    pub(crate) fn oneway(&self) -> bool {
+        self.attached::<Asked>().is_some_and(|asked| asked.oneway)
     }
 
     /// Where the method is in the server: the same for all its calls, and for those of no other.
@@ -145,7 +164,7 @@ impl Context {
     }
 
     /// Where the call is handled.
-    pub(super) fn site(&self) -> Site {
+    pub(crate) fn site(&self) -> Site {
         Site::new(self.0.connection.clone(), self.0.entry.clone())
     }
 
@@ -186,6 +205,11 @@ impl Context {
             true => Protocol::Http,
             false => self.0.connection.protocol,
         }
+    }
+
+    /// The protocol of the connection: [`Grpc`](Protocol::Grpc) where plain HTTP came by HTTP/2.
+    pub(crate) fn carrier(&self) -> Protocol {
+        self.0.connection.protocol
     }
 
     /// Who called.
@@ -283,7 +307,7 @@ impl Context {
 
     /// The format of the answer: the handler's choice, else what the protocol usually writes if `carries`
     /// says that the answer can be written so, else the request's.
-    pub(super) fn reply_format(&self, carries: impl Fn(Format) -> bool) -> Format {
+    pub(crate) fn reply_format(&self, carries: impl Fn(Format) -> bool) -> Format {
         match self.0.reply.format {
             Some(chosen) => chosen,
             None if carries(self.0.usual_format) => self.0.usual_format,
@@ -312,6 +336,13 @@ impl Trailers {
     pub fn append(&self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).append(key, value);
     }
+
+    /// Adds what was said to these.
+    pub(crate) fn append_to(&self, trailers: &mut Metadata) {
+        for (key, value) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            trailers.append(key.to_owned(), value.clone());
+        }
+    }
 }
 
 /// The trailers that a handler may still be writing, if it asked for a way to.
@@ -320,9 +351,8 @@ pub(super) struct LateTrailers(Option<Trailers>);
 
 impl LateTrailers {
     pub(super) fn append_to(&self, trailers: &mut Metadata) {
-        let Some(Trailers(late)) = &self.0 else { return };
-        for (key, value) in late.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            trailers.append(key.to_owned(), value.clone());
+        if let Some(late) = &self.0 {
+            late.append_to(trailers);
         }
     }
 }

@@ -23,6 +23,16 @@ pub(crate) enum Role {
     /// It gives out tokens for data connections. Limits leave it alone, since it is over at once; layers do not, since the
     /// data are the user's.
     Transfer,
+    /// It takes what nothing else is there for: see [`Asked`].
+    Fallback,
+}
+
+/// What a call to a [fallback](Role::Fallback) has asked for; it stands in the call's context.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) service: Box<str>,
+    pub(crate) method: Box<str>,
+    pub(crate) oneway: bool,
 }
 
 /// A method in its place: the names it is known by, and the layers before it.
@@ -57,7 +67,12 @@ impl Entry {
 
     /// Whether it is one of the framework's own.
     pub(crate) fn is_standard(&self) -> bool {
-        self.role != Role::User
+        matches!(self.role, Role::Introspection | Role::Transfer)
+    }
+
+    /// Whether it takes what nothing else is there for.
+    pub(crate) fn is_fallback(&self) -> bool {
+        self.role == Role::Fallback
     }
 
     /// Whether it tells of the server itself.

@@ -21,5 +21,7 @@ pub use router::{Router, Service, ServiceBuilder};
 
 pub(crate) use accept::{AcceptedStream, Offer};
 pub(crate) use context::{ConnectionFacts, PushQueue};
-pub(crate) use entry::{Entry, Role, queued};
+pub(crate) use entry::{Asked, Entry, Role, queued};
+pub(crate) use site::Site;
+pub(crate) use streamed::send;
 pub(crate) use way::Way;

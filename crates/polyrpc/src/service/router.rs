@@ -201,6 +201,16 @@ pub struct Router {
     routes: Routes,
     /// Services and methods by number.
     directory: Directory,
+    fallbacks: Fallbacks,
+}
+
+/// What takes calls and requests that nothing else is there for.
+#[derive(Clone, Default)]
+struct Fallbacks {
+    /// Takes calls.
+    calls: Option<Arc<Entry>>,
+    /// Takes requests of HTTP that are no calls.
+    http: Option<Arc<Entry>>,
 }
 
 /// The methods of one service, and the descriptors that came with them.
@@ -334,10 +344,31 @@ impl Router {
         self.function(service, method).ok_or(Missing::Service)
     }
 
-    /// Every method; one with several names may come several times.
+    /// Every method; one with several names may come several times. Fallbacks are among them.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         let methods = self.services.values().flat_map(|methods| methods.by_name.values());
-        methods.chain(self.functions.values())
+        let fallbacks = self.fallbacks.calls.iter().chain(&self.fallbacks.http);
+        methods.chain(self.functions.values()).chain(fallbacks)
+    }
+
+    /// Takes calls that find no method.
+    pub(crate) fn set_fallback(&mut self, method: Arc<dyn Method>) {
+        self.fallbacks.calls = Some(Entry::new("", "", method, Role::Fallback));
+    }
+
+    /// Takes requests of HTTP that are no calls.
+    pub(crate) fn set_http_fallback(&mut self, method: Arc<dyn Method>) {
+        self.fallbacks.http = Some(Entry::new("", "", method, Role::Fallback));
+    }
+
+    /// What takes calls that find no method, if anything does.
+    pub(crate) fn fallback(&self) -> Option<&Arc<Entry>> {
+        self.fallbacks.calls.as_ref()
+    }
+
+    /// What takes requests of HTTP that are no calls, if anything does.
+    pub(crate) fn http_fallback(&self) -> Option<&Arc<Entry>> {
+        self.fallbacks.http.as_ref()
     }
 
     /// What bears a name: the methods of a service, one of them as `Service/Method`, or a function.

@@ -12,7 +12,7 @@ use crate::task;
 
 /// Where a call is handled: its connection and its method.
 #[derive(Debug, Clone)]
-pub(super) struct Site {
+pub(crate) struct Site {
     connection: Arc<ConnectionFacts>,
     entry: Option<Arc<Entry>>,
 }
@@ -25,7 +25,7 @@ impl Site {
     /// A handler's failure as the caller is told it. An error that is not meant for him is logged, and stays the source of
     /// the status.
     #[cold]
-    pub(super) fn tell(&self, status: Status) -> Status {
+    pub(crate) fn tell(&self, status: Status) -> Status {
         if !status.hides() {
             return status;
         }

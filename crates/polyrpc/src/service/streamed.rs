@@ -195,7 +195,7 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
 }
 
 /// Makes a message only when there is room for it.
-pub(super) async fn send<C: Codec<Resp>, Resp>(
+pub(crate) async fn send<C: Codec<Resp>, Resp>(
     mut messages: Streaming<Resp>,
     outgoing: &Outgoing,
     format: Format,

@@ -2,6 +2,7 @@
 //! [`http`].
 
 mod clock;
+mod exchange;
 mod http;
 mod open;
 mod parts;
@@ -257,6 +258,7 @@ impl session::Server for Server {
                 Found::Nothing => {}
                 Found::Head(head) => return Ok(Some(self.http_announced(*head))),
                 Found::Http(call) => return Ok(Some(self.http_call(*call))),
+                Found::Exchange(call) => return Ok(Some(self.exchange(*call))),
                 Found::Call(stream, request, body) => return Ok(Some(self.call(stream, request, body))),
                 Found::Open(stream, request) => return Ok(Some(self.opened(stream, request))),
                 Found::Message(id, message) => return Ok(Some(Event::Message(id, message))),
@@ -339,11 +341,18 @@ impl session::Server for Server {
     }
 
     fn stream(ticket: &Ticket) -> Option<StreamId> {
-        ticket.http.is_none().then(|| id(ticket.stream))
+        ticket.http.as_ref().is_none_or(|owed| owed.is_exchange()).then(|| id(ticket.stream))
+    }
+
+    fn is_exchange(ticket: &Ticket) -> bool {
+        ticket.http.as_ref().is_some_and(|owed| owed.is_exchange())
     }
 
     fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
         let stream = stream.0 as u32;
+        if self.http_calls.is_passing(stream) {
+            return self.pass_head(stream, &head.metadata, out);
+        }
         let Some(answering) = self.http.data_of(stream).filter(|answering| answering.begun.is_none()) else {
             return;
         };
@@ -362,6 +371,9 @@ impl session::Server for Server {
     }
 
     fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
+        if self.http_calls.is_passing(stream.0 as u32) {
+            return self.pass(stream.0 as u32, message, out);
+        }
         let begun = |http: &mut Connection<Answering>| http.data_of(stream.0 as u32)?.begun;
         let compression = begun(&mut self.http).or_else(|| {
             self.begin(stream, Head::default(), out);
@@ -377,8 +389,15 @@ impl session::Server for Server {
     }
 
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
-        let Ticket { stream, .. } = ticket;
-        self.open.remove(stream);
+        let Ticket { stream, http } = ticket;
+        let unread = self.open.remove(stream);
+        if let Some(owed) = http {
+            self.end_exchange(stream, &owed, result, &trailers, out);
+            if unread.is_some() {
+                self.http_throw_away(stream, out);
+            }
+            return;
+        }
         let Some(Answering { format, begun, web, .. }) = self.http.data_of(stream) else { return };
         let (format, begun) = (*format, *begun);
         match (begun, result) {
@@ -408,6 +427,7 @@ impl session::Server for Server {
     fn reset(&mut self, stream: StreamId, out: &mut Outbox) {
         let stream = stream.0 as u32;
         self.open.remove(stream);
+        self.http_calls.forget(stream);
         self.http.reset(stream, ErrorCode::CANCEL, out);
     }
 
@@ -493,6 +513,8 @@ enum Found {
     Call(u32, Arc<Request>, Framed),
     /// A call that is none of gRPC.
     Http(Box<(Call<'static>, Ticket)>),
+    /// A request that somebody else answers.
+    Exchange(Box<(Call<'static>, Ticket)>),
     Open(u32, Arc<Request>),
     Message(StreamId, Message),
     End(StreamId),
@@ -826,6 +848,10 @@ impl Server {
         }
         match self.open.get(stream) {
             Some(Incoming::Messages(_)) => self.fail(stream, &Status::resource_exhausted(text), out),
+            Some(Incoming::Http(_)) if self.http_calls.is_passing(stream) => {
+                session::Server::reset(self, id(stream), out);
+                Found::Cancelled(id(stream))
+            }
             Some(Incoming::Http(_)) => {
                 self.open.remove(stream);
                 self.tell(stream, 431, None, text, out);
@@ -846,6 +872,9 @@ impl Server {
         end: bool,
         out: &mut Outbox,
     ) -> Found {
+        if let Some(found) = self.pass_on(stream, fields, &body, end, out) {
+            return found;
+        }
         if self.web_preflight(stream, fields, out) {
             return Found::Nothing;
         }

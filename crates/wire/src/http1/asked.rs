@@ -96,6 +96,35 @@ impl<'c> Kind<'c> {
     }
 }
 
+/// Whether somebody else answers a request: it is no call of a method that the server has, and none of its own pages.
+pub(crate) fn is_for_others(config: &ServerConfig, request: &Request) -> bool {
+    let Some(own) = &config.own else { return false };
+    if request.grpc.is_some() || speaks_json_rpc(request, None) || speaks_gateway(request) {
+        return false;
+    }
+    let path = request.path.as_str();
+    let is_shown = matches!(request.method, Method::Get | Method::Head);
+    match path {
+        "*" | RPCX_PATH | net_rpc::CONNECT_PATH => false,
+        "/version" if is_shown => false,
+        net_rpc::PAGE_PATH if is_shown && !config.debug_page.is_empty() => false,
+        _ if is_shown && health::answer(config, request).is_some() => false,
+        path if config.routes.leads(path)
+            && !is_unknown(config.routes.find(request.method.as_str(), path)) =>
+        {
+            false
+        }
+        path => {
+            let path = Path::parse(path);
+            !own.offers(path.service, path.method)
+        }
+    }
+}
+
+fn is_unknown(lookup: Lookup<'_>) -> bool {
+    matches!(lookup, Lookup::Nothing)
+}
+
 /// What is known of a request before its body is here.
 pub(crate) struct Peeked {
     /// The names of the call are set. In JSON-RPC the body has them.
@@ -700,6 +729,9 @@ fn no_websocket(unfit: Unfit, head: &mut impl WriteHead) -> Bytes {
 fn going_away() -> Status {
     Status::unavailable("Server is stopping").with_number(status::ELOGOFF)
 }
+
+/// Why a WebSocket is not opened that is not one of this server's own.
+pub(crate) const NO_WEBSOCKET: &str = "a WebSocket is opened here for rpcx only, at /_rpcx_\n";
 
 const WRONG_META: Answer = Answer::Failed(400, "wrong X-RPCX-Meta");
 

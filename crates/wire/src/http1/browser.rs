@@ -40,7 +40,7 @@ pub(super) fn refusal(config: &ServerConfig, request: &Request) -> Option<Answer
 }
 
 /// The answer to a request that calls the server by a name which is not its own, as far as that is known.
-pub(super) fn wrong_host(config: &ServerConfig, request: &Request) -> Option<Answer> {
+pub(crate) fn wrong_host(config: &ServerConfig, request: &Request) -> Option<Answer> {
     let hosts = &config.hosts;
     let strict = !hosts.names.is_empty();
     // All else is sent with an `Origin`, of which pages cannot spare the server. A client of HTTP/1.0 may be without

@@ -250,7 +250,7 @@ pub(super) fn is_field_byte(byte: &u8) -> bool {
 }
 
 /// Whether `name` is a token (RFC 9110 §5.6.2).
-fn is_field_name(name: &str) -> bool {
+pub(super) fn is_field_name(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }

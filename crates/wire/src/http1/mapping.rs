@@ -211,7 +211,7 @@ impl Ticket {
 
 /// Writes the head of a failed call's response and returns its body: JSON, or brpc's `[address][E1002]text`.
 #[cold]
-pub(super) fn failure(
+pub(crate) fn failure(
     status: &Status,
     metadata: &Metadata,
     config: &ServerConfig,

@@ -20,7 +20,7 @@ use super::{gateway, mapping};
 pub(crate) struct Request {
     pub(crate) method: Method,
     /// The target's path, without authority and query.
-    pub(super) path: Text,
+    pub(crate) path: Text,
     /// What stands behind the path's question mark.
     pub(super) query: Text,
     pub(super) http10: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Request {
     /// It came by HTTP/2, or goes on in it.
     pub(super) h2: bool,
     /// What `Host` or `:authority` says, or the target; empty if nothing does.
-    pub(super) host: Bytes,
+    pub(crate) host: Bytes,
     /// It says where it comes from in a way that only browsers do (`Origin`, `Sec-Fetch-Site`).
     pub(super) from_page: bool,
     /// Its head was judged: its calls are authenticated.
@@ -40,7 +40,7 @@ pub(crate) struct Request {
     pub(crate) content_type: Option<Bytes>,
     content_encoding: Option<Bytes>,
     pub(super) accepts_gzip: bool,
-    pub(super) authorization: Option<Bytes>,
+    pub(crate) authorization: Option<Bytes>,
     /// How long the caller still waits.
     pub(super) timeout: Option<Duration>,
     /// `X-JSONRPC-2.0: true`.
@@ -180,6 +180,15 @@ impl Request {
         self.grpc.is_some() && self.method == Method::Post && self.content_type.as_ref().is_some_and(named)
     }
 
+    /// The path with the query, as they came.
+    pub(crate) fn target(&self) -> Bytes {
+        match (self.path.as_str(), self.query.as_str()) {
+            ("", "") => Bytes::from_static(b"/"),
+            (_, "") => self.path.0.clone(),
+            (path, query) => format!("{}?{query}", if path.is_empty() { "/" } else { path }).into(),
+        }
+    }
+
     /// Whether it would go on in WebSocket, at the path where that is understood: that of rpcx.
     pub(super) fn asks_for_websocket(&self) -> bool {
         self.websocket.is_some()
@@ -264,7 +273,7 @@ pub(crate) enum Method {
 
 impl Method {
     /// The method as it is spelled.
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
             Self::Post => "POST",
@@ -294,10 +303,10 @@ impl Method {
 
 /// Shared text: a slice of a head that is known to be UTF-8.
 #[derive(Debug, Clone)]
-pub(super) struct Text(Bytes);
+pub(crate) struct Text(Bytes);
 
 impl Text {
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 

@@ -1,13 +1,16 @@
 //! The server's side of a connection: requests in, responses out. What a request asks for is in
 //! [`asked`](super::asked), what is different about gRPC-Web in [`web`].
 
+mod exchange;
 mod piecewise;
+mod rest;
 mod web;
 
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use self::exchange::{Opening, Passing, Pieces};
 use self::piecewise::Piecewise;
 use self::web::Web;
 use crate::grpc_web::Cors;
@@ -61,6 +64,15 @@ pub struct ServerConfig {
     pub health: Option<Arc<dyn Health>>,
     /// Which further paths tell it.
     pub probes: Probes,
+    /// Tells what the server's own methods are, where somebody else takes requests that are none of them: those are
+    /// [exchanges](session::Server::is_exchange).
+    pub own: Option<Arc<dyn Offers>>,
+}
+
+/// Tells which methods a server has.
+pub trait Offers: std::fmt::Debug + Send + Sync {
+    /// Whether there is such a method; a function has a name and no method.
+    fn offers(&self, service: &str, method: &str) -> bool;
 }
 
 impl ServerConfig {
@@ -76,6 +88,7 @@ impl ServerConfig {
 /// Head ──▶ Body ──▶ Head          a request, its body here or still to come
 ///            ├────▶ Entries ──▶ Head    a JSON-RPC batch, handed out call by call
 ///            ├────▶ Messages ──▶ Head   a call of gRPC-Web that is not one message
+///            ├────▶ Opening ──▶ Pieces ──▶ Head   what somebody else answers
 ///            └────▶ Skip ──▶ Head       a request that was refused before its body came
 /// ```
 ///
@@ -91,8 +104,8 @@ pub struct Server {
     order: Order,
     batches: Vec<(u64, json_rpc::Batch)>,
     names: Names,
-    /// The call of gRPC-Web that is being answered; nothing else is meanwhile.
-    web: Option<Box<Web>>,
+    /// What is answered piece by piece; nothing else is answered meanwhile.
+    live: Option<Box<Live>>,
     /// What comes next waits for an answer.
     held: bool,
     /// How much of the inbox was searched in vain for the end of a head.
@@ -102,6 +115,65 @@ pub struct Server {
     draining: bool,
     /// The next answer is the connection's last.
     retiring: bool,
+}
+
+/// What is answered piece by piece.
+#[derive(Debug)]
+enum Live {
+    /// A call of gRPC-Web.
+    Web(Web),
+    /// A request that somebody else answers.
+    Passing(Passing),
+}
+
+impl Live {
+    fn web(live: &Option<Box<Self>>) -> Option<&Web> {
+        match live.as_deref() {
+            Some(Self::Web(web)) => Some(web),
+            _ => None,
+        }
+    }
+
+    fn web_mut(live: &mut Option<Box<Self>>) -> Option<&mut Web> {
+        match live.as_deref_mut() {
+            Some(Self::Web(web)) => Some(web),
+            _ => None,
+        }
+    }
+
+    fn take_web(live: &mut Option<Box<Self>>) -> Option<Web> {
+        match *live.take()? {
+            Self::Web(web) => Some(web),
+            other @ Self::Passing(_) => {
+                *live = Some(Box::new(other));
+                None
+            }
+        }
+    }
+
+    fn passing(live: &Option<Box<Self>>) -> Option<&Passing> {
+        match live.as_deref() {
+            Some(Self::Passing(passing)) => Some(passing),
+            _ => None,
+        }
+    }
+
+    fn passing_mut(live: &mut Option<Box<Self>>) -> Option<&mut Passing> {
+        match live.as_deref_mut() {
+            Some(Self::Passing(passing)) => Some(passing),
+            _ => None,
+        }
+    }
+
+    fn take_passing(live: &mut Option<Box<Self>>) -> Option<Passing> {
+        match *live.take()? {
+            Self::Passing(passing) => Some(passing),
+            other @ Self::Web(_) => {
+                *live = Some(Box::new(other));
+                None
+            }
+        }
+    }
 }
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -117,6 +189,10 @@ enum Reading {
     Body(Box<Partial>),
     Entries(Box<(Exchange, Entries)>),
     Messages(Box<Piecewise>),
+    /// What somebody else answers, once nothing else is owed.
+    Opening(Box<Opening>),
+    /// Its body.
+    Pieces(Box<Pieces>),
     /// So many bytes of a request that was answered already.
     Skip(usize),
 }
@@ -179,6 +255,8 @@ pub struct Ticket {
 #[derive(Debug)]
 enum Form {
     Http(asked::Form),
+    /// Somebody else answers.
+    Exchange,
     /// One of several JSON-RPC responses that leave together.
     Entry(json_rpc::Owed),
     /// What nobody reads.
@@ -195,7 +273,7 @@ impl Server {
             order: Order::default(),
             batches: Vec::new(),
             names: Names::default(),
-            web: None,
+            live: None,
             held: false,
             scanned: 0,
             unanswered: 0,
@@ -207,9 +285,10 @@ impl Server {
     fn advance(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         self.held = false;
         loop {
-            let busy = self.is_full() || self.web.is_some();
+            let busy = self.is_full() || self.live.is_some();
             let step = match &mut self.reading {
                 Reading::Messages(_) => self.next_message(inbox, out),
+                Reading::Pieces(_) => self.next_piece(inbox, out),
                 _ if busy => self.hold(),
                 Reading::Head if self.order.is_closing() => {
                     inbox.clear();
@@ -218,6 +297,7 @@ impl Server {
                 Reading::Head => self.read_head(inbox, out),
                 Reading::Body(_) => self.read_body(inbox, out),
                 Reading::Entries(..) => self.next_entry(),
+                Reading::Opening(_) => self.open_exchange(out),
                 Reading::Skip(_) => self.skip(inbox),
             };
             if !matches!(step, Step::Next) {
@@ -259,9 +339,34 @@ impl Server {
         }
         self.scanned = 0;
         let head = inbox.split_to(end).freeze();
-        match Request::parse(&head, limits.message) {
+        // A body that somebody else takes may have any length.
+        let limit = if self.config.own.is_some() { usize::MAX } else { limits.message };
+        match Request::parse(&head, limit) {
+            Ok(request) if self.config.own.is_some() => self.take_or_pass(request, &head, inbox, out),
             Ok(request) => self.take(request, end, inbox, out),
             Err(refusal) => self.give_up(refusal, out),
+        }
+    }
+
+    /// Takes a request that may be for somebody else.
+    #[cold]
+    fn take_or_pass(
+        &mut self,
+        request: Request,
+        head: &Bytes,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Step {
+        if request.method != Method::Connect && asked::is_for_others(&self.config, &request) {
+            self.reading = Reading::Opening(Box::new(Opening::new(request, head)));
+            return Step::Next;
+        }
+        let room = self.config.limits.message.saturating_sub(head.len());
+        match request.framing {
+            Framing::Length(length) if length > room && request.grpc.is_none() => {
+                self.give_up(Refusal::too_large(), out)
+            }
+            _ => self.take(request, head.len(), inbox, out),
         }
     }
 
@@ -609,6 +714,7 @@ impl session::Server for Server {
         match form {
             Form::Nothing => return,
             Form::Web => return self.reply_web(exchange, reply, out),
+            Form::Exchange => return self.reply_exchange(&exchange, reply, out),
             Form::Http(form) => {
                 self.order.respond(exchange, out, |head| form.answer(reply, config, head));
             }
@@ -644,6 +750,8 @@ impl session::Server for Server {
             Reading::Body(partial) => partial.head + partial.chunked.held(),
             Reading::Entries(batch) => batch.1.held(),
             Reading::Messages(messages) => messages.held(),
+            Reading::Opening(opening) => opening.held(),
+            Reading::Pieces(pieces) => pieces.held(),
         }
     }
 
@@ -653,7 +761,7 @@ impl session::Server for Server {
 
     fn abort(&mut self, status: &Status, out: &mut Outbox) {
         // An answer that is being written would be garbled by another.
-        if self.web.is_some() || self.order.is_closing() {
+        if self.live.is_some() || self.order.is_closing() {
             return;
         }
         // Only the oldest request can be answered now: that which is being read, if nothing else is owed.
@@ -679,7 +787,7 @@ impl session::Server for Server {
     fn unreadable_to(ticket: &Ticket) -> fn(Status) -> Status {
         match ticket.form {
             Form::Web => grpc::incoming::corrupt,
-            Form::Http(_) | Form::Entry(_) | Form::Nothing => std::convert::identity,
+            Form::Http(_) | Form::Entry(_) | Form::Exchange | Form::Nothing => std::convert::identity,
         }
     }
 
@@ -691,17 +799,24 @@ impl session::Server for Server {
         match &ticket.form {
             Form::Web => grpc::Server::unknown(call, missing),
             Form::Http(form) => form.unknown(call, missing),
+            Form::Exchange => Self::unknown(call, missing),
             Form::Entry(_) | Form::Nothing => asked::unknown_to_rpcx(call, missing),
         }
     }
 
     fn stream(ticket: &Ticket) -> Option<StreamId> {
-        matches!(ticket.form, Form::Web).then(|| web::id(&ticket.exchange))
+        matches!(ticket.form, Form::Web | Form::Exchange).then(|| web::id(&ticket.exchange))
+    }
+
+    fn is_exchange(ticket: &Ticket) -> bool {
+        matches!(ticket.form, Form::Exchange)
     }
 
     fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
         if self.answers(stream) {
             self.begin_answer(&head, out);
+        } else if self.passes(stream) {
+            self.begin_passing(&head.metadata, out);
         }
     }
 
@@ -711,17 +826,26 @@ impl session::Server for Server {
         {
             messages.taken(bytes);
         }
+        if self.passes(stream)
+            && let Reading::Pieces(pieces) = &mut self.reading
+        {
+            pieces.taken(bytes);
+        }
     }
 
     fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
         if self.answers(stream) {
             self.answer_message(message, out);
+        } else if self.passes(stream) {
+            self.pass(message, out);
         }
     }
 
     fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
         if self.answers(web::id(&ticket.exchange)) {
             self.end_answer(result.err().as_ref(), &trailers, out);
+        } else if self.passes(web::id(&ticket.exchange)) {
+            self.end_passing(result, &trailers, out);
         }
     }
 
@@ -758,7 +882,12 @@ impl session::Server for Server {
                 }
                 _ => 0,
             },
-            Reading::Head | Reading::Entries(..) | Reading::Messages(_) | Reading::Skip(_) => 0,
+            Reading::Head
+            | Reading::Entries(..)
+            | Reading::Messages(_)
+            | Reading::Opening(_)
+            | Reading::Pieces(_)
+            | Reading::Skip(_) => 0,
         }
     }
 
@@ -768,7 +897,9 @@ impl session::Server for Server {
             Reading::Head => !inbox.is_empty() && !self.is_full() && !self.order.is_closing(),
             Reading::Body(_) | Reading::Skip(_) => true,
             Reading::Messages(messages) => messages.is_inside(),
-            Reading::Entries(..) => false,
+            // How long a body may pause that somebody else takes, is his matter.
+            Reading::Pieces(pieces) => pieces.is_unwanted(),
+            Reading::Entries(..) | Reading::Opening(_) => false,
         }
     }
 
@@ -786,7 +917,7 @@ impl session::Server for Server {
     }
 
     fn finished(&self) -> bool {
-        self.order.is_closing() && self.web.is_none() && matches!(self.reading, Reading::Head)
+        self.order.is_closing() && self.live.is_none() && matches!(self.reading, Reading::Head)
     }
 }
 

@@ -73,7 +73,7 @@ impl Client {
 
     /// A call since v0.21: its body is what the codec made of its arguments.
     fn send_coded(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        let function = number(qualified(call.service, call.method));
+        let function = number_of(&qualified(call.service, call.method));
         let header = Header { kind: Kind::Call, length: call.body.len(), id: 0, function };
         self.config.generation.write(header, out.buffer());
         out.body(call.body);
@@ -100,7 +100,7 @@ impl Client {
             writer.str(&name);
         } else {
             writer.array(count);
-            function = number(&name);
+            function = number_of(&name);
         }
         let length = head.len() + arguments.len();
         if length >= MAX_BODY {
@@ -176,6 +176,11 @@ impl Client {
         });
         self.ready.pop_front().ok_or(data)
     }
+}
+
+/// The number that a function is called by: that of its name, unless it is written as one, `#887912700`.
+fn number_of(name: &str) -> u32 {
+    name.strip_prefix('#').and_then(|digits| digits.parse().ok()).unwrap_or_else(|| number(name))
 }
 
 impl Subscriber {

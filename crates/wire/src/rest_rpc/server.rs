@@ -17,8 +17,8 @@ use crate::{Call, Format, Head, Limits, Outbox, Push, Reply, Status, Topic, Viol
 pub struct Server {
     config: Arc<ServerConfig>,
     generation: Generation,
-    /// The name that the last event borrows, where the call bore one of no function.
-    name: Bytes,
+    /// What the last event borrows, where the call was of no function: its name, or `#` and its number.
+    name: String,
     wanted: usize,
     /// A call is being answered, before which no further one is looked at.
     answering: bool,
@@ -41,7 +41,7 @@ impl Server {
         Self {
             config,
             generation,
-            name: Bytes::new(),
+            name: String::new(),
             wanted: 0,
             answering: false,
             heartbeats: 0,
@@ -111,7 +111,7 @@ impl Server {
     fn target(&self, place: Option<Place>) -> (&str, &str) {
         match place.and_then(|place| self.config.functions.at(place)) {
             Some(Target { service, method }) => (service, method),
-            None => ("", std::str::from_utf8(&self.name).unwrap_or("\u{fffd}")),
+            None => ("", self.name.as_str()),
         }
     }
 
@@ -205,8 +205,8 @@ impl session::Server for Server {
         inbox: &mut BytesMut,
         out: &mut Outbox,
     ) -> Result<Option<Event<'_, Ticket>>, Violation> {
-        // Let go of first: an idle connection keeps no frame, and the inbox may use its memory again.
-        self.name = Bytes::new();
+        // An idle connection keeps nothing.
+        self.name = String::new();
         let heard = loop {
             if self.answering {
                 return Ok(None);
@@ -228,8 +228,8 @@ impl session::Server for Server {
             Heard::Subscription(topic) => Event::Subscribe(topic),
             Heard::Call { place, arguments, ticket } => {
                 self.answering = self.generation.is_one_at_a_time();
-                if let (None, Called::Name(name)) = (place, &ticket.called) {
-                    self.name = name.clone();
+                if place.is_none() {
+                    self.name = ticket.called.text();
                 }
                 let (service, method) = self.target(place);
                 let head = self.head(&arguments);
@@ -325,6 +325,17 @@ enum Called {
     Name(Bytes),
     /// Its number.
     Number(u32),
+}
+
+impl Called {
+    /// As a client writes it: the name, or `#` and the number.
+    #[cold]
+    fn text(&self) -> String {
+        match self {
+            Self::Name(name) => std::str::from_utf8(name).unwrap_or("\u{fffd}").to_owned(),
+            Self::Number(number) => format!("#{number}"),
+        }
+    }
 }
 
 /// MessagePack's `nil`.

@@ -1,10 +1,12 @@
 //! Requests of HTTP/2 that are none of gRPC: they are mapped to calls as those of HTTP/1 are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::clock::Clock;
+use super::exchange::{Passing, Pieces};
 use super::{Found, Overdue, Server, Ticket};
 use crate::grpc::request::Unfit;
 use crate::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
@@ -21,13 +23,15 @@ use crate::{grpc_web, h2, json_rpc};
 /// What requests have left that were handed out.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    names: Names,
+    pub(super) names: Names,
     /// Batches that are not answered yet, by their streams.
     batches: Vec<(u32, json_rpc::Batch)>,
     /// Bytes of their responses.
     held: usize,
     /// What is left of the batch that is being handed out.
     entries: Option<Left>,
+    /// Requests that somebody else answers, by their streams.
+    pub(super) passing: BTreeMap<u32, Passing>,
 }
 
 /// The calls of a batch that were not handed out yet.
@@ -52,6 +56,7 @@ impl Calls {
 
     /// Nobody waits for this stream any more.
     pub(super) fn forget(&mut self, stream: u32) {
+        self.passing.remove(&stream);
         self.batches.retain(|(known, _)| *known != stream);
         self.held = self.batches.iter().map(|(_, batch)| batch.len()).sum();
     }
@@ -77,6 +82,8 @@ pub(in crate::grpc) enum Incoming {
     Body(Body),
     /// It came by HTTP/1 and asked for HTTP/2.
     Whole(Request, Bytes),
+    /// Somebody else answers it, and takes its body as it comes.
+    Pieces(Pieces),
 }
 
 /// A request whose body is not here yet, or was not judged yet.
@@ -131,6 +138,7 @@ impl Incoming {
         match self {
             Self::Body(body) => body.bytes.len(),
             Self::Whole(_, body) => body.len(),
+            Self::Pieces(pieces) => pieces.held(),
         }
     }
 
@@ -147,7 +155,7 @@ impl Incoming {
     pub(super) fn clock(&mut self) -> Option<&mut Clock> {
         match self {
             Self::Body(body) => Some(&mut body.clock),
-            Self::Whole(..) => None,
+            Self::Whole(..) | Self::Pieces(_) => None,
         }
     }
 }
@@ -175,8 +183,22 @@ impl Owed {
     pub(super) fn unknown(&self, call: &Call<'_>, missing: Missing) -> Status {
         match &self.form {
             Reads::Response(form) => form.unknown(call, missing),
+            Reads::Exchange => asked::unknown(call, missing),
             Reads::Entry(_) | Reads::Nothing => asked::unknown_to_rpcx(call, missing),
         }
+    }
+
+    pub(super) fn responding(&self) -> &Responding {
+        &self.responding
+    }
+
+    /// Whether somebody else answers.
+    pub(super) fn is_exchange(&self) -> bool {
+        matches!(self.form, Reads::Exchange)
+    }
+
+    pub(super) fn of_exchange(responding: Responding) -> Self {
+        Self { form: Reads::Exchange, responding }
     }
 }
 
@@ -186,6 +208,8 @@ enum Reads {
     Response(Form),
     /// As one of several that leave together.
     Entry(json_rpc::Owed),
+    /// As somebody else answers.
+    Exchange,
     /// Nobody.
     Nothing,
 }
@@ -201,9 +225,14 @@ pub(super) struct Responding {
 }
 
 impl Responding {
-    fn to(request: &Request, config: &Arc<ServerConfig>) -> Self {
+    pub(super) fn to(request: &Request, config: &Arc<ServerConfig>) -> Self {
         let origin = config.cors.origin(&request.metadata);
         Self { config: config.clone(), head_only: request.method == Method::Head, origin }
+    }
+
+    /// Whether a page may read the response is not said here.
+    pub(super) fn without_origin(self) -> Self {
+        Self { origin: None, ..self }
     }
 }
 
@@ -255,6 +284,9 @@ impl Server {
 
     /// A piece of a request's body.
     pub(super) fn http_piece(&mut self, stream: u32, bytes: &Bytes, end: bool, out: &mut Outbox) -> Found {
+        if self.add_piece(stream, bytes, end) {
+            return Found::Nothing;
+        }
         let Some(config) = self.config.gateway.clone() else { return Found::Nothing };
         let limit = config.limits.message;
         let next = self.http_change(stream, |body| body.push(bytes, end, limit));
@@ -285,7 +317,7 @@ impl Server {
         let changed = self.open.change(stream, |incoming| match incoming {
             super::Incoming::Http(incoming) => match &mut **incoming {
                 Incoming::Body(body) => Some(change(body)),
-                Incoming::Whole(..) => None,
+                Incoming::Whole(..) | Incoming::Pieces(_) => None,
             },
             super::Incoming::Messages(_) => None,
         });
@@ -300,7 +332,7 @@ impl Server {
     }
 
     /// The request was answered before its end: what has come of it is thrown away, and so is the rest.
-    fn http_throw_away(&mut self, stream: u32, out: &mut Outbox) {
+    pub(super) fn http_throw_away(&mut self, stream: u32, out: &mut Outbox) {
         self.http.consumed(stream, usize::MAX, out);
         self.http.stop_if_half_full(stream, out);
     }
@@ -425,6 +457,9 @@ impl Server {
 
     /// Takes up the request that asked for HTTP/2.
     pub(super) fn http_upgraded(&mut self, stream: u32, out: &mut Outbox) -> Found {
+        if let Some(found) = self.next_piece(stream) {
+            return found;
+        }
         self.taking = None;
         let Some(Incoming::Whole(mut request, body)) = self.http_remove(stream) else {
             return Found::Nothing;
@@ -455,6 +490,7 @@ impl Server {
                     self.http_answer(stream, &responding, Answer::Json(whole), out);
                 }
             }
+            Reads::Exchange => self.reply_exchange(stream, &responding, reply, out),
             Reads::Nothing => {}
         }
     }
@@ -469,7 +505,7 @@ impl Server {
         }
     }
 
-    fn http_answer(
+    pub(super) fn http_answer(
         &mut self,
         stream: u32,
         responding: &Responding,
@@ -497,7 +533,7 @@ impl Server {
     }
 
     /// Sends the response whose head `write` writes and whose body it returns.
-    fn respond(
+    pub(super) fn respond(
         &mut self,
         stream: u32,
         responding: &Responding,
@@ -530,10 +566,10 @@ fn as_fields(request: &Request) -> Fields {
 }
 
 /// A header block that depends on no table.
-struct Block(Vec<u8>);
+pub(super) struct Block(pub(super) Vec<u8>);
 
 impl Block {
-    fn of(status: &str) -> Self {
+    pub(super) fn of(status: &str) -> Self {
         let mut block = Vec::new();
         encode_stateless([(&b":status"[..], status.as_bytes())], &mut block);
         Self(block)

@@ -5,8 +5,10 @@ use bytes::{Bytes, BytesMut};
 use crate::grpc::incoming::{Incoming, Next};
 use crate::grpc_web::Dialect;
 use crate::http1::chunked::Chunked;
-use crate::http1::frame::{Framing, Refusal};
+use crate::http1::frame::Framing;
 use crate::{Compression, Message, Status};
+
+use super::rest::Rest;
 
 /// The messages of a request, and what of its body has not come.
 ///
@@ -19,14 +21,6 @@ pub(super) struct Piecewise {
     untaken: usize,
     /// The call has ended: what still comes is thrown away. So much has been.
     unwanted: Option<usize>,
-}
-
-/// What of a body has not come.
-#[derive(Debug)]
-enum Rest {
-    Nothing,
-    Bytes(usize),
-    Chunks(Box<Chunked>),
 }
 
 /// What comes next.
@@ -63,11 +57,7 @@ impl Piecewise {
     ) -> Self {
         let mut messages = Incoming::new(dialect, compression);
         messages.push(chunked.take());
-        let rest = match framing {
-            Framing::Length(length) => Rest::Bytes(length),
-            Framing::Chunked => Rest::Chunks(Box::new(chunked)),
-            Framing::UntilClose => Rest::Nothing,
-        };
+        let rest = Rest::of(framing, chunked);
         Self { messages, rest, untaken: 0, unwanted: None }
     }
 
@@ -78,7 +68,7 @@ impl Piecewise {
 
     /// Whether the rest of a message is to come, or of what is thrown away.
     pub(super) fn is_inside(&self) -> bool {
-        !matches!(self.rest, Rest::Nothing) && (self.held() > 0 || self.unwanted.is_some())
+        !self.rest.is_nothing() && (self.held() > 0 || self.unwanted.is_some())
     }
 
     /// The handler has taken so many bytes.
@@ -109,14 +99,14 @@ impl Piecewise {
                 Err(status) => return Came::Failed(status),
                 Ok(Next::Wait) => {}
             }
-            match self.pull(inbox, overhead) {
+            match self.rest.pull(inbox, overhead) {
                 Ok(Some(piece)) => {
                     self.messages.push(piece);
                 }
                 Ok(None) => return Came::Wait,
                 Err(refusal) => return Came::Failed(Status::internal(refusal.reason)),
             }
-            if matches!(self.rest, Rest::Nothing) {
+            if self.rest.is_nothing() {
                 self.messages.end();
             }
         }
@@ -124,10 +114,10 @@ impl Piecewise {
 
     fn discard(&mut self, inbox: &mut BytesMut, limit: usize, overhead: usize) -> Came {
         loop {
-            if matches!(self.rest, Rest::Nothing) {
+            if self.rest.is_nothing() {
                 return Came::Discarded;
             }
-            let piece = match self.pull(inbox, overhead) {
+            let piece = match self.rest.pull(inbox, overhead) {
                 Ok(Some(piece)) => piece,
                 Ok(None) => return Came::Wait,
                 Err(_) => return Came::Lost,
@@ -136,30 +126,6 @@ impl Piecewise {
             *thrown += piece.len();
             if *thrown > limit.saturating_mul(2) {
                 return Came::Lost;
-            }
-        }
-    }
-
-    /// What of the body is in the inbox; `None` if nothing new is.
-    fn pull(&mut self, inbox: &mut BytesMut, overhead: usize) -> Result<Option<Bytes>, Refusal> {
-        match &mut self.rest {
-            Rest::Nothing => Ok(None),
-            Rest::Bytes(left) => {
-                let here = (*left).min(inbox.len());
-                *left -= here;
-                let over = *left == 0;
-                if over {
-                    self.rest = Rest::Nothing;
-                }
-                Ok((here > 0 || over).then(|| inbox.split_to(here).freeze()))
-            }
-            Rest::Chunks(chunked) => {
-                if let Some(last) = chunked.read(inbox, usize::MAX, overhead)? {
-                    self.rest = Rest::Nothing;
-                    return Ok(Some(last));
-                }
-                let piece = chunked.take();
-                Ok((!piece.is_empty()).then_some(piece))
             }
         }
     }

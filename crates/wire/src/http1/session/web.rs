@@ -14,7 +14,7 @@ use crate::session::{Server as _, Verdict};
 use crate::{Call, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId, grpc};
 
 use super::piecewise::{Came, Piecewise};
-use super::{Form, Partial, Reading, Server, Step, Ticket};
+use super::{Form, Live, Partial, Reading, Server, Step, Ticket};
 
 /// A call that is being answered.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Server {
             return self.begin_web(exchange, request, Bytes::new(), out);
         };
         let (format, accepts) = (request.format, request.accepts);
-        self.web = Some(Box::new(Web { exchange, dialect, format, accepts, begun: None }));
+        self.live = Some(Box::new(Live::Web(Web { exchange, dialect, format, accepts, begun: None })));
         self.unanswered += 1;
         self.end_answer(Some(failure), &Metadata::new(), out);
         Step::Next
@@ -91,11 +91,10 @@ impl Server {
         let authenticated = request.accepted;
         let dialect = request.dialect();
         let exchange_of = exchange.clone();
-        let web =
-            |format, accepts| Box::new(Web { exchange: exchange_of, dialect, format, accepts, begun: None });
+        let web = |format, accepts| Web { exchange: exchange_of, dialect, format, accepts, begun: None };
         let failure = match request.grpc.map_or(Err(Unfit::ContentType), |grpc| *grpc) {
             Ok(request) => {
-                self.web = Some(web(request.format, request.accepts));
+                self.live = Some(Box::new(Live::Web(web(request.format, request.accepts))));
                 let ticket = Ticket { exchange, form: Form::Web };
                 return self.call_web(request, body, authenticated, ticket);
             }
@@ -111,7 +110,7 @@ impl Server {
             Err(Unfit::Encoding) => unknown_encoding(),
             Err(Unfit::Timeout) => Status::internal("malformed grpc-timeout"),
         };
-        self.web = Some(web(Format::Protobuf, Accepts::default()));
+        self.live = Some(Box::new(Live::Web(web(Format::Protobuf, Accepts::default()))));
         self.end_answer(Some(&failure), &Metadata::new(), out);
         Step::Next
     }
@@ -139,7 +138,7 @@ impl Server {
     pub(super) fn next_message(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
         let Reading::Messages(messages) = &mut self.reading else { return Step::Next };
         // It may have been answered before its messages were taken.
-        let id = self.web.as_ref().map(|web| id(&web.exchange));
+        let id = Live::web(&self.live).map(|web| id(&web.exchange));
         if id.is_none() {
             messages.forget();
         }
@@ -189,7 +188,7 @@ impl Server {
         };
         let (format, accepts) = (request.format, request.accepts);
         let ticket = Ticket { exchange: exchange.clone(), form: Form::Web };
-        self.web = Some(Box::new(Web { exchange, dialect, format, accepts, begun: None }));
+        self.live = Some(Box::new(Live::Web(Web { exchange, dialect, format, accepts, begun: None })));
         self.unanswered += 1;
         self.names.set(&request.service, &request.method);
         let messages = Piecewise::begun(dialect, request.compression, framing, chunked);
@@ -200,7 +199,7 @@ impl Server {
 
     /// Whether this call is the one that is being answered: it may have been refused since it was handed out.
     pub(super) fn answers(&self, stream: StreamId) -> bool {
-        self.web.as_ref().is_some_and(|web| id(&web.exchange) == stream)
+        Live::web(&self.live).is_some_and(|web| id(&web.exchange) == stream)
     }
 
     pub(super) fn reply_web(&mut self, exchange: Exchange, reply: Reply, out: &mut Outbox) {
@@ -213,7 +212,7 @@ impl Server {
 
     /// Writes the head of the answer, once.
     pub(super) fn begin_answer(&mut self, head: &Head, out: &mut Outbox) {
-        let Some(web) = self.web.as_mut().filter(|web| web.begun.is_none()) else { return };
+        let Some(web) = Live::web_mut(&mut self.live).filter(|web| web.begun.is_none()) else { return };
         let compression = web.accepts.choose(head.compression);
         web.begun = Some(compression);
         if !web.exchange.takes_chunks() {
@@ -235,7 +234,7 @@ impl Server {
 
     pub(super) fn answer_message(&mut self, message: Bytes, out: &mut Outbox) {
         self.begin_answer(&Head::default(), out);
-        let Some(Web { exchange, dialect, begun, .. }) = self.web.as_deref() else { return };
+        let Some(Web { exchange, dialect, begun, .. }) = Live::web(&self.live) else { return };
         let chunks = exchange.takes_chunks();
         grpc_web::message(*dialect, begun.unwrap_or_default(), message, |prefix, body| {
             write(chunks, prefix, body, out);
@@ -245,7 +244,7 @@ impl Server {
     /// Writes how the call ended.
     pub(super) fn end_answer(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
         self.begin_answer(&Head::default(), out);
-        let Some(Web { exchange, dialect, .. }) = self.web.take().map(|web| *web) else { return };
+        let Some(Web { exchange, dialect, .. }) = Live::take_web(&mut self.live) else { return };
         let chunks = exchange.takes_chunks();
         grpc_web::trailers(dialect, failure, trailers, |prefix, body| write(chunks, prefix, body, out));
         if chunks {

@@ -1,0 +1,177 @@
+use std::future::poll_fn;
+
+use bytes::Bytes;
+use polyrpc_wire::{Format, Head, Metadata, Reply, Status};
+
+use super::relay::Relay;
+use super::request::{RawRequest, Slot};
+use super::response::{Answer, RawResponse};
+use crate::codec::{Body, Raw};
+use crate::service::{Context, Ending, Handling, Method, Shape, Site, Trailers, send};
+use crate::streaming::{Incoming, Outgoing, Streaming};
+use crate::{Failure, Result};
+
+/// A fallback as a method.
+pub(super) struct RawMethod<F>(F);
+
+impl<F> RawMethod<F> {
+    pub(super) fn new(handler: F) -> Self {
+        Self(handler)
+    }
+}
+
+impl<F, Fut> Method for RawMethod<F>
+where
+    F: Fn(RawRequest) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<RawResponse>> + Send + 'static,
+{
+    fn start(&self, cx: Context, body: Body) -> Result<Handling, Status> {
+        let place = Place::of(&cx);
+        let (request, accepted) = RawRequest::one(cx, body);
+        let handling = (self.0)(request);
+        Ok(Box::pin(async move { place.end_whole(handling.await, &accepted) }))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::BIDI
+    }
+
+    fn open(&self, cx: Context, incoming: Incoming, outgoing: Outgoing) -> Result<Handling, Status> {
+        let place = Place::of(&cx);
+        let (request, _) = RawRequest::several(cx, incoming);
+        let handling = (self.0)(request);
+        Ok(Box::pin(async move { place.end_streamed(handling.await, outgoing).await }))
+    }
+}
+
+/// What of a call is needed once its handler has it.
+struct Place {
+    site: Site,
+    /// How its answer is usually written.
+    format: Format,
+    /// How the protocol is called.
+    protocol: &'static str,
+}
+
+impl Place {
+    fn of(cx: &Context) -> Self {
+        let format = cx.reply_format(|_| true);
+        Self { site: cx.site(), format, protocol: cx.protocol().as_str() }
+    }
+
+    /// Ends a call whose protocol takes one message as its answer.
+    fn end_whole(&self, result: Result<RawResponse>, accepted: &Slot) -> Ending {
+        let mut response = match result {
+            Ok(response) => response,
+            Err(failure) => return self.fail(failure.into_status()),
+        };
+        let reply = match std::mem::take(&mut response.answer) {
+            Answer::Message(message) => self.reply(response, message),
+            Answer::Messages(_) | Answer::Relay(_) => return self.fail(no_streams(self.protocol)),
+        };
+        match accepted.take() {
+            Some(accepted) => Ending::Accept(Box::new(reply), accepted),
+            None => Ending::Reply(reply),
+        }
+    }
+
+    async fn end_streamed(&self, result: Result<RawResponse>, outgoing: Outgoing) -> Ending {
+        let mut response = match result {
+            Ok(response) => response,
+            Err(failure) => return self.fail(failure.into_status()),
+        };
+        match std::mem::take(&mut response.answer) {
+            Answer::Message(message) => Ending::Reply(self.reply(response, message)),
+            Answer::Messages(messages) => self.send(response, messages, outgoing).await,
+            Answer::Relay(relay) => self.relay(response, *relay, outgoing).await,
+        }
+    }
+
+    /// Sends the messages that the handler has made.
+    async fn send(
+        &self,
+        mut response: RawResponse,
+        messages: Streaming<Bytes>,
+        outgoing: Outgoing,
+    ) -> Ending {
+        let (trailers, late) = (std::mem::take(&mut response.trailers), response.late.take());
+        let head = self.head(response);
+        let format = head.format;
+        outgoing.begin(head);
+        let result = send::<Raw, Bytes>(messages, &outgoing, format, None).await;
+        self.finish(result, with_late(trailers, late.as_ref()))
+    }
+
+    /// Sends the messages that come from elsewhere.
+    async fn relay(&self, mut response: RawResponse, mut relay: Relay, outgoing: Outgoing) -> Ending {
+        match relay.metadata().await {
+            Ok(metadata) => {
+                metadata.iter().for_each(|(key, value)| {
+                    response.metadata.append(key.to_owned(), value.clone());
+                });
+            }
+            Err(status) => return self.fail(status),
+        }
+        let (mut trailers, late) = (std::mem::take(&mut response.trailers), response.late.take());
+        outgoing.begin(self.head(response));
+        let result = loop {
+            poll_fn(|cx| outgoing.poll_room(cx)).await;
+            match relay.next().await {
+                Ok(Some(message)) => outgoing.send(message),
+                Ok(None) => break Ok(()),
+                Err(status) => break Err(status),
+            }
+        };
+        if result.is_ok() {
+            append(&mut trailers, &relay.trailers());
+        }
+        self.finish(result, with_late(trailers, late.as_ref()))
+    }
+
+    fn head(&self, response: RawResponse) -> Head {
+        let RawResponse { metadata, compression, format, .. } = response;
+        Head { format: format.unwrap_or(self.format), compression, metadata, ..Head::default() }
+    }
+
+    fn reply(&self, mut response: RawResponse, message: Bytes) -> Reply {
+        let attachment = std::mem::take(&mut response.attachment);
+        let trailers = std::mem::take(&mut response.trailers);
+        let trailers = with_late(trailers, response.late.take().as_ref());
+        Reply { attachment, trailers, ..Reply::new(Ok(message), self.head(response)) }
+    }
+
+    /// Ends a call before its answer has begun. What a server that was called has sent beside its failure goes on.
+    fn fail(&self, status: Status) -> Ending {
+        let (metadata, trailers) = (status.headers().clone(), status.trailers().clone());
+        let head = Head { format: self.format, metadata, ..Head::default() };
+        Ending::Reply(Reply { trailers, ..Reply::new(Err(self.site.tell(status)), head) })
+    }
+
+    fn finish(&self, result: Result<(), Status>, mut trailers: Metadata) -> Ending {
+        if let Err(status) = &result {
+            append(&mut trailers, status.trailers());
+        }
+        Ending::Finish { result: result.map_err(|status| self.site.tell(status)), trailers }
+    }
+}
+
+fn with_late(mut trailers: Metadata, late: Option<&Trailers>) -> Metadata {
+    if let Some(late) = late {
+        late.append_to(&mut trailers);
+    }
+    trailers
+}
+
+fn append(metadata: &mut Metadata, more: &Metadata) {
+    more.iter().for_each(|(key, value)| metadata.append(key.to_owned(), value.clone()));
+}
+
+/// The answer to a call whose protocol cannot carry what the handler answers.
+#[cold]
+fn no_streams(protocol: &str) -> Status {
+    Failure::new(
+        polyrpc_wire::Code::Unimplemented,
+        format!("the answer is a stream, which {protocol} cannot carry"),
+    )
+    .into_status()
+}

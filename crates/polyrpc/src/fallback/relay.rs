@@ -1,0 +1,136 @@
+//! A call that goes on to another server.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use bytes::Bytes;
+use polyrpc_wire::{Metadata, Status};
+
+use super::{RawRequest, RawResponse};
+use crate::Result;
+use crate::client::{Client, RawCall, RawReceiver, RawSender};
+use crate::codec::Body;
+use crate::streaming::{Sender, StreamOptions, Streaming};
+
+impl RawRequest {
+    /// Makes the same call of another server, and answers as that does: message, metadata, attachment, time, streams.
+    ///
+    /// The client's protocol may be another one, if both carry the same format: nothing is decoded. What it has no place
+    /// for is refused before it is sent. Numbers of functions (rest_rpc, fb_rpc) mean something in their own protocol only.
+    /// A call that may have several messages (gRPC) needs a client whose protocol has streams.
+    ///
+    /// # Errors
+    ///
+    /// What the server answers, with what it sent beside it; why it could not be asked.
+    pub async fn forward(mut self, client: &Client) -> Result<RawResponse> {
+        let (target, options) = (self.target(), self.options());
+        if self.is_streamed() {
+            let call = client.open_raw(&target, options, self.format()).await?;
+            return Ok(RawResponse::relay(self.messages(), call));
+        }
+        let body = self.body().await?;
+        let offered = self.offered_streams();
+        if offered == 0 {
+            return Ok(client.call_raw(&target, body, options).await?.into());
+        }
+        let beside = StreamOptions::default();
+        let (response, calls) =
+            client.open_streams_raw(&target, body, options, beside.clone(), offered).await?;
+        for ((messages, sender), call) in self.accept_streams(beside)?.into_iter().zip(calls) {
+            tokio::spawn(carry(messages, sender, call));
+        }
+        Ok(response.into())
+    }
+}
+
+/// Carries a stream beside a call on, both ways, until a side ends it: both directions end together.
+async fn carry(mut messages: Streaming<Bytes>, sender: Sender<Bytes>, call: RawCall) {
+    let (mut onward, mut back) = call.split();
+    let there = async {
+        while let Ok(Some(message)) = messages.message().await {
+            if onward.send(message).await.is_err() {
+                break;
+            }
+        }
+    };
+    let here = async {
+        while let Ok(Some(Body { bytes, .. })) = back.next().await {
+            if sender.send(bytes).await.is_err() {
+                break;
+            }
+        }
+    };
+    let peer_ended = tokio::select! {
+        () = there => false,
+        () = here => true,
+    };
+    // The side that is left learns of the end behind what was sent to it.
+    if peer_ended {
+        let _ = sender.close().await;
+    } else {
+        let _ = onward.close().await;
+        while let Ok(Some(_)) = back.next().await {}
+    }
+}
+
+/// A call that was opened for another one.
+pub(super) struct Relay {
+    /// Sends on what comes; `None` once all was sent.
+    sending: Option<Sending>,
+    receiver: RawReceiver,
+}
+
+/// It fails when what is to be sent cannot be read.
+type Sending = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
+
+impl Relay {
+    pub(super) fn new(requests: Streaming<Bytes>, call: RawCall) -> Self {
+        let (sender, receiver) = call.split();
+        Self { sending: Some(Box::pin(send(requests, sender))), receiver }
+    }
+
+    /// What travels before the answer.
+    pub(super) async fn metadata(&mut self) -> Result<Metadata, Status> {
+        let Self { sending, receiver } = self;
+        Ok(beside(sending, receiver.metadata()).await??.clone())
+    }
+
+    /// The next message of the answer.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        let Self { sending, receiver } = self;
+        let next = beside(sending, receiver.next()).await??;
+        Ok(next.map(|body| body.bytes))
+    }
+
+    /// What travelled behind it.
+    pub(super) fn trailers(&self) -> Metadata {
+        self.receiver.trailers().clone()
+    }
+}
+
+/// Waits, and has sent meanwhile what there is to send.
+async fn beside<T>(sending: &mut Option<Sending>, waiting: impl Future<Output = T>) -> Result<T, Status> {
+    let mut waiting = pin!(waiting);
+    poll_fn(|cx| {
+        if let Some(running) = sending
+            && let Poll::Ready(sent) = running.as_mut().poll(cx)
+        {
+            *sending = None;
+            sent?;
+        }
+        waiting.as_mut().poll(cx).map(Ok)
+    })
+    .await
+}
+
+async fn send(mut requests: Streaming<Bytes>, mut sender: RawSender) -> Result<(), Status> {
+    while let Some(message) = requests.message().await? {
+        if sender.send(message).await.is_err() {
+            // The call has ended; how, the other half tells.
+            return Ok(());
+        }
+    }
+    let _ = sender.finish().await;
+    Ok(())
+}

@@ -1,0 +1,188 @@
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc_wire::{Format, Metadata, Protocol, Status};
+
+use crate::Result;
+use crate::client::Options;
+use crate::codec::{Body, Raw};
+use crate::service::{Accepted, Context};
+use crate::streaming::{Incoming, Sender, StreamOptions, Streaming};
+
+/// A call of something that is not registered.
+pub struct RawRequest {
+    cx: Context,
+    messages: Messages,
+    accepted: Slot,
+}
+
+/// The streams that were accepted, on their way to the connection.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Slot(Arc<Mutex<Option<Accepted>>>);
+
+impl Slot {
+    pub(super) fn take(&self) -> Option<Accepted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, accepted: Option<Accepted>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = accepted;
+    }
+}
+
+enum Messages {
+    One(Body),
+    Several(Streaming<Bytes>),
+}
+
+impl RawRequest {
+    pub(super) fn one(cx: Context, body: Body) -> (Self, Slot) {
+        Self::new(cx, Messages::One(body))
+    }
+
+    pub(super) fn several(cx: Context, incoming: Incoming) -> (Self, Slot) {
+        Self::new(cx, Messages::Several(Streaming::received(incoming, Ok)))
+    }
+
+    fn new(cx: Context, messages: Messages) -> (Self, Slot) {
+        let accepted = Slot::default();
+        (Self { cx, messages, accepted: accepted.clone() }, accepted)
+    }
+
+    /// The service, as the caller wrote it; empty where there is none.
+    pub fn service(&self) -> &str {
+        self.cx.service()
+    }
+
+    /// The method or function, as the caller wrote it; `#` and a number where callers send no name.
+    pub fn method(&self) -> &str {
+        self.cx.method()
+    }
+
+    /// Both, as a [`Client`](crate::Client) takes them: `Service/Method`, or the function alone.
+    pub fn target(&self) -> String {
+        match self.service() {
+            "" => self.method().to_owned(),
+            service => format!("{service}/{}", self.method()),
+        }
+    }
+
+    /// The protocol by which the call came.
+    pub fn protocol(&self) -> Protocol {
+        self.cx.protocol()
+    }
+
+    /// How the messages are written.
+    pub fn format(&self) -> Format {
+        self.cx.format()
+    }
+
+    /// User fields, metadata, headers.
+    pub fn metadata(&self) -> &Metadata {
+        self.cx.metadata()
+    }
+
+    /// Bytes beside the message (baidu_std, fb_rpc).
+    pub fn attachment(&self) -> &Bytes {
+        self.cx.attachment()
+    }
+
+    /// How long the caller still waits, if he said so.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.cx.remaining()
+    }
+
+    /// Whether the caller wants no answer; what is returned is thrown away then.
+    pub fn is_oneway(&self) -> bool {
+        self.cx.oneway()
+    }
+
+    /// Whether any number of messages may come, and may be answered (gRPC, gRPC-Web): a call of one message each way is
+    /// not told from one that streams.
+    pub fn is_streamed(&self) -> bool {
+        matches!(self.messages, Messages::Several(_))
+    }
+
+    /// How many streams the caller offers beside the call (brpc).
+    pub fn offered_streams(&self) -> usize {
+        self.cx.offered_streams()
+    }
+
+    /// What else is known: peer, connection, deadline, what layers have [left](Context::attach).
+    pub fn context(&self) -> &Context {
+        &self.cx
+    }
+
+    /// The one message of the call, not decoded.
+    ///
+    /// # Errors
+    ///
+    /// [`Unimplemented`](crate::Code::Unimplemented) when none comes, or more than one; why it cannot be read.
+    pub async fn body(&mut self) -> Result<Body> {
+        let format = self.format();
+        let positional = self.cx.positional();
+        let messages = match &mut self.messages {
+            Messages::One(body) => return Ok(mem::replace(body, Body::new(format, Bytes::new()))),
+            Messages::Several(messages) => messages,
+        };
+        let Some(bytes) = messages.message().await? else { return Err(miscounted("none came")) };
+        match messages.message().await? {
+            None => Ok(Body { positional, ..Body::new(format, bytes) }),
+            Some(_) => Err(miscounted("more came")),
+        }
+    }
+
+    /// The messages of the call one by one, not decoded. One message is a stream of one.
+    pub fn messages(&mut self) -> Streaming<Bytes> {
+        match mem::replace(&mut self.messages, Messages::Several(Streaming::empty())) {
+            Messages::One(body) => Streaming::once(body.bytes),
+            Messages::Several(messages) => messages,
+        }
+    }
+
+    /// What a client's call must say so that it goes on as this one came: metadata, attachment, the time that is left,
+    /// whether there is an answer. A credential that is none of the metadata stays here: it was for this server.
+    pub fn options(&self) -> Options {
+        Options {
+            metadata: self.metadata().clone(),
+            attachment: self.attachment().clone(),
+            timeout: self.remaining(),
+            format: Some(self.format()),
+            oneway: self.is_oneway(),
+            ..Options::default()
+        }
+    }
+
+    /// Accepts every stream that the caller offers beside the call, as
+    /// [`Context::accept_streams`](crate::Context::accept_streams) does; they carry bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::accept_streams`](crate::Context::accept_streams).
+    pub fn accept_streams(
+        &mut self,
+        options: StreamOptions,
+    ) -> Result<Vec<(Streaming<Bytes>, Sender<Bytes>)>> {
+        let streams = self.cx.accept_streams::<Raw, Bytes>(options)?;
+        self.accepted.put(self.cx.accepted());
+        Ok(streams)
+    }
+}
+
+#[cold]
+fn miscounted(why: &str) -> crate::Failure {
+    Status::unimplemented(format!("one message is wanted, and {why}")).into()
+}
+
+impl fmt::Debug for RawRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawRequest")
+            .field("service", &self.service())
+            .field("method", &self.method())
+            .field("protocol", &self.protocol())
+            .finish_non_exhaustive()
+    }
+}

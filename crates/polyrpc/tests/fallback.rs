@@ -1,0 +1,687 @@
+//! What takes calls, and requests of HTTP, that no service answers.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{PROTOCOLS, client, serve, soon, until};
+use polyrpc::client::{Options, Request};
+use polyrpc::codec::{Body, Raw, Serde};
+use polyrpc::fallback::{HttpRequest, HttpResponse, RawRequest, RawResponse};
+use polyrpc::introspection::Health;
+use polyrpc::layer::{Call, Ending, Layer, Next, Shape};
+use polyrpc::server::{Answered, Hook, Limits, Listen, Received, Running};
+use polyrpc::streaming::StreamOptions;
+use polyrpc::{Client, Code, Context, Format, Metadata, Protocol, Result, Server, Status, Streaming};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+#[polyrpc::service]
+trait Shapes {
+    async fn unary(&self, cx: &mut Context, text: String) -> Result<String>;
+    async fn fail(&self, cx: &mut Context, text: String) -> Result<String>;
+    async fn hang(&self, text: String) -> Result<String>;
+    async fn sum(&self, numbers: Streaming<u64>) -> Result<u64>;
+    async fn twice(&self, n: u64) -> Result<Streaming<u64>>;
+    async fn double(&self, numbers: Streaming<u64>) -> Result<Streaming<u64>>;
+    async fn beside(&self, cx: &mut Context, text: String) -> Result<String>;
+}
+
+/// What a backend was told.
+#[derive(Clone, Default)]
+struct Shaped(Arc<Mutex<Vec<String>>>);
+
+impl Shapes for Shaped {
+    async fn unary(&self, cx: &mut Context, text: String) -> Result<String> {
+        let word = cx.metadata().get("word").unwrap_or_default().to_owned();
+        self.0.lock().unwrap().push(format!("{text} {word} {}", cx.remaining().is_some()));
+        cx.reply().metadata.insert("answered", word);
+        cx.reply().attachment = cx.attachment().clone();
+        cx.reply().trailers.insert("behind", "it");
+        Ok(text)
+    }
+
+    async fn fail(&self, cx: &mut Context, text: String) -> Result<String> {
+        cx.reply().trailers.insert("behind", "the failure");
+        Err(Status::not_found(text).with_number(2404).into())
+    }
+
+    async fn hang(&self, _: String) -> Result<String> {
+        std::future::pending().await
+    }
+
+    async fn sum(&self, mut numbers: Streaming<u64>) -> Result<u64> {
+        let mut sum = 0;
+        while let Some(n) = numbers.message().await? {
+            sum += n;
+        }
+        Ok(sum)
+    }
+
+    async fn twice(&self, n: u64) -> Result<Streaming<u64>> {
+        Ok(Streaming::from_iter([n, n]))
+    }
+
+    async fn double(&self, mut numbers: Streaming<u64>) -> Result<Streaming<u64>> {
+        Ok(Streaming::produce(move |sender| async move {
+            while let Some(n) = numbers.message().await? {
+                if n == 13 {
+                    return Err(Status::out_of_range("thirteen").into());
+                }
+                sender.send(2 * n).await?;
+            }
+            Ok(())
+        }))
+    }
+
+    async fn beside(&self, cx: &mut Context, text: String) -> Result<String> {
+        for (mut incoming, sender) in cx.accept_streams::<Raw, Bytes>(StreamOptions::default())? {
+            tokio::spawn(async move {
+                while let Ok(Some(message)) = incoming.message().await {
+                    let _ = sender.send(message).await;
+                }
+            });
+        }
+        Ok(text)
+    }
+}
+
+/// A server that knows nothing, and forwards every call.
+fn proxy(backend: &Client) -> Server {
+    let backend = backend.clone();
+    Server::new().fallback(move |call: RawRequest| {
+        let backend = backend.clone();
+        async move { call.forward(&backend).await }
+    })
+}
+
+/// A backend, a proxy before it, and a client of the proxy.
+async fn proxied(scheme: &str, shaped: &Shaped) -> (Running, Running, Client) {
+    let backend = Server::new()
+        .service(ShapesServer::new(shaped.clone()))
+        .register("add", |a: i32, b: i32| async move { a + b });
+    let backend = serve(backend).await;
+    let proxy = serve(proxy(&Client::new(&format!("{scheme}://{}", backend.address())).unwrap())).await;
+    let client = Client::new(&format!("{scheme}://{}", proxy.address())).unwrap();
+    (backend, proxy, client)
+}
+
+const SCHEMES: [&str; 10] = [
+    "baidu-std",
+    "rpcx",
+    "grpc",
+    "http",
+    "rest-rpc",
+    "rest-rpc+v0.21",
+    "net-rpc",
+    "net-rpc+json",
+    "http+json-rpc",
+    "rpcx+ws",
+];
+
+#[tokio::test]
+async fn a_proxy_that_knows_nothing_forwards_unary_calls_by_every_protocol() {
+    for scheme in SCHEMES {
+        let shaped = Shaped::default();
+        let (_backend, _proxy, client) = proxied(scheme, &shaped).await;
+        let shapes = ShapesClient::new(client.clone());
+        let mut request = Request::new("hello".to_owned()).with_timeout(Duration::from_secs(10));
+        if !matches!(client.protocol(), Protocol::RestRpc | Protocol::NetRpc) {
+            request = request.with_metadata("word", "sesame");
+        }
+        if scheme == "baidu-std" {
+            request = request.with_attachment("beside");
+        }
+        let response =
+            soon(client.invoke::<Serde, String, String>(
+                &polyrpc::client::Signature::plain("Shapes", "Unary"),
+                request,
+            ))
+            .await
+            .unwrap_or_else(|error| panic!("{scheme}: {error}"));
+        assert_eq!(response.message, "hello", "{scheme}");
+        let told = shaped.0.lock().unwrap().join(",");
+        match scheme {
+            "rest-rpc" | "rest-rpc+v0.21" | "net-rpc" | "net-rpc+json" => {
+                assert_eq!(told, "hello  false", "{scheme}");
+            }
+            _ => {
+                assert_eq!(told, "hello sesame true", "{scheme}");
+                let answered = response.metadata.get("answered");
+                assert_eq!(answered, Some("sesame"), "{scheme}: {:?}", response.metadata);
+            }
+        }
+        if scheme == "baidu-std" {
+            assert_eq!(response.attachment, "beside");
+        }
+        if scheme == "grpc" {
+            assert_eq!(response.trailers.get("behind"), Some("it"));
+        }
+        // Numbers and a function without a service.
+        assert_eq!(soon(client.call::<i32>("add", &(7, 8))).await.unwrap(), 15, "{scheme}");
+        // A failure is told as the backend tells it.
+        let there = soon(shapes.fail("none".to_owned())).await.unwrap_err();
+        let direct = Client::new(&format!("{scheme}://{}", _backend.address())).unwrap();
+        let direct = soon(ShapesClient::new(direct).fail("none".to_owned())).await.unwrap_err();
+        // Each server of brpc says that it failed.
+        assert!(there.message().ends_with(direct.message()), "{scheme}: {there}, {direct}");
+        assert_eq!(there.code(), direct.code(), "{scheme}");
+        assert_eq!(there.status().number(), direct.status().number(), "{scheme}");
+        assert_eq!(there.trailers().get("behind"), direct.trailers().get("behind"), "{scheme}");
+        // What the backend does not know either, in its words.
+        let unknown = soon(client.call::<i32>("Nobody/Home", &1)).await.unwrap_err();
+        assert!(matches!(unknown.code(), Code::Unimplemented | Code::Unknown), "{scheme}: {unknown}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_knows_nothing_forwards_streams_of_grpc_and_those_beside_calls_of_brpc() {
+    for scheme in ["grpc", "baidu-std"] {
+        let (_backend, _proxy, client) = proxied(scheme, &Shaped::default()).await;
+        let shapes = ShapesClient::new(client.clone());
+        let numbers = || Streaming::from_iter([1, 2, 3]);
+        let mut twice = soon(shapes.twice(4)).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(soon(twice.message()).await.unwrap(), Some(4), "{scheme}");
+        }
+        let mut doubled = soon(shapes.double(numbers())).await.unwrap();
+        for n in [2, 4, 6] {
+            assert_eq!(soon(doubled.message()).await.unwrap(), Some(n), "{scheme}");
+        }
+        if scheme == "grpc" {
+            assert_eq!(soon(twice.message()).await.unwrap(), None);
+            assert_eq!(soon(shapes.sum(numbers())).await.unwrap(), 6);
+            let mut broken = soon(shapes.double(Streaming::from_iter([1, 13]))).await.unwrap();
+            assert_eq!(soon(broken.message()).await.unwrap(), Some(2));
+            let error = soon(broken.message()).await.unwrap_err();
+            assert_eq!((error.code(), error.message()), (Code::OutOfRange, "thirteen"));
+            // A conversation, in which each waits for the other.
+            let (sender, words) = Streaming::channel(1);
+            let mut answers = soon(shapes.double(words)).await.unwrap();
+            for n in 1..10 {
+                sender.send(n).await.unwrap();
+                assert_eq!(soon(answers.message()).await.unwrap(), Some(2 * n));
+            }
+        } else {
+            let opened = client.open_stream::<Serde, String, String>(
+                "Shapes/Beside",
+                Request::new("x".to_owned()),
+                StreamOptions::default(),
+            );
+            let (reply, mut stream) = soon(opened).await.unwrap();
+            assert_eq!(reply.message, "x");
+            for word in ["one", "two"] {
+                stream.send(word).await.unwrap();
+                assert_eq!(soon(stream.next()).await.unwrap().unwrap().bytes, word);
+            }
+            soon(stream.close()).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_gives_up_ends_the_call_of_the_backend() {
+    for scheme in ["baidu-std", "rpcx", "grpc"] {
+        let (backend, _proxy, client) = proxied(scheme, &Shaped::default()).await;
+        let request = Request::new("x".to_owned()).with_timeout(Duration::from_millis(50));
+        let hang = polyrpc::client::Signature::plain("Shapes", "Hang");
+        let error = soon(client.invoke::<Serde, String, String>(&hang, request)).await.unwrap_err();
+        assert_eq!(error.code(), Code::DeadlineExceeded, "{scheme}: {error}");
+        until(|| {
+            let calls = backend.facts().calls;
+            calls.started > 0 && calls.started == calls.succeeded + calls.failed
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_comes_with_its_names_and_its_bytes_untouched() {
+    let seen: Arc<Mutex<Vec<(String, String, Format, Bytes, bool)>>> = Arc::default();
+    let log = seen.clone();
+    let server =
+        Server::new().register("known", |n: i32| async move { n }).fallback(move |mut call: RawRequest| {
+            let log = log.clone();
+            async move {
+                let (service, method) = (call.service().to_owned(), call.method().to_owned());
+                let body = call.body().await?;
+                log.lock().unwrap().push((
+                    service,
+                    method,
+                    body.format,
+                    body.bytes.clone(),
+                    call.is_oneway(),
+                ));
+                Ok(RawResponse::message(body.bytes))
+            }
+        });
+    let server = serve(server).await;
+    for protocol in PROTOCOLS {
+        let client = client(protocol, &server);
+        assert_eq!(client.call::<i32>("known", &1).await.unwrap(), 1, "{protocol:?}");
+        assert!(seen.lock().unwrap().is_empty(), "{protocol:?}: what is registered is not for the fallback");
+        let body = match protocol {
+            Protocol::NetRpc => continue,
+            // None of them is a message: nobody has read it.
+            Protocol::BaiduStd => Body::new(Format::Protobuf, "}{ no message of any kind"),
+            _ => Body::new(Format::Raw, "}{ no message of any kind"),
+        };
+        let oneway = protocol == Protocol::Rpcx;
+        let options = Options { oneway, ..Options::default() };
+        let made = client.call_raw("a.b.Nobody/Home", body.clone(), options).await;
+        until(|| !seen.lock().unwrap().is_empty()).await;
+        let (service, method, format, bytes, was_oneway) = seen.lock().unwrap().remove(0);
+        assert_eq!((service.as_str(), method.as_str()), ("a.b.Nobody", "Home"), "{protocol:?}");
+        assert_eq!((format, &bytes), (body.format, &body.bytes), "{protocol:?}");
+        assert_eq!(was_oneway, oneway, "{protocol:?}");
+        if !oneway {
+            assert_eq!(made.unwrap().message.bytes, body.bytes, "{protocol:?}");
+        }
+        // A service that is known, and a method that is not.
+        let _ = client.call_raw("known/nothing", body, Options::default()).await.unwrap();
+        assert_eq!(seen.lock().unwrap().remove(0).1, "nothing", "{protocol:?}");
+    }
+    // By numbers.
+    let flat = Client::new(&format!("fb-rpc://{}", server.address())).unwrap();
+    let body = Body::new(Format::FlatBuffers, "no table");
+    assert_eq!(
+        flat.call_raw("#77/#3", body.clone(), Options::default()).await.unwrap().message.bytes,
+        body.bytes
+    );
+    let (service, method, ..) = seen.lock().unwrap().remove(0);
+    assert_eq!((service.as_str(), method.as_str()), ("#77", "#3"));
+}
+
+#[tokio::test]
+async fn an_answer_that_the_protocol_cannot_carry_is_refused_in_words() {
+    let server = Server::new().fallback(|_: RawRequest| async {
+        Ok(RawResponse::messages(Streaming::from_iter(["a", "b"].map(Bytes::from))))
+    });
+    let server = serve(server).await;
+    for protocol in PROTOCOLS {
+        let client = client(protocol, &server);
+        let body = match protocol {
+            Protocol::NetRpc => continue,
+            _ => Body::new(Format::Raw, "x"),
+        };
+        if protocol == Protocol::Grpc {
+            let mut call = client.open_raw("Nobody/Home", Options::default(), Format::Raw).await.unwrap();
+            call.send("x").await.unwrap();
+            call.finish_sending().await.unwrap();
+            assert_eq!(call.next().await.unwrap().unwrap().bytes, "a");
+            assert_eq!(call.next().await.unwrap().unwrap().bytes, "b");
+            assert!(call.next().await.unwrap().is_none());
+            continue;
+        }
+        let error = client.call_raw("Nobody/Home", body, Options::default()).await.unwrap_err();
+        assert!(error.message().contains("the answer is a stream, which"), "{protocol:?}: {error}");
+    }
+}
+
+/// Refuses calls without a word, and notes the others.
+#[derive(Clone, Default)]
+struct Guard(Arc<Mutex<Vec<String>>>);
+
+impl Layer for Guard {
+    async fn call(self: Arc<Self>, call: Call, next: Next) -> Ending {
+        if call.metadata().get("word").is_none() {
+            return Ending::failed(Status::permission_denied("no word"));
+        }
+        self.0.lock().unwrap().push(format!(
+            "{}/{} {}",
+            call.service(),
+            call.method(),
+            call.shape() == Shape::BIDI
+        ));
+        next.call(call).await
+    }
+}
+
+impl Hook for Guard {
+    fn received(&self, call: &mut Received<'_>) -> Result<(), Status> {
+        self.0.lock().unwrap().push(format!("received {}/{}", call.service(), call.method()));
+        Ok(())
+    }
+
+    fn answered(&self, call: &Answered<'_>) {
+        self.0.lock().unwrap().push(format!("answered {}/{} {}", call.service, call.method, call.known));
+    }
+}
+
+#[tokio::test]
+async fn layers_hooks_and_authenticators_stand_before_a_fallback() {
+    let (layer, hook) = (Guard::default(), Guard::default());
+    let health = Health::new();
+    let server = Server::new()
+        .fallback(|call: RawRequest| async move { Ok(RawResponse::message(call.method().to_owned())) })
+        .layer(layer.clone())
+        .hook(hook.clone())
+        .health(&health);
+    let listen = Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
+        Some(b"open") => Ok(()),
+        _ => Err(Status::unauthenticated("who is it?")),
+    });
+    let server = server.bind(listen).await.unwrap().start();
+    for protocol in PROTOCOLS.into_iter().filter(|protocol| *protocol != Protocol::NetRpc) {
+        let url = common::url(protocol, &server);
+        let stranger = Client::new(&url).unwrap();
+        let body = Body::new(Format::Raw, "x");
+        let error = stranger.call_raw("Nobody/Home", body.clone(), Options::default()).await.unwrap_err();
+        assert!(error.message().contains("who is it?"), "{protocol:?}: {error}");
+        let known = Client::builder(&url).credential("open").build().unwrap();
+        let error = known.call_raw("Nobody/Home", body.clone(), Options::default()).await.unwrap_err();
+        assert!(error.message().ends_with("no word"), "{protocol:?}: {error}");
+        let metadata: Metadata = [("word", "sesame")].into_iter().collect();
+        let options = Options { metadata, ..Options::default() };
+        let response = known.call_raw("Nobody/Home", body, options).await.unwrap();
+        assert_eq!(response.message.bytes, "Home", "{protocol:?}");
+        let passed = std::mem::take(&mut *layer.0.lock().unwrap());
+        assert_eq!(passed, ["Nobody/Home true"], "{protocol:?}");
+        let answered = "answered Nobody/Home false";
+        until(|| hook.0.lock().unwrap().iter().filter(|line| *line == answered).count() == 3).await;
+        let told = std::mem::take(&mut *hook.0.lock().unwrap());
+        assert!(told.contains(&"received Nobody/Home".to_owned()), "{protocol:?}: {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_tells_of_itself_is_not_for_the_fallback() {
+    let server = Server::new()
+        .health(&Health::new())
+        .reflection()
+        .fallback(|_: RawRequest| async { Err(Status::internal("it came to the fallback").into()) });
+    let server = serve(server).await;
+    let grpc = client(Protocol::Grpc, &server);
+    let healthy = grpc.call_raw(
+        "grpc.health.v1.Health/Check",
+        Body::new(Format::Protobuf, Bytes::new()),
+        Options::default(),
+    );
+    assert_eq!(soon(healthy).await.unwrap().message.bytes, [8_u8, 1].as_slice());
+    let page =
+        exchange(&server, "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+    let call = "POST /Nobody/Home HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+        Connection: close\r\nContent-Length: 2\r\n\r\n{}";
+    let page = exchange(&server, call).await;
+    assert!(page.starts_with("HTTP/1.1 500 ") && page.contains("it came to the fallback"), "{page}");
+}
+
+#[tokio::test]
+async fn what_is_judged_by_its_head_comes_to_the_fallback_too() {
+    let server = Server::new().fallback(|mut call: RawRequest| async move {
+        let format = call.format();
+        Ok(RawResponse::message(format!("{format:?} {:?}", call.body().await?.bytes)))
+    });
+    let server = serve(server).await;
+    let post = |fields: &str, body: &str| {
+        format!("POST /Nobody/Home HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n{body}")
+    };
+    // The head comes alone; the body once it is wanted.
+    let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
+    let head = post("Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 2\r\n", "");
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let mut invitation = [0; 25];
+    soon(socket.read_exact(&mut invitation)).await.unwrap();
+    assert_eq!(&invitation, b"HTTP/1.1 100 Continue\r\n\r\n");
+    socket.write_all(b"{}").await.unwrap();
+    let mut answer = String::new();
+    soon(socket.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.ends_with("Json(Brpc) b\"{}\""), "{answer}");
+    let chunks = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
+    let answer = exchange(&server, &post(chunks, "2\r\n{}\r\n0\r\n\r\n")).await;
+    assert!(answer.contains("Json(Brpc) b\"{}\""), "{answer}");
+    let web = "Content-Type: application/grpc-web+json\r\nContent-Length: 7\r\n";
+    let answer = exchange(&server, &post(web, "\0\0\0\0\u{2}{}")).await;
+    assert!(answer.contains("Json(Proto3) b\"{}\"") && answer.contains("grpc-status:0"), "{answer}");
+}
+
+// -------------------------------------------------------------------------------------------- HTTP
+
+/// Sends this, and reads to the end.
+async fn exchange(server: &Running, request: &str) -> String {
+    let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    soon(socket.read_to_end(&mut answer)).await.unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Answers with what it was asked.
+async fn mirror(mut request: HttpRequest) -> Result<HttpResponse> {
+    match request.target.as_str() {
+        "/fail" => return Err(Status::not_found("no such thing").into()),
+        "/break" => {
+            let pieces = [Ok(Bytes::from_static(b"begun")), Err(Status::internal("broken").into())];
+            let body = Streaming::from_stream(futures_util::stream::iter(pieces));
+            return Ok(HttpResponse { body, ..HttpResponse::new(200, "") });
+        }
+        "/trailers" => {
+            let response = HttpResponse::new(200, "body");
+            response.trailers.insert("behind", "it");
+            return Ok(response);
+        }
+        "/early" => return Ok(HttpResponse::new(403, "not you")),
+        _ => {}
+    }
+    let mut length = 0;
+    while let Some(piece) = request.body.message().await? {
+        length += piece.len();
+    }
+    let fields: Vec<_> = request
+        .fields
+        .iter()
+        .map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value)))
+        .collect();
+    let HttpRequest { method, target, authority, .. } = request;
+    let text = format!("{method} {target} {authority} {length} {}\n", fields.join(";"));
+    let mut response = HttpResponse::new(200, text);
+    response.fields.append("set-cookie", "a=1");
+    response.fields.append("set-cookie", "b=2");
+    response.fields.append("connection", "upgrade");
+    response.fields.append("bad name", "x");
+    Ok(response)
+}
+
+fn pages() -> Server {
+    Server::new().register("echo", |text: String| async move { text }).http_fallback(mirror)
+}
+
+#[tokio::test]
+async fn requests_that_no_service_answers_come_to_the_http_fallback_as_they_are() {
+    let server = serve(pages()).await;
+    let asked = |head: &str, body: &str| {
+        format!(
+            "{head} HTTP/1.1\r\nHost: localhost:1\r\nX-Two: a\r\nX-Two: b\r\nX-Hop: x\r\nConnection: X-Hop, close\r\n{body}"
+        )
+    };
+    let page = exchange(&server, &asked("GET /a/b?c=d&e", "\r\n")).await;
+    let want = "GET /a/b?c=d&e localhost:1 0 host=localhost:1;x-two=a;x-two=b\n";
+    assert!(page.contains(want), "{page}");
+    assert!(page.contains("set-cookie: a=1\r\nset-cookie: b=2\r\n"), "{page}");
+    assert!(page.contains("transfer-encoding: chunked\r\n") && page.ends_with("0\r\n\r\n"), "{page}");
+    assert!(!page.contains("bad name") && !page.contains("upgrade"), "{page}");
+    for verb in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+        let page = exchange(&server, &asked(&format!("{verb} /x"), "Content-Length: 5\r\n\r\nhello")).await;
+        assert!(page.contains(&format!("{verb} /x localhost:1 5 ")), "{page}");
+    }
+    let chunks = "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n";
+    let page = exchange(&server, &asked("POST /x", chunks)).await;
+    assert!(page.contains("POST /x localhost:1 7 "), "{page}");
+    let head = exchange(&server, &asked("HEAD /x", "\r\n")).await;
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    let old = exchange(&server, "GET /old HTTP/1.0\r\n\r\n").await;
+    assert!(old.contains("GET /old  0 \n") && !old.contains("chunked"), "{old}");
+    let failed = exchange(&server, &asked("GET /fail", "\r\n")).await;
+    assert!(failed.starts_with("HTTP/1.1 404 ") && failed.contains("no such thing"), "{failed}");
+    let broken = exchange(&server, &asked("GET /break", "\r\n")).await;
+    assert!(broken.contains("5\r\nbegun\r\n") && !broken.contains("\r\n0\r\n"), "{broken}");
+    let trailers = exchange(&server, &asked("GET /trailers", "\r\n")).await;
+    assert!(trailers.ends_with("4\r\nbody\r\n0\r\nbehind: it\r\n\r\n"), "{trailers}");
+    let socket = asked(
+        "GET /ws",
+        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    );
+    let page = exchange(&server, &socket).await;
+    assert!(page.starts_with("HTTP/1.1 501 ") && page.contains("WebSocket"), "{page}");
+}
+
+#[tokio::test]
+async fn services_and_built_in_pages_go_before_the_http_fallback() {
+    let server = serve(pages()).await;
+    let call = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
+        Content-Length: 4\r\n\r\n\"hi\"";
+    let page = exchange(&server, call).await;
+    assert!(page.ends_with("\r\n\r\n\"hi\""), "{page}");
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    for path in ["/health", "/readyz", "/livez", "/version"] {
+        let page = exchange(&server, &get(path)).await;
+        assert!(page.starts_with("HTTP/1.1 200 ") && !page.contains("GET /"), "{path}: {page}");
+    }
+    // A method is not called by GET.
+    assert!(exchange(&server, &get("/echo")).await.starts_with("HTTP/1.1 405 "));
+    for path in ["/", "/Nobody/Home", "/healthy"] {
+        assert!(exchange(&server, &get(path)).await.contains(&format!("GET {path} ")), "{path}");
+    }
+    let rpc = r#"{"jsonrpc":"2.0","method":"echo","params":["hi"],"id":1}"#;
+    let rpc = format!(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{rpc}",
+        rpc.len()
+    );
+    assert!(exchange(&server, &rpc).await.contains(r#""result":"hi""#));
+    // gRPC keeps its own words.
+    let error = client(Protocol::Grpc, &server).call::<String>("Nobody/Home", &1).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unimplemented, "{error}");
+}
+
+#[tokio::test]
+async fn pipelined_requests_of_both_kinds_are_answered_in_their_order() {
+    let server = serve(pages()).await;
+    let call = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\n\"hi\"";
+    let page = "POST /page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
+    let last = "GET /last HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let all = exchange(&server, &[call, page, call, page, call, last].concat()).await;
+    let places: Vec<_> = ["\"hi\"", "POST /page localhost 3", "GET /last"].map(|text| all.find(text)).into();
+    assert!(places.is_sorted() && places.iter().all(Option::is_some), "{all}");
+    assert_eq!((all.matches("\"hi\"").count(), all.matches("POST /page").count()), (3, 2), "{all}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_taken_is_not_read() {
+    let taken = Arc::new(tokio::sync::Notify::new());
+    let go_on = taken.clone();
+    let server = Server::new().limits(Limits { message: 1 << 20, ..Limits::default() }).http_fallback(
+        move |mut request: HttpRequest| {
+            let go_on = go_on.clone();
+            async move {
+                go_on.notified().await;
+                let mut length = 0;
+                while let Some(piece) = request.body.message().await? {
+                    length += piece.len();
+                }
+                Ok(HttpResponse::new(200, length.to_string()))
+            }
+        },
+    );
+    let server = serve(server).await;
+    let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
+    // Longer than a message may be.
+    const LENGTH: usize = 64 << 20;
+    let head = format!(
+        "POST /upload HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {LENGTH}\r\n\r\n"
+    );
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let (mut read, mut write) = socket.into_split();
+    let sent = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = sent.clone();
+    let sending = tokio::spawn(async move {
+        let piece = vec![7; 64 << 10];
+        for _ in 0..LENGTH / piece.len() {
+            write.write_all(&piece).await.unwrap();
+            count.fetch_add(piece.len(), std::sync::atomic::Ordering::SeqCst);
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let before = sent.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(before < 32 << 20, "{before} bytes were read and not taken");
+    let held = server.facts().used.memory;
+    assert!(held < 4 << 20, "{held} bytes are held");
+    taken.notify_one();
+    soon(sending).await.unwrap();
+    let mut answer = String::new();
+    soon(read.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.contains(&LENGTH.to_string()), "{answer}");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_body_ends_the_connection_and_arrives() {
+    let server = serve(pages()).await;
+    let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
+    let head = "POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    socket.write_all(&[7; 1000]).await.unwrap();
+    let mut answer = Vec::new();
+    soon(socket.read_to_end(&mut answer)).await.unwrap();
+    assert!(String::from_utf8_lossy(&answer).contains("not you"));
+}
+
+#[tokio::test]
+async fn a_peer_that_goes_away_ends_what_answers_it() {
+    struct Gone(Arc<tokio::sync::Notify>);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+    let gone = Arc::new(tokio::sync::Notify::new());
+    let told = gone.clone();
+    let server = Server::new().http_fallback(move |_: HttpRequest| {
+        let gone = Gone(told.clone());
+        async move {
+            let _gone = gone;
+            std::future::pending().await
+        }
+    });
+    let server = serve(server).await;
+    let mut socket = TcpStream::connect(server.address().to_string()).await.unwrap();
+    socket.write_all(b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(socket);
+    soon(gone.notified()).await;
+}
+
+#[tokio::test]
+async fn whoever_has_no_credential_gets_no_page() {
+    let listen = Listen::on("127.0.0.1:0").authenticate(|credential, _| match credential {
+        Some(b"Bearer open") => Ok(()),
+        _ => Err(Status::unauthenticated("who is it?")),
+    });
+    let server = pages().layer(Guard::default()).bind(listen).await.unwrap().start();
+    let get =
+        |fields: &str| format!("GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+    let page = exchange(&server, &get("")).await;
+    assert!(page.starts_with("HTTP/1.1 401 ") && page.contains("who is it?"), "{page}");
+    let page = exchange(&server, &get("Authorization: Bearer open\r\n")).await;
+    assert!(page.starts_with("HTTP/1.1 403 ") && page.contains("no word"), "{page}");
+    let page = exchange(&server, &get("Authorization: Bearer open\r\nWord: sesame\r\n")).await;
+    assert!(page.contains("GET /x localhost 0"), "{page}");
+}
+
+#[tokio::test]
+async fn who_is_in_the_process_connects_without_a_socket() {
+    let server = pages().bind(Listen::in_process()).await.unwrap().start();
+    let connector = server.connector();
+    let mut stream = connector.connect().unwrap();
+    stream.write_all(b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut page = String::new();
+    soon(stream.read_to_string(&mut page)).await.unwrap();
+    assert!(page.contains("GET /x localhost 0"), "{page}");
+    let client = server.client(Protocol::Rpcx).unwrap();
+    assert_eq!(client.call::<String>("echo", &"hi").await.unwrap(), "hi");
+    drop(client);
+    server.shutdown(Duration::from_secs(1)).await;
+    let refused = connector.connect().err().expect("it has shut down");
+    assert_eq!(refused.kind(), std::io::ErrorKind::NotConnected);
+}

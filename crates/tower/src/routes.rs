@@ -1,0 +1,157 @@
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use futures_util::Stream;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Request, Response, StatusCode, Version};
+use http_body::Body;
+use polyrpc::fallback::{HttpFallback, HttpRequest, HttpResponse};
+use polyrpc::service::Trailers;
+use polyrpc::{Failure, Metadata, Result, Status, Streaming};
+use tower_service::Service;
+
+use crate::{BoxError, RequestBody};
+
+/// A tower service as what answers the requests of HTTP that a polyrpc server does not answer itself: an axum `Router`
+/// with its pages, on the port of the RPCs. See [`Server::http_fallback`](polyrpc::Server::http_fallback) for which
+/// requests come to whom.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use polyrpc::Server;
+/// use polyrpc_tower::Routes;
+///
+/// let router = Router::new().route("/", get(|| async { "a page" }));
+/// let server = Server::new()
+///     .register("echo", |text: String| async move { text })
+///     .http_fallback(Routes::new(router));
+/// ```
+///
+/// Bodies are streamed both ways: no more is read of a request than the service takes, and no more is taken of a
+/// response than the peer reads. Trailers of responses are sent, those of requests are not seen. Who called lies in the
+/// request's extensions as a [`Peer`](polyrpc::service::Peer). A service that fails is answered for with 500; one that
+/// is not ready is waited for.
+#[derive(Clone)]
+pub struct Routes<S>(S);
+
+impl<S> Routes<S> {
+    /// Lets this service answer.
+    pub fn new(service: S) -> Self {
+        Self(service)
+    }
+}
+
+impl<S, B> HttpFallback for Routes<S>
+where
+    S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    fn call(&self, request: HttpRequest) -> impl Future<Output = Result<HttpResponse>> + Send + 'static {
+        let mut service = self.0.clone();
+        async move {
+            let head_only = request.method == "HEAD";
+            let request = request_of(request)?;
+            poll_fn(|cx| service.poll_ready(cx)).await.map_err(hidden)?;
+            let response = service.call(request).await.map_err(hidden)?;
+            Ok(response_of(response, head_only))
+        }
+    }
+}
+
+/// What a service fails with is not for the peer.
+fn hidden(error: impl Into<BoxError>) -> Failure {
+    let error: BoxError = error.into();
+    Failure::from(error)
+}
+
+fn request_of(request: HttpRequest) -> Result<Request<RequestBody>> {
+    let HttpRequest { method, target, authority, http2, secure, fields, body, context } = request;
+    let length = fields.get("content-length").and_then(|length| length.parse().ok());
+    let scheme = if secure { "https" } else { "http" };
+    // As hyper has it: HTTP/1.1 names the host in a field.
+    let uri = match http2 && !authority.is_empty() {
+        true => format!("{scheme}://{authority}{target}"),
+        false => target,
+    };
+    let version = if http2 { Version::HTTP_2 } else { Version::HTTP_11 };
+    let built = Request::builder().method(method.as_str()).uri(uri).version(version);
+    let mut request = built
+        .body(RequestBody::new(body, length))
+        .map_err(|error| Status::invalid_argument(format!("the request cannot be read: {error}")))?;
+    for (name, value) in fields.iter() {
+        let (name, value) = (name.parse::<HeaderName>(), HeaderValue::from_maybe_shared(value.clone()));
+        if let (Ok(name), Ok(value)) = (name, value) {
+            request.headers_mut().append(name, value);
+        }
+    }
+    request.extensions_mut().insert(context.peer().clone());
+    Ok(request)
+}
+
+fn response_of<B>(response: Response<B>, head_only: bool) -> HttpResponse
+where
+    B: Body + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (parts, body) = response.into_parts();
+    let mut fields = Metadata::new();
+    for (name, value) in &parts.headers {
+        fields.append(name.as_str().to_owned(), Bytes::copy_from_slice(value.as_bytes()));
+    }
+    let tells_length = parts.headers.contains_key(header::CONTENT_LENGTH);
+    let is_bare = head_only || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if let Some(length) = body.size_hint().exact().filter(|_| !tells_length && !is_bare) {
+        fields.append("content-length", length.to_string());
+    }
+    let trailers = Trailers::default();
+    let pieces = Pieces { body: Box::pin(body), trailers: trailers.clone() };
+    HttpResponse { status: parts.status.as_u16(), fields, body: Streaming::from_stream(pieces), trailers }
+}
+
+/// A response's body; its trailers are put aside.
+struct Pieces<B> {
+    body: Pin<Box<B>>,
+    trailers: Trailers,
+}
+
+impl<B: Body> Stream for Pieces<B>
+where
+    B::Error: Into<BoxError>,
+{
+    type Item = Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        loop {
+            let frame = match ready!(self.body.as_mut().poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Poll::Ready(Some(Err(hidden(error)))),
+                None => return Poll::Ready(None),
+            };
+            match frame.into_data() {
+                Ok(mut data) => {
+                    return Poll::Ready(Some(Ok(data.copy_to_bytes(data.remaining()))));
+                }
+                Err(frame) => {
+                    let Ok(trailers) = frame.into_trailers() else { continue };
+                    for (name, value) in &trailers {
+                        let value = Bytes::copy_from_slice(value.as_bytes());
+                        self.trailers.append(name.as_str().to_owned(), value);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<S> fmt::Debug for Routes<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Routes")
+    }
+}
