@@ -89,13 +89,16 @@ impl Http2 {
 
     /// Answers a call with one message, which is compressed.
     async fn answer_compressed(&mut self, body: &[u8]) {
-        let stream = loop {
+        let (stream, format) = loop {
             match self.event().await.expect("a call") {
-                Event::Headers { stream, .. } | Event::Whole { stream, .. } => break stream,
+                Event::Headers { stream, fields, .. } | Event::Whole { stream, fields, .. } => {
+                    let format = fields.get(b"content-type").expect("a content type");
+                    break (stream, String::from_utf8_lossy(format).into_owned());
+                }
                 _ => {}
             }
         };
-        let head = [(":status", "200"), ("content-type", "application/grpc+json"), ("grpc-encoding", "gzip")];
+        let head = [(":status", "200"), ("content-type", &*format), ("grpc-encoding", "gzip")];
         self.connection.headers(stream, &block(&head), false, &mut self.out);
         self.send(stream, message(true, body), false);
         self.connection.trailers(stream, &block(&[("grpc-status", "0")]), &mut self.out);
