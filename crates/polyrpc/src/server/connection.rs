@@ -68,6 +68,8 @@ pub(super) struct Connection<'a, S: Session> {
     before: (u64, u64),
     /// Credentials that are being judged for something else than a call.
     judging: Option<Box<FuturesUnordered<JudgingFuture>>>,
+    /// One was judged since the end of the input was last looked at.
+    has_judged: bool,
     /// When streams are next looked at that do nothing, in ticks.
     look_at_streams: u32,
     /// Since when it takes on nothing new, in ticks.
@@ -341,6 +343,7 @@ impl<'a, S: Session> Connection<'a, S> {
             transferred: Transferred::default(),
             before: registration.entry.bytes(),
             judging: None,
+            has_judged: false,
             look_at_streams: 0,
             draining_since: 0,
             arrival: Arrival::new(port.server.times_calls),
@@ -383,7 +386,6 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
                 break Poll::Ready(Ok(End::Closed));
             }
-            self.take_judged(cx);
             self.take_calls(cx);
             self.tell_heartbeats();
             self.answer_ended(cx);
@@ -618,6 +620,7 @@ impl<'a, S: Session> Connection<'a, S> {
             && let Poll::Ready(Some(judged)) = judging.poll_next_unpin(cx)
         {
             self.starved = false;
+            self.has_judged = true;
             match judged {
                 JudgedLater::Head(stream, verdict) => self.judge(stream, Judged::Now(verdict)),
                 JudgedLater::Subscription(topic, Ok(())) => self.pass_subscription(topic),
@@ -731,6 +734,7 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn answer_ended(&mut self, cx: &mut Context<'_>) {
+        self.take_judged(cx);
         while !self.turn.is_heavy
             && let Some(Ended { owed, ending, streamed, .. }) = self.in_flight.poll_ended(cx)
         {
@@ -916,7 +920,10 @@ impl<'a, S: Session> Connection<'a, S> {
             // The peer sends no more but may still read: what it asked for is answered.
             Poll::Ready(0) => {
                 self.half_closed = true;
-                // A request whose credential is being judged may be whole already.
+                // A request whose credential is being judged, or has just been, may be whole already.
+                if mem::take(&mut self.has_judged) {
+                    return Poll::Ready(Ok(None));
+                }
                 if self.is_judging() {
                     return Poll::Pending;
                 }
