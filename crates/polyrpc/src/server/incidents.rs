@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use polyrpc_wire::session::Refusals;
+
 use crate::service::Peer;
 
 /// Defines the causes of a kind with the names by which they are counted.
@@ -57,6 +59,12 @@ causes! {
         StreamIdle => "stream_idle",
         /// Nobody takes what is pushed.
         Pushes => "pushes",
+        /// A message, a body or a head is larger than may be.
+        TooLarge => "too_large",
+        /// It names a service, a method or a path that there is not.
+        UnknownMethod => "unknown_method",
+        /// It comes in a content type, in a coding or by a verb of HTTP that is not understood.
+        Unsupported => "unsupported",
     }
 }
 
@@ -125,6 +133,26 @@ impl Incidents {
         trace::refused(cause, peer);
     }
 
+    /// Counts a call to what there is not, and names it.
+    #[cold]
+    pub(crate) fn unknown(&self, service: &str, method: &str, peer: &Peer) {
+        self.count(Refusal::UnknownMethod);
+        trace::unknown(service, method, peer);
+    }
+
+    /// Counts what a session has refused by itself.
+    #[cold]
+    pub(crate) fn refused_by_session(&self, refusals: Refusals, peer: &Peer) {
+        let Refusals { too_large, unknown, unsupported } = refusals;
+        for (cause, times) in [
+            (Refusal::TooLarge, too_large),
+            (Refusal::UnknownMethod, unknown),
+            (Refusal::Unsupported, unsupported),
+        ] {
+            (0..times).for_each(|_| self.refused(cause, peer));
+        }
+    }
+
     /// Counts a refusal of what is refused day by day, and so told of nowhere else.
     #[cold]
     pub(crate) fn count(&self, cause: Refusal) {
@@ -167,9 +195,32 @@ mod trace {
 
     static REFUSALS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
     static CLOSINGS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+    /// Of what a wrong client asks for. Limits of its own, so that it hides nothing else.
+    static MISTAKES: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+
+    pub(super) fn unknown(service: &str, method: &str, peer: &Peer) {
+        if let Some(suppressed) = MISTAKES.allow() {
+            let cause = Refusal::UnknownMethod.name();
+            // By Debug, since a peer may name anything.
+            let (service, method) = (shortened(service), shortened(method));
+            tracing::warn!(cause, ?service, ?method, %peer, suppressed, "refused");
+        }
+    }
+
+    /// A name may be as long as a head.
+    fn shortened(name: &str) -> &str {
+        name.get(..name.floor_char_boundary(MOST)).unwrap_or_default()
+    }
+
+    /// Bytes of a name that are logged.
+    const MOST: usize = 200;
 
     pub(super) fn refused(cause: Refusal, peer: &Peer) {
-        if let Some(suppressed) = REFUSALS.allow() {
+        let limiter = match cause {
+            Refusal::TooLarge | Refusal::UnknownMethod | Refusal::Unsupported => &MISTAKES,
+            _ => &REFUSALS,
+        };
+        if let Some(suppressed) = limiter.allow() {
             tracing::warn!(cause = cause.name(), %peer, suppressed, "refused");
         }
     }
@@ -203,5 +254,12 @@ mod tests {
         };
         assert_eq!(counted(incidents.refusals()), [("credential", 1)]);
         assert_eq!(counted(incidents.closings()), [("unknown_protocol", 1)]);
+        let by_session = Refusals { too_large: 2, unknown: 0, unsupported: 1 };
+        incidents.refused_by_session(by_session, &Peer::Unix);
+        incidents.unknown(&"s".repeat(10_000), "\u{e4}", &Peer::Unix);
+        assert_eq!(
+            counted(incidents.refusals()),
+            [("credential", 1), ("too_large", 2), ("unknown_method", 1), ("unsupported", 1)]
+        );
     }
 }
