@@ -65,6 +65,10 @@ causes! {
         UnknownMethod => "unknown_method",
         /// It comes in a content type, in a coding or by a verb of HTTP that is not understood.
         Unsupported => "unsupported",
+        /// Its TLS handshake failed.
+        TlsHandshake => "tls_handshake",
+        /// It came in clear text, and there is only TLS here.
+        ClearText => "clear_text",
     }
 }
 
@@ -153,6 +157,20 @@ impl Incidents {
         }
     }
 
+    /// Counts a TLS handshake that has failed.
+    #[cold]
+    pub(crate) fn refused_handshake(&self, error: &std::io::Error, peer: &Peer) {
+        self.count(Refusal::TlsHandshake);
+        trace::handshake(error, peer);
+    }
+
+    /// Counts a connection that begins as no protocol does which is allowed here.
+    #[cold]
+    pub(crate) fn closed_unknown(&self, start: &[u8], peer: &Peer) {
+        self.closings[Closing::UnknownProtocol as usize].fetch_add(1, Ordering::Relaxed);
+        trace::unknown_protocol(start, peer);
+    }
+
     /// Counts a refusal of what is refused day by day, and so told of nowhere else.
     #[cold]
     pub(crate) fn count(&self, cause: Refusal) {
@@ -195,6 +213,7 @@ mod trace {
 
     static REFUSALS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
     static CLOSINGS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+    static HANDSHAKES: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
     /// Of what a wrong client asks for. Limits of its own, so that it hides nothing else.
     static MISTAKES: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
@@ -205,6 +224,33 @@ mod trace {
             let (service, method) = (shortened(service), shortened(method));
             tracing::warn!(cause, ?service, ?method, %peer, suppressed, "refused");
         }
+    }
+
+    pub(super) fn handshake(error: &std::io::Error, peer: &Peer) {
+        let cause = Refusal::TlsHandshake.name();
+        // What scanners and clients that go away cause is no warning.
+        if error.kind() != std::io::ErrorKind::InvalidData {
+            tracing::debug!(cause, %peer, %error, "TLS handshake failed");
+        } else if let Some(suppressed) = HANDSHAKES.allow() {
+            tracing::warn!(cause, %peer, %error, suppressed, "TLS handshake failed");
+        }
+    }
+
+    pub(super) fn unknown_protocol(start: &[u8], peer: &Peer) {
+        let Some(suppressed) = CLOSINGS.allow() else { return };
+        let cause = Closing::UnknownProtocol.name();
+        match is_client_hello(start) {
+            true => {
+                let came = "a TLS ClientHello on a port without TLS";
+                tracing::warn!(cause, %peer, came, suppressed, "connection closed");
+            }
+            false => tracing::warn!(cause, %peer, suppressed, "connection closed"),
+        }
+    }
+
+    /// Whether it is a record of TLS with a message of a handshake (RFC 8446, section 5.1).
+    pub(super) fn is_client_hello(start: &[u8]) -> bool {
+        matches!(start, [22, 3, ..])
     }
 
     /// A name may be as long as a head.
@@ -243,6 +289,14 @@ mod trace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_hello_is_told_from_other_bytes() {
+        assert!(trace::is_client_hello(&[22, 3, 1, 2, 0, 1]));
+        for other in [&b""[..], b"\x16", b"GET / HTTP/1.1", &[22, 4]] {
+            assert!(!trace::is_client_hello(other), "{other:?}");
+        }
+    }
 
     #[test]
     fn every_cause_is_counted_under_its_own_name() {

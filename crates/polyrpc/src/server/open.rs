@@ -701,6 +701,18 @@ impl Entry {
         self.incidents.refused_by_session(refusals, &self.peer);
     }
 
+    /// Counts a TLS handshake that has failed.
+    #[cold]
+    pub(super) fn refused_handshake(&self, error: &io::Error) {
+        self.incidents.refused_handshake(error, &self.peer);
+    }
+
+    /// Counts that it begins as no protocol does which is allowed here.
+    #[cold]
+    pub(super) fn closed_unknown(&self, start: &[u8]) {
+        self.incidents.closed_unknown(start, &self.peer);
+    }
+
     /// Counts a call to what there is not.
     #[cold]
     pub(super) fn refused_unknown(&self, service: &str, method: &str) {
