@@ -98,7 +98,8 @@ impl Registering {
 fn tell(url: &str, event: Event<'_>) {
     match event {
         Event::Entered(entry) => eprintln!("registered {entry} in {url}"),
-        Event::Failed(entry, error) => eprintln!("warning: {url}: {entry}: {}", error.message()),
+        // The log says so, once.
+        Event::Failed(..) => {}
         Event::Withdrawn(entry) => eprintln!("withdrawn {entry} from {url}"),
         _ => {}
     }
