@@ -299,7 +299,13 @@ fn listeners(options: &Options) -> Result<Vec<Listener>, Failure> {
     if let Some(address) = &options.old_gencode_listen {
         add(OLD_GENCODE, address, |listen| listen.net_rpc(Codec::Gencode));
     }
-    Ok(listeners)
+    match listeners.iter().find(|(_, address, _)| tls.is_none() && address.starts_with("quic://")) {
+        Some((_, address, _)) => {
+            let failure = Failure::new(format!("cannot listen on {address}: QUIC needs a certificate"));
+            Err(failure.with_hint("name one by --tls-cert, and its key by --tls-key"))
+        }
+        None => Ok(listeners),
+    }
 }
 
 fn only_with(listen: Listen, expected: &'static [u8], refusal: &'static str) -> Listen {
