@@ -114,7 +114,9 @@ fn attributes(text: &str) -> Result<Attributes, String> {
     };
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         if pair.starts_with('=') || read(pair).iter().next().is_none() {
-            return Err(format!("`{pair}` is no name=value: % wants two hexadecimal digits behind it, and ; is %3B"));
+            return Err(format!(
+                "`{pair}` is no name=value: % wants two hexadecimal digits behind it, and ; is %3B"
+            ));
         }
     }
     let attributes = read(text);

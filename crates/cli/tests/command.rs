@@ -89,7 +89,11 @@ fn what_serve_cannot_do_is_said_in_its_own_words() {
         (&["--listen", "127.0.0.1:99999"], 1, "a port is at most 65535"),
         (&["--listen", "grpc://127.0.0.1:0"], 1, "want host:port, unix:/path"),
         (&["--max-connections", "0"], 2, "want at least 1"),
-        (&["--register", "etcd://127.0.0.1:1/base", "--advertise", "not an address"], 2, "want host, host:port"),
+        (
+            &["--register", "etcd://127.0.0.1:1/base", "--advertise", "not an address"],
+            2,
+            "want host, host:port",
+        ),
         (&["--register", "etcd://127.0.0.1:1/base", "--attributes", "weight=abc&%zz"], 2, "no name=value"),
     ] {
         let ran = polyrpc(["serve"].iter().chain(arguments));

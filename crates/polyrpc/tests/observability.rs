@@ -124,11 +124,18 @@ async fn what_is_refused_before_a_method_is_found_or_for_its_size_is_on_the_page
     for protocol in PROTOCOLS {
         client(protocol, &server).call::<String>("Nope/Nope", "x").await.unwrap_err();
     }
-    assert_eq!(status(&server, "POST /Probe/Nope HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\"\"").await, 404);
+    assert_eq!(
+        status(&server, "POST /Probe/Nope HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\"\"").await,
+        404
+    );
     assert_eq!(status(&server, "GET /health/nope HTTP/1.1\r\nHost: x\r\n\r\n").await, 404);
-    let wrong_type = "POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Type: text/css\r\nContent-Length: 2\r\n\r\n\"\"";
+    let wrong_type =
+        "POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Type: text/css\r\nContent-Length: 2\r\n\r\n\"\"";
     assert_eq!(status(&server, wrong_type).await, 415);
-    assert_eq!(status(&server, "PUT /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\"\"").await, 405);
+    assert_eq!(
+        status(&server, "PUT /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\"\"").await,
+        405
+    );
     let too_large = "POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n";
     assert_eq!(status(&server, too_large).await, 413);
     let long = "x".repeat(20_000);

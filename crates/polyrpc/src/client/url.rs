@@ -268,7 +268,9 @@ impl Words {
         }
         match query.split('&').find(|pair| !pair.is_empty()) {
             // Its value may be a secret.
-            Some(pair) => Err(format!("the parameter `{}` is unknown", pair.split('=').next().unwrap_or_default())),
+            Some(pair) => {
+                Err(format!("the parameter `{}` is unknown", pair.split('=').next().unwrap_or_default()))
+            }
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 use std::fmt;
-use std::path::PathBuf;
 use std::num::IntErrorKind;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use polyrpc_wire::Status;
@@ -59,7 +59,8 @@ impl FromStr for Address {
 }
 
 /// How addresses are written. Protocols are no part of them: a listener answers all that it is allowed on one port.
-const FORMS: &str = "want host:port, unix:/path, kcp://host:port or quic://host:port, whatever is spoken there";
+const FORMS: &str =
+    "want host:port, unix:/path, kcp://host:port or quic://host:port, whatever is spoken there";
 
 #[cold]
 fn wrong(text: &str, why: &str) -> Status {

@@ -62,7 +62,8 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 
 /// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, the only forms that a certificate may have.
 fn moment(tag: u8, text: &str) -> Option<End> {
-    let digits = text.strip_suffix('Z').filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))?;
+    let digits =
+        text.strip_suffix('Z').filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))?;
     let (year, rest) = match (tag, digits.len()) {
         (UTC_TIME, 12) => {
             let year: i64 = digits.get(..2)?.parse().ok()?;

@@ -43,7 +43,9 @@ fn explain_to_server(error: &Error) -> io::Error {
         Error::AlertReceived(alert) => {
             (io::ErrorKind::InvalidData, format!("the client refused the connection ({alert:?})"))
         }
-        Error::InvalidMessage(_) => (io::ErrorKind::UnexpectedEof, format!("the client does not speak TLS: {error}")),
+        Error::InvalidMessage(_) => {
+            (io::ErrorKind::UnexpectedEof, format!("the client does not speak TLS: {error}"))
+        }
         error => (io::ErrorKind::InvalidData, error.to_string()),
     };
     io::Error::new(kind, words)

@@ -731,10 +731,9 @@ fn connections_within_tls_are_dealt_out_to_cores_too() {
 #[tokio::test]
 async fn clients_with_mistakes_in_tls_are_counted_by_cause() {
     let clients = Authority::new("clients");
-    let place = Place::with(Prober::default().server(), |tls| {
-        tls.client_ca(Pem::bytes(clients.pem())).required()
-    })
-    .await;
+    let place =
+        Place::with(Prober::default().server(), |tls| tls.client_ca(Pem::bytes(clients.pem())).required())
+            .await;
     let refused = |cause: &str| {
         let refusals = place.server.facts().refusals;
         refusals.iter().find(|(name, _)| *name == cause).expect("the cause exists").1

@@ -115,7 +115,9 @@ mod tests {
         ] {
             assert_eq!(advertised(text, bound), expected, "{text:?} {bound}");
         }
-        for wrong in ["", "h:x", "h:0", "ftp@h:1", ":1", "not an address", "a b:1", "h ", "[::x]", "a/b", "[h]:1"] {
+        for wrong in
+            ["", "h:x", "h:0", "ftp@h:1", ":1", "not an address", "a b:1", "h ", "[::x]", "a/b", "[h]:1"]
+        {
             assert!(Advertised::read(Some(wrong)).is_err(), "{wrong}");
         }
     }
