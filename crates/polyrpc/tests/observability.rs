@@ -125,28 +125,32 @@ async fn what_is_refused_before_a_method_is_found_or_for_its_size_is_on_the_page
         client(protocol, &server).call::<String>("Nope/Nope", "x").await.unwrap_err();
     }
     assert_eq!(
-        status(&server, "POST /Probe/Nope HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\"\"").await,
+        status(&server, "POST /Probe/Nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n\"\"")
+            .await,
         404
     );
-    assert_eq!(status(&server, "GET /health/nope HTTP/1.1\r\nHost: x\r\n\r\n").await, 404);
-    let wrong_type =
-        "POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Type: text/css\r\nContent-Length: 2\r\n\r\n\"\"";
+    assert_eq!(status(&server, "GET /health/nope HTTP/1.1\r\nHost: localhost\r\n\r\n").await, 404);
+    let wrong_type = "POST /Probe/Echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/css\r\nContent-Length: 2\r\n\r\n\"\"";
     assert_eq!(status(&server, wrong_type).await, 415);
     assert_eq!(
-        status(&server, "PUT /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\"\"").await,
+        status(&server, "PUT /Probe/Echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n\"\"").await,
         405
     );
-    let too_large = "POST /Probe/Echo HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n";
+    let too_large = "POST /Probe/Echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n";
     assert_eq!(status(&server, too_large).await, 413);
     let long = "x".repeat(20_000);
     let error = client(Protocol::Grpc, &server).call::<String>("Probe/Echo", &long).await.unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
 
+    // It ends the connection, where the frames of a protocol follow each other.
+    client(Protocol::RestRpc, &server).call::<String>("Probe/Echo", &long).await.unwrap_err();
+
     let (_, text) = page(&server, "/metrics").await;
     let refused = |cause: &str| number(&text, &format!("polyrpc_refusals_total{{cause=\"{cause}\"}}"));
     assert_eq!(refused("unknown_method"), PROTOCOLS.len() as f64 + 2.0);
     assert_eq!(refused("unsupported"), 2.0);
-    assert_eq!(refused("too_large"), 2.0);
+    assert_eq!(refused("too_large"), 3.0);
+    assert_eq!(number(&text, "polyrpc_connections_closed_total{cause=\"too_large\"}"), 1.0);
 }
 
 #[tokio::test]

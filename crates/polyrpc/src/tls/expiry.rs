@@ -6,11 +6,16 @@ use super::pem::Pem;
 
 /// Logs that a certificate that is about to be shown has expired.
 pub(super) fn log_if_expired(certificate: &[u8], from: &Pem) {
-    let Some(end) = not_after(certificate) else { return };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    if end.seconds < i64::try_from(now).unwrap_or(i64::MAX) {
-        tracing::warn!(%from, not_after = %end.text, "the certificate has expired: clients will refuse it");
+    if let Some(not_after) = expired(certificate, SystemTime::now()) {
+        tracing::warn!(%from, %not_after, "the certificate has expired: peers will refuse it");
     }
+}
+
+/// When it has expired, if it has.
+fn expired(certificate: &[u8], now: SystemTime) -> Option<String> {
+    let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let end = not_after(certificate)?;
+    (end.seconds < i64::try_from(now).unwrap_or(i64::MAX)).then_some(end.text)
 }
 
 /// The last moment of a certificate.
@@ -93,6 +98,8 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -105,6 +112,10 @@ mod tests {
             let end = not_after(params.self_signed(&key).unwrap().der()).unwrap();
             assert_eq!(end.text, format!("{year}-03-28 00:00:00 UTC"));
             assert_eq!(end.seconds, seconds, "{year}");
+            let last = UNIX_EPOCH + Duration::from_secs(seconds as u64);
+            let certificate = params.self_signed(&key).unwrap();
+            assert_eq!(expired(certificate.der(), last), None);
+            assert_eq!(expired(certificate.der(), last + Duration::from_secs(1)), Some(end.text));
         }
         for bytes in [&b""[..], b"\x30", b"\x30\x84\xff\xff\xff\xff", b"\x30\x03\x30\x01\x00"] {
             assert_eq!(not_after(bytes), None);
