@@ -129,7 +129,6 @@ async fn what_is_refused_before_a_method_is_found_or_for_its_size_is_on_the_page
             .await,
         404
     );
-    assert_eq!(status(&server, "GET /health/nope HTTP/1.1\r\nHost: localhost\r\n\r\n").await, 404);
     let wrong_type = "POST /Probe/Echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/css\r\nContent-Length: 2\r\n\r\n\"\"";
     assert_eq!(status(&server, wrong_type).await, 415);
     assert_eq!(
@@ -147,10 +146,12 @@ async fn what_is_refused_before_a_method_is_found_or_for_its_size_is_on_the_page
 
     let (_, text) = page(&server, "/metrics").await;
     let refused = |cause: &str| number(&text, &format!("polyrpc_refusals_total{{cause=\"{cause}\"}}"));
-    assert_eq!(refused("unknown_method"), PROTOCOLS.len() as f64 + 2.0);
+    assert_eq!(refused("unknown_method"), PROTOCOLS.len() as f64 + 1.0);
     assert_eq!(refused("unsupported"), 2.0);
-    assert_eq!(refused("too_large"), 3.0);
-    assert_eq!(number(&text, "polyrpc_connections_closed_total{cause=\"too_large\"}"), 1.0);
+    // The client may have called once more on another connection.
+    let closed = number(&text, "polyrpc_connections_closed_total{cause=\"too_large\"}");
+    assert!(closed >= 1.0, "{text}");
+    assert_eq!(refused("too_large"), 2.0 + closed);
 }
 
 #[tokio::test]
