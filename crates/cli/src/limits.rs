@@ -22,8 +22,8 @@ pub(crate) struct LimitOptions {
     #[arg(long, value_name = "SIZE", default_value_t = Size(Limits::default().message))]
     max_message: Size,
     /// Open connections; one more is closed at once
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
-    max_connections: usize,
+    #[arg(long, value_name = "N", default_value_t = Count(Limits::default().connections))]
+    max_connections: Count,
     /// Close a connection that has done nothing for so long; in seconds, or with ms, s, m or h behind the number
     #[arg(long, value_name = "TIME|off", default_value_t = Timeout(Limits::default().idle_timeout))]
     idle_timeout: Timeout,
@@ -65,8 +65,8 @@ impl LimitOptions {
             memory_per_connection,
             message,
             decompressed: message,
-            connections: self.max_connections,
-            connections_per_peer: usual.connections_per_peer.min(self.max_connections),
+            connections: self.max_connections.0,
+            connections_per_peer: usual.connections_per_peer.min(self.max_connections.0),
             idle_timeout: self.idle_timeout.0,
             message_timeout: self.message_timeout.0,
             header_timeout: self.header_timeout.0,
@@ -111,6 +111,28 @@ impl fmt::Display for Size {
             Some((unit, shift)) => write!(f, "{}{unit}", self.0 >> shift),
             None => self.0.fmt(f),
         }
+    }
+}
+
+/// How many there may be, which is at least one: a server that refuses everybody is a mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Count(usize);
+
+impl FromStr for Count {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(0) => Err("nobody could connect: want at least 1".to_owned()),
+            Ok(count) => Ok(Self(count)),
+            Err(_) => Err(format!("`{text}` is no number")),
+        }
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -259,6 +281,13 @@ mod tests {
             (seconds(30), seconds(5), seconds(15))
         );
         assert!(set.memory_per_connection <= set.memory_per_peer && set.memory_per_peer <= set.memory);
+    }
+
+    #[test]
+    fn a_server_lets_somebody_connect() {
+        assert!(limits(&["--max-connections", "0"]).unwrap_err().contains("at least 1"));
+        assert!(limits(&["--max-connections", "many"]).is_err());
+        assert_eq!(limits(&["--max-connections", "1"]).unwrap().connections, 1);
     }
 
     #[test]

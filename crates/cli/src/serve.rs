@@ -1,11 +1,12 @@
 //! `polyrpc serve`: the demo's services, for any client to call.
 
 use std::io::{self, Write};
+use std::net::Ipv6Addr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use polyrpc::discovery::{Attributes, redacted};
+use polyrpc::discovery::{Attributes, Instance, redacted};
 use polyrpc::net_rpc::Codec;
 use polyrpc::payload::Json;
 use polyrpc::rest_rpc::{ByteOrder, Generation};
@@ -70,10 +71,10 @@ pub(crate) struct Registering {
     #[arg(long, value_name = "URL")]
     register: Vec<String>,
     /// Where clients are to call: host, host:port or network@host:port [default: the first listener]
-    #[arg(long, value_name = "ADDR", requires = "register")]
+    #[arg(long, value_name = "ADDR", requires = "register", value_parser = advertised)]
     advertise: Option<String>,
     /// What clients are to know, as a query string: weight=5&group=a
-    #[arg(long, value_name = "QUERY", requires = "register", default_value = "")]
+    #[arg(long, value_name = "QUERY", requires = "register", default_value = "", value_parser = attributes)]
     attributes: Attributes,
 }
 
@@ -95,10 +96,41 @@ impl Registering {
     }
 }
 
+/// Where clients can be told to call.
+fn advertised(text: &str) -> Result<String, String> {
+    let is_whole = text.parse::<Instance>().is_ok();
+    let is_host = !text.contains('@') && format!("{text}:1").parse::<Instance>().is_ok();
+    match is_whole || is_host || text.parse::<Ipv6Addr>().is_ok() {
+        true => Ok(text.to_owned()),
+        false => Err("want host, host:port or network@host:port".to_owned()),
+    }
+}
+
+/// A query string of which everything can be read. What registries hold is read with more patience.
+fn attributes(text: &str) -> Result<Attributes, String> {
+    let read = |text: &str| match text.parse::<Attributes>() {
+        Ok(attributes) => attributes,
+        Err(never) => match never {},
+    };
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        if pair.starts_with('=') || read(pair).iter().next().is_none() {
+            return Err(format!(
+                "`{pair}` is no name=value: % wants two hexadecimal digits behind it, and ; is %3B"
+            ));
+        }
+    }
+    let attributes = read(text);
+    match attributes.value("weight") {
+        Some(weight) if weight.parse::<u32>().is_err() => Err(format!("the weight `{weight}` is no number")),
+        _ => Ok(attributes),
+    }
+}
+
 fn tell(url: &str, event: Event<'_>) {
     match event {
         Event::Entered(entry) => eprintln!("registered {entry} in {url}"),
-        Event::Failed(entry, error) => eprintln!("warning: {url}: {entry}: {}", error.message()),
+        // The log says so, once.
+        Event::Failed(..) => {}
         Event::Withdrawn(entry) => eprintln!("withdrawn {entry} from {url}"),
         _ => {}
     }
@@ -269,7 +301,13 @@ fn listeners(options: &Options) -> Result<Vec<Listener>, Failure> {
     if let Some(address) = &options.old_gencode_listen {
         add(OLD_GENCODE, address, |listen| listen.net_rpc(Codec::Gencode));
     }
-    Ok(listeners)
+    match listeners.iter().find(|(_, address, _)| tls.is_none() && address.starts_with("quic://")) {
+        Some((_, address, _)) => {
+            let failure = Failure::new(format!("cannot listen on {address}: QUIC needs a certificate"));
+            Err(failure.with_hint("name one by --tls-cert, and its key by --tls-key"))
+        }
+        None => Ok(listeners),
+    }
 }
 
 fn only_with(listen: Listen, expected: &'static [u8], refusal: &'static str) -> Listen {
@@ -317,3 +355,22 @@ fn protocol(name: &str) -> Result<Protocol, String> {
 
 /// How long calls that were accepted may still take when the server is told to stop.
 const GRACE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_are_to_know_must_be_readable() {
+        for right in ["h", "10.0.0.7", "fd00::7", "[fd00::7]", "h:80", "quic@h:80", "a_b.c:1"] {
+            assert_eq!(advertised(right), Ok(right.to_owned()));
+        }
+        for wrong in ["", "not an address", "h:x", "h:0", "h:70000", "ftp@h:1", "tcp@h", ":1", "h :1"] {
+            assert!(advertised(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(attributes("weight=5&group=a%20b&x").unwrap().value("group"), Some("a b"));
+        for wrong in ["weight=abc", "weight=5&%zz", "a=%", "a=1;b=2", "=x"] {
+            assert!(attributes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

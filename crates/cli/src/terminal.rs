@@ -110,15 +110,15 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Reads `500ms`, `1s`, `1.5s`, `2m`.
+/// Reads `500ms`, `1s`, `1.5s`, `2m`; a number alone is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no duration: want a number with ms, s or m behind it");
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+    let wrong = || format!("`{text}` is no duration: want seconds, or a number with ms, s or m behind it");
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let seconds = match unit {
         "us" => 1e-6,
         "ms" => 1e-3,
-        "s" => 1.0,
+        "" | "s" => 1.0,
         "m" => 60.0,
         _ => return Err(wrong()),
     };
@@ -138,7 +138,9 @@ mod tests {
         }
         assert_eq!(Short(Duration::from_nanos(999)).to_string(), "999 ns");
         assert_eq!(Short(Duration::from_nanos(9_996)).to_string(), "10.0 µs");
-        for wrong in ["", "5", "s", "-1s", "1h", "1e300s"] {
+        assert_eq!(duration("5"), duration("5s"));
+        assert_eq!(duration("0.5"), duration("500ms"));
+        for wrong in ["", "s", "-1", "five", "5 5", "-1s", "1h", "1e300s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

@@ -83,6 +83,32 @@ fn every_service_of_the_demo_answers_over_every_protocol() {
 }
 
 #[test]
+fn what_serve_cannot_do_is_said_in_its_own_words() {
+    for (arguments, code, why) in [
+        (&["--listen", "quic://127.0.0.1:0"][..], 1, "--tls-cert"),
+        (&["--listen", "127.0.0.1:99999"], 1, "a port is at most 65535"),
+        (&["--listen", "grpc://127.0.0.1:0"], 1, "want host:port, unix:/path"),
+        (&["--max-connections", "0"], 2, "want at least 1"),
+        (
+            &["--register", "etcd://127.0.0.1:1/base", "--advertise", "not an address"],
+            2,
+            "want host, host:port",
+        ),
+        (&["--register", "etcd://127.0.0.1:1/base", "--attributes", "weight=abc&%zz"], 2, "no name=value"),
+    ] {
+        let ran = polyrpc(["serve"].iter().chain(arguments));
+        assert!(ran.code == code && ran.stderr.contains(why), "{arguments:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_timeout_without_a_unit_is_seconds() {
+    let server = Server::serve(["--lame-duck", "1"]);
+    let ran = polyrpc(["call", &server.url("rpcx"), "echo", r#""hi""#, "--timeout", "5"]);
+    assert_eq!(ran.json(), "hi");
+}
+
+#[test]
 fn arith_counts_in_gos_int_and_pbarith_in_32_bits() {
     let server = Server::serve([]);
     let args = r#"{"A":100000,"B":100000}"#;

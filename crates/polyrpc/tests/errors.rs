@@ -390,3 +390,23 @@ impl Visit for Line {
         self.0 += &format!("{}={value:?} ", field.name());
     }
 }
+
+#[tokio::test]
+async fn a_result_of_handlers_goes_into_a_box_as_the_readme_says() {
+    async fn sold() -> polyrpc::Result<()> {
+        Err(Status::not_found("sold out").into())
+    }
+    async fn called() -> polyrpc::client::Result<()> {
+        Err(polyrpc::Error::from(Status::unavailable("gone")))
+    }
+    async fn boxed(of_client: bool) -> std::result::Result<(), Box<dyn std::error::Error>> {
+        match of_client {
+            true => called().await?,
+            false => sold().await.map_err(polyrpc::Error::from)?,
+        }
+        Ok(())
+    }
+    assert!(boxed(true).await.unwrap_err().to_string().contains("gone"));
+    let error = boxed(false).await.unwrap_err();
+    assert!(error.to_string().contains("sold out"), "{error}");
+}

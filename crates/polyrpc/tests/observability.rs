@@ -5,11 +5,11 @@ mod common;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{ProbeClient, ProbeServer, Prober, client, serve, soon, until, url};
+use common::{PROTOCOLS, ProbeClient, ProbeServer, Prober, Socket, client, serve, soon, until, url};
 use polyrpc::client::{Attempt, Hook, Received};
 use polyrpc::introspection::{Health, Serving};
 use polyrpc::layers::{AccessLog, Compress, Metrics, Mirror, Mirrored, Side, Span, Spans};
-use polyrpc::server::Running;
+use polyrpc::server::{Limits, Running};
 use polyrpc::task::{self, Inherited, Trace, TraceParent};
 use polyrpc::{Client, Code, Compression, Protocol, Result, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -109,6 +109,49 @@ async fn promtool_accepts_the_page() {
 fn number(text: &str, line: &str) -> f64 {
     let found = text.lines().find_map(|known| known.strip_prefix(line)?.strip_prefix(' ')?.parse().ok());
     found.unwrap_or_else(|| panic!("no {line} in\n{text}"))
+}
+
+/// The answer to a request that is sent as it stands.
+async fn status(server: &Running, request: &str) -> u16 {
+    Socket::connect(server).await.http(request).await.0
+}
+
+#[tokio::test]
+async fn what_is_refused_before_a_method_is_found_or_for_its_size_is_on_the_page() {
+    let metrics = Metrics::new();
+    let limits = Limits { message: 10_000, decompressed: 10_000, ..Limits::default() };
+    let server = serve(Prober::default().server().metrics(&metrics).limits(limits)).await;
+    for protocol in PROTOCOLS {
+        client(protocol, &server).call::<String>("Nope/Nope", "x").await.unwrap_err();
+    }
+    assert_eq!(
+        status(&server, "POST /Probe/Nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n\"\"")
+            .await,
+        404
+    );
+    let wrong_type = "POST /Probe/Echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/css\r\nContent-Length: 2\r\n\r\n\"\"";
+    assert_eq!(status(&server, wrong_type).await, 415);
+    assert_eq!(
+        status(&server, "PUT /Probe/Echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n\"\"").await,
+        405
+    );
+    let too_large = "POST /Probe/Echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n";
+    assert_eq!(status(&server, too_large).await, 413);
+    let long = "x".repeat(20_000);
+    let error = client(Protocol::Grpc, &server).call::<String>("Probe/Echo", &long).await.unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
+
+    // It ends the connection, where the frames of a protocol follow each other.
+    client(Protocol::RestRpc, &server).call::<String>("Probe/Echo", &long).await.unwrap_err();
+
+    let (_, text) = page(&server, "/metrics").await;
+    let refused = |cause: &str| number(&text, &format!("polyrpc_refusals_total{{cause=\"{cause}\"}}"));
+    assert_eq!(refused("unknown_method"), PROTOCOLS.len() as f64 + 1.0);
+    assert_eq!(refused("unsupported"), 2.0);
+    // The client may have called once more on another connection.
+    let closed = number(&text, "polyrpc_connections_closed_total{cause=\"too_large\"}");
+    assert!(closed >= 1.0, "{text}");
+    assert_eq!(refused("too_large"), 2.0 + closed);
 }
 
 #[tokio::test]

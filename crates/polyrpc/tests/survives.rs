@@ -29,7 +29,11 @@ const ROWS: [(&str, &str); 8] = [
     ("fb_rpc", "fb-rpc"),
 ];
 
-const COLUMNS: [&str; 6] = ["deadline", "trace", "metadata", "attachment", "error number", "details"];
+const COLUMNS: [&str; 7] =
+    ["deadline", "trace", "metadata", "attachment", "error number", "details", "typed details"];
+
+/// A typed detail: `google.rpc.ErrorInfo` with a reason.
+const ERROR_INFO: (&str, &[u8]) = ("type.googleapis.com/google.rpc.ErrorInfo", b"\x0a\x08STOCKOUT");
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -56,6 +60,9 @@ async fn look(cx: &Context, what: &str) -> Result<String> {
         "sleep" => {
             tokio::time::sleep(Duration::from_secs(30)).await;
             false
+        }
+        "typed details" => {
+            return Err(Status::not_found("not here").with_detail(ERROR_INFO.0, ERROR_INFO.1).into());
         }
         _ => return Err(Status::not_found("not here").with_number(54321).with_details("more").into()),
     };
@@ -107,7 +114,8 @@ async fn observe(scheme: &str, server: &Running, column: &str) -> String {
     let told = |error: Error| match column {
         "error number" if error.status().number() == Some(54321) => "yes",
         "details" if error.status().details()[..] == *b"more" => "yes",
-        "error number" | "details" => {
+        "typed details" if has_error_info(error.status()) => "yes",
+        "error number" | "details" | "typed details" => {
             // fb_rpc carries no text.
             assert!(error.message().contains("not here") || scheme == "fb-rpc", "{scheme}: {error}");
             "no"
@@ -119,6 +127,11 @@ async fn observe(scheme: &str, server: &Running, column: &str) -> String {
         }
     };
     ask(scheme, server, column).await.unwrap_or_else(|error| told(error).to_owned())
+}
+
+fn has_error_info(status: &Status) -> bool {
+    let details = status.typed_details();
+    details.iter().any(|detail| detail.type_url == ERROR_INFO.0 && detail.value[..] == *ERROR_INFO.1)
 }
 
 /// The cells of the table: those of a row, in the order of the columns.

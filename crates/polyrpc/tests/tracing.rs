@@ -208,3 +208,34 @@ async fn a_lame_duck_says_that_it_goes_away() {
     server.shutdown(PATIENCE).await;
     tells(&["INFO", "the server is going away", "lame_duck=1ms"]).await;
 }
+
+#[tokio::test]
+async fn a_shutdown_says_what_it_finished_and_what_it_cut_off() {
+    record();
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let probe = |protocol| common::ProbeClient::new(common::client(protocol, &server));
+    let stuck: Vec<_> = [polyrpc::Protocol::Rpcx, polyrpc::Protocol::Grpc]
+        .map(|protocol| {
+            let probe = probe(protocol);
+            tokio::spawn(async move { probe.wait("x".into()).await })
+        })
+        .into();
+    prober.gate.came(2).await;
+    server.shutdown(Duration::from_millis(50)).await;
+    tells(&["INFO", "the server has shut down", "finished=0", "cut_off=2", "took="]).await;
+    for call in stuck {
+        assert!(common::soon(call).await.unwrap().is_err());
+    }
+
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let probe = common::ProbeClient::new(common::client(polyrpc::Protocol::Rpcx, &server));
+    let call = tokio::spawn(async move { probe.wait("x".into()).await });
+    prober.gate.came(1).await;
+    let shutting = tokio::spawn(server.shutdown(PATIENCE));
+    prober.gate.open();
+    common::soon(shutting).await.unwrap();
+    assert_eq!(common::soon(call).await.unwrap().unwrap(), "x");
+    tells(&["INFO", "the server has shut down", "finished=1", "cut_off=0"]).await;
+}

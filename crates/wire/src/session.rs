@@ -249,6 +249,13 @@ pub trait Server {
         0
     }
 
+    /// What was refused here without an event since this was asked last; `None`: nothing.
+    ///
+    /// The driver asks when the session needs more bytes, and counts it: whoever runs the server learns of it only so.
+    fn refused(&mut self) -> Option<Refusals> {
+        None
+    }
+
     /// The server will go away soon, and takes calls until then: answers tell the peer to make its next calls on another
     /// connection where the protocol can say so of an answer (`Connection: close`).
     fn retire(&mut self) {}
@@ -464,6 +471,45 @@ pub enum Verdict {
     Refused(Status),
     /// It names something that does not exist.
     Missing(Missing),
+}
+
+/// How often a session has refused something by itself, by cause: no call came of it, or its call was given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// It is larger than [`Limits`] allow: a message, a body, a head.
+    pub too_large: u64,
+    /// It names nothing that could be called.
+    pub unknown: u64,
+    /// Its content type, its coding or its verb is none of those that are understood here.
+    pub unsupported: u64,
+}
+
+/// Why a session refuses something by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    TooLarge,
+    Unknown,
+    Unsupported,
+}
+
+/// What a session has refused and not told of yet. It takes one word where that is nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Untold(Option<Box<Refusals>>);
+
+impl Untold {
+    #[cold]
+    pub(crate) fn note(&mut self, refused: Refused) {
+        let refusals = self.0.get_or_insert_default();
+        match refused {
+            Refused::TooLarge => refusals.too_large += 1,
+            Refused::Unknown => refusals.unknown += 1,
+            Refused::Unsupported => refusals.unsupported += 1,
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Refusals> {
+        self.0.take().map(|refusals| *refusals)
+    }
 }
 
 /// Streams that a caller offers beside a call.

@@ -1,5 +1,6 @@
 //! What the connections of one server are admitted by and reported to.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -74,9 +75,7 @@ impl ConnectGate {
     fn succeeded(&self) {
         let had_waited = self.lock().succeeded(now());
         self.changed.notify_waiters();
-        if had_waited {
-            log_recovery(&self.server);
-        }
+        log_recovery(&self.server, had_waited);
     }
 
     fn report(&self, change: &Change, reason: &Status) {
@@ -166,21 +165,54 @@ pub(super) fn ended_early(server: &Address, status: &Status) -> Status {
     .with_source(status.clone())
 }
 
-/// Logs that a server cannot be reached, once until it can be again.
+/// Logs that a server cannot be reached, once until it can be again, whichever client finds it: some make a client for
+/// each attempt.
 #[cold]
 pub(super) fn log_failure(server: &Address, reason: &Status) {
+    if !LOST.add(server) {
+        return;
+    }
     if let Some(suppressed) = CHANGES.allow() {
         tracing::warn!(%server, error = reason.message(), suppressed, "a server cannot be reached");
     }
 }
 
-/// Logs that a server that could not be reached can be again.
+/// Logs that a server that could not be reached can be again. `had_waited`: the client that finds it had to wait for it.
 #[cold]
-pub(super) fn log_recovery(server: &Address) {
+pub(super) fn log_recovery(server: &Address, had_waited: bool) {
+    if !LOST.remove(server) && !had_waited {
+        return;
+    }
     if let Some(suppressed) = CHANGES.allow() {
         tracing::info!(%server, suppressed, "a server can be reached again");
     }
 }
+
+/// The servers of which was logged that they cannot be reached.
+static LOST: Lost = Lost(Mutex::new(BTreeSet::new()));
+
+struct Lost(Mutex<BTreeSet<String>>);
+
+impl Lost {
+    /// Returns whether it was not known.
+    fn add(&self, server: &Address) -> bool {
+        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Servers may be gone for good. What is forgotten is logged once more.
+        if lost.len() >= MOST_LOST {
+            lost.clear();
+        }
+        lost.insert(server.to_string())
+    }
+
+    /// Returns whether it was known.
+    fn remove(&self, server: &Address) -> bool {
+        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        !lost.is_empty() && lost.remove(&server.to_string())
+    }
+}
+
+/// How many lost servers are remembered.
+const MOST_LOST: usize = 1024;
 
 /// A program may have many clients, and a network may take all their servers away at once, again and again.
 static CHANGES: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
@@ -213,6 +245,18 @@ mod tests {
     }
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_lost_server_is_told_once_until_it_is_back_and_memory_is_bounded() {
+        let lost = Lost(Mutex::default());
+        let server = |port: usize| Address::Tcp(format!("lost:{port}"));
+        assert!(!lost.remove(&server(1)), "it was not lost");
+        assert_eq!([1, 1, 2].map(|port| lost.add(&server(port))), [true, false, true]);
+        assert!(lost.remove(&server(1)));
+        assert!(lost.add(&server(1)), "it is lost again");
+        (0..3 * MOST_LOST).for_each(|port| assert!(lost.add(&server(port)) || port < 3));
+        assert!(lost.0.lock().unwrap().len() <= MOST_LOST);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_fails_if_it_ends_without_a_reply() {

@@ -49,7 +49,7 @@ impl Url {
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("want protocol://host:port"))?;
         let words = Words::parse(scheme).map_err(|why| wrong(&why))?;
-        words.at(rest).map_err(wrong)
+        words.at(rest).map_err(|why| wrong(&why))
     }
 
     /// Protocol and variants alone, for servers that are found elsewhere: what stands before `://`.
@@ -238,8 +238,9 @@ impl Words {
     }
 
     /// The URL with what stands behind `://`.
-    fn at(&self, rest: &str) -> Result<Url, &'static str> {
+    fn at(&self, rest: &str) -> Result<Url, String> {
         let url = self.to(self.address(rest)?);
+        self.refuse_beyond(rest)?;
         let path = |said: bool, usual: &'static str| match (said, self.unix) {
             (false, _) => Ok(None),
             (true, true) => Ok(Some(usual.to_owned())),
@@ -252,8 +253,30 @@ impl Words {
         })
     }
 
+    /// Refuses what stands behind the host where nothing would read it.
+    fn refuse_beyond(&self, rest: &str) -> Result<(), String> {
+        if self.unix || self.ws || self.connects {
+            return Ok(());
+        }
+        let Some(at) = rest.find(['/', '?', '#']) else { return Ok(()) };
+        let beyond = rest.get(at..).unwrap_or_default();
+        let (path, query) = beyond.split_once('?').unwrap_or((beyond, ""));
+        if !matches!(path, "" | "/") {
+            let why = "a path behind the host means nothing here: the method is named by the call, and a prefix by no \
+                       protocol; +ws and +http have one";
+            return Err(why.to_owned());
+        }
+        match query.split('&').find(|pair| !pair.is_empty()) {
+            // Its value may be a secret.
+            Some(pair) => {
+                Err(format!("the parameter `{}` is unknown", pair.split('=').next().unwrap_or_default()))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn address(&self, rest: &str) -> Result<Address, &'static str> {
-        let host = rest.split(['/', '?']).next().unwrap_or_default();
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if !self.unix && host.contains('@') {
             // Nothing would read it, and it would stand in every text that names the server.
             return Err("a user or password does not belong in it: set a credential");
@@ -324,7 +347,7 @@ mod tests {
         assert_eq!(parsed("baidu-std://h:1"), (Protocol::BaiduStd, "h:1".into(), false));
         assert_eq!(parsed("rpcx://[::1]:2"), (Protocol::Rpcx, "[::1]:2".into(), false));
         assert_eq!(parsed("fb-rpc://h:1"), (Protocol::FbRpc, "h:1".into(), false));
-        assert_eq!(parsed("http://h/ignored"), (Protocol::Http, "h:80".into(), false));
+        assert_eq!(parsed("http://h/"), (Protocol::Http, "h:80".into(), false));
         assert_eq!(parsed("http+json-rpc://h:3/"), (Protocol::Http, "h:3".into(), true));
         assert_eq!(parsed("rpcx+unix:///run/x"), (Protocol::Rpcx, "unix:/run/x".into(), false));
     }
@@ -362,7 +385,7 @@ mod tests {
     #[test]
     fn a_websocket_is_where_rpcx_has_it_unless_the_url_says_otherwise() {
         let path = |text| Url::parse(text).unwrap().websocket;
-        assert_eq!(path("rpcx://h:1/x"), None);
+        assert_eq!(path("rpcx://h:1/"), None);
         assert_eq!(path("rpcx+ws://h:1"), Some("/_rpcx_".to_owned()));
         assert_eq!(path("grpc+ws://h:1/"), Some("/_rpcx_".to_owned()));
         assert_eq!(path("http+ws://h/calls?x=1"), Some("/calls?x=1".to_owned()));
@@ -445,6 +468,12 @@ mod tests {
             ("net-rpc+gob+json://h:1", "`+json` is unknown here"),
             ("rpcx://h", "want host:port"),
             ("rpcx+ws://h:1/a b", "the path has blanks"),
+            ("http://h:1/prefix", "a path behind the host means nothing here"),
+            ("grpc://h:1/a.B/C", "a path behind the host means nothing here"),
+            ("http+json-rpc://h/rpc?x=1", "a path behind the host means nothing here"),
+            ("rpcx://h:1#part", "a path behind the host means nothing here"),
+            ("rpcx://h:1?timeout=1&x", "the parameter `timeout` is unknown"),
+            ("https://h/?x=hunter2", "the parameter `x` is unknown"),
         ] {
             let error = Url::parse(text).unwrap_err();
             assert!(error.message().contains(why), "{error}");

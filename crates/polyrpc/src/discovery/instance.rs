@@ -1,4 +1,5 @@
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use polyrpc_wire::Status;
@@ -52,10 +53,25 @@ impl FromStr for Instance {
         match (network, port) {
             (Network::Unix, _) if !address.is_empty() => {}
             (Network::Unix, _) => return Err(wrong("want the path of a socket")),
-            (_, Some((host, Ok(1..)))) if !host.is_empty() => {}
+            (_, Some((host, Ok(1..)))) if is_host(host) => {}
             _ => return Err(wrong("want network@host:port")),
         }
         Ok(Self { network, address: address.to_owned(), attributes: Attributes::default() })
+    }
+}
+
+/// Whether it can be a name or an address. An IPv6 address stands in brackets, as everywhere before a port.
+fn is_host(host: &str) -> bool {
+    match host.strip_prefix('[').map(|inner| inner.strip_suffix(']')) {
+        Some(inner) => inner
+            .and_then(|inner| inner.split('%').next())
+            .is_some_and(|address| address.parse::<Ipv6Addr>().is_ok()),
+        None => {
+            let is_part = |part: &str| {
+                !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_'))
+            };
+            host.strip_suffix('.').unwrap_or(host).split('.').all(is_part)
+        }
     }
 }
 
@@ -143,6 +159,11 @@ mod tests {
             ("tcp@:1", "want network@host:port"),
             ("tcp@h:0", "want network@host:port"),
             ("tcp@h:65536", "want network@host:port"),
+            ("not an address:1", "want network@host:port"),
+            ("a..b:1", "want network@host:port"),
+            ("h:x:1", "want network@host:port"),
+            ("[::x]:1", "want network@host:port"),
+            ("h\n:1", "want network@host:port"),
             ("unix@", "want the path of a socket"),
             ("rdma@h:1", "the network `rdma` is unknown"),
         ] {

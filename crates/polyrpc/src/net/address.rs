@@ -1,4 +1,5 @@
 use std::fmt;
+use std::num::IntErrorKind;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -43,16 +44,27 @@ impl FromStr for Address {
         let (way, place): (fn(String) -> Self, _) = match text.split_once("://") {
             Some(("kcp", place)) => (Self::Kcp, place),
             Some(("quic", place)) => (Self::Quic, place),
-            _ => (Self::Tcp, text),
+            Some(_) => return Err(wrong(text, FORMS)),
+            None => (Self::Tcp, text),
         };
         let port = place.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
         match port {
             Some(Ok(_)) => Ok(way(place.to_owned())),
-            _ => {
-                Err(Status::invalid_argument(format!("`{text}` is no address: want host:port or unix:/path")))
+            Some(Err(error)) if *error.kind() == IntErrorKind::PosOverflow => {
+                Err(wrong(text, "a port is at most 65535"))
             }
+            _ => Err(wrong(text, "want host:port or unix:/path")),
         }
     }
+}
+
+/// How addresses are written. Protocols are no part of them: a listener answers all that it is allowed on one port.
+const FORMS: &str =
+    "want host:port, unix:/path, kcp://host:port or quic://host:port, whatever is spoken there";
+
+#[cold]
+fn wrong(text: &str, why: &str) -> Status {
+    Status::invalid_argument(format!("`{text}` is no address: {why}"))
 }
 
 impl fmt::Display for Address {
@@ -82,6 +94,20 @@ mod tests {
             ["", "localhost", "localhost:", "localhost:http", "unix:", "1.2.3.4:70000", "kcp://h", "tcp://h"]
         {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_address_says_what_is_wrong_with_it() {
+        for (text, why) in [
+            ("127.0.0.1:99999", "a port is at most 65535"),
+            ("quic://h:65536", "a port is at most 65535"),
+            ("h:-1", "want host:port or unix:/path"),
+            ("grpc://127.0.0.1:1", "want host:port, unix:/path, kcp://host:port or quic://host:port"),
+            ("tcp://h:1", "want host:port, unix:/path, kcp://host:port or quic://host:port"),
+        ] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(error.message().contains(why), "{error}");
         }
     }
 }

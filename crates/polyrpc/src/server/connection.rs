@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use polyrpc_wire::session::{Event, Server as Session, Verdict, Violation, ViolationKind};
-use polyrpc_wire::{Credential, Outbox, Reply, Status, StreamId, Topic, http1};
+use polyrpc_wire::{Code, Credential, Outbox, Reply, Retry, Status, StreamId, Topic, http1};
 
 use super::arrival::Arrival;
 use super::authentication::Judgement;
@@ -561,6 +561,9 @@ impl<'a, S: Session> Connection<'a, S> {
                 Ok(None) => {
                     self.starved = true;
                     self.round.end();
+                    if let Some(refusals) = self.session.refused() {
+                        self.registration.entry.refused_by_session(refusals);
+                    }
                     if self.session.finished() {
                         self.finish();
                     }
@@ -579,6 +582,9 @@ impl<'a, S: Session> Connection<'a, S> {
             ViolationKind::TooLarge => Closing::TooLarge,
             ViolationKind::Flood => Closing::Flood,
         });
+        if violation.kind() == ViolationKind::TooLarge {
+            self.registration.entry.incidents.count(Refusal::TooLarge);
+        }
         self.give_up();
     }
 
@@ -805,6 +811,9 @@ impl<'a, S: Session> Connection<'a, S> {
 
     #[cold]
     fn answer_corrupt(&mut self, ticket: S::Ticket, status: Status) {
+        if status.code() == Code::ResourceExhausted && status.retry() == Retry::Never {
+            self.registration.entry.refused(Refusal::TooLarge);
+        }
         match S::corrupt(&ticket, status) {
             Ok(status) => self.session.reply(ticket, Reply::failure(status), &mut self.out),
             // In its protocol it ends the connection, and stays unanswered.

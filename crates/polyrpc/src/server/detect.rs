@@ -10,7 +10,6 @@ use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, net_rpc, res
 
 use super::connection::{Connection, End};
 use super::data;
-use super::incidents::Closing;
 use super::open::{Order, Phase, Registration, Unasked};
 use super::port::Port;
 use super::secure::{self, Opening};
@@ -187,7 +186,7 @@ fn poll_detect(
             Seen::No => match sniff::sniff(&inbox.bytes, allowed) {
                 Guess::Is(protocol) => return Poll::Ready(Some(Purpose::Calls(protocol))),
                 Guess::Unknown => {
-                    registration.entry.closed(Closing::UnknownProtocol);
+                    registration.entry.closed_unknown(&inbox.bytes);
                     return Poll::Ready(None);
                 }
                 Guess::NeedMore => {}

@@ -554,7 +554,10 @@ impl<'a> Dispatch<'a> {
         let Some((service, method)) = head.target else { return Ok(()) };
         let router = &self.port.server.router;
         match router.entry(service, method) {
-            Err(missing) if router.fallback().is_none() => Err(Verdict::Missing(missing)),
+            Err(missing) if router.fallback().is_none() => {
+                self.registration.entry.refused_unknown(service, method);
+                Err(Verdict::Missing(missing))
+            }
             _ => Ok(()),
         }
     }
@@ -574,7 +577,10 @@ impl<'a> Dispatch<'a> {
     ) -> Result<&'a Arc<Entry>, Status> {
         let router = &self.port.server.router;
         let entry = if S::is_exchange(ticket) { router.http_fallback() } else { router.fallback() };
-        entry.ok_or_else(|| S::unknown_to(ticket, call, missing))
+        entry.ok_or_else(|| {
+            self.registration.entry.refused_unknown(call.service, call.method);
+            S::unknown_to(ticket, call, missing)
+        })
     }
 
     /// Checks a call in the order in which the peers do (brpc `policy/baidu_rpc_protocol.cpp`,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use polyrpc_wire::session::Refusals;
+
 use crate::service::Peer;
 
 /// Defines the causes of a kind with the names by which they are counted.
@@ -57,6 +59,16 @@ causes! {
         StreamIdle => "stream_idle",
         /// Nobody takes what is pushed.
         Pushes => "pushes",
+        /// A message, a body or a head is larger than may be.
+        TooLarge => "too_large",
+        /// It names a service, a method or a path that there is not.
+        UnknownMethod => "unknown_method",
+        /// It comes in a content type, in a coding or by a verb of HTTP that is not understood.
+        Unsupported => "unsupported",
+        /// Its TLS handshake failed.
+        TlsHandshake => "tls_handshake",
+        /// It came in clear text, and there is only TLS here.
+        ClearText => "clear_text",
     }
 }
 
@@ -125,6 +137,40 @@ impl Incidents {
         trace::refused(cause, peer);
     }
 
+    /// Counts a call to what there is not, and names it.
+    #[cold]
+    pub(crate) fn unknown(&self, service: &str, method: &str, peer: &Peer) {
+        self.count(Refusal::UnknownMethod);
+        trace::unknown(service, method, peer);
+    }
+
+    /// Counts what a session has refused by itself.
+    #[cold]
+    pub(crate) fn refused_by_session(&self, refusals: Refusals, peer: &Peer) {
+        let Refusals { too_large, unknown, unsupported } = refusals;
+        for (cause, times) in [
+            (Refusal::TooLarge, too_large),
+            (Refusal::UnknownMethod, unknown),
+            (Refusal::Unsupported, unsupported),
+        ] {
+            (0..times).for_each(|_| self.refused(cause, peer));
+        }
+    }
+
+    /// Counts a TLS handshake that has failed.
+    #[cold]
+    pub(crate) fn refused_handshake(&self, error: &std::io::Error, peer: &Peer) {
+        self.count(Refusal::TlsHandshake);
+        trace::handshake(error, peer);
+    }
+
+    /// Counts a connection that begins as no protocol does which is allowed here.
+    #[cold]
+    pub(crate) fn closed_unknown(&self, start: &[u8], peer: &Peer) {
+        self.closings[Closing::UnknownProtocol as usize].fetch_add(1, Ordering::Relaxed);
+        trace::unknown_protocol(start, peer);
+    }
+
     /// Counts a refusal of what is refused day by day, and so told of nowhere else.
     #[cold]
     pub(crate) fn count(&self, cause: Refusal) {
@@ -167,9 +213,60 @@ mod trace {
 
     static REFUSALS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
     static CLOSINGS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+    static HANDSHAKES: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+    /// Of what a wrong client asks for. Limits of its own, so that it hides nothing else.
+    static MISTAKES: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
+
+    pub(super) fn unknown(service: &str, method: &str, peer: &Peer) {
+        if let Some(suppressed) = MISTAKES.allow() {
+            let cause = Refusal::UnknownMethod.name();
+            // By Debug, since a peer may name anything.
+            let (service, method) = (shortened(service), shortened(method));
+            tracing::warn!(cause, ?service, ?method, %peer, suppressed, "refused");
+        }
+    }
+
+    pub(super) fn handshake(error: &std::io::Error, peer: &Peer) {
+        let cause = Refusal::TlsHandshake.name();
+        // What scanners and clients that go away cause is no warning.
+        if error.kind() != std::io::ErrorKind::InvalidData {
+            tracing::debug!(cause, %peer, %error, "TLS handshake failed");
+        } else if let Some(suppressed) = HANDSHAKES.allow() {
+            tracing::warn!(cause, %peer, %error, suppressed, "TLS handshake failed");
+        }
+    }
+
+    pub(super) fn unknown_protocol(start: &[u8], peer: &Peer) {
+        let Some(suppressed) = CLOSINGS.allow() else { return };
+        let cause = Closing::UnknownProtocol.name();
+        match is_client_hello(start) {
+            true => {
+                let came = "a TLS ClientHello on a port without TLS";
+                tracing::warn!(cause, %peer, came, suppressed, "connection closed");
+            }
+            false => tracing::warn!(cause, %peer, suppressed, "connection closed"),
+        }
+    }
+
+    /// Whether it is a record of TLS with a message of a handshake (RFC 8446, section 5.1).
+    pub(super) fn is_client_hello(start: &[u8]) -> bool {
+        matches!(start, [22, 3, ..])
+    }
+
+    /// A name may be as long as a head.
+    fn shortened(name: &str) -> &str {
+        name.get(..name.floor_char_boundary(MOST)).unwrap_or_default()
+    }
+
+    /// Bytes of a name that are logged.
+    const MOST: usize = 200;
 
     pub(super) fn refused(cause: Refusal, peer: &Peer) {
-        if let Some(suppressed) = REFUSALS.allow() {
+        let limiter = match cause {
+            Refusal::TooLarge | Refusal::UnknownMethod | Refusal::Unsupported => &MISTAKES,
+            _ => &REFUSALS,
+        };
+        if let Some(suppressed) = limiter.allow() {
             tracing::warn!(cause = cause.name(), %peer, suppressed, "refused");
         }
     }
@@ -194,6 +291,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_client_hello_is_told_from_other_bytes() {
+        assert!(trace::is_client_hello(&[22, 3, 1, 2, 0, 1]));
+        for other in [&b""[..], b"\x16", b"GET / HTTP/1.1", &[22, 4]] {
+            assert!(!trace::is_client_hello(other), "{other:?}");
+        }
+    }
+
+    #[test]
     fn every_cause_is_counted_under_its_own_name() {
         let incidents = Incidents::default();
         incidents.refused(Refusal::Credential, &Peer::Unix);
@@ -203,5 +308,12 @@ mod tests {
         };
         assert_eq!(counted(incidents.refusals()), [("credential", 1)]);
         assert_eq!(counted(incidents.closings()), [("unknown_protocol", 1)]);
+        let by_session = Refusals { too_large: 2, unknown: 0, unsupported: 1 };
+        incidents.refused_by_session(by_session, &Peer::Unix);
+        incidents.unknown(&"s".repeat(10_000), "\u{e4}", &Peer::Unix);
+        assert_eq!(
+            counted(incidents.refusals()),
+            [("credential", 1), ("too_large", 2), ("unknown_method", 1), ("unsupported", 1)]
+        );
     }
 }

@@ -54,7 +54,7 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polyrpc_wire::{Protocol, http1};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -80,7 +80,7 @@ use crate::client::Client;
 use crate::codec::ByteString;
 use crate::cores::Cores;
 use crate::discovery::Register;
-use crate::introspection::{self, Facts, Health};
+use crate::introspection::{self, Calls, Facts, Health};
 use crate::layer::Layers;
 use crate::layers::{self, Metrics};
 use crate::net::{Address, Listener, Stream};
@@ -593,15 +593,26 @@ impl Running {
     /// Stops: says that it is not ready and takes itself out of the registries, still taking calls for as long as
     /// [`Server::lame_duck`] sets; then accepts no more connections, refuses new calls in each protocol's own words,
     /// finishes every call that was accepted, and closes; whatever is not done within `grace` after that is cut off.
+    ///
+    /// An event of `tracing` at INFO says that it is over: how many calls were finished meanwhile, and how many were cut off.
     pub async fn shutdown(mut self, grace: Duration) {
+        let (began, before) = (Instant::now(), self.facts().calls);
         self.retire().await;
         self.accepting.shutdown().await;
         self.open = None;
         self.shared.own_health.end();
         self.shared.open.order(Order::Drain);
         let _ = tokio::time::timeout(grace, self.shared.open.emptied()).await;
+        let after = self.facts().calls;
         self.shared.open.order(Order::Close);
         let _ = tokio::time::timeout(CUT_OFF, self.shared.open.emptied()).await;
+        let ended = |calls: &Calls| calls.succeeded + calls.failed;
+        tracing::info!(
+            finished = ended(&after).saturating_sub(ended(&before)),
+            cut_off = after.in_flight(),
+            took = ?began.elapsed(),
+            "the server has shut down",
+        );
     }
 
     /// Lets those know that call it, and takes calls until they had time to go elsewhere.

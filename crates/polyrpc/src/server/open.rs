@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
+use polyrpc_wire::session::Refusals;
 use polyrpc_wire::{Metadata, Protocol, Push, Status};
 use slab::Slab;
 use tokio::sync::Notify;
@@ -692,6 +693,30 @@ impl Entry {
     #[cold]
     pub(super) fn refused(&self, cause: Refusal) {
         self.incidents.refused(cause, &self.peer);
+    }
+
+    /// Counts what its session has refused.
+    #[cold]
+    pub(super) fn refused_by_session(&self, refusals: Refusals) {
+        self.incidents.refused_by_session(refusals, &self.peer);
+    }
+
+    /// Counts a TLS handshake that has failed.
+    #[cold]
+    pub(super) fn refused_handshake(&self, error: &io::Error) {
+        self.incidents.refused_handshake(error, &self.peer);
+    }
+
+    /// Counts that it begins as no protocol does which is allowed here.
+    #[cold]
+    pub(super) fn closed_unknown(&self, start: &[u8]) {
+        self.incidents.closed_unknown(start, &self.peer);
+    }
+
+    /// Counts a call to what there is not.
+    #[cold]
+    pub(super) fn refused_unknown(&self, service: &str, method: &str) {
+        self.incidents.unknown(service, method, &self.peer);
     }
 
     /// Tells it to close at once, and counts why.

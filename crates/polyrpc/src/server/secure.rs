@@ -4,6 +4,7 @@ use std::task::{Context, Poll, ready};
 use polyrpc_wire::sniff::sniff;
 use polyrpc_wire::{Guess, Outbox, Protocol};
 
+use super::incidents::Refusal;
 use super::open::{Order, Phase, Registration};
 use crate::net::{Inbox, Stream};
 use crate::service::Peer;
@@ -30,6 +31,7 @@ pub(super) async fn open(
 ) -> Option<Opening> {
     if !poll_fn(|cx| poll_recognise(&mut stream, inbox, acceptor, registration, cx)).await? {
         if acceptor.required() {
+            registration.entry.refused(Refusal::ClearText);
             refuse(stream, inbox, registration).await;
             return None;
         }
@@ -136,8 +138,9 @@ async fn accept(
             false => accepted.poll_handshake(cx, &mut inbox.bytes).map(Some),
         }
     });
-    if shaken.await?.is_ok() {
-        return Some(accepted);
+    match shaken.await? {
+        Ok(()) => return Some(accepted),
+        Err(error) => registration.entry.refused_handshake(&error),
     }
     registration.entry.waits(Phase::Closing, registration.tick());
     poll_fn(|cx| {

@@ -10,14 +10,45 @@ use crate::rate_limited::EventLimiter;
 /// Why the peer cannot be talked to, in words that say what to do about it. A server's words are for nobody but its
 /// log, so only a client has its own.
 pub(super) fn explain(error: &Error, handshaking: bool, is_client: bool) -> io::Error {
-    log_refusal(error, is_client);
+    if !is_client {
+        return explain_to_server(error);
+    }
+    log_refusal(error);
     let words = match error {
-        Error::InvalidMessage(_) if handshaking && is_client => "the server does not speak TLS".to_owned(),
-        Error::InvalidCertificate(error) if is_client => of_certificate(error),
-        Error::AlertReceived(alert) if is_client => of_alert(*alert),
+        Error::InvalidMessage(_) if handshaking => "the server does not speak TLS".to_owned(),
+        Error::InvalidCertificate(error) => of_certificate(error),
+        Error::AlertReceived(alert) => of_alert(*alert),
         error => format!("TLS: {error}"),
     };
     io::Error::new(io::ErrorKind::InvalidData, words)
+}
+
+/// The same for a server's log. What port scanners and clients that go away cause day by day is
+/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), as the end of a connection is: nobody has to do anything about it.
+#[cold]
+fn explain_to_server(error: &Error) -> io::Error {
+    let (kind, words) = match error {
+        Error::NoCertificatesPresented => {
+            (io::ErrorKind::InvalidData, "the client has shown no certificate".to_owned())
+        }
+        Error::InvalidCertificate(error) => {
+            (io::ErrorKind::InvalidData, format!("the client's certificate was refused: {error}"))
+        }
+        Error::AlertReceived(alert) if is_about_certificates(*alert) => {
+            (io::ErrorKind::InvalidData, format!("the client refused this server's certificate ({alert:?})"))
+        }
+        Error::AlertReceived(alert @ (AlertDescription::CloseNotify | AlertDescription::UserCanceled)) => {
+            (io::ErrorKind::UnexpectedEof, format!("the client went away ({alert:?})"))
+        }
+        Error::AlertReceived(alert) => {
+            (io::ErrorKind::InvalidData, format!("the client refused the connection ({alert:?})"))
+        }
+        Error::InvalidMessage(_) => {
+            (io::ErrorKind::UnexpectedEof, format!("the client does not speak TLS: {error}"))
+        }
+        error => (io::ErrorKind::InvalidData, error.to_string()),
+    };
+    io::Error::new(kind, words)
 }
 
 /// The connection ended while the handshake was going on.
@@ -39,17 +70,15 @@ pub(super) fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the TLS handshake is too long")
 }
 
-/// Logs that a certificate was refused, by this side or the other: somebody has to renew or replace one. Peers cause it,
-/// so it is logged a few times a minute at most.
-fn log_refusal(error: &Error, is_client: bool) {
+/// Logs that a client's certificate, or its server's, was refused: somebody has to renew or replace one. A server's
+/// failures are logged where its peers are known.
+fn log_refusal(error: &Error) {
     static REFUSED: EventLimiter = EventLimiter::new(5, Duration::from_secs(60));
     let what = match error {
-        Error::InvalidCertificate(_) if is_client => "the server's certificate was refused",
-        Error::InvalidCertificate(_) => "a client's certificate was refused",
-        Error::AlertReceived(alert) if is_about_certificates(*alert) => match is_client {
-            true => "the server refused this client's certificate",
-            false => "a client refused this server's certificate",
-        },
+        Error::InvalidCertificate(_) => "the server's certificate was refused",
+        Error::AlertReceived(alert) if is_about_certificates(*alert) => {
+            "the server refused this client's certificate"
+        }
         _ => return,
     };
     if let Some(suppressed) = REFUSED.allow() {
@@ -130,5 +159,34 @@ fn of_alert(alert: AlertDescription) -> String {
         }
         AlertDescription::UnrecognisedName => "the server does not know the name it was asked for".to_owned(),
         alert => format!("the server refused the TLS connection ({alert:?})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{InvalidMessage, PeerIncompatible};
+
+    use super::*;
+
+    #[test]
+    fn a_server_tells_mistakes_from_what_scanners_do() {
+        let kind = |error| explain(&error, true, false).kind();
+        for mistake in [
+            Error::NoCertificatesPresented,
+            Error::InvalidCertificate(CertificateError::UnknownIssuer),
+            Error::AlertReceived(AlertDescription::UnknownCA),
+            Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered),
+        ] {
+            assert_eq!(kind(mistake), io::ErrorKind::InvalidData);
+        }
+        for usual in [
+            Error::InvalidMessage(InvalidMessage::InvalidContentType),
+            Error::AlertReceived(AlertDescription::CloseNotify),
+            Error::AlertReceived(AlertDescription::UserCanceled),
+        ] {
+            assert_eq!(kind(usual), io::ErrorKind::UnexpectedEof);
+        }
+        let words = explain(&Error::NoCertificatesPresented, true, false).to_string();
+        assert_eq!(words, "the client has shown no certificate");
     }
 }

@@ -7,12 +7,14 @@ use rustls::{Error, InconsistentKeys};
 use webpki::EndEntityCert;
 
 use super::pem::{Pem, Stamp};
-use super::provider;
+use super::{expiry, provider};
 
 /// Who one is: a certificate, with those that lead to its authority behind it, and its private key.
 ///
 /// A server may show a certificate of X.509 v1, as `openssl x509 -req` makes them without extensions; Go's clients take
 /// it where they check none. Ours do not, and no server here takes one of a client.
+///
+/// One that has expired is shown all the same, with a warning in the log (`polyrpc::tls`) whenever it is read.
 #[derive(Debug, Clone)]
 pub struct Identity {
     certificate: Pem,
@@ -27,6 +29,9 @@ impl Identity {
 
     pub(super) fn load(&self) -> Result<Arc<CertifiedKey>, Status> {
         let (certificates, key) = (self.certificate.certificates()?, self.key.key()?);
+        if let Some(certificate) = certificates.first() {
+            expiry::log_if_expired(certificate, &self.certificate);
+        }
         certified(certificates, key).map(Arc::new).map_err(|error| {
             Status::invalid_argument(match error {
                 Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {

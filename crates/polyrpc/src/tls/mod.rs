@@ -20,6 +20,7 @@
 //! Within: `server` and `client` are what a user settles, `current` is what a client last read, `named` how it judges, `session` is one connection without its socket, `stream`
 //! and `halves` lay it over one, `blocking` does so for the client without a runtime.
 
+mod expiry;
 mod identity;
 mod pem;
 

@@ -727,3 +727,22 @@ fn connections_within_tls_are_dealt_out_to_cores_too() {
     let reply = runtime.block_on(soon(client.call::<String>("Probe/Echo", "a")));
     assert_eq!(reply.unwrap(), "a");
 }
+
+#[tokio::test]
+async fn clients_with_mistakes_in_tls_are_counted_by_cause() {
+    let clients = Authority::new("clients");
+    let place =
+        Place::with(Prober::default().server(), |tls| tls.client_ca(Pem::bytes(clients.pem())).required())
+            .await;
+    let refused = |cause: &str| {
+        let refusals = place.server.facts().refusals;
+        refusals.iter().find(|(name, _)| *name == cause).expect("the cause exists").1
+    };
+    for _ in 0..3 {
+        let clear = ProbeClient::new(common::client(Protocol::Rpcx, &place.server));
+        assert!(soon(clear.echo("a".into())).await.is_err());
+        let nobody = place.probe(Protocol::Rpcx);
+        assert!(soon(nobody.echo("a".into())).await.is_err(), "it shows no certificate");
+    }
+    until(|| refused("clear_text") >= 3 && refused("tls_handshake") >= 3).await;
+}

@@ -27,7 +27,7 @@ use crate::grpc_web::{Cors, Dialect};
 use crate::h2::hpack::Fields;
 use crate::h2::{self, Connection, ErrorCode};
 use crate::http1::request::Request as HttpRequest;
-use crate::session::{self, Event, Missing, Server as _, Verdict};
+use crate::session::{self, Event, Missing, Refused, Server as _, Untold, Verdict};
 use crate::{
     Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status,
     StreamId, Violation, http1,
@@ -73,6 +73,7 @@ pub struct Server {
     leaving: Option<Duration>,
     /// Requests that did not come in time.
     timed_out: u64,
+    untold: Untold,
 }
 
 const RECENT: usize = 4;
@@ -198,6 +199,7 @@ impl Server {
             taking: None,
             leaving: None,
             timed_out: 0,
+            untold: Untold::default(),
         }
     }
 
@@ -483,6 +485,10 @@ impl session::Server for Server {
         self.http.abort(code, text.get(..end).unwrap_or_default(), out);
     }
 
+    fn refused(&mut self) -> Option<session::Refusals> {
+        self.untold.take()
+    }
+
     fn drain(&mut self, out: &mut Outbox) {
         self.http.leave(out);
     }
@@ -743,6 +749,9 @@ impl Server {
     #[cold]
     fn fail(&mut self, stream: u32, status: &Status, out: &mut Outbox) -> Found {
         self.taking = None;
+        if status.code() == Code::ResourceExhausted {
+            self.untold.note(Refused::TooLarge);
+        }
         self.finish(Ticket { stream, http: None }, Err(status.clone()), Metadata::new(), out);
         Found::Cancelled(id(stream))
     }
@@ -823,6 +832,7 @@ impl Server {
         if !head {
             return self.oversized_trailers(stream, text, out);
         }
+        self.untold.note(Refused::TooLarge);
         let is_grpc = match fields.get(b"content-type") {
             Some(content_type) => is_meant(content_type),
             // It may be among the fields that are not here.
@@ -842,6 +852,7 @@ impl Server {
         if let Some(part) = self.parts.take(stream) {
             let (_, request, ..) = part.into_body();
             self.note(stream, &request);
+            self.untold.note(Refused::TooLarge);
             let status = Status::resource_exhausted(text);
             self.finish(Ticket { stream, http: None }, Err(status), Metadata::new(), out);
             return Found::Nothing;
@@ -853,6 +864,7 @@ impl Server {
                 Found::Cancelled(id(stream))
             }
             Some(Incoming::Http(_)) => {
+                self.untold.note(Refused::TooLarge);
                 self.open.remove(stream);
                 self.tell(stream, 431, None, text, out);
                 Found::Cancelled(id(stream))
@@ -894,6 +906,11 @@ impl Server {
 
     /// Answers what is no call of gRPC in HTTP's words.
     fn turn_away(&mut self, stream: u32, fields: &Fields, unfit: Unfit, out: &mut Outbox) -> Found {
+        match unfit {
+            Unfit::Method | Unfit::ContentType | Unfit::Encoding => self.untold.note(Refused::Unsupported),
+            Unfit::Path => self.untold.note(Refused::Unknown),
+            Unfit::Timeout => {}
+        }
         match unfit {
             Unfit::Method => {
                 let allow = (&b"allow"[..], &b"POST"[..]);

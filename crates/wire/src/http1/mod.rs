@@ -18,6 +18,7 @@ mod health;
 pub(crate) mod mapping;
 mod order;
 mod query;
+pub(crate) mod refused;
 pub(crate) mod request;
 mod routed;
 mod status;

@@ -16,7 +16,7 @@ use self::web::Web;
 use crate::grpc_web::Cors;
 use crate::http_rule::Routes;
 use crate::payload::Json;
-use crate::session::{self, Event, Missing, RequestHead, Verdict};
+use crate::session::{self, Event, Missing, RequestHead, Untold, Verdict};
 use crate::sniff::Guess;
 use crate::{Call, Credential, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
 use crate::{grpc, json_rpc, net_rpc};
@@ -28,6 +28,7 @@ use super::frame::{self, Framing, Refusal};
 use super::health::{Health, Probes};
 use super::order::{Exchange, Order};
 use super::recognise;
+use super::refused;
 use super::request::{Method, Request};
 use super::upgrade::{self, Upgrade};
 
@@ -115,6 +116,7 @@ pub struct Server {
     draining: bool,
     /// The next answer is the connection's last.
     retiring: bool,
+    untold: Untold,
 }
 
 /// What is answered piece by piece.
@@ -279,6 +281,7 @@ impl Server {
             unanswered: 0,
             draining: false,
             retiring: false,
+            untold: Untold::default(),
         }
     }
 
@@ -648,6 +651,9 @@ impl Server {
 
     /// Answers a request without a call.
     fn respond(&mut self, exchange: Exchange, answer: Answer, out: &mut Outbox) -> Step {
+        if let Some(cause) = refused::cause(&answer) {
+            self.untold.note(cause);
+        }
         let config = &self.config;
         self.order.respond(exchange, out, |head| answer.write(config, head));
         Step::Next
@@ -901,6 +907,10 @@ impl session::Server for Server {
             Reading::Pieces(pieces) => pieces.is_unwanted(),
             Reading::Entries(..) | Reading::Opening(_) => false,
         }
+    }
+
+    fn refused(&mut self) -> Option<session::Refusals> {
+        self.untold.take()
     }
 
     fn retire(&mut self) {

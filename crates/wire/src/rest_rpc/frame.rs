@@ -4,6 +4,7 @@ use bytes::{Buf, BufMut, BytesMut};
 
 use super::generation::{ByteOrder, Generation};
 use crate::Violation;
+use crate::session::ViolationKind;
 
 /// The first byte since the generation of December 2022 (rest_rpc `const_vars.h`, `MAGIC_NUM`).
 pub(super) const MAGIC: u8 = 39;
@@ -81,11 +82,11 @@ impl Generation {
     /// The length of a frame whose body has so many bytes.
     fn frame_length(self, body: usize, limit: usize) -> Result<usize, Violation> {
         if !matches!(self, Self::V0_21(_)) && body >= MAX_BODY {
-            return Err(Violation::new("a body of rest_rpc has less than 10 MiB"));
+            return Err(too_long("a body of rest_rpc has less than 10 MiB"));
         }
         body.checked_add(self.header())
             .filter(|total| *total <= limit)
-            .ok_or_else(|| Violation::new(format!("a frame exceeds the limit of {limit} bytes")))
+            .ok_or_else(|| too_long(format!("a frame exceeds the limit of {limit} bytes")))
     }
 
     /// Reads a header, which `head` holds whole.
@@ -191,4 +192,9 @@ impl Kind {
             Self::Other(number) => number,
         }
     }
+}
+
+#[cold]
+fn too_long(why: impl Into<String>) -> Violation {
+    Violation::new(why).of_kind(ViolationKind::TooLarge)
 }

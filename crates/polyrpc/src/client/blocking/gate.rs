@@ -76,9 +76,7 @@ impl Gate {
             None => {
                 let had_waited = self.lock().succeeded(Instant::now());
                 self.changed.notify_all();
-                if had_waited {
-                    log_recovery(server);
-                }
+                log_recovery(server, had_waited);
             }
         }
     }

@@ -27,7 +27,10 @@ impl Advertised {
         match is_whole {
             true => text.parse().map(Self::At),
             // With any port, it must be the host of an address.
-            false => format!("{text}:1").parse::<Instance>().map(|_| Self::Host(text.to_owned())),
+            false if format!("{text}:1").parse::<Instance>().is_ok() => Ok(Self::Host(text.to_owned())),
+            false => Err(Status::invalid_argument(format!(
+                "`{text}` is nowhere to call: want host, host:port or network@host:port"
+            ))),
         }
     }
 
@@ -112,7 +115,9 @@ mod tests {
         ] {
             assert_eq!(advertised(text, bound), expected, "{text:?} {bound}");
         }
-        for wrong in ["", "h:x", "h:0", "ftp@h:1", ":1"] {
+        for wrong in
+            ["", "h:x", "h:0", "ftp@h:1", ":1", "not an address", "a b:1", "h ", "[::x]", "a/b", "[h]:1"]
+        {
             assert!(Advertised::read(Some(wrong)).is_err(), "{wrong}");
         }
     }

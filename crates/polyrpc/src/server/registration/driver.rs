@@ -178,6 +178,8 @@ impl Driver {
         let attempts = entries.into_iter().map(|entry| attempt(&*self.registry, entry, Wish::Publish));
         let outcomes: Vec<_> = stream::iter(attempts).buffered(AT_ONCE).collect().await;
         let mut all_well = true;
+        // Once for each time that the registry is lost, whatever it does not take; it is tried again soon, and often.
+        let mut is_told = false;
         for (service, (entry, outcome)) in self.services.iter_mut().zip(outcomes) {
             all_well &= outcome.is_ok();
             let was_entered = std::mem::replace(&mut service.is_entered, outcome.is_ok());
@@ -189,8 +191,8 @@ impl Driver {
                     self.registration.tell(Event::Entered(&entry));
                 }
                 Err(error) => {
-                    // Once for each time that it is lost; it is tried again soon, and often.
-                    if was_entered || self.failures == 0 {
+                    if (was_entered || self.failures == 0) && !is_told {
+                        is_told = true;
                         tracing::warn!(%entry, %error, "not entered in the registry; it is tried again");
                     }
                     self.registration.tell(Event::Failed(&entry, error));
@@ -205,10 +207,16 @@ impl Driver {
         let entries = self.entries();
         let attempts = entries.into_iter().map(|entry| attempt(&*self.registry, entry, Wish::Withdraw));
         let mut outcomes = stream::iter(attempts).buffer_unordered(AT_ONCE);
+        let mut is_told = false;
         while let Some((entry, outcome)) = outcomes.next().await {
             match &outcome {
                 Ok(()) => self.registration.tell(Event::Withdrawn(&entry)),
-                Err(error) => self.registration.tell(Event::Failed(&entry, error)),
+                Err(error) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::warn!(%entry, %error, "not taken out of the registry; it is left to its time to live");
+                    }
+                    self.registration.tell(Event::Failed(&entry, error));
+                }
             }
         }
     }

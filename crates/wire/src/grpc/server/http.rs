@@ -14,6 +14,7 @@ use crate::http1::ServerConfig;
 use crate::http1::asked::{self, Answer, Asked, Entries, Form, Names, Peeked};
 use crate::http1::frame::Refusal;
 use crate::http1::head::WriteHead;
+use crate::http1::refused;
 use crate::http1::request::{Method, Request};
 use crate::payload::append::append;
 use crate::session::{Event, Missing, RequestHead, Verdict};
@@ -517,6 +518,9 @@ impl Server {
             Answer::Options(Some(_)) if responding.origin.is_none() => Answer::Options(None),
             answer => answer,
         };
+        if let Some(cause) = refused::cause(&answer) {
+            self.untold.note(cause);
+        }
         self.respond(stream, responding, out, |config, head| answer.write(config, head));
         Found::Nothing
     }

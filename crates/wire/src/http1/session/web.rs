@@ -10,8 +10,8 @@ use crate::http1::asked::Answer;
 use crate::http1::order::Exchange;
 use crate::http1::request::Request;
 use crate::http1::{browser, chunked, frame};
-use crate::session::{Server as _, Verdict};
-use crate::{Call, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId, grpc};
+use crate::session::{Refused, Server as _, Verdict};
+use crate::{Call, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId, grpc};
 
 use super::piecewise::{Came, Piecewise};
 use super::{Form, Live, Partial, Reading, Server, Step, Ticket};
@@ -106,8 +106,14 @@ impl Server {
                     out,
                 );
             }
-            Err(Unfit::Path) => Status::unimplemented("malformed method name"),
-            Err(Unfit::Encoding) => unknown_encoding(),
+            Err(Unfit::Path) => {
+                self.untold.note(Refused::Unknown);
+                Status::unimplemented("malformed method name")
+            }
+            Err(Unfit::Encoding) => {
+                self.untold.note(Refused::Unsupported);
+                unknown_encoding()
+            }
             Err(Unfit::Timeout) => Status::internal("malformed grpc-timeout"),
         };
         self.live = Some(Box::new(Live::Web(web(Format::Protobuf, Accepts::default()))));
@@ -151,6 +157,9 @@ impl Server {
             }
             (Came::Failed(status), Some(id)) => {
                 messages.forget();
+                if status.code() == Code::ResourceExhausted {
+                    self.untold.note(Refused::TooLarge);
+                }
                 self.end_answer(Some(&status), &Metadata::new(), out);
                 Step::Cancelled(id)
             }

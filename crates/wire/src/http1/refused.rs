@@ -1,0 +1,36 @@
+//! Which answers without a call are refusals of which somebody should know.
+
+use crate::session::Refused;
+
+use super::asked::Answer;
+use super::status;
+
+/// Why this answer refuses its request; `None` if it does not, or the server knows of it.
+#[cold]
+pub(crate) fn cause(answer: &Answer) -> Option<Refused> {
+    match answer {
+        Answer::Failed(http, _) | Answer::Text(http, _) => of_status(*http),
+        Answer::Unfit(failure) => status::is_too_large(failure).then_some(Refused::TooLarge),
+        Answer::MustConnect
+        | Answer::OtherVerb { .. }
+        | Answer::UnsupportedType { .. }
+        | Answer::UnsupportedCoding
+        | Answer::NoWebSocket(_) => Some(Refused::Unsupported),
+        Answer::Version
+        | Answer::DebugPage
+        | Answer::Options(_)
+        | Answer::GoingAway
+        | Answer::Unreadable(..)
+        | Answer::Json(_)
+        | Answer::Refused(_) => None,
+    }
+}
+
+fn of_status(http: u16) -> Option<Refused> {
+    match http {
+        413 | 431 => Some(Refused::TooLarge),
+        404 => Some(Refused::Unknown),
+        405 | 406 | 415 | 501 => Some(Refused::Unsupported),
+        _ => None,
+    }
+}
