@@ -1040,6 +1040,9 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         let alarm = self.clocks.observe(now, self.observed());
         entry.idles(self.clocks.idle_since());
+        if let Some(at) = self.clocks.moved() {
+            entry.moved(at);
+        }
         self.transferred.took = false;
         let overdue = if self.draining { self.draining_since + DRAIN_PATIENCE } else { u32::MAX };
         let streams = if self.streams.is_empty() { u32::MAX } else { self.look_at_streams.max(now + 1) };
@@ -1073,16 +1076,19 @@ impl<'a, S: Session> Connection<'a, S> {
             () if self.session.in_head() => Some(Incomplete::Head),
             () => Some(Incomplete::Message),
         };
+        let unsent = self.session.unsent();
+        let owes = !self.in_flight.is_empty();
         Observed {
             received: self.transferred.received + self.stream.received_beside(),
             written: self.transferred.written,
             incomplete,
             took: self.transferred.took,
             writing: self.unwritten() > 0,
-            half_closed: self.half_closed && !self.in_flight.is_empty(),
+            unsent: if owes { 0 } else { unsent },
+            half_closed: self.half_closed && owes,
             idle: self.is_idle(),
             // Its answer to a PING would not be read, or waits behind what it has not read itself.
-            busy: reads && !self.withholds() && self.unwritten() == 0 && !self.in_flight.is_empty(),
+            busy: reads && !self.withholds() && self.unwritten() == 0 && (owes || unsent > 0),
         }
     }
 
