@@ -342,6 +342,33 @@ async fn a_peer_whose_answer_waits_for_its_window_is_asked_whether_it_is_there()
     until(|| closed(&server.facts(), "keepalive_timeout") == 1).await;
 }
 
+#[tokio::test]
+async fn a_small_answer_that_is_not_read_is_no_leave_to_fill_the_budget() {
+    let (memory, more) = (4 << 20, 64 << 20);
+    let limits = Limits { memory, memory_per_peer: more, memory_per_connection: more, ..Limits::default() };
+    let server = serve(limited(limits)).await;
+    let mut socket = leave_an_answer_unread(&server).await;
+    until(|| server.facts().calls.succeeded == 1).await;
+    // 100 messages of which all comes that the windows allow, but for the end.
+    let sending = tokio::spawn(async move {
+        for stream in (3..203).step_by(2) {
+            socket.offer(&h2_head(stream)).await;
+            socket.offer(&h2_frame(0, 0, stream, &[&[0, 0, 2, 0, 0][..], &[b'x'; 16_000]].concat())).await;
+            for _ in 0..3 {
+                socket.offer(&h2_frame(0, 0, stream, &[b'x'; 16_000])).await;
+            }
+        }
+        sleep(Duration::from_secs(60)).await;
+    });
+    let (began, mut most) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_millis(1500) {
+        most = most.max(server.facts().used.memory);
+        sleep(Duration::from_millis(5)).await;
+    }
+    sending.abort();
+    assert!((3 << 20..=memory).contains(&most), "{most}");
+}
+
 /// Subscribes by number over rest_rpc v0.21, from this address.
 async fn subscribe_from(address: [u8; 4], server: &Running) -> tokio::net::TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();

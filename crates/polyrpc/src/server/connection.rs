@@ -989,10 +989,10 @@ impl<'a, S: Session> Connection<'a, S> {
         self.lags() || crowded && self.streams.is_empty() || self.dispatch.is_judging()
     }
 
-    /// Whether nothing is read, since the connection holds more than its share of the memory budget. One that waits for
-    /// the peer's windows must read how these open.
+    /// Whether nothing is read, since the connection holds more than its share of the memory budget. One must read how the
+    /// peer's windows open if most of what it holds waits for these: so it can hold at most as much again meanwhile.
     fn withholds(&self) -> bool {
-        self.is_over_share() && self.session.unsent() == 0
+        self.is_over_share() && self.session.unsent() <= self.account.bytes() / 2
     }
 
     /// Whether a server that goes away has waited long enough for what the peer has begun.
@@ -1067,16 +1067,17 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn observed(&self) -> Observed {
         let reads = self.state == State::Serving && !self.saturated() && !self.session.holds_back();
+        let unsent = self.session.unsent();
         let mid_message = reads && self.session.mid_message(&self.inbox.bytes);
         let incomplete = match () {
-            () if reads && self.withholds() && (mid_message || self.session.wants_ticks()) => {
+            // What it would bring, or the window without which its answers cannot leave, will not be read.
+            () if reads && self.withholds() && (mid_message || unsent > 0 || self.session.wants_ticks()) => {
                 Some(Incomplete::Withheld)
             }
             () if !mid_message => None,
             () if self.session.in_head() => Some(Incomplete::Head),
             () => Some(Incomplete::Message),
         };
-        let unsent = self.session.unsent();
         let owes = !self.in_flight.is_empty();
         Observed {
             received: self.transferred.received + self.stream.received_beside(),
