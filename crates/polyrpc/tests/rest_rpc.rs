@@ -426,6 +426,40 @@ async fn a_subscription_ends_with_its_connection() {
 }
 
 #[tokio::test]
+async fn who_subscribes_by_the_same_number_again_is_told_once_and_by_another_no_more() {
+    let server = functions();
+    let publisher = server.publisher();
+    let server = listening(server, Generation::V0_21(ByteOrder::Little)).await;
+    let mut stream = TcpStream::connect(server.address().to_string()).await.unwrap();
+    let subscription = |topic: &[u8]| {
+        let mut header = [0; 32];
+        (header[0], header[3]) = (39, 1);
+        header[4..8].copy_from_slice(&polyrpc_wire::rest_rpc::number(topic).to_le_bytes());
+        header
+    };
+    for _ in 0..3 {
+        stream.write_all(&subscription(b"old")).await.unwrap();
+    }
+    let mut reached = 0;
+    soon(async {
+        while reached == 0 {
+            reached = publisher.publish("old", "", "hello").unwrap();
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(reached, 1);
+    stream.write_all(&subscription(b"new")).await.unwrap();
+    soon(async {
+        while publisher.publish("new", "", "hello").unwrap() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(publisher.publish("old", "", "hello").unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_subscription_is_sent_again_when_its_connection_breaks() {
     let server = functions();
     let publisher = server.publisher();

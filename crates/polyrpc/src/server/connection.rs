@@ -551,7 +551,11 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
                 Ok(Some(Event::Alive)) => {}
                 Ok(Some(Event::Pause)) => self.turn.tire(),
-                Ok(Some(Event::Subscribe(topic))) => self.subscribe(topic),
+                Ok(Some(Event::Subscribe(topic))) => {
+                    // It takes a lock that all connections share.
+                    self.turn.note_open(0);
+                    self.subscribe(topic);
+                }
                 Ok(Some(Event::Foreign)) => self.hand_over(End::Foreign),
                 Ok(Some(Event::Connect)) => self.hand_over(End::Connect),
                 Ok(Some(Event::Upgrade(upgrade))) => self.hand_over(End::Upgrade(upgrade)),
