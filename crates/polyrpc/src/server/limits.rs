@@ -36,7 +36,7 @@ pub struct Limits {
     pub header: usize,
 
     /// Bytes that all peers together may make the server hold: requests that are incomplete or wait for a handler,
-    /// decompressed messages, replies and pushes that were not read, queued messages of streams. A quarter of the
+    /// decompressed messages, replies and pushes that were not read, queued messages of streams, subscriptions. A quarter of the
     /// memory that the process may use, at most 1 GiB.
     ///
     /// Near this bound connections that hold much are not read any more and their new calls are refused with

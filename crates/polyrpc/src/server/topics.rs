@@ -1,13 +1,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{iter, mem};
 
 use bytes::Bytes;
 use polyrpc_wire::{Status, Topic, rest_rpc};
 use serde::Serialize;
 
+use super::incidents::Refusal;
 use super::open::{Entry, Unasked};
+use crate::budget;
 use crate::client::Result;
 use crate::codec;
 
@@ -144,15 +146,21 @@ pub(super) struct Subscriptions {
     /// How often it has subscribed by name, and bytes of these names.
     named: usize,
     bytes: usize,
+    /// Bytes for which the account is charged.
+    held: usize,
 }
 
 impl Subscriptions {
     pub(super) fn new(topics: Arc<Topics>, entry: Arc<Entry>) -> Self {
-        Self { topics, entry, own: Vec::new(), named: 0, bytes: 0 }
+        Self { topics, entry, own: Vec::new(), named: 0, bytes: 0, held: 0 }
     }
 
     /// Subscribes to one more topic; one with a number takes the place of the last. Who subscribes to a name twice is
     /// pushed everything twice (rest_rpc `rpc_server.h`, whose `sub_map_` is a multimap).
+    ///
+    /// # Errors
+    ///
+    /// When the connection has too many, or the memory budget has no room for one more.
     pub(super) fn add(&mut self, topic: Topic) -> Result<(), Status> {
         match &topic {
             // It is there already: a peer that says so again and again makes no work for others.
@@ -166,6 +174,7 @@ impl Subscriptions {
                 }
             }
         }
+        self.hold(&topic)?;
         let mut topics = self.topics.lock();
         let subscribers = topics.entry(topic.clone()).or_default();
         let own = subscribers
@@ -175,6 +184,22 @@ impl Subscriptions {
         if own.times == 1 {
             self.own.push(topic);
         }
+        Ok(())
+    }
+
+    /// Has the connection pay for one more.
+    fn hold(&mut self, topic: &Topic) -> Result<(), Status> {
+        let name = match topic {
+            Topic::Id(_) => 0,
+            Topic::Name(name) => name.len(),
+        };
+        let bytes = name + SUBSCRIPTION;
+        if bytes > self.entry.account.free() {
+            self.entry.refused(Refusal::Memory);
+            return Err(budget::exhausted());
+        }
+        self.entry.account.keep(bytes);
+        self.held += bytes;
         Ok(())
     }
 
@@ -197,6 +222,12 @@ impl Subscriptions {
                 }
             }
         }
+        let few = subscribers.len() * 2;
+        if subscribers.capacity() > few.max(ROOM) * 2 {
+            subscribers.shrink_to(few);
+        }
+        drop(subscribers);
+        self.entry.account.release(mem::take(&mut self.held));
     }
 }
 
@@ -211,3 +242,9 @@ const SUBSCRIPTIONS: usize = 1024;
 
 /// How many bytes their names may have.
 const NAMES: usize = 64 << 10;
+
+/// About as many bytes as a subscription takes beside its name.
+const SUBSCRIPTION: usize = 512;
+
+/// For so many topics room is kept, whether they are there or not.
+const ROOM: usize = 64;
