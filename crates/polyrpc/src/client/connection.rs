@@ -156,8 +156,8 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         let call = shared.admit(call)?;
         let alarmed = shared.pending.earliest();
         let id = shared.pending.insert(waker.clone(), deadline).ok_or_else(too_many)?;
-        // The deadline is that of the call; the streams go on without one.
-        let streams: Vec<_> = (0..beside.streams).map_while(|_| shared.pending.open(None)).collect();
+        let until = deadline.filter(|_| beside.ends_with_call);
+        let streams: Vec<_> = (0..beside.streams).map_while(|_| shared.pending.open(until)).collect();
         let sent = match streams.len() == beside.streams {
             true => shared.session.send_beside(id, call, &streams, &beside.options, &mut shared.out),
             false => Err(too_many()),
