@@ -427,8 +427,9 @@ mod tests {
 
     #[test]
     fn a_peer_whose_windows_stay_closed_is_closed_and_one_that_takes_something_is_not() {
-        for (left, ends) in [(|_| 5, Some(13)), (|now| 4000 - now, None), (|now| 5 + now % 2, Some(13))] {
-            let left: fn(usize) -> usize = left;
+        let cases: [(fn(usize) -> usize, Option<u32>); 3] =
+            [(|_| 5, Some(13)), (|now| 4000 - now, None), (|now| 5 + now % 2, Some(13))];
+        for (left, ends) in cases {
             let mut clocks = clocks();
             let closed = (0..100).find(|&now| {
                 // It asks again and again whether it is heard.
