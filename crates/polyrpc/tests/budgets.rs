@@ -284,3 +284,122 @@ async fn a_stream_that_does_nothing_ends_and_its_connection_goes_on() {
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
     assert_eq!(soon(ProbeClient::new(client).echo("a".into())).await.unwrap(), "a");
 }
+
+/// A frame of HTTP/2.
+fn h2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The head of a gRPC call with a message of JSON, on this stream.
+fn h2_head(stream: u32) -> Vec<u8> {
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/Probe/Echo"),
+        (":authority", "a"),
+        ("content-type", "application/grpc+json"),
+        ("te", "trailers"),
+    ];
+    let field = |(name, value): (&str, &str)| {
+        [&[0, name.len() as u8][..], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
+    };
+    h2_frame(1, 4, stream, &fields.into_iter().flat_map(field).collect::<Vec<u8>>())
+}
+
+/// Makes a call over HTTP/2 whose answer, of a few bytes, finds its stream's window closed.
+async fn leave_an_answer_unread(server: &Running) -> Socket {
+    let mut socket = Socket::connect(server).await;
+    let settings = h2_frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let message = h2_frame(0, 1, 1, b"\0\0\0\0\x03\"x\"");
+    let call = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &h2_head(1), &message].concat();
+    socket.send(&call).await;
+    socket
+}
+
+#[tokio::test]
+async fn a_small_answer_that_is_never_read_keeps_no_connection_open() {
+    let limits = Limits {
+        write_timeout: Duration::from_millis(500),
+        idle_timeout: Some(Duration::from_millis(500)),
+        ..Limits::default()
+    };
+    let server = serve(limited(limits)).await;
+    let _socket = leave_an_answer_unread(&server).await;
+    until(|| server.facts().calls.started == 1).await;
+    until(|| server.connections() == 0).await;
+}
+
+#[tokio::test]
+async fn a_peer_whose_answer_waits_for_its_window_is_asked_whether_it_is_there() {
+    let http2 = polyrpc::server::Http2 {
+        keepalive_interval: Some(Duration::from_millis(500)),
+        keepalive_timeout: Duration::from_millis(500),
+        ..Default::default()
+    };
+    let server = serve(limited(Limits { http2, ..Limits::default() })).await;
+    let _socket = leave_an_answer_unread(&server).await;
+    until(|| closed(&server.facts(), "keepalive_timeout") == 1).await;
+}
+
+#[tokio::test]
+async fn a_small_answer_that_is_not_read_is_no_leave_to_fill_the_budget() {
+    let (memory, more) = (4 << 20, 64 << 20);
+    let limits = Limits { memory, memory_per_peer: more, memory_per_connection: more, ..Limits::default() };
+    let server = serve(limited(limits)).await;
+    let mut socket = leave_an_answer_unread(&server).await;
+    until(|| server.facts().calls.succeeded == 1).await;
+    // 100 messages of which all comes that the windows allow, but for the end.
+    let sending = tokio::spawn(async move {
+        for stream in (3..203).step_by(2) {
+            socket.offer(&h2_head(stream)).await;
+            socket.offer(&h2_frame(0, 0, stream, &[&[0, 0, 2, 0, 0][..], &[b'x'; 16_000]].concat())).await;
+            for _ in 0..3 {
+                socket.offer(&h2_frame(0, 0, stream, &[b'x'; 16_000])).await;
+            }
+        }
+        sleep(Duration::from_secs(60)).await;
+    });
+    let (began, mut most) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_millis(1500) {
+        most = most.max(server.facts().used.memory);
+        sleep(Duration::from_millis(5)).await;
+    }
+    sending.abort();
+    assert!((3 << 20..=memory).contains(&most), "{most}");
+}
+
+/// Subscribes by number over rest_rpc v0.21, from this address.
+async fn subscribe_from(address: [u8; 4], server: &Running) -> tokio::net::TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((address, 0).into()).unwrap();
+    let mut stream = socket.connect(server.address().to_string().parse().unwrap()).await.unwrap();
+    let mut subscription = [0; 32];
+    (subscription[0], subscription[3], subscription[4]) = (39, 1, 7);
+    tokio::io::AsyncWriteExt::write_all(&mut stream, &subscription).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn connections_on_which_nothing_moves_make_room_those_of_the_greediest_address_first() {
+    let server = serve(limited(Limits { connections: 16, ..Limits::default() })).await;
+    let mut subscribed = Vec::new();
+    for n in 0..15 {
+        let address = [127, 0, 0, if n < 5 { 3 } else { 2 }];
+        subscribed.push(subscribe_from(address, &server).await);
+        until(|| server.connections() == n + 1).await;
+    }
+    sleep(Duration::from_millis(5500)).await;
+    let probe = ProbeClient::new(client(Protocol::Rpcx, &server));
+    assert_eq!(soon(probe.echo("late".into())).await.unwrap(), "late");
+    assert_eq!(closed(&server.facts(), "made_room"), 1);
+    sleep(Duration::from_millis(200)).await;
+    let mut ended = 0;
+    for (n, stream) in subscribed.iter().enumerate() {
+        if matches!(stream.try_read(&mut [0; 1]), Ok(0)) {
+            assert!(n >= 5, "connection {n} is of the address with fewer");
+            ended += 1;
+        }
+    }
+    assert_eq!(ended, 1);
+}

@@ -18,7 +18,7 @@ use polyrpc::codec::Serde;
 use polyrpc::server::Limits;
 use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Push, Result, Retry, Server, Status};
 use polyrpc_wire::session::Answer;
-use tokio::io::{AsyncReadExt, copy_bidirectional};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
@@ -926,4 +926,40 @@ fn a_blocking_client_finds_its_way_back() {
     for probe in &probes {
         assert_eq!(probe.echo("b".into()).unwrap(), "b");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_read_what_it_is_answered_is_not_read_either() {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(16 << 10).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let url = format!("baidu-std://{}", listener.local_addr().unwrap());
+    let probe = ProbeClient::new(Client::new(&url).unwrap());
+    let calling = tokio::spawn(async move { probe.echo("a".into()).await });
+    let (mut stream, _) = soon(listener.accept()).await.unwrap();
+    // A frame of a stream that nobody has opened: each is answered that there is none.
+    let frame = b"STRM\0\0\0\x06\0\0\0\x06\x08\x07\x10\x05\x18\x03";
+    let frames = frame.repeat(4000);
+    let mut sent = 0;
+    let mut offer = async |stream: &mut TcpStream| {
+        let wait = Duration::from_secs(1);
+        while sent < 40 << 20 {
+            match tokio::time::timeout(wait, AsyncWriteExt::write_all(stream, &frames)).await {
+                Ok(written) => written.unwrap(),
+                Err(_) => return true,
+            }
+            sent += frames.len();
+        }
+        false
+    };
+    assert!(offer(&mut stream).await, "all was read, and answered to nobody");
+    // Once its answers are read, it is read on.
+    let mut buffer = vec![0; 1 << 20];
+    let mut read = 0;
+    while read < 2 << 20 {
+        read += soon(stream.read(&mut buffer)).await.unwrap();
+    }
+    soon(stream.writable()).await.unwrap();
+    assert!(!calling.is_finished(), "the call goes on");
 }

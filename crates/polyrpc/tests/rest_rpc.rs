@@ -9,7 +9,7 @@ use common::{Prober, serve, soon};
 use polyrpc::client::blocking;
 use polyrpc::codec::{ByteString, Serde};
 use polyrpc::rest_rpc::{ByteOrder, Generation};
-use polyrpc::server::{Listen, Running};
+use polyrpc::server::{Limits, Listen, Running};
 use polyrpc::service::ServiceBuilder;
 use polyrpc::{Client, Code, Context, Format, Result, Server, Status};
 use serde::{Deserialize, Serialize};
@@ -423,6 +423,89 @@ async fn a_subscription_ends_with_its_connection() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn who_subscribes_by_the_same_number_again_is_told_once_and_by_another_no_more() {
+    let server = functions();
+    let publisher = server.publisher();
+    let server = listening(server, Generation::V0_21(ByteOrder::Little)).await;
+    let mut stream = TcpStream::connect(server.address().to_string()).await.unwrap();
+    let subscription = |topic: &[u8]| {
+        let mut header = [0; 32];
+        (header[0], header[3]) = (39, 1);
+        header[4..8].copy_from_slice(&polyrpc_wire::rest_rpc::number(topic).to_le_bytes());
+        header
+    };
+    for _ in 0..3 {
+        stream.write_all(&subscription(b"old")).await.unwrap();
+    }
+    let mut reached = 0;
+    soon(async {
+        while reached == 0 {
+            reached = publisher.publish("old", "", "hello").unwrap();
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(reached, 1);
+    stream.write_all(&subscription(b"new")).await.unwrap();
+    soon(async {
+        while publisher.publish("new", "", "hello").unwrap() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(publisher.publish("old", "", "hello").unwrap(), 0);
+}
+
+#[tokio::test]
+async fn subscriptions_count_in_the_memory_budget_and_go_with_their_connection() {
+    let memory = 4 << 20;
+    let limits =
+        Limits { memory, memory_per_peer: memory, memory_per_connection: memory, ..Limits::default() };
+    let server = listening(functions().limits(limits), Generation::V0_20).await;
+    let name = |n: usize, m: usize| format!("{n:08}{m:012}");
+    let mut streams = Vec::new();
+    let of =
+        |counts: &[(&'static str, u64)], cause| counts.iter().find(|(name, _)| *name == cause).unwrap().1;
+    for n in 0..20 {
+        let mut stream = TcpStream::connect(server.address().to_string()).await.unwrap();
+        let all: Vec<u8> = (0..1000)
+            .flat_map(|m| {
+                let body = [&b"\x92\xb4"[..], name(n, m).as_bytes(), b"\xa0"].concat();
+                let header = [&[39, 1, 0, 0][..], &(body.len() as u32).to_le_bytes(), &[0; 12]].concat();
+                [header, body].concat()
+            })
+            .collect();
+        // One that is refused is not heard to the end.
+        let _ = soon(stream.write_all(&all)).await;
+        streams.push(stream);
+        let used = server.facts().used.memory;
+        // What is read in one turn may come on top.
+        assert!(used <= memory + (1 << 20), "{used}");
+        if n == 2 {
+            soon(async {
+                while server.facts().used.memory < 3 * 500_000 {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+        }
+    }
+    soon(async {
+        let ended = |facts: polyrpc::introspection::Facts| {
+            of(&facts.refusals, "memory") + of(&facts.closings, "largest_holder")
+        };
+        while ended(server.facts()) == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(streams);
+        while server.facts().used.memory > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

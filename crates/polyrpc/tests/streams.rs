@@ -282,6 +282,25 @@ async fn over_baidu_std_a_method_that_streams_has_its_messages_beside_the_call()
 }
 
 #[tokio::test]
+async fn over_baidu_std_a_method_that_streams_has_its_deadline() {
+    let counting = Counting::default();
+    let server = serve(Server::new().service(NumbersServer::new(counting.clone()))).await;
+    let client = NumbersClient::new(common::client(Protocol::BaiduStd, &server));
+    let request = Request::new(999).with_timeout(Duration::from_millis(500));
+    let mut messages = soon(client.count_with(request)).await.unwrap().message;
+    let error = loop {
+        match soon(messages.message()).await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it does not end"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code(), Code::DeadlineExceeded);
+    until(|| counting.alive.load(Ordering::SeqCst) == 0).await;
+    assert_eq!(soon(client.plain(3)).await.unwrap(), 3, "the connection goes on");
+}
+
+#[tokio::test]
 async fn over_baidu_std_an_early_failure_is_that_of_the_call_and_a_late_one_a_reset() {
     let (counting, server) = (Counting::default(), Server::new());
     let server = serve(server.service(NumbersServer::new(counting.clone()))).await;

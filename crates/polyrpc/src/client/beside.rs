@@ -93,7 +93,7 @@ impl Client {
         streams: usize,
     ) -> Result<(Response<Body>, Vec<RawCall>)> {
         let (service, method) = split(target);
-        let beside = Beside { options: stream, streams: streams.max(1) };
+        let beside = Beside { options: stream, streams: streams.max(1), ends_with_call: false };
         let call = Outgoing { service, method, body, options, protocol: self.defaults.protocol };
         let (response, halves) = if self.layers().is_empty() {
             self.exchange_with_streams(call, &beside).await?
@@ -157,6 +157,8 @@ impl Client {
 pub(super) struct Beside {
     pub(super) options: StreamOptions,
     pub(super) streams: usize,
+    /// The deadline of the call is theirs too, since they carry its answer; else they go on without one.
+    pub(super) ends_with_call: bool,
 }
 
 /// Sends a call and waits for its reply. The call is left where it is as by [`Link::submit`].

@@ -64,6 +64,8 @@ struct Shared<S> {
     held: Vec<CallId>,
     /// Who waits until one more call may be sent.
     vacancy: Option<Waker>,
+    /// Of the bytes in the outbox, about how many nobody here asked for: the session answers the server by itself.
+    answers: usize,
 }
 
 impl<S: Session + Send + 'static> Connection<S> {
@@ -86,6 +88,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             listening: false,
             held: Vec::new(),
             vacancy: None,
+            answers: 0,
         };
         let probation = ears.probation.take();
         let connection =
@@ -96,6 +99,7 @@ impl<S: Session + Send + 'static> Connection<S> {
             inbox: Inbox::default(),
             wanted: 0,
             held_back: false,
+            pauses: false,
             wakers: Vec::new(),
             unwritable: None,
             alarm: None,
@@ -152,8 +156,8 @@ impl<S: Session + Send + 'static> Link for Connection<S> {
         let call = shared.admit(call)?;
         let alarmed = shared.pending.earliest();
         let id = shared.pending.insert(waker.clone(), deadline).ok_or_else(too_many)?;
-        // The deadline is that of the call; the streams go on without one.
-        let streams: Vec<_> = (0..beside.streams).map_while(|_| shared.pending.open(None)).collect();
+        let until = deadline.filter(|_| beside.ends_with_call);
+        let streams: Vec<_> = (0..beside.streams).map_while(|_| shared.pending.open(until)).collect();
         let sent = match streams.len() == beside.streams {
             true => shared.session.send_beside(id, call, &streams, &beside.options, &mut shared.out),
             false => Err(too_many()),
@@ -421,6 +425,13 @@ impl<S: Session> Shared<S> {
         }
     }
 
+    /// Nothing can be written any more: what is in the outbox is for nobody.
+    #[cold]
+    fn discard(&mut self) {
+        self.out = Outbox::new();
+        self.answers = 0;
+    }
+
     /// Hands a message to its call. One that nobody will take counts as taken, so that the server's other messages
     /// do not wait for its room.
     fn give(&mut self, id: CallId, message: Message, wakers: &mut Vec<Waker>) {
@@ -450,6 +461,8 @@ struct Reader<S> {
     wanted: usize,
     /// What is in the inbox is looked at when messages were taken, and nothing is read until then.
     held_back: bool,
+    /// Nothing is read until the server has read what it was answered.
+    pauses: bool,
     wakers: Vec<Waker>,
     /// Nothing can be written any more, for this reason. What the server said before it closed is still read: answers,
     /// and why it did.
@@ -488,8 +501,16 @@ impl<S: Session + Send + 'static> Reader<S> {
                 match self.poll_write(cx) {
                     Poll::Pending => {}
                     Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
-                    Poll::Ready(Err(error)) => self.unwritable = Some(error),
+                    Poll::Ready(Err(error)) => {
+                        self.unwritable = Some(error);
+                        self.pauses = false;
+                    }
                 }
+            }
+            if self.pauses {
+                // Woken when the socket takes more.
+                self.inbox.rest();
+                return Poll::Pending;
             }
             let filled = match self.held_back {
                 false => self.inbox.poll_fill(&mut self.source, cx, self.wanted),
@@ -542,6 +563,8 @@ impl<S: Session + Send + 'static> Reader<S> {
                 Poll::Pending => break,
             }
         }
+        shared.answers = shared.answers.min(shared.out.len());
+        self.pauses = shared.answers >= ANSWERS;
         if !shared.held.is_empty() {
             shared.release(&mut self.wakers);
         }
@@ -580,6 +603,7 @@ impl<S: Session + Send + 'static> Reader<S> {
         let mut shared = self.connection.lock();
         let shared = &mut *shared;
         shared.listening = false;
+        let before = shared.out.len();
         let taken = loop {
             match shared.session.next_event(&mut self.inbox.bytes, &mut shared.out) {
                 Ok(Some(Answer::Reply(id, reply))) => {
@@ -624,6 +648,10 @@ impl<S: Session + Send + 'static> Reader<S> {
                 }
             }
         };
+        shared.answers += shared.out.len().saturating_sub(before);
+        if self.unwritable.is_some() {
+            shared.discard();
+        }
         self.wanted = shared.session.wanted();
         self.held_back = shared.session.holds_back();
         self.wakers.extend(shared.vacate());
@@ -719,6 +747,10 @@ impl<S> Drop for Reader<S> {
 
 /// How many bytes may wait for a server that does not read. brpc's `socket_max_unwritten_bytes`.
 const UNSENT: usize = 64 << 20;
+
+/// How many bytes of what the session answers by itself may wait, before a server that does not read is not read either.
+/// Honest servers come nowhere near it: acknowledgements and windows for more than a gibibyte of messages.
+const ANSWERS: usize = 1 << 20;
 
 /// How many bytes may wait before messages of opened calls wait themselves. A few writes' worth, so that the
 /// socket never runs dry.

@@ -260,7 +260,7 @@ impl Client {
         attempt: &mut Attempt<'_>,
         format: Format,
     ) -> Result<(Sending, Receiving, Head), Status> {
-        let beside = Beside { options: StreamOptions::default(), streams: 1 };
+        let beside = Beside { options: StreamOptions::default(), streams: 1, ends_with_call: true };
         let (reply, mut halves) = self.open_beside(attempt, format, &beside).await?;
         let (sending, mut receiving) =
             halves.pop().ok_or_else(|| Status::internal("the stream is not there"))?;

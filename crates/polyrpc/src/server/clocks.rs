@@ -19,6 +19,8 @@ struct Allowed {
     write: u32,
     /// Bytes that a peer must take in each interval of `write`, if there are as many.
     drain: u64,
+    /// As `write`, for what waits in the session.
+    stall: u32,
     half_close: u32,
     idle: u32,
     age: u32,
@@ -42,6 +44,8 @@ impl Allowed {
             pace: rate(limits.header_timeout),
             write,
             drain: rate(limits.write_timeout),
+            // A second more: first the session gives up the calls whose answers are not taken, if it can.
+            stall: write.saturating_add(4),
             half_close: at_least(limits.half_close_timeout),
             idle: limits.idle_timeout.map_or(forever, at_least),
             age: limits.connection_age.map_or(forever, ticks),
@@ -65,11 +69,13 @@ pub(super) struct Observed {
     pub(super) took: bool,
     /// Something waits to be written.
     pub(super) writing: bool,
+    /// Bytes of answers that wait for the peer's windows, where the connection owes nothing else.
+    pub(super) unsent: usize,
     /// The peer has closed its half, and calls are under way.
     pub(super) half_closed: bool,
     /// Nothing is under way.
     pub(super) idle: bool,
-    /// Calls or streams are under way.
+    /// Calls or streams are under way, or their answers wait for the peer's windows.
     pub(super) busy: bool,
 }
 
@@ -103,6 +109,8 @@ pub(super) struct Clocks {
     /// Since when the rest of a message is not read.
     withheld: Option<u32>,
     write: Option<Transfer>,
+    /// What the peer has taken since answers wait for its windows, and the fewest bytes that have waited since.
+    stalled: Option<(Transfer, usize)>,
     half_closed: Option<u32>,
     /// Since when nothing is under way.
     idle: Option<u32>,
@@ -113,6 +121,8 @@ pub(super) struct Clocks {
     heard: Option<u32>,
     received: u64,
     written: u64,
+    /// When something was last received or written, as far as is known.
+    moved: Option<u32>,
     /// When the peer was asked whether it is there.
     asked: Option<u32>,
 }
@@ -160,6 +170,7 @@ impl Clocks {
             is_head: false,
             withheld: None,
             write: None,
+            stalled: None,
             half_closed: None,
             idle: None,
             aged,
@@ -167,14 +178,19 @@ impl Clocks {
             heard: None,
             received: 0,
             written: 0,
+            moved: None,
             asked: None,
         }
     }
 
     /// Notes what the connection has come to. Returns when it is to be woken for a clock.
     pub(super) fn observe(&mut self, now: u32, observed: Observed) -> u32 {
-        let Observed { received, written, incomplete, took, writing, half_closed, idle, busy } = observed;
+        let Observed { received, written, incomplete, took, writing, unsent, half_closed, idle, busy } =
+            observed;
         let moved = received != self.received || written != self.written;
+        if moved {
+            self.moved = Some(now);
+        }
         if idle && moved && incomplete.is_none() && !writing && !half_closed && !busy {
             return self.observe_answered(now, received, written);
         }
@@ -194,6 +210,11 @@ impl Clocks {
                 self.write.get_or_insert_with(|| Transfer::new(now, written));
             }
         }
+        self.stalled = match (unsent, self.stalled) {
+            (0, _) => None,
+            (_, Some((transfer, least))) if unsent >= least => Some((transfer, least)),
+            (_, _) => Some((Transfer::new(now, written), unsent)),
+        };
         self.half_closed = half_closed.then(|| self.half_closed.unwrap_or(now));
         let heard = received != self.received;
         // Also while it writes only: a client may do nothing but listen to pushes.
@@ -217,7 +238,7 @@ impl Clocks {
     /// The same for a connection that has answered all that came: what mostly is the case.
     #[inline]
     fn observe_answered(&mut self, now: u32, received: u64, written: u64) -> u32 {
-        (self.message, self.write) = (None, None);
+        (self.message, self.write, self.stalled) = (None, None, None);
         (self.withheld, self.half_closed, self.heard, self.asked) = (None, None, None, None);
         (self.received, self.written) = (received, written);
         self.idle = Some(now);
@@ -226,7 +247,7 @@ impl Clocks {
 
     /// The earliest tick at which something may be due.
     fn next(&self) -> u32 {
-        let Allowed { header, message, write, half_close, idle, ping, pong, .. } = self.allowed;
+        let Allowed { header, message, write, stall, half_close, idle, ping, pong, .. } = self.allowed;
         let after =
             |since: Option<u32>, ticks: u32| since.map_or(u32::MAX, |since| since.saturating_add(ticks));
         let interval = self.message.filter(|_| self.withheld.is_none()).map(|message| message.interval);
@@ -234,6 +255,7 @@ impl Clocks {
         after(interval.or(self.withheld), header)
             .min(after(whole, if self.is_head { header } else { message }))
             .min(after(self.write.map(|write| write.interval), write))
+            .min(after(self.stalled.map(|(stalled, _)| stalled.interval), stall))
             .min(after(self.half_closed, half_close))
             .min(after(self.idle, idle))
             .min(after(self.heard.filter(|_| self.asked.is_none()), ping))
@@ -261,6 +283,11 @@ impl Clocks {
         }
         if let Some(write) = &mut self.write
             && write.is_slow(now, allowed.write, written, allowed.drain)
+        {
+            return Some(Due::Close(Closing::Write));
+        }
+        if let Some((stalled, _)) = &mut self.stalled
+            && stalled.is_slow(now, allowed.stall, written, allowed.drain)
         {
             return Some(Due::Close(Closing::Write));
         }
@@ -296,6 +323,11 @@ impl Clocks {
         self.idle
     }
 
+    /// When something last came or left, if it is known.
+    pub(super) fn moved(&self) -> Option<u32> {
+        self.moved
+    }
+
     /// The peer was asked whether it is there, or cannot be asked.
     pub(super) fn asked(&mut self, now: u32, asked: bool) {
         match asked {
@@ -327,6 +359,7 @@ mod tests {
         incomplete: None,
         took: false,
         writing: false,
+        unsent: 0,
         half_closed: false,
         idle: false,
         busy: false,
@@ -389,6 +422,22 @@ mod tests {
                 clocks.due(now, 0, written).is_some()
             });
             assert_eq!(closed, ends, "{bytes_a_tick} bytes a tick");
+        }
+    }
+
+    #[test]
+    fn a_peer_whose_windows_stay_closed_is_closed_and_one_that_takes_something_is_not() {
+        let cases: [(fn(usize) -> usize, Option<u32>); 3] =
+            [(|_| 5, Some(13)), (|now| 4000 - now, None), (|now| 5 + now % 2, Some(13))];
+        for (left, ends) in cases {
+            let mut clocks = clocks();
+            let closed = (0..100).find(|&now| {
+                // It asks again and again whether it is heard.
+                let written = u64::from(now) * 17;
+                clocks.observe(now, Observed { written, unsent: left(now as usize), busy: true, ..QUIET });
+                clocks.due(now, 0, written) == Some(Due::Close(Closing::Write))
+            });
+            assert_eq!(closed, ends);
         }
     }
 

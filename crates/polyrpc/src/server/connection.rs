@@ -553,7 +553,11 @@ impl<'a, S: Session> Connection<'a, S> {
                 }
                 Ok(Some(Event::Alive)) => {}
                 Ok(Some(Event::Pause)) => self.turn.tire(),
-                Ok(Some(Event::Subscribe(topic))) => self.subscribe(topic),
+                Ok(Some(Event::Subscribe(topic))) => {
+                    // It takes a lock that all connections share.
+                    self.turn.note_open(0);
+                    self.subscribe(topic);
+                }
                 Ok(Some(Event::Foreign)) => self.hand_over(End::Foreign),
                 Ok(Some(Event::Connect)) => self.hand_over(End::Connect),
                 Ok(Some(Event::Upgrade(upgrade))) => self.hand_over(End::Upgrade(upgrade)),
@@ -1005,10 +1009,10 @@ impl<'a, S: Session> Connection<'a, S> {
         self.lags() || crowded && self.streams.is_empty() || self.dispatch.is_judging()
     }
 
-    /// Whether nothing is read, since the connection holds more than its share of the memory budget. One that waits for
-    /// the peer's windows must read how these open.
+    /// Whether nothing is read, since the connection holds more than its share of the memory budget. One must read how the
+    /// peer's windows open if most of what it holds waits for these: so it can hold at most as much again meanwhile.
     fn withholds(&self) -> bool {
-        self.is_over_share() && self.session.unsent() == 0
+        self.is_over_share() && self.session.unsent() <= self.account.bytes() / 2
     }
 
     /// Whether a server that goes away has waited long enough for what the peer has begun.
@@ -1056,6 +1060,9 @@ impl<'a, S: Session> Connection<'a, S> {
         }
         let alarm = self.clocks.observe(now, self.observed());
         entry.idles(self.clocks.idle_since());
+        if let Some(at) = self.clocks.moved() {
+            entry.moved(at);
+        }
         self.transferred.took = false;
         let overdue = if self.draining { self.draining_since + DRAIN_PATIENCE } else { u32::MAX };
         let streams = if self.streams.is_empty() { u32::MAX } else { self.look_at_streams.max(now + 1) };
@@ -1080,25 +1087,29 @@ impl<'a, S: Session> Connection<'a, S> {
 
     fn observed(&self) -> Observed {
         let reads = self.state == State::Serving && !self.saturated() && !self.session.holds_back();
+        let unsent = self.session.unsent();
         let mid_message = reads && self.session.mid_message(&self.inbox.bytes);
         let incomplete = match () {
-            () if reads && self.withholds() && (mid_message || self.session.wants_ticks()) => {
+            // What it would bring, or the window without which its answers cannot leave, will not be read.
+            () if reads && self.withholds() && (mid_message || unsent > 0 || self.session.wants_ticks()) => {
                 Some(Incomplete::Withheld)
             }
             () if !mid_message => None,
             () if self.session.in_head() => Some(Incomplete::Head),
             () => Some(Incomplete::Message),
         };
+        let owes = !self.in_flight.is_empty();
         Observed {
             received: self.transferred.received + self.stream.received_beside(),
             written: self.transferred.written,
             incomplete,
             took: self.transferred.took,
             writing: self.unwritten() > 0,
-            half_closed: self.half_closed && !self.in_flight.is_empty(),
+            unsent: if owes { 0 } else { unsent },
+            half_closed: self.half_closed && owes,
             idle: self.is_idle(),
             // Its answer to a PING would not be read, or waits behind what it has not read itself.
-            busy: reads && !self.withholds() && self.unwritten() == 0 && !self.in_flight.is_empty(),
+            busy: reads && !self.withholds() && self.unwritten() == 0 && (owes || unsent > 0),
         }
     }
 

@@ -36,7 +36,7 @@ pub struct Limits {
     pub header: usize,
 
     /// Bytes that all peers together may make the server hold: requests that are incomplete or wait for a handler,
-    /// decompressed messages, replies and pushes that were not read, queued messages of streams. A quarter of the
+    /// decompressed messages, replies and pushes that were not read, queued messages of streams, subscriptions. A quarter of the
     /// memory that the process may use, at most 1 GiB.
     ///
     /// Near this bound connections that hold much are not read any more and their new calls are refused with
@@ -54,7 +54,7 @@ pub struct Limits {
     /// Open connections. 100,000, and no more than the process may have file descriptors for.
     ///
     /// One more is closed at once. Shortly before, connections that have sent nothing yet make room, or else those that
-    /// have done nothing for longest.
+    /// have done nothing for longest, or else those on which nothing moves, of the address that has most of them.
     pub connections: usize,
     /// Open connections from one peer address. 50,000, and at most half of what file descriptors allow.
     pub connections_per_peer: usize,
@@ -93,12 +93,14 @@ pub struct Limits {
     /// Bytes a second that an incomplete message must bring, as the mean over each
     /// [`header_timeout`](Self::header_timeout). 1 KiB.
     pub message_rate: usize,
-    /// How long a peer may take nothing of what is to be sent to it. 30 s.
+    /// How long a peer may take nothing of what is to be sent to it, whether the socket is full or its windows are closed.
+    /// 30 s.
     pub write_timeout: Duration,
     /// How long calls may go on whose peer has closed its half of the connection: it may still read, or be gone. 5 s.
     pub half_close_timeout: Duration,
     /// How long a connection may do nothing. `None`: forever. 10 minutes. Clients that would not hear of an end (over KCP)
-    /// or make no other connection (Go's of `net/rpc`, once they have called) may for as long as they are there.
+    /// or make no other connection (Go's of `net/rpc`, once they have called), or cannot say that they are there
+    /// (subscribers of rest_rpc from v0.21 on) may for as long as they are there.
     pub idle_timeout: Option<Duration>,
     /// How long an open stream may go without a message in either direction. `None`: forever. 1 hour.
     pub stream_idle_timeout: Option<Duration>,
@@ -145,7 +147,7 @@ pub struct Http2 {
     pub resets: u32,
     /// How many resets are forgiven each second. 100.
     pub resets_per_second: u32,
-    /// How long a connection with open streams may be silent before the server sends a PING. `None`: never. 5 minutes.
+    /// How long a connection with open streams, or answers that wait for windows, may be silent before the server sends a PING. `None`: never. 5 minutes.
     pub keepalive_interval: Option<Duration>,
     /// How long the peer may take to answer that PING; then the connection is closed. 20 s.
     pub keepalive_timeout: Duration,

@@ -136,6 +136,8 @@ pub(super) struct Entry {
     alarm: AtomicU32,
     /// Since when nothing is under way, in ticks; `u32::MAX` while something is.
     idle_since: AtomicU32,
+    /// Since when nothing came or left, in ticks.
+    still_since: AtomicU32,
     /// When it was opened, in ticks.
     opened: u32,
     /// What it speaks, once it is known.
@@ -291,6 +293,7 @@ impl Open {
             held_back: AtomicUsize::new(0),
             alarm: AtomicU32::new(u32::MAX),
             idle_since: AtomicU32::new(u32::MAX),
+            still_since: AtomicU32::new(self.tick()),
             opened: self.tick(),
             protocol: AtomicU8::new(UNTOLD),
             calls: Counters::default(),
@@ -453,29 +456,40 @@ impl Open {
         }
     }
 
-    /// Closes connections that have sent nothing, or else that do nothing, so that others find room.
+    /// Closes connections that have sent nothing, or else that do nothing, or else on which nothing moves, so that others
+    /// find room.
     fn make_room(&self, entries: &mut Entries) {
         let now = self.tick();
         if entries.made_room == now && now > 0 {
             return;
         }
         entries.made_room = now;
-        let silent = |entry: &&Arc<Entry>| entry.phase() == Phase::Silent && entry.ordered() < Order::Drain;
-        let mut silent: Vec<_> = entries.open.iter().map(|(_, entry)| entry).filter(silent).collect();
-        if silent.is_empty() {
-            // Then those that do nothing, of the address that has most connections, the longest idle first.
-            let idle = |entry: &&Arc<Entry>| {
-                now.saturating_sub(entry.idle_since()) >= IDLE && entry.ordered() < Order::Drain
-            };
-            silent = entries.open.iter().map(|(_, entry)| entry).filter(idle).collect();
-            silent.sort_by_key(|entry| {
-                (std::cmp::Reverse(entry.account.peer().connections()), entry.idle_since())
-            });
-        } else {
+        let open = || {
+            let entries = entries.open.iter().map(|(_, entry)| entry);
+            entries.filter(|entry| entry.ordered() < Order::Drain)
+        };
+        let room = (self.limits.connections / 16).max(1);
+        let close = |entries: Vec<&Arc<Entry>>| {
+            entries.into_iter().take(room).for_each(|entry| entry.close(Closing::MadeRoom));
+        };
+        let mut silent: Vec<_> = open().filter(|entry| entry.phase() == Phase::Silent).collect();
+        if !silent.is_empty() {
             silent.sort_by_key(|entry| entry.id);
+            return close(silent);
         }
-        let room = self.limits.connections / 16;
-        silent.into_iter().take(room.max(1)).for_each(|entry| entry.close(Closing::MadeRoom));
+        let idle: Vec<_> = open().filter(|entry| now.saturating_sub(entry.idle_since()) >= IDLE).collect();
+        if !idle.is_empty() {
+            return close(of_the_greediest(idle, Entry::idle_since));
+        }
+        // Honest peers may wait in silence too, so it is the last resort; calls that are under way come at its end.
+        let still = |entry: &&Arc<Entry>, ticks| {
+            entry.phase() == Phase::Busy && now.saturating_sub(entry.still_since()) >= ticks
+        };
+        let mut stuck: Vec<_> = open().filter(|entry| !entry.has_calls() && still(entry, IDLE)).collect();
+        if stuck.is_empty() {
+            stuck = open().filter(|entry| still(entry, STUCK)).collect();
+        }
+        close(of_the_greediest(stuck, Entry::still_since));
     }
 
     pub(super) fn tick(&self) -> u32 {
@@ -485,6 +499,12 @@ impl Open {
     fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Those of the address that has most connections first, and of these whoever has waited for longest.
+fn of_the_greediest(mut entries: Vec<&Arc<Entry>>, since: fn(&Entry) -> u32) -> Vec<&Arc<Entry>> {
+    entries.sort_by_key(|entry| (std::cmp::Reverse(entry.account.peer().connections()), since(entry)));
+    entries
 }
 
 static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
@@ -498,6 +518,8 @@ const CLOSING: u32 = 8;
 
 /// For how many ticks a connection must have done nothing to be closed so that others find room: 5 s.
 const IDLE: u32 = 20;
+/// The same for one with calls under way, on which nothing comes or leaves: 30 s.
+const STUCK: u32 = 120;
 /// For how many ticks the budget may be nearly used up: 2 s.
 const PRESSED: u32 = 8;
 /// After how many ticks peers are forgotten that have no connections: 4 s.
@@ -737,6 +759,20 @@ impl Entry {
     /// Notes since when nothing is under way; `None` while something is.
     pub(super) fn idles(&self, since: Option<u32>) {
         self.idle_since.store(since.unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// Notes when something last came or left.
+    pub(super) fn moved(&self, at: u32) {
+        self.still_since.store(at, Ordering::Relaxed);
+    }
+
+    fn still_since(&self) -> u32 {
+        self.still_since.load(Ordering::Relaxed)
+    }
+
+    /// Whether handlers are at work for it, or wait for what it sends.
+    fn has_calls(&self) -> bool {
+        self.account.calls() + self.account.streams() > 0
     }
 
     fn idle_since(&self) -> u32 {

@@ -1,12 +1,15 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{iter, mem};
 
 use bytes::Bytes;
 use polyrpc_wire::{Status, Topic, rest_rpc};
 use serde::Serialize;
 
+use super::incidents::Refusal;
 use super::open::{Entry, Unasked};
+use crate::budget;
 use crate::client::Result;
 use crate::codec;
 
@@ -43,7 +46,14 @@ pub struct Publisher(Arc<Topics>);
 #[derive(Default)]
 pub(super) struct Topics {
     /// The peers choose the names, so the standard hash it is, which withstands those that are chosen to collide.
-    subscribers: Mutex<HashMap<Topic, Vec<Arc<Entry>>>>,
+    subscribers: Mutex<HashMap<Topic, BTreeMap<usize, Subscriber>>>,
+}
+
+/// A connection that has subscribed to a topic, found by where its entry is: one that leaves costs the others nothing.
+struct Subscriber {
+    entry: Arc<Entry>,
+    /// How often it has subscribed; so often it is pushed everything.
+    times: usize,
 }
 
 impl Publisher {
@@ -94,6 +104,11 @@ fn name(key: impl AsRef<[u8]>, token: impl AsRef<[u8]>) -> Bytes {
     [key.as_ref(), token.as_ref()].concat().into()
 }
 
+/// By what a connection is found among subscribers.
+fn place(entry: &Arc<Entry>) -> usize {
+    Arc::as_ptr(entry).addr()
+}
+
 /// For how many subscriptions it is taken.
 fn push(subscribers: &[Arc<Entry>], topic: &Bytes, data: &Bytes) -> usize {
     let published = || Unasked::Published(topic.clone(), data.clone());
@@ -104,11 +119,14 @@ impl Topics {
     /// Who subscribed to a topic by its name, and who by its number.
     fn subscribed(&self, name: &Bytes) -> (Vec<Arc<Entry>>, Vec<Arc<Entry>>) {
         let subscribers = self.lock();
-        let of = |topic| subscribers.get(&topic).cloned().unwrap_or_default();
+        let of = |topic| {
+            let subscribers = subscribers.get(&topic).into_iter().flat_map(BTreeMap::values);
+            subscribers.flat_map(|one| iter::repeat_n(&one.entry, one.times)).cloned().collect()
+        };
         (of(Topic::Name(name.clone())), of(Topic::Id(rest_rpc::number(name))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Vec<Arc<Entry>>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, BTreeMap<usize, Subscriber>>> {
         self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -128,17 +146,25 @@ pub(super) struct Subscriptions {
     /// How often it has subscribed by name, and bytes of these names.
     named: usize,
     bytes: usize,
+    /// Bytes for which the account is charged.
+    held: usize,
 }
 
 impl Subscriptions {
     pub(super) fn new(topics: Arc<Topics>, entry: Arc<Entry>) -> Self {
-        Self { topics, entry, own: Vec::new(), named: 0, bytes: 0 }
+        Self { topics, entry, own: Vec::new(), named: 0, bytes: 0, held: 0 }
     }
 
     /// Subscribes to one more topic; one with a number takes the place of the last. Who subscribes to a name twice is
     /// pushed everything twice (rest_rpc `rpc_server.h`, whose `sub_map_` is a multimap).
+    ///
+    /// # Errors
+    ///
+    /// When the connection has too many, or the memory budget has no room for one more.
     pub(super) fn add(&mut self, topic: Topic) -> Result<(), Status> {
         match &topic {
+            // It is there already: a peer that says so again and again makes no work for others.
+            Topic::Id(_) if self.own.first() == Some(&topic) => return Ok(()),
             Topic::Id(_) => self.clear(),
             Topic::Name(name) => {
                 self.named += 1;
@@ -148,10 +174,32 @@ impl Subscriptions {
                 }
             }
         }
-        self.topics.lock().entry(topic.clone()).or_default().push(self.entry.clone());
-        if !self.own.contains(&topic) {
+        self.hold(&topic)?;
+        let mut topics = self.topics.lock();
+        let subscribers = topics.entry(topic.clone()).or_default();
+        let own = subscribers
+            .entry(place(&self.entry))
+            .or_insert_with(|| Subscriber { entry: self.entry.clone(), times: 0 });
+        own.times += 1;
+        if own.times == 1 {
             self.own.push(topic);
         }
+        Ok(())
+    }
+
+    /// Has the connection pay for one more.
+    fn hold(&mut self, topic: &Topic) -> Result<(), Status> {
+        let name = match topic {
+            Topic::Id(_) => 0,
+            Topic::Name(name) => name.len(),
+        };
+        let bytes = name + SUBSCRIPTION;
+        if bytes > self.entry.account.free() {
+            self.entry.refused(Refusal::Memory);
+            return Err(budget::exhausted());
+        }
+        self.entry.account.keep(bytes);
+        self.held += bytes;
         Ok(())
     }
 
@@ -167,13 +215,19 @@ impl Subscriptions {
         }
         let mut subscribers = self.topics.lock();
         for topic in self.own.drain(..) {
-            if let Some(entries) = subscribers.get_mut(&topic) {
-                entries.retain(|entry| !Arc::ptr_eq(entry, &self.entry));
-                if entries.is_empty() {
+            if let Some(others) = subscribers.get_mut(&topic) {
+                others.remove(&place(&self.entry));
+                if others.is_empty() {
                     subscribers.remove(&topic);
                 }
             }
         }
+        let few = subscribers.len() * 2;
+        if subscribers.capacity() > few.max(ROOM) * 2 {
+            subscribers.shrink_to(few);
+        }
+        drop(subscribers);
+        self.entry.account.release(mem::take(&mut self.held));
     }
 }
 
@@ -183,8 +237,14 @@ impl Drop for Subscriptions {
     }
 }
 
-/// How often a connection may subscribe; what it has is looked up among that.
+/// How often a connection may subscribe.
 const SUBSCRIPTIONS: usize = 1024;
 
 /// How many bytes their names may have.
 const NAMES: usize = 64 << 10;
+
+/// About as many bytes as a subscription takes beside its name.
+const SUBSCRIPTION: usize = 512;
+
+/// For so many topics room is kept, whether they are there or not.
+const ROOM: usize = 64;
