@@ -82,6 +82,13 @@ impl Request {
         }
     }
 
+    /// About how many bytes it takes in memory.
+    pub(super) fn footprint(&self) -> usize {
+        let names = self.service.capacity() + self.method.capacity();
+        let credential = self.credential.as_ref().map_or(0, Bytes::len);
+        size_of::<Self>() + names + credential + self.metadata.footprint()
+    }
+
     /// The call that it describes, with this message.
     pub(crate) fn call(&self, body: Bytes, compression: Compression) -> Call<'_> {
         Call {

@@ -6,6 +6,7 @@ mod exchange;
 mod http;
 mod open;
 mod parts;
+mod recent;
 mod web;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use self::clock::Clock;
 use self::http::{Calls, Head as HttpHead, Owed};
 use self::open::Open;
 use self::parts::{Part, Parts};
+use self::recent::Recent;
 use self::web::Web;
 use super::frame::{self, Framed};
 use super::incoming::{self, Next, compressed_without_name};
@@ -55,10 +57,7 @@ pub struct ServerConfig {
 pub struct Server {
     pub(super) config: Arc<ServerConfig>,
     pub(super) http: Connection<Answering>,
-    /// The heads that were understood last: a peer that calls the same methods repeats them. A list that comes again
-    /// is the same, not only equal.
-    recent: [Option<(Arc<Fields>, Arc<Request>)>; RECENT],
-    next: usize,
+    recent: Recent,
     /// The head of the call that was given out last: its names are borrowed from here.
     current: Option<Arc<Request>>,
     /// Requests of which nobody has heard yet.
@@ -74,8 +73,6 @@ pub struct Server {
     /// Requests that did not come in time.
     timed_out: u64,
 }
-
-const RECENT: usize = 4;
 
 /// A request of which more may come.
 #[derive(Debug)]
@@ -189,8 +186,7 @@ impl Server {
         Self {
             http: Connection::server(config.http.clone()),
             config,
-            recent: Default::default(),
-            next: 0,
+            recent: Recent::default(),
             current: None,
             parts: Parts::default(),
             open: Open::default(),
@@ -221,6 +217,16 @@ impl Server {
         self.http_calls.audited()
     }
 
+    /// Bytes of the heads that are remembered, where they are more than those of usual ones.
+    pub(super) fn remembered(&self) -> usize {
+        (self.http.remembered() + self.recent.held()).saturating_sub(REMEMBERED)
+    }
+
+    /// Bytes of the heads that were understood last: as counted, and counted anew.
+    pub(super) fn audited_heads(&self) -> [usize; 2] {
+        [self.recent.held(), self.recent.audited()]
+    }
+
     /// How many streams are open.
     #[cfg(test)]
     pub(super) fn streams(&self) -> usize {
@@ -249,6 +255,8 @@ impl session::Server for Server {
                         Some(part) => self.begun(part, Bytes::new(), false, out),
                         None => {
                             self.parts.settle();
+                            // It may be a large one, which a connection that waits need not keep.
+                            self.current = None;
                             return Ok(None);
                         }
                     },
@@ -460,7 +468,7 @@ impl session::Server for Server {
     }
 
     fn buffered(&self) -> usize {
-        self.open.held() + self.parts.held() + self.http.buffered()
+        self.open.held() + self.parts.held() + self.http.buffered() + self.remembered()
     }
 
     fn unsent(&self) -> usize {
@@ -497,6 +505,10 @@ impl session::Server for Server {
         self.http.has_left()
     }
 }
+
+/// Bytes that are remembered of a peer's heads at no charge: as much as the connection itself takes, and more than peers
+/// need whose heads are the usual ones. These connections hold nothing while they wait.
+const REMEMBERED: usize = 16 << 10;
 
 /// Bytes of the text that says why a connection ends.
 const LONGEST_REASON: usize = 1 << 10;
@@ -577,17 +589,13 @@ impl Server {
 
     /// The meaning of a head, which is known already if it came before.
     fn request(&mut self, fields: &Arc<Fields>) -> Result<Arc<Request>, Unfit> {
-        let same = |known: &&(Arc<Fields>, Arc<Request>)| Arc::ptr_eq(&known.0, fields);
-        if let Some((_, known)) = self.recent.iter().flatten().find(same) {
+        if let Some(known) = self.recent.find(fields) {
             return Ok(known.clone());
         }
         let mut request = Request::read(fields.iter())?;
         request.takes_one = self.config.methods.has(&request.service, &request.method);
         let request = Arc::new(request);
-        if fields.may_be_kept() {
-            self.recent[self.next] = Some((fields.clone(), request.clone()));
-            self.next = (self.next + 1) % RECENT;
-        }
+        self.recent.add(fields, &request);
         Ok(request)
     }
 

@@ -26,7 +26,8 @@ impl<T> Connection<T> {
         assert!(block <= most, "{block} bytes of a header block");
         assert_eq!(block, self.buffered());
         let decoder = self.decoder.held();
-        let most = DEFAULT_TABLE + Decoder::most_recent(config.header_list);
+        assert_eq!(decoder, self.decoder.audited(), "bytes in the decoder");
+        let most = DEFAULT_TABLE + Decoder::MOST_RECENT;
         assert!(decoder <= most, "{decoder} bytes in the decoder");
         assert!(self.blocked.len() <= streams, "{} of {streams} streams blocked", self.blocked.len());
         let most = 2 * self.whole_window();

@@ -265,6 +265,11 @@ impl<T> Connection<T> {
     /// Bytes that wait for the peer's windows.
     pub fn queued(&self) -> usize {
         self.queued
+    /// Bytes of what is remembered of the peer's header blocks.
+    pub fn remembered(&self) -> usize {
+        self.decoder.held()
+    }
+
     }
 }
 

@@ -174,3 +174,33 @@ fn bytes_that_are_held_are_counted() {
     both.server.reply(both.tickets.pop().unwrap(), long, &mut both.down);
     assert_eq!(both.server.unsent(), (1 << 20) + frame::PREFIX - 65_536);
 }
+
+/// A connection on which every method was called some times with so many entries of metadata, and all is answered.
+fn at_rest(methods: &[&'static str], entries: usize) -> Server {
+    let mut both = Both::new();
+    for id in 0..20 {
+        let mut call = Call { method: methods[id as usize % methods.len()], ..call(b"hello") };
+        for n in 0..entries {
+            call.head.metadata.append(format!("key-{n}"), Bytes::from_static(b"some usual value"));
+        }
+        both.client.send(CallId(id), call.clone(), &mut both.up).unwrap();
+        assert_eq!(both.heard().len(), 1);
+        both.server.assert_sound();
+        both.server.reply(both.tickets.pop().unwrap(), echo(&call), &mut both.down);
+        assert_eq!(both.answered(), [format!("done {id}")]);
+    }
+    both.server
+}
+
+#[test]
+fn what_is_remembered_of_unusual_heads_is_counted_and_of_large_ones_nothing_is() {
+    let usual = at_rest(&["A", "B"], 4);
+    assert!(usual.audited_heads()[0] > 0, "heads are remembered");
+    assert_eq!(usual.buffered(), 0, "a usual connection at rest holds nothing");
+    let unusual = at_rest(&["A", "B", "C", "D"], 22);
+    assert!(unusual.audited_heads()[0] > 12_000, "{:?}", unusual.audited_heads());
+    assert!(unusual.buffered() > 4_000, "{}", unusual.buffered());
+    let many = at_rest(&["A", "B", "C", "D"], 40);
+    assert_eq!(many.audited_heads(), [0, 0]);
+    assert_eq!(many.buffered(), 0);
+}
