@@ -36,6 +36,8 @@ pub(crate) enum Unfit {
     Path,
     /// The timeout is none.
     Timeout,
+    /// There are more fields than a head may have.
+    Fields,
     /// The messages are compressed in a way that is not known here; as with grpc-go, whether one is or not.
     Encoding,
 }

@@ -28,10 +28,11 @@ use super::{block, coding};
 use crate::grpc_web::{Cors, Dialect};
 use crate::h2::hpack::Fields;
 use crate::h2::{self, Connection, ErrorCode};
+use crate::http1::frame::{MAX_FIELDS, has_too_many};
 use crate::http1::request::Request as HttpRequest;
 use crate::session::{self, Event, Missing, Server as _, Verdict};
 use crate::{
-    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status,
+    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Retry, Status,
     StreamId, Violation, http1,
 };
 
@@ -592,6 +593,9 @@ impl Server {
         if let Some(known) = self.recent.find(fields) {
             return Ok(known.clone());
         }
+        if has_too_many(fields) {
+            return Err(Unfit::Fields);
+        }
         let mut request = Request::read(fields.iter())?;
         request.takes_one = self.config.methods.has(&request.service, &request.method);
         let request = Arc::new(request);
@@ -893,6 +897,10 @@ impl Server {
                 let request = HttpRequest::of_h2(fields, gateway.limits.message);
                 self.http_request(stream, &gateway, request, body, end, out)
             }
+            None if unfit == Unfit::Fields => {
+                self.tell(stream, 431, None, too_many_fields().message().to_owned(), out);
+                Found::Nothing
+            }
             None if fields.get(b":method") == Some(b"POST") => {
                 self.turn_away(stream, fields, Unfit::ContentType, out)
             }
@@ -911,6 +919,7 @@ impl Server {
                 let accept = (&b"accept"[..], &b"application/grpc"[..]);
                 self.tell(stream, 415, Some(accept), "want content-type: application/grpc\n", out);
             }
+            Unfit::Fields => self.decline(stream, fields, &too_many_fields(), out),
             Unfit::Path => self.decline(stream, fields, &Status::unimplemented("malformed method name"), out),
             Unfit::Encoding => self.decline(stream, fields, &incoming::unknown_encoding(), out),
             Unfit::Timeout => self.decline(stream, fields, &Status::internal("malformed grpc-timeout"), out),
@@ -956,6 +965,12 @@ impl Server {
         block.extend_from_slice(&block::trailers(failure, trailers));
         self.http.headers(stream, &block, true, out);
     }
+}
+
+/// A head is as much work as it has fields, and a short block may have very many.
+#[cold]
+fn too_many_fields() -> Status {
+    Status::resource_exhausted(format!("the head has more than {MAX_FIELDS} fields")).with_retry(Retry::Never)
 }
 
 /// Why a request is not waited for any longer.

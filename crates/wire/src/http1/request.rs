@@ -115,6 +115,9 @@ impl Request {
     pub(crate) fn of_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Self, Refusal> {
         let text = |name: &[u8]| {
             let value = list.get(name).unwrap_or_default();
+        if frame::has_too_many(list) {
+            return Err(Refusal::long_head());
+        }
             std::str::from_utf8(value).map_err(|_| Refusal::malformed("the request is not UTF-8"))
         };
         let (method, target) = (Method::parse(text(b":method")?)?, text(b":path")?);
@@ -149,6 +152,7 @@ impl Request {
         }
         Self {
             method,
+        frame::join_repeated(&mut fields.metadata);
             path,
             query: Text(Bytes::new()),
             http10: false,
@@ -385,7 +389,7 @@ impl Fields {
         let Some(lower) = frame::lower_case(name, &mut buffer) else {
             let lower = name.to_ascii_lowercase();
             if frame::is_metadata(&lower) {
-                frame::add_metadata(&mut self.metadata, &lower, value);
+                frame::push_metadata(&mut self.metadata, &lower, value);
             }
             return Ok(());
         };
@@ -412,13 +416,13 @@ impl Fields {
             "sec-websocket-version" => self.websocket.get_or_insert_default().version(value),
             "origin" | "sec-fetch-site" => {
                 self.from_page = true;
-                frame::add_metadata(&mut self.metadata, lower, value);
+                frame::push_metadata(&mut self.metadata, lower, value);
             }
             // Only this side may say what was left of the path.
             mapping::UNRESOLVED_PATH => {}
             other => match other.strip_prefix("x-rpcx-") {
                 Some(name) => self.gateway.get_or_insert_default().take(name, value),
-                None if frame::is_metadata(other) => frame::add_metadata(&mut self.metadata, other, value),
+                None if frame::is_metadata(other) => frame::push_metadata(&mut self.metadata, other, value),
                 None => {}
             },
         }

@@ -204,3 +204,22 @@ fn what_is_remembered_of_unusual_heads_is_counted_and_of_large_ones_nothing_is()
     assert_eq!(many.audited_heads(), [0, 0]);
     assert_eq!(many.buffered(), 0);
 }
+
+#[test]
+fn call_with_more_fields_than_a_head_may_have_fails_alone() {
+    let mut both = Both::new();
+    let with = |count| {
+        let mut call = call(b"hello");
+        (0..count).for_each(|_| call.head.metadata.append("key", Bytes::from_static(b"v")));
+        call
+    };
+    both.client.send(CallId(1), with(1_000), &mut both.up).unwrap();
+    both.client.send(CallId(2), with(90), &mut both.up).unwrap();
+    assert_eq!(both.heard(), ["call Echo"]);
+    both.server.assert_sound();
+    let want = ["failed 1 resource exhausted: the head has more than 100 fields"];
+    assert_eq!(both.answered(), want);
+    let reply = Reply::message(Format::Protobuf, Bytes::from_static(b"yes"));
+    both.server.reply(both.tickets.pop().unwrap(), reply, &mut both.down);
+    assert_eq!(both.answered(), ["done 2"]);
+}

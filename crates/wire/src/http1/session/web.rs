@@ -108,6 +108,7 @@ impl Server {
             }
             Err(Unfit::Path) => Status::unimplemented("malformed method name"),
             Err(Unfit::Encoding) => unknown_encoding(),
+            Err(Unfit::Fields) => Status::resource_exhausted("too many fields"),
             Err(Unfit::Timeout) => Status::internal("malformed grpc-timeout"),
         };
         self.live = Some(Box::new(Live::Web(web(Format::Protobuf, Accepts::default()))));
