@@ -3,6 +3,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use crate::session::ViolationKind;
 use crate::{Outbox, Violation};
 
 /// The four letters that a frame begins with, by which the protocol's proposals differ.
@@ -121,6 +122,7 @@ impl Header {
 #[cold]
 fn too_long(body: usize, limit: usize) -> Violation {
     Violation::new(format!("a body of {body} bytes exceeds the limit of {limit}"))
+        .of_kind(ViolationKind::TooLarge)
 }
 
 #[cold]
