@@ -233,6 +233,37 @@ impl Metadata {
         self.entries.iter().filter(move |(known, _)| known == key).map(|(_, value)| value)
     }
 
+    /// Makes each key unique: what `unite` makes of all the values of one stands where its first stood. Sorted first where
+    /// there are many entries, so that it takes no square of their number.
+    pub(crate) fn unite(&mut self, mut unite: impl FnMut(&str, &[Bytes]) -> Bytes) {
+        const FEW: usize = 16;
+        let entries = &self.entries;
+        let repeats = |at: usize| entries.iter().take(at).any(|(known, _)| *known == entries[at].0);
+        if entries.len() <= FEW && !(1..entries.len()).any(repeats) {
+            return;
+        }
+        let mut order: Vec<usize> = (0..entries.len()).collect();
+        // Stable: the values of one key stay in their order.
+        order.sort_by(|one, other| entries[*one].0.cmp(&entries[*other].0));
+        let mut stays = vec![false; entries.len()];
+        let mut united = Vec::new();
+        for same in order.chunk_by(|one, other| entries[*one].0 == entries[*other].0) {
+            stays[same[0]] = true;
+            if same.len() > 1 {
+                let values: Vec<Bytes> = same.iter().map(|at| entries[*at].1.clone()).collect();
+                united.push((same[0], unite(&entries[same[0]].0, &values)));
+            }
+        }
+        united.into_iter().for_each(|(at, value)| self.entries[at].1 = value);
+        let mut stays = stays.into_iter();
+        self.entries.retain(|_| stays.next().unwrap_or(true));
+    }
+
+    /// Makes each key unique as [`insert`](Self::insert) does: its last value holds.
+    pub(crate) fn keep_last(&mut self) {
+        self.unite(|_, values| values.last().cloned().unwrap_or_default());
+    }
+
     /// Takes `key` out, with all its values; gives the first.
     pub fn remove(&mut self, key: &str) -> Option<Bytes> {
         let at = self.entries.iter().position(|(known, _)| known == key)?;
@@ -281,7 +312,8 @@ impl fmt::Debug for Metadata {
 impl<K: Into<Cow<'static, str>>, V: Into<Bytes>> FromIterator<(K, V)> for Metadata {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         let mut metadata = Self::new();
-        pairs.into_iter().for_each(|(key, value)| metadata.insert(key, value));
+        pairs.into_iter().for_each(|(key, value)| metadata.append(key, value));
+        metadata.keep_last();
         metadata
     }
 }
@@ -289,6 +321,16 @@ impl<K: Into<Cow<'static, str>>, V: Into<Bytes>> FromIterator<(K, V)> for Metada
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pairs_become_what_inserting_them_one_by_one_makes_however_many_there_are() {
+        for (count, keys) in [(0, 1), (5, 3), (16, 16), (16, 4), (17, 17), (300, 300), (300, 7), (300, 1)] {
+            let pairs = (0..count).map(|n| (format!("key-{}", n * 31 % keys), format!("value-{n}")));
+            let mut inserted = Metadata::new();
+            pairs.clone().for_each(|(key, value)| inserted.insert(key, value));
+            assert_eq!(pairs.collect::<Metadata>(), inserted, "{count} pairs of {keys} keys");
+        }
+    }
 
     #[test]
     fn debug_prints_no_credential() {

@@ -4,6 +4,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::Violation;
+use crate::session::ViolationKind;
 
 /// What a frame belongs to, told by its magic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +123,7 @@ impl Header {
 #[cold]
 fn too_long(body: usize, limit: usize) -> Violation {
     Violation::new(format!("a body of {body} bytes exceeds the limit of {limit}"))
+        .of_kind(ViolationKind::TooLarge)
 }
 
 #[cold]

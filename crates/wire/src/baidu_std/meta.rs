@@ -110,8 +110,9 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// More user fields than anybody sends, and few enough that keeping their keys unique costs nothing.
-pub(super) const MAX_USER_FIELDS: usize = 1024;
+/// More user fields than anybody sends, as many as rpcx's metadata may have entries: each is an allocation, and a few bytes
+/// of a frame.
+pub(super) const MAX_USER_FIELDS: usize = 256;
 
 /// `RpcRequestMeta`.
 #[derive(Debug, Default, PartialEq, Eq)]

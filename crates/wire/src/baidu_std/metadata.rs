@@ -20,9 +20,10 @@ pub(super) fn read(meta: &Meta<'_>, bytes: &Bytes) -> Metadata {
     for (key, value) in &meta.user_fields {
         // A key that is not text could not be asked for.
         if let Ok(key) = str::from_utf8(key) {
-            metadata.insert(key.to_owned(), bytes.slice_ref(value));
+            metadata.append(key.to_owned(), bytes.slice_ref(value));
         }
     }
+    metadata.keep_last();
     if let Some(request) = &meta.request {
         add_fields(&mut metadata, request, bytes);
     }

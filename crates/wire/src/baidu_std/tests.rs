@@ -306,6 +306,7 @@ mod metas {
     #[test]
     fn only_so_many_user_fields_are_believed() {
         let fields = |n| [0x4a, 0].repeat(n);
+        assert_eq!(meta::MAX_USER_FIELDS, 256);
         assert!(Meta::read(&fields(meta::MAX_USER_FIELDS)).is_ok());
         assert_eq!(Meta::read(&fields(meta::MAX_USER_FIELDS + 1)), Err(meta::Malformed));
     }

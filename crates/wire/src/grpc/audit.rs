@@ -16,7 +16,9 @@ impl Server {
             assert!(self.http.knows(*stream), "stream {stream} is over, and its request is kept");
             assert_within(incoming.held(), self.config.limits.message, &self.config.http);
         }
-        let buffered = self.open.held() + self.parts.held() + self.http.buffered();
+        let [counted, heads] = self.audited_heads();
+        assert_eq!(counted, heads, "bytes of heads");
+        let buffered = self.open.held() + self.parts.held() + self.http.buffered() + self.remembered();
         assert_eq!(self.buffered(), buffered, "bytes of requests");
         let unsent = self.http.queued() + self.audited_batches();
         assert_eq!(self.unsent(), unsent, "bytes of answers");

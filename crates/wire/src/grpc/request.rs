@@ -36,6 +36,8 @@ pub(crate) enum Unfit {
     Path,
     /// The timeout is none.
     Timeout,
+    /// There are more fields than a head may have.
+    Fields,
     /// The messages are compressed in a way that is not known here; as with grpc-go, whether one is or not.
     Encoding,
 }
@@ -80,6 +82,13 @@ impl Request {
             (true, false) => Err(Unfit::ContentType),
             (true, true) => Ok(request),
         }
+    }
+
+    /// About how many bytes it takes in memory.
+    pub(super) fn footprint(&self) -> usize {
+        let names = self.service.capacity() + self.method.capacity();
+        let credential = self.credential.as_ref().map_or(0, Bytes::len);
+        size_of::<Self>() + names + credential + self.metadata.footprint()
     }
 
     /// The call that it describes, with this message.

@@ -6,6 +6,7 @@ mod exchange;
 mod http;
 mod open;
 mod parts;
+mod recent;
 mod web;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use self::clock::Clock;
 use self::http::{Calls, Head as HttpHead, Owed};
 use self::open::Open;
 use self::parts::{Part, Parts};
+use self::recent::Recent;
 use self::web::Web;
 use super::frame::{self, Framed};
 use super::incoming::{self, Next, compressed_without_name};
@@ -26,10 +28,11 @@ use super::{block, coding};
 use crate::grpc_web::{Cors, Dialect};
 use crate::h2::hpack::Fields;
 use crate::h2::{self, Connection, ErrorCode};
+use crate::http1::frame::{MAX_FIELDS, has_too_many};
 use crate::http1::request::Request as HttpRequest;
 use crate::session::{self, Event, Missing, Refused, Server as _, Untold, Verdict};
 use crate::{
-    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Status,
+    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Retry, Status,
     StreamId, Violation, http1,
 };
 
@@ -55,10 +58,7 @@ pub struct ServerConfig {
 pub struct Server {
     pub(super) config: Arc<ServerConfig>,
     pub(super) http: Connection<Answering>,
-    /// The heads that were understood last: a peer that calls the same methods repeats them. A list that comes again
-    /// is the same, not only equal.
-    recent: [Option<(Arc<Fields>, Arc<Request>)>; RECENT],
-    next: usize,
+    recent: Recent,
     /// The head of the call that was given out last: its names are borrowed from here.
     current: Option<Arc<Request>>,
     /// Requests of which nobody has heard yet.
@@ -75,8 +75,6 @@ pub struct Server {
     timed_out: u64,
     untold: Untold,
 }
-
-const RECENT: usize = 4;
 
 /// A request of which more may come.
 #[derive(Debug)]
@@ -190,8 +188,7 @@ impl Server {
         Self {
             http: Connection::server(config.http.clone()),
             config,
-            recent: Default::default(),
-            next: 0,
+            recent: Recent::default(),
             current: None,
             parts: Parts::default(),
             open: Open::default(),
@@ -223,6 +220,16 @@ impl Server {
         self.http_calls.audited()
     }
 
+    /// Bytes of the heads that are remembered, where they are more than those of usual ones.
+    pub(super) fn remembered(&self) -> usize {
+        (self.http.remembered() + self.recent.held()).saturating_sub(REMEMBERED)
+    }
+
+    /// Bytes of the heads that were understood last: as counted, and counted anew.
+    pub(super) fn audited_heads(&self) -> [usize; 2] {
+        [self.recent.held(), self.recent.audited()]
+    }
+
     /// How many streams are open.
     #[cfg(test)]
     pub(super) fn streams(&self) -> usize {
@@ -251,6 +258,8 @@ impl session::Server for Server {
                         Some(part) => self.begun(part, Bytes::new(), false, out),
                         None => {
                             self.parts.settle();
+                            // It may be a large one, which a connection that waits need not keep.
+                            self.current = None;
                             return Ok(None);
                         }
                     },
@@ -462,7 +471,7 @@ impl session::Server for Server {
     }
 
     fn buffered(&self) -> usize {
-        self.open.held() + self.parts.held() + self.http.buffered()
+        self.open.held() + self.parts.held() + self.http.buffered() + self.remembered()
     }
 
     fn unsent(&self) -> usize {
@@ -503,6 +512,10 @@ impl session::Server for Server {
         self.http.has_left()
     }
 }
+
+/// Bytes that are remembered of a peer's heads at no charge: as much as the connection itself takes, and more than peers
+/// need whose heads are the usual ones. These connections hold nothing while they wait.
+const REMEMBERED: usize = 16 << 10;
 
 /// Bytes of the text that says why a connection ends.
 const LONGEST_REASON: usize = 1 << 10;
@@ -583,17 +596,16 @@ impl Server {
 
     /// The meaning of a head, which is known already if it came before.
     fn request(&mut self, fields: &Arc<Fields>) -> Result<Arc<Request>, Unfit> {
-        let same = |known: &&(Arc<Fields>, Arc<Request>)| Arc::ptr_eq(&known.0, fields);
-        if let Some((_, known)) = self.recent.iter().flatten().find(same) {
+        if let Some(known) = self.recent.find(fields) {
             return Ok(known.clone());
+        }
+        if has_too_many(fields) {
+            return Err(Unfit::Fields);
         }
         let mut request = Request::read(fields.iter())?;
         request.takes_one = self.config.methods.has(&request.service, &request.method);
         let request = Arc::new(request);
-        if fields.may_be_kept() {
-            self.recent[self.next] = Some((fields.clone(), request.clone()));
-            self.next = (self.next + 1) % RECENT;
-        }
+        self.recent.add(fields, &request);
         Ok(request)
     }
 
@@ -897,6 +909,10 @@ impl Server {
                 let request = HttpRequest::of_h2(fields, gateway.limits.message);
                 self.http_request(stream, &gateway, request, body, end, out)
             }
+            None if unfit == Unfit::Fields => {
+                self.tell(stream, 431, None, too_many_fields().message().to_owned(), out);
+                Found::Nothing
+            }
             None if fields.get(b":method") == Some(b"POST") => {
                 self.turn_away(stream, fields, Unfit::ContentType, out)
             }
@@ -920,6 +936,7 @@ impl Server {
                 let accept = (&b"accept"[..], &b"application/grpc"[..]);
                 self.tell(stream, 415, Some(accept), "want content-type: application/grpc\n", out);
             }
+            Unfit::Fields => self.decline(stream, fields, &too_many_fields(), out),
             Unfit::Path => self.decline(stream, fields, &Status::unimplemented("malformed method name"), out),
             Unfit::Encoding => self.decline(stream, fields, &incoming::unknown_encoding(), out),
             Unfit::Timeout => self.decline(stream, fields, &Status::internal("malformed grpc-timeout"), out),
@@ -965,6 +982,12 @@ impl Server {
         block.extend_from_slice(&block::trailers(failure, trailers));
         self.http.headers(stream, &block, true, out);
     }
+}
+
+/// A head is as much work as it has fields, and a short block may have very many.
+#[cold]
+fn too_many_fields() -> Status {
+    Status::resource_exhausted(format!("the head has more than {MAX_FIELDS} fields")).with_retry(Retry::Never)
 }
 
 /// Why a request is not waited for any longer.

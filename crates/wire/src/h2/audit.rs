@@ -26,7 +26,8 @@ impl<T> Connection<T> {
         assert!(block <= most, "{block} bytes of a header block");
         assert_eq!(block, self.buffered());
         let decoder = self.decoder.held();
-        let most = DEFAULT_TABLE + Decoder::most_recent(config.header_list);
+        assert_eq!(decoder, self.decoder.audited(), "bytes in the decoder");
+        let most = DEFAULT_TABLE + Decoder::MOST_RECENT;
         assert!(decoder <= most, "{decoder} bytes in the decoder");
         assert!(self.blocked.len() <= streams, "{} of {streams} streams blocked", self.blocked.len());
         let most = 2 * self.whole_window();
@@ -36,9 +37,8 @@ impl<T> Connection<T> {
     fn assert_counted(&self) {
         let sum = |count: fn(&Stream<T>) -> usize| self.streams.iter().map(count).sum::<usize>();
         assert_eq!(self.queued(), sum(|stream| stream.queued), "bytes that wait to be sent");
-        let unsent = self.config.unsent;
-        let full = self.streams.iter().filter(|stream| stream.queued > unsent).count();
-        assert_eq!(self.full, full, "streams on which much waits");
+        let ending = self.streams.iter().filter(|stream| stream.is_ending()).count();
+        assert_eq!(self.ending, ending, "streams whose end waits");
         assert_eq!(self.queued, sum(|stream| stream.queue.iter().map(|piece| piece.len()).sum()));
         assert_eq!(self.unread, sum(|stream| stream.unread), "bytes that wait to be taken");
     }

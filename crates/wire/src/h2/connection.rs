@@ -37,10 +37,11 @@ pub struct Config {
     pub unsent_in_all: usize,
     /// Bytes that may wait on all streams, however few these are, before new ones are refused. 64 MiB.
     pub most_unsent: usize,
-    /// How long the peer may take nothing of a stream on which more than [`unsent`](Self::unsent) bytes wait; then the
-    /// stream is reset. 30 s.
+    /// How long the peer may take nothing of an answer that is finished and waits, however short it is; then its stream
+    /// is reset. 30 s. A request of a client's waits for longer if no more than [`unsent`](Self::unsent) bytes of it do.
     pub stalled: Duration,
-    /// Streams that the peer may reset, or make us reset, in one burst, beyond those that end well. 1000.
+    /// Streams that the peer may reset, or make us reset, in one burst, beyond those that end well. 1000. A change of
+    /// the windows of all streams counts as eight of them, if it is not among the first of its second.
     pub resets: u32,
     /// How many such resets are forgiven each second, as [`Connection::tick`] tells the time. 100.
     pub resets_per_second: u32,
@@ -104,8 +105,10 @@ pub struct Connection<T = ()> {
     pub(super) blocked: VecDeque<u32>,
     /// Bytes that wait on all streams.
     pub(super) queued: usize,
-    /// Streams on which more waits than [`Config::unsent`]: a clock runs for each of them.
-    pub(super) full: usize,
+    /// Streams whose last bytes were given and wait: a clock runs for each of them.
+    pub(super) ending: usize,
+    /// The peer has made the windows of all streams larger, and what waits on them was not sent yet.
+    pub(super) grown: bool,
     /// How much the peer may send on the connection.
     pub(super) receive_window: i64,
     /// What was received and not told to the peer yet.
@@ -262,6 +265,11 @@ impl<T> Connection<T> {
         self.block.as_ref().map_or(0, |block| block.bytes.len())
     }
 
+    /// Bytes of what is remembered of the peer's header blocks.
+    pub fn remembered(&self) -> usize {
+        self.decoder.held()
+    }
+
     /// Bytes that wait for the peer's windows.
     pub fn queued(&self) -> usize {
         self.queued
@@ -307,7 +315,8 @@ impl<T: Default> Connection<T> {
             send_window: DEFAULT_WINDOW.into(),
             blocked: VecDeque::new(),
             queued: 0,
-            full: 0,
+            ending: 0,
+            grown: false,
             receive_window: DEFAULT_WINDOW.into(),
             credit: 0,
             unread: 0,
@@ -340,6 +349,9 @@ impl<T: Default> Connection<T> {
             }
             if self.taken >= TURN && self.role == Role::Server && !inbox.is_empty() {
                 self.taken = 0;
+                if self.grown {
+                    self.flush_grown(out);
+                }
                 return Ok(Some(Event::Pause));
             }
             self.taken += 1;
@@ -349,6 +361,10 @@ impl<T: Default> Connection<T> {
                 Ok(None) => {
                     self.taken -= 1;
                     self.guard.burst = 0;
+                    if self.grown {
+                        self.flush_grown(out);
+                        continue;
+                    }
                     self.grant(out);
                     return Ok(None);
                 }
@@ -550,7 +566,7 @@ impl<T: Default> Connection<T> {
             self.blocked.retain(|blocked| *blocked != id);
         }
         self.queued -= stream.queued;
-        self.full -= usize::from(stream.queued > self.config.unsent);
+        self.ending -= usize::from(stream.is_ending());
         self.unread -= stream.unread.min(self.unread);
         let released = stream.unread.min(self.withheld);
         self.withheld -= released;

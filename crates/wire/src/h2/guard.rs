@@ -14,7 +14,18 @@ pub(super) struct Guard {
     pub(super) refused: u32,
     /// Frames that want an answer, or change nothing, since the inbox was last empty.
     pub(super) burst: u32,
+    /// How often the windows of all streams were changed in this second.
+    changes: u32,
+    /// When the second began.
+    second: Option<Duration>,
 }
+
+/// How often an honest peer changes the windows of all streams in a second: as often as it finds that it may have more on
+/// its way.
+const CHANGES: u32 = 8;
+
+/// As how many resets each further change counts: it makes work on every stream.
+const CHANGE: u32 = 8;
 
 /// Control frames in one go. An honest peer sends a few.
 const BURST: u32 = 200;
@@ -33,13 +44,25 @@ impl Guard {
     fn flood(&self) -> &'static str {
         match () {
             () if self.burst > BURST => "too many control frames at once",
+            () if self.changes > CHANGES => "too many changes of the windows",
             () if self.refused > self.resets => "too many streams while what is sent is not taken",
             () => "too many streams were reset",
         }
     }
 
+    /// The peer has changed the windows of all streams.
+    pub(super) fn change_windows(&mut self) {
+        self.changes = self.changes.saturating_add(1);
+        if self.changes > CHANGES {
+            self.resets = self.resets.saturating_add(CHANGE);
+        }
+    }
+
     /// Forgives as many resets as the time since the last call allows.
     pub(super) fn refill(&mut self, now: Duration, per_second: u32) {
+        if now.saturating_sub(*self.second.get_or_insert(now)) >= Duration::from_secs(1) {
+            (self.changes, self.second) = (0, Some(now));
+        }
         let since = *self.refilled.get_or_insert(now);
         let tokens = now.saturating_sub(since).as_millis() * u128::from(per_second) / 1000;
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);

@@ -20,6 +20,9 @@ const MOST_FRAMES: usize = 32;
 /// As how many resets a request counts whose header list exceeds the limit: to decode it is as much work.
 const OVERSIZED: u32 = 8;
 
+/// Streams whose windows are changed with about as much work as a frame is.
+const CHANGED: u32 = 32;
+
 /// DATA frames without data, one behind the other on a stream.
 const MOST_EMPTY: u32 = 100;
 
@@ -416,16 +419,24 @@ impl<T: Default> Connection<T> {
         }
         self.encoder.resize(self.peer.table);
         frame::settings_ack(out.buffer());
-        let change = i64::from(self.peer.window) - i64::from(before);
+        match i64::from(self.peer.window) - i64::from(before) {
+            0 => Ok(()),
+            change => self.change_windows(change),
+        }
+    }
+
+    /// Changes the windows of all streams. What waits on them is sent behind the frames that are here
+    /// ([`flush_grown`](Self::flush_grown)).
+    fn change_windows(&mut self, change: i64) -> Result<(), Fault> {
+        self.guard.change_windows();
+        self.taken += self.streams.len() as u32 / CHANGED;
         for known in self.streams.iter_mut() {
             known.send_window += change;
             if known.send_window > MOST_WINDOW.into() {
                 return Err(connection(ErrorCode::FLOW_CONTROL_ERROR, "a window past its bound"));
             }
         }
-        if change > 0 {
-            self.flush_all(out);
-        }
+        self.grown |= change > 0;
         Ok(())
     }
 

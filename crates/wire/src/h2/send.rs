@@ -83,8 +83,6 @@ impl<T: Default> Connection<T> {
             }
             return;
         }
-        let unsent = self.config.unsent;
-        self.full += usize::from(stream.queued <= unsent && stream.queued + length > unsent);
         stream.queued += length;
         self.queued += length;
         if !prefix.is_empty() {
@@ -95,6 +93,7 @@ impl<T: Default> Connection<T> {
         }
         if end {
             stream.last = Last::Data;
+            self.ending += usize::from(stream.is_ending());
         }
         self.flush(id, out);
     }
@@ -137,6 +136,7 @@ impl<T: Default> Connection<T> {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.sends()) else { return };
         if !stream.is_flushed() {
             stream.last = Last::Trailers(Bytes::copy_from_slice(block));
+            self.ending += 1;
             return;
         }
         write_block(&mut self.encoder, out, id, block, true, self.peer.frame);
@@ -257,11 +257,15 @@ impl<T: Default> Connection<T> {
         }
     }
 
-    /// Sends what waits on every stream, as far as the windows allow.
-    pub(super) fn flush_all(&mut self, out: &mut Outbox) {
+    /// Sends what waits on every stream, as far as the windows allow that the peer has made larger: once, however often it
+    /// did. Each stream is about as much work as a frame.
+    #[cold]
+    pub(super) fn flush_grown(&mut self, out: &mut Outbox) {
+        self.grown = false;
         let may_send =
             |(id, stream): (u32, &Stream<T>)| (!stream.is_flushed() && stream.send_window > 0).then_some(id);
         let ids: Vec<u32> = self.streams.numbered().filter_map(may_send).collect();
+        self.taken += ids.len() as u32;
         ids.into_iter().for_each(|id| self.flush(id, out));
     }
 
@@ -284,7 +288,7 @@ impl<T: Default> Connection<T> {
     pub(super) fn flush(&mut self, id: u32, out: &mut Outbox) {
         let (unsent, most) = (self.config.unsent, self.peer.frame);
         let Some(stream) = self.streams.get_mut(id) else { return };
-        let before = stream.queued;
+        let (before, was_ending) = (stream.queued, stream.is_ending());
         let mut ended = false;
         while let Some(piece) = stream.queue.front_mut() {
             let allowed = self.send_window.min(stream.send_window).max(0) as usize;
@@ -308,8 +312,8 @@ impl<T: Default> Connection<T> {
         }
         if stream.queued < before {
             stream.stalled = None;
-            self.full -= usize::from(before > unsent && stream.queued <= unsent);
         }
+        self.ending -= usize::from(was_ending && stream.is_flushed());
         if before >= unsent && stream.queued < unsent {
             self.events.push_back(Event::Room { stream: id });
         }

@@ -59,7 +59,7 @@ pub(super) struct Stream<T> {
     pub(super) last: Last,
     /// It is among those that wait for the connection's window.
     pub(super) blocked: bool,
-    /// Since when the peer has taken nothing of a long queue, as told by the last ticks.
+    /// Since when the peer has taken nothing of the end of what is sent, as told by the last ticks.
     pub(super) stalled: Option<Duration>,
 }
 
@@ -111,6 +111,11 @@ impl<T> Stream<T> {
     /// Whether more may be given to be sent: the end was not.
     pub(super) fn sends(&self) -> bool {
         self.state != State::LocalDone && self.last == Last::Unknown
+    }
+
+    /// Whether the last of what is to be sent was given, and waits.
+    pub(super) fn is_ending(&self) -> bool {
+        self.last != Last::Unknown && !self.queue.is_empty()
     }
 
     /// Whether everything that was given to be sent has been.

@@ -64,7 +64,12 @@ impl<'c> Kind<'c> {
         let guarded = !matches!(&kind, Self::Answer(answer) if answer.is_harmless());
         match guarded.then(|| browser::refusal(config, request)).flatten() {
             Some(answer) => Self::Answer(answer),
-            None => kind,
+            None => match (kind, request.wrong_timeout) {
+                (Self::Answer(answer), _) => Self::Answer(answer),
+                // brpc passes over what it cannot read.
+                (_, Some(wrong)) if !config.lenient => Self::Answer(Answer::Failed(400, wrong)),
+                (kind, _) => kind,
+            },
         }
     }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use crate::h2::hpack::Fields;
 use crate::{Metadata, Violation};
 
 use super::head::WriteHead;
@@ -48,7 +49,13 @@ impl From<Refusal> for Violation {
 }
 
 /// How many fields a head may have.
-pub(super) const MAX_FIELDS: usize = 100;
+pub(crate) const MAX_FIELDS: usize = 100;
+
+/// Whether a list of HTTP/2's has more fields than a head may have, beside those that stand for the request line.
+pub(crate) fn has_too_many(list: &Fields) -> bool {
+    list.len() > MAX_FIELDS
+        && list.iter().filter(|(name, _)| !name.starts_with(b":")).count() > MAX_FIELDS
+}
 
 /// Where the head at the start of `bytes` ends: behind the first empty line, if it is there.
 /// `scanned` remembers what was searched in vain, so that a head that trickles in is searched once.
@@ -188,16 +195,31 @@ pub(super) fn is_metadata(name: &str) -> bool {
 /// (RFC 9113 §8.2.3).
 pub(super) fn add_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
     let value = match metadata.bytes(name) {
-        Some(earlier) => {
-            let comma = if name == "cookie" { &b"; "[..] } else { b", " };
-            [&earlier[..], &value[..]].join(comma).into()
-        }
+        Some(earlier) => [&earlier[..], &value[..]].join(separator(name)).into(),
         None => value,
     };
     match USUAL_FIELDS.iter().find(|usual| **usual == name) {
         Some(usual) => metadata.insert(*usual, value),
         None => metadata.insert(Cow::Owned(name.to_owned()), value),
     }
+}
+
+/// Adds a field to `metadata` without a look at those of the same name: [`join_repeated`] makes one list of them.
+pub(super) fn push_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
+    match USUAL_FIELDS.iter().find(|usual| **usual == name) {
+        Some(usual) => metadata.append(*usual, value),
+        None => metadata.append(Cow::Owned(name.to_owned()), value),
+    }
+}
+
+/// Makes one list of each repeated field, as [`add_metadata`] does, but of all its lines in one go.
+pub(super) fn join_repeated(metadata: &mut Metadata) {
+    metadata.unite(|name, values| values.join(separator(name)).into());
+}
+
+/// What stands between the values of a repeated field: cookies have their own.
+fn separator(name: &str) -> &'static [u8] {
+    if name == "cookie" { b"; " } else { b", " }
 }
 
 /// Names that need no allocation of their own: what clients send unasked, and what carries RPC metadata.

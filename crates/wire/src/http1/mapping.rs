@@ -148,7 +148,7 @@ impl Ticket {
     pub(super) fn new(request: &Request, format: Format, config: &ServerConfig) -> Self {
         // A form is no answer, though brpc gives it back.
         let repeats = |own: &Bytes| format_of(own).is_some() || config.json() == Json::BrpcLenient;
-        let own = || request.content_type.clone().filter(repeats);
+        let own = || request.content_type.clone().filter(repeats).map(without_charset);
         let wanted = match format {
             Format::Json(_) => wanted(request).ok().flatten(),
             _ => None,
@@ -269,6 +269,18 @@ fn is_no_message(content_type: &[u8]) -> bool {
     [&b"image/"[..], b"audio/", b"video/", b"font/"]
         .iter()
         .any(|kind| content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind)))
+}
+
+/// A `Content-Type` as an answer has it: it may say that its text is UTF-8, as it is, and no more.
+fn without_charset(content_type: Bytes) -> Bytes {
+    let mut parts = content_type.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let essence = parts.next().unwrap_or_default();
+    let is_true = |parameter: &[u8]| {
+        [&b"charset=utf-8"[..], b"charset=\"utf-8\"", b""]
+            .iter()
+            .any(|known| parameter.eq_ignore_ascii_case(known))
+    };
+    if parts.all(is_true) { content_type } else { content_type.slice_ref(essence) }
 }
 
 /// How a body of this `Content-Type` is written, if it is one that is known. Parameters are ignored. MessagePack and

@@ -43,6 +43,8 @@ pub(crate) struct Request {
     pub(crate) authorization: Option<Bytes>,
     /// How long the caller still waits.
     pub(super) timeout: Option<Duration>,
+    /// The field that says so says no time.
+    pub(super) wrong_timeout: Option<&'static str>,
     /// `X-JSONRPC-2.0: true`.
     pub(super) json_rpc: bool,
     /// The `X-RPCX-*` fields, if there are any.
@@ -113,6 +115,9 @@ impl Request {
 
     /// Reads the head of a request that came by HTTP/2; the message may have `limit` bytes.
     pub(crate) fn of_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Self, Refusal> {
+        if frame::has_too_many(list) {
+            return Err(Refusal::long_head());
+        }
         let text = |name: &[u8]| {
             let value = list.get(name).unwrap_or_default();
             std::str::from_utf8(value).map_err(|_| Refusal::malformed("the request is not UTF-8"))
@@ -147,6 +152,7 @@ impl Request {
         for name in fields.hop_by_hop.drain(..) {
             fields.metadata.remove(&name);
         }
+        frame::join_repeated(&mut fields.metadata);
         Self {
             method,
             path,
@@ -164,6 +170,7 @@ impl Request {
             accepts_gzip: fields.accepts_gzip,
             authorization: fields.authorization,
             timeout: fields.connect_timeout.or(fields.grpc_timeout),
+            wrong_timeout: fields.wrong_timeout,
             json_rpc: fields.json_rpc,
             gateway: fields.gateway,
             metadata: fields.metadata,
@@ -370,6 +377,7 @@ struct Fields {
     authorization: Option<Bytes>,
     connect_timeout: Option<Duration>,
     grpc_timeout: Option<Duration>,
+    wrong_timeout: Option<&'static str>,
     json_rpc: bool,
     gateway: Option<Box<gateway::Fields>>,
     metadata: Metadata,
@@ -385,7 +393,7 @@ impl Fields {
         let Some(lower) = frame::lower_case(name, &mut buffer) else {
             let lower = name.to_ascii_lowercase();
             if frame::is_metadata(&lower) {
-                frame::add_metadata(&mut self.metadata, &lower, value);
+                frame::push_metadata(&mut self.metadata, &lower, value);
             }
             return Ok(());
         };
@@ -399,8 +407,18 @@ impl Fields {
             "content-encoding" => self.content_encoding = Some(value),
             "accept-encoding" => self.accepts_gzip |= accepts_gzip(&value),
             "authorization" => self.authorization = Some(value),
-            "connect-timeout-ms" => self.connect_timeout = milliseconds(&value),
-            "grpc-timeout" => self.grpc_timeout = timeout::read(&value),
+            "connect-timeout-ms" => {
+                self.connect_timeout = milliseconds(&value);
+                if self.connect_timeout.is_none() {
+                    self.wrong_timeout = Some("the Connect-Timeout-Ms is not a number of up to ten digits\n");
+                }
+            }
+            "grpc-timeout" => {
+                self.grpc_timeout = timeout::read(&value);
+                if self.grpc_timeout.is_none() {
+                    self.wrong_timeout = Some("the grpc-timeout is not a number of up to eight digits and a unit\n");
+                }
+            }
             "x-jsonrpc-2.0" => self.json_rpc = value.eq_ignore_ascii_case(b"true"),
             "upgrade" => self.upgrade(&value),
             "http2-settings" => self.wish.settings(value),
@@ -412,13 +430,13 @@ impl Fields {
             "sec-websocket-version" => self.websocket.get_or_insert_default().version(value),
             "origin" | "sec-fetch-site" => {
                 self.from_page = true;
-                frame::add_metadata(&mut self.metadata, lower, value);
+                frame::push_metadata(&mut self.metadata, lower, value);
             }
             // Only this side may say what was left of the path.
             mapping::UNRESOLVED_PATH => {}
             other => match other.strip_prefix("x-rpcx-") {
                 Some(name) => self.gateway.get_or_insert_default().take(name, value),
-                None if frame::is_metadata(other) => frame::add_metadata(&mut self.metadata, other, value),
+                None if frame::is_metadata(other) => frame::push_metadata(&mut self.metadata, other, value),
                 None => {}
             },
         }

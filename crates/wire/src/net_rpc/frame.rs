@@ -18,6 +18,7 @@ use std::fmt;
 use bytes::{Bytes, BytesMut};
 
 use super::Codec;
+use crate::session::ViolationKind;
 use crate::{Limits, Outbox, Status, Violation};
 
 use self::pairs::Pairs;
@@ -111,10 +112,11 @@ pub(super) struct Response {
 /// A message whose length nothing announces goes beyond the limit.
 #[cold]
 fn endless(limit: usize) -> Violation {
-    Violation::new(format!("message is too long: {limit} bytes are allowed"))
+    Violation::new(format!("message is too long: {limit} bytes are allowed")).of_kind(ViolationKind::TooLarge)
 }
 
 #[cold]
 fn too_long(length: usize, limit: usize) -> Violation {
     Violation::new(format!("message is too long: {length} bytes where {limit} are allowed"))
+        .of_kind(ViolationKind::TooLarge)
 }

@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::compressors::Compressors;
 use crate::payload::Json;
+use crate::session::ViolationKind;
 use crate::{Compression, Format, Metadata, Outbox, Violation};
 
 pub(super) const MAGIC: u8 = 0x08;
@@ -406,6 +407,7 @@ fn overrun() -> Violation {
 #[cold]
 fn too_long(length: usize, limit: usize) -> Violation {
     Violation::new(format!("message is too long: {length} bytes where {limit} are allowed"))
+        .of_kind(ViolationKind::TooLarge)
 }
 
 #[cold]

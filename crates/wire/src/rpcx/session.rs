@@ -277,9 +277,10 @@ fn call_of(frame: &Frame) -> Result<Call<'_>, Violation> {
         match key {
             key if key == AUTH.as_bytes() => credential = Some(value),
             key if key == TIMEOUT.as_bytes() => timeout = parse_timeout(&value),
-            key => metadata.insert(text(key), value),
+            key => metadata.append(text(key), value),
         }
     }
+    metadata.keep_last();
     Ok(Call {
         service: name(frame.path()),
         method: name(frame.method()),
@@ -329,8 +330,9 @@ fn metadata_of(frame: &Frame) -> Result<Metadata, Violation> {
     let mut metadata = Metadata::new();
     for pair in frame.pairs() {
         let (key, value) = pair?;
-        metadata.insert(text(key), value);
+        metadata.append(text(key), value);
     }
+    metadata.keep_last();
     Ok(metadata)
 }
 

@@ -365,3 +365,35 @@ fn bytes_may_be_cut_anywhere_or_damaged() {
     assert_any_split(server, &bytes);
     assert_survives_damage(server, &bytes, 1 << 20);
 }
+
+/// So many fields of the same name.
+fn copies(count: usize) -> Vec<Field<'static>> {
+    vec![("x-key", "v"); count]
+}
+
+#[test]
+fn request_may_have_as_many_fields_as_over_http_1() {
+    let (head, _) = echoed("POST", "/S/M", &[&copies(99)[..], &[JSON]].concat(), &[b"{}"]);
+    assert_eq!(head[0], ":status: 200");
+    for count in [100, 1_000] {
+        let (head, body) = echoed("POST", "/S/M", &[&copies(count)[..], &[JSON]].concat(), &[b"{}"]);
+        assert_eq!(head[0], ":status: 431", "{count}");
+        assert!(body.contains("header fields"), "{body}");
+    }
+}
+
+#[test]
+fn repeated_fields_are_one_list_in_their_order() {
+    let mut browser = browser();
+    let fields = [("x-key", "1"), ("x-other", "a"), ("cookie", "a=1"), ("x-key", "2"), ("cookie", "b=2"), JSON];
+    browser.ask("POST", "/S/M", &[&fields[..], &copies(20)[..]].concat(), &[]);
+    browser.inbox.extend_from_slice(&browser.up.take());
+    let Ok(Some(Event::Call(call, _))) = browser.server.next_event(&mut browser.inbox, &mut browser.down)
+    else {
+        panic!("no call");
+    };
+    let metadata: Vec<_> = call.head.metadata.iter().map(|(name, _)| name).collect();
+    assert_eq!(metadata, ["x-key", "x-other", "cookie"]);
+    assert_eq!(call.head.metadata.get("x-key"), Some(&*["1, 2", &", v".repeat(20)].concat()));
+    assert_eq!(call.head.metadata.get("cookie"), Some("a=1; b=2"));
+}

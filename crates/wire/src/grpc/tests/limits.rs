@@ -174,3 +174,52 @@ fn bytes_that_are_held_are_counted() {
     both.server.reply(both.tickets.pop().unwrap(), long, &mut both.down);
     assert_eq!(both.server.unsent(), (1 << 20) + frame::PREFIX - 65_536);
 }
+
+/// A connection on which every method was called some times with so many entries of metadata, and all is answered.
+fn at_rest(methods: &[&'static str], entries: usize) -> Server {
+    let mut both = Both::new();
+    for id in 0..20 {
+        let mut call = Call { method: methods[id as usize % methods.len()], ..call(b"hello") };
+        for n in 0..entries {
+            call.head.metadata.append(format!("key-{n}"), Bytes::from_static(b"some usual value"));
+        }
+        both.client.send(CallId(id), call.clone(), &mut both.up).unwrap();
+        assert_eq!(both.heard().len(), 1);
+        both.server.assert_sound();
+        both.server.reply(both.tickets.pop().unwrap(), echo(&call), &mut both.down);
+        assert_eq!(both.answered(), [format!("done {id}")]);
+    }
+    both.server
+}
+
+#[test]
+fn what_is_remembered_of_unusual_heads_is_counted_and_of_large_ones_nothing_is() {
+    let usual = at_rest(&["A", "B"], 4);
+    assert!(usual.audited_heads()[0] > 0, "heads are remembered");
+    assert_eq!(usual.buffered(), 0, "a usual connection at rest holds nothing");
+    let unusual = at_rest(&["A", "B", "C", "D"], 22);
+    assert!(unusual.audited_heads()[0] > 12_000, "{:?}", unusual.audited_heads());
+    assert!(unusual.buffered() > 4_000, "{}", unusual.buffered());
+    let many = at_rest(&["A", "B", "C", "D"], 40);
+    assert_eq!(many.audited_heads(), [0, 0]);
+    assert_eq!(many.buffered(), 0);
+}
+
+#[test]
+fn call_with_more_fields_than_a_head_may_have_fails_alone() {
+    let mut both = Both::new();
+    let with = |count| {
+        let mut call = call(b"hello");
+        (0..count).for_each(|_| call.head.metadata.append("key", Bytes::from_static(b"v")));
+        call
+    };
+    both.client.send(CallId(1), with(1_000), &mut both.up).unwrap();
+    both.client.send(CallId(2), with(90), &mut both.up).unwrap();
+    assert_eq!(both.heard(), ["call Echo"]);
+    both.server.assert_sound();
+    let want = ["failed 1 resource exhausted: the head has more than 100 fields"];
+    assert_eq!(both.answered(), want);
+    let reply = Reply::message(Format::Protobuf, Bytes::from_static(b"yes"));
+    both.server.reply(both.tickets.pop().unwrap(), reply, &mut both.down);
+    assert_eq!(both.answered(), ["done 2"]);
+}

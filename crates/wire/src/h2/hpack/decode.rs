@@ -146,15 +146,18 @@ impl Decoder {
         self.allowed = size;
     }
 
-    /// Bytes of what is remembered of the blocks that were read, counted as the sizes of tables and lists are.
+    /// Bytes of what is remembered of the blocks that were read. The table is counted as its size is.
     pub(in crate::h2) fn held(&self) -> usize {
-        self.table.size() + self.recent.held()
+        self.table.size() + self.recent.held
     }
 
-    /// The most that recent blocks take, where no list is larger than `max_list`.
-    pub(in crate::h2) fn most_recent(max_list: usize) -> usize {
-        RECENT * (LONGEST + max_list.min(Fields::LARGEST_KEPT))
+    /// The same bytes of recent blocks, counted anew.
+    pub(in crate::h2) fn audited(&self) -> usize {
+        self.table.size() + self.recent.audited()
     }
+
+    /// The most that recent blocks take.
+    pub(in crate::h2) const MOST_RECENT: usize = RECENT * (LONGEST + Fields::LARGEST_KEPT);
 }
 
 /// A block being read.
@@ -206,6 +209,8 @@ fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
 struct Recent {
     blocks: [Option<(Box<[u8]>, Arc<Fields>)>; RECENT],
     next: usize,
+    /// Bytes that they take.
+    held: usize,
 }
 
 /// Peers alternate between few blocks: one or two methods, heads and trailers.
@@ -222,16 +227,19 @@ impl Recent {
 
     fn add(&mut self, block: &[u8], fields: &Arc<Fields>) {
         if block.len() <= LONGEST && fields.may_be_kept() {
-            self.blocks[self.next] = Some((block.into(), fields.clone()));
+            let replaced = self.blocks[self.next].replace((block.into(), fields.clone()));
+            self.held += block.len() + fields.footprint();
+            self.held -= replaced.map_or(0, |(block, fields)| block.len() + fields.footprint());
             self.next = (self.next + 1) % RECENT;
         }
     }
 
     fn clear(&mut self) {
         self.blocks = Default::default();
+        self.held = 0;
     }
 
-    fn held(&self) -> usize {
-        self.blocks.iter().flatten().map(|(block, fields)| block.len() + fields.size()).sum()
+    fn audited(&self) -> usize {
+        self.blocks.iter().flatten().map(|(block, fields)| block.len() + fields.footprint()).sum()
     }
 }

@@ -72,11 +72,23 @@ impl Fields {
     /// Whether the list is worth keeping for the case that it comes again. A short block may stand for a very large list,
     /// which every connection would hold as long as it is open.
     pub(crate) fn may_be_kept(&self) -> bool {
-        self.size() <= Self::LARGEST_KEPT
+        self.bytes.len() <= Self::LONGEST_KEPT && self.ends.len() <= Self::MOST_KEPT
     }
 
-    /// The size of the largest list that is kept.
-    pub(super) const LARGEST_KEPT: usize = 8 << 10;
+    /// Bytes of names and values in the longest list that is kept.
+    const LONGEST_KEPT: usize = 1 << 10;
+
+    /// Fields in the longest list that is kept.
+    const MOST_KEPT: usize = 32;
+
+    /// What the largest list that is kept takes in memory: the room of a list doubles as it grows.
+    pub(super) const LARGEST_KEPT: usize =
+        size_of::<Self>() + 2 * (Self::LONGEST_KEPT + Self::MOST_KEPT * size_of::<Ends>());
+
+    /// How many bytes it takes in memory.
+    pub(crate) fn footprint(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity() + self.ends.capacity() * size_of::<Ends>()
+    }
 
     /// The size as `SETTINGS_MAX_HEADER_LIST_SIZE` counts it (RFC 9113, §6.5.2).
     pub(super) fn size(&self) -> usize {

@@ -85,9 +85,11 @@ fn stream_of_which_nothing_is_taken_is_reset() {
     let mut spoken = spoken();
     spoken.hear(&no_window()).unwrap();
     spoken.hear(&[request(1, true), request(3, true), request(5, true)].concat()).unwrap();
-    for (id, length) in [(1, 100_000), (3, 60_000), (5, 100_000)] {
+    for (id, length) in [(1, 100_000), (5, 100_000)] {
         spoken.server.data(id, b"", Bytes::from(vec![0; length]), true, &mut spoken.out);
     }
+    // A stream that goes on is as slow as its reader likes.
+    spoken.server.data(3, b"", Bytes::from(vec![0; 60_000]), false, &mut spoken.out);
     assert!(spoken.server.wants_ticks());
     assert_eq!(tick(&mut spoken, 0), [0; 0]);
     assert_eq!(tick(&mut spoken, 20_000), [0; 0]);
@@ -102,9 +104,106 @@ fn stream_of_which_nothing_is_taken_is_reset() {
         (frame::RST_STREAM, 1, &[0, 0, 0, 8][..])
     );
     assert_eq!(tick(&mut spoken, 50_250), [5]);
-    assert!(spoken.server.owes(), "little waits on the third: its reader may be slow");
+    assert!(spoken.server.owes(), "the third is not finished");
     assert!(!spoken.server.wants_ticks());
     assert_eq!(tick(&mut spoken, 5_000_000), [0; 0]);
+}
+
+#[test]
+fn short_answer_that_is_not_taken_in_time_is_reset() {
+    let mut spoken = Spoken::open(Config { stalled: Duration::from_secs(7), ..Config::default() });
+    spoken.hear(&no_window()).unwrap();
+    spoken.hear(&[request(1, true), request(3, true), request(5, true), request(7, true)].concat()).unwrap();
+    spoken.server.headers(1, b"\x88", false, &mut spoken.out);
+    spoken.server.data(1, b"", Bytes::from_static(b"few"), false, &mut spoken.out);
+    assert!(!spoken.server.wants_ticks(), "an answer that goes on has no clock");
+    spoken.server.trailers(1, b"\x88", &mut spoken.out);
+    assert!(spoken.server.wants_ticks());
+    spoken.server.data(3, b"", Bytes::from_static(b"few"), true, &mut spoken.out);
+    spoken.server.data(5, b"", Bytes::from_static(b"few"), false, &mut spoken.out);
+    assert_eq!(tick(&mut spoken, 1_000), [0; 0]);
+    spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 3, &1_u32.to_be_bytes())).unwrap();
+    assert_eq!(tick(&mut spoken, 7_999), [0; 0]);
+    assert_eq!(tick(&mut spoken, 8_000), [1]);
+    assert_eq!(tick(&mut spoken, 14_999), [3]);
+    assert_eq!(tick(&mut spoken, 1_000_000), [0; 0]);
+    assert_eq!(spoken.server.ids(), [5, 7], "streams that are open are not looked at");
+    assert!(!spoken.server.wants_ticks());
+    // One that is taken in time ends as ever.
+    spoken.server.data(7, b"", Bytes::from_static(b"few"), true, &mut spoken.out);
+    spoken.hear(&frame_of(frame::WINDOW_UPDATE, 0, 7, &3_u32.to_be_bytes())).unwrap();
+    assert!(!spoken.server.wants_ticks());
+    assert_eq!(tick(&mut spoken, 2_000_000), [0; 0]);
+}
+
+/// SETTINGS that make the window so large.
+fn window(size: u32) -> Vec<u8> {
+    let [a, b, c, d] = size.to_be_bytes();
+    frame_of(frame::SETTINGS, 0, 0, &[0, 4, a, b, c, d])
+}
+
+/// A connection without windows, on so many streams of which an answer waits.
+fn with_waiting(streams: u32) -> Spoken {
+    let mut spoken = spoken();
+    spoken.hear(&no_window()).unwrap();
+    for id in (0..streams).map(|n| 2 * n + 1) {
+        spoken.hear(&request(id, true)).unwrap();
+        spoken.server.data(id, b"", Bytes::from(vec![0; 1_000]), true, &mut spoken.out);
+    }
+    spoken.sent();
+    spoken
+}
+
+fn data_of(spoken: &mut Spoken) -> Vec<(u32, usize)> {
+    let sent = spoken.sent();
+    let data = sent.iter().filter(|sent| sent.kind == frame::DATA);
+    data.map(|sent| (sent.stream, sent.payload.len())).collect()
+}
+
+#[test]
+fn windows_that_grow_often_are_used_once_behind_the_frames_that_are_here() {
+    let mut spoken = with_waiting(3);
+    let grown: Vec<u8> = (1..=8).flat_map(window).collect();
+    spoken.hear(&grown).unwrap();
+    assert_eq!(data_of(&mut spoken), [(1, 8), (3, 8), (5, 8)]);
+    spoken.server.assert_sound();
+    // One that becomes smaller again sends nothing.
+    spoken.hear(&[window(9), window(8)].concat()).unwrap();
+    assert_eq!(data_of(&mut spoken), []);
+    spoken.hear(&window(1_000)).unwrap();
+    assert_eq!(data_of(&mut spoken), [(1, 992), (3, 992), (5, 992)]);
+    assert_eq!(spoken.server.streams(), 0);
+}
+
+#[test]
+fn streams_that_are_flushed_count_as_frames_of_the_turn() {
+    let mut spoken = with_waiting(500);
+    let ping = frame_of(frame::PING, 0, 0, &[0; 8]);
+    let events = spoken.hear_all(&window(1)).unwrap();
+    assert_eq!(events, []);
+    assert_eq!(data_of(&mut spoken).len(), 500);
+    let events = spoken.hear_all(&ping).unwrap();
+    assert_eq!(events, [Event::Pause], "others have their turn");
+}
+
+#[test]
+fn peer_that_changes_its_windows_again_and_again_is_sent_away() {
+    let mut spoken = with_waiting(10);
+    // Some each second harm nobody.
+    let mut size = 0;
+    for second in 0..1_000 {
+        tick(&mut spoken, second * 1_000);
+        for _ in 0..8 {
+            size = if size > 50 { 0 } else { size + 1 };
+            spoken.hear(&window(size)).unwrap();
+        }
+    }
+    spoken.sent();
+    let changes = (1..=1_000).find(|n| spoken.hear(&window(100 + n)).is_err()).expect("an end");
+    assert!((120..=130).contains(&changes), "{changes}");
+    let violation = spoken.sent().pop().expect("a GOAWAY");
+    assert_eq!(violation.payload[4..8], ErrorCode::ENHANCE_YOUR_CALM.0.to_be_bytes());
+    assert_eq!(&violation.payload[8..], b"too many changes of the windows");
 }
 
 #[test]

@@ -114,6 +114,10 @@ impl Server {
                 self.untold.note(Refused::Unsupported);
                 unknown_encoding()
             }
+            Err(Unfit::Fields) => {
+                self.untold.note(Refused::TooLarge);
+                Status::resource_exhausted("too many fields")
+            }
             Err(Unfit::Timeout) => Status::internal("malformed grpc-timeout"),
         };
         self.live = Some(Box::new(Live::Web(web(Format::Protobuf, Accepts::default()))));

@@ -283,3 +283,41 @@ fn message_has_a_content_type_that_is_known() {
         assert_eq!(response.field("content-type"), Some(answered), "{content_type}");
     }
 }
+
+#[test]
+fn an_answer_claims_no_charset_but_its_own() {
+    for (asked, want) in [
+        ("application/json; charset=utf-16", "application/json"),
+        ("application/json;charset=UTF-8", "application/json;charset=UTF-8"),
+        ("application/json; charset=utf-8; boundary=x", "application/json"),
+        ("application/proto-text; v=1", "application/proto-text"),
+    ] {
+        assert_eq!(answer(post("/S/M", asked, "{}"), echo).field("content-type"), Some(want), "{asked}");
+    }
+}
+
+#[test]
+fn a_time_that_is_none_is_answered_and_calls_nothing() {
+    for (field, told) in [
+        ("Connect-Timeout-Ms: abc", "the Connect-Timeout-Ms is not a number of up to ten digits"),
+        ("Connect-Timeout-Ms: 12345678901", "the Connect-Timeout-Ms is not a number of up to ten digits"),
+        ("grpc-timeout: 99999999999H", "the grpc-timeout is not a number of up to eight digits and a unit"),
+    ] {
+        let request = format!(
+            "POST /S/M HTTP/1.1\r\nHost: a\r\n{field}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+        );
+        let mut talk = Talk::new();
+        assert!(talk.say(&request).call().is_none(), "{field}");
+        let answer = answer(&request, echo);
+        assert_eq!(answer.status, 400, "{field}");
+        assert!(answer.text().contains(told), "{}", answer.text());
+    }
+}
+
+#[test]
+fn statuses_that_are_sent_have_their_phrase() {
+    let request = "POST /S/M HTTP/1.1\r\nHost: a\r\nAccept: application/json;dialect=yaml\r\n\
+        Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    let out = Talk::new().say(request).serve(echo);
+    assert!(out.starts_with(b"HTTP/1.1 406 Not Acceptable\r\n"), "{}", out.escape_ascii());
+}
