@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::limits::{LimitOptions, Span};
 use crate::tls::Proof;
-use crate::{services, vectors};
+use crate::{services, terminal, vectors};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -97,9 +97,11 @@ impl Registering {
 
 fn tell(url: &str, event: Event<'_>) {
     match event {
-        Event::Entered(entry) => eprintln!("registered {entry} in {url}"),
-        Event::Failed(entry, error) => eprintln!("warning: {url}: {entry}: {}", error.message()),
-        Event::Withdrawn(entry) => eprintln!("withdrawn {entry} from {url}"),
+        Event::Entered(entry) => terminal::tell(format_args!("registered {entry} in {url}")),
+        Event::Failed(entry, error) => {
+            terminal::tell(format_args!("warning: {url}: {entry}: {}", error.message()));
+        }
+        Event::Withdrawn(entry) => terminal::tell(format_args!("withdrawn {entry} from {url}")),
         _ => {}
     }
 }
@@ -156,10 +158,10 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A handler's panic ends its call and no more, so a line says enough of it. The standard hook may print a
-/// backtrace, for which it keeps the debug information of the whole program in memory.
+/// A line says enough of a panic: the standard hook may print a backtrace, for which it keeps the debug information of
+/// the whole program in memory. And it ends the process if nobody reads standard error.
 fn tell_panics_in_a_line() {
-    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+    std::panic::set_hook(Box::new(|panic| terminal::tell(panic)));
 }
 
 /// With cores of its own, the server needs this runtime only to accept connections.
