@@ -1,7 +1,9 @@
 //! `polyrpc serve`: the demo's services, for any client to call.
 
 use std::io::{self, Write};
+use std::panic;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -158,10 +160,16 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line says enough of a panic: the standard hook may print a backtrace, for which it keeps the debug information of
-/// the whole program in memory. And it ends the process if nobody reads standard error.
+/// A handler's panic is told by an event of the library, with what was called; where in the code it came from is told to
+/// those who look for it. One of this thread ends the process: a line says enough of it. The standard hook may print a
+/// backtrace, for which it keeps the debug information of the whole program in memory, and it ends the process if nobody
+/// reads standard error.
 fn tell_panics_in_a_line() {
-    std::panic::set_hook(Box::new(|panic| terminal::tell(panic)));
+    let main = thread::current().id();
+    panic::set_hook(Box::new(move |panic| match thread::current().id() == main {
+        true => terminal::tell(panic),
+        false => tracing::debug!("{panic}"),
+    }));
 }
 
 /// With cores of its own, the server needs this runtime only to accept connections.
