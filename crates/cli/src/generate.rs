@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::terminal;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -34,7 +35,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
         .skip_streaming(options.skip_streaming)
         .generate()?;
     for warning in &generated.warnings {
-        eprintln!("warning: {warning}");
+        terminal::tell(format_args!("warning: {warning}"));
     }
     let stale: Vec<_> = generated.stale(&options.out).into_iter().map(|(path, _)| path).collect();
     if !options.check {
@@ -42,7 +43,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     }
     let word = if options.check { "stale" } else { "wrote" };
     for path in &stale {
-        println!("{word} {}", path.display());
+        terminal::print(&format!("{word} {}", path.display()))?;
     }
     Ok(if options.check && !stale.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

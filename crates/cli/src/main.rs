@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     match Cli::parse().run() {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("{failure}");
+            terminal::tell(failure);
             ExitCode::FAILURE
         }
     }

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 use std::net::Ipv6Addr;
+use std::panic;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,7 +21,7 @@ use crate::failure::Failure;
 use crate::kcp::Kcp;
 use crate::limits::{LimitOptions, Span};
 use crate::tls::Proof;
-use crate::{services, vectors};
+use crate::{services, terminal, vectors};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -128,10 +130,10 @@ fn attributes(text: &str) -> Result<Attributes, String> {
 
 fn tell(url: &str, event: Event<'_>) {
     match event {
-        Event::Entered(entry) => eprintln!("registered {entry} in {url}"),
+        Event::Entered(entry) => terminal::tell(format_args!("registered {entry} in {url}")),
         // The log says so, once.
         Event::Failed(..) => {}
-        Event::Withdrawn(entry) => eprintln!("withdrawn {entry} from {url}"),
+        Event::Withdrawn(entry) => terminal::tell(format_args!("withdrawn {entry} from {url}")),
         _ => {}
     }
 }
@@ -188,10 +190,16 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A handler's panic ends its call and no more, so a line says enough of it. The standard hook may print a
-/// backtrace, for which it keeps the debug information of the whole program in memory.
+/// A handler's panic is told by an event of the library, with what was called; where in the code it came from is told to
+/// those who look for it. One of this thread ends the process: a line says enough of it. The standard hook may print a
+/// backtrace, for which it keeps the debug information of the whole program in memory, and it ends the process if nobody
+/// reads standard error.
 fn tell_panics_in_a_line() {
-    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+    let main = thread::current().id();
+    panic::set_hook(Box::new(move |panic| match thread::current().id() == main {
+        true => terminal::tell(panic),
+        false => tracing::debug!("{panic}"),
+    }));
 }
 
 /// With cores of its own, the server needs this runtime only to accept connections.

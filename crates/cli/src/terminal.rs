@@ -16,6 +16,12 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     }
 }
 
+/// Tells people something on standard error. That nobody reads it is no failure, and never a panic: `eprintln!` has one.
+pub(crate) fn tell(text: impl Display) {
+    // There is nowhere left to say that it could not be said.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Waits for a future, in a runtime on this thread.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -6,6 +6,7 @@ use clap::Args;
 use polyrpc::tls::{self, Identity};
 
 use crate::failure::Failure;
+use crate::terminal;
 
 /// How a server with TLS is called.
 #[derive(Debug, Clone, Args)]
@@ -75,8 +76,13 @@ impl Proof {
         let mut tls = tls::Server::builder(identity(certificate, self.tls_key.as_ref()))
             .watch(WATCH)
             .on_reload(|result| match result {
-                Ok(()) => eprintln!("the TLS certificates were reloaded"),
-                Err(error) => eprintln!("the TLS certificates were not reloaded: {}", error.message()),
+                Ok(()) => terminal::tell("the TLS certificates were reloaded"),
+                Err(error) => {
+                    terminal::tell(format_args!(
+                        "the TLS certificates were not reloaded: {}",
+                        error.message()
+                    ));
+                }
             });
         if let Some(authorities) = &self.tls_client_ca {
             tls = tls.client_ca(authorities.clone());

@@ -263,6 +263,34 @@ fn a_failed_call_says_why_in_one_line_and_exits_with_1() {
 }
 
 #[test]
+fn a_server_whose_standard_error_nobody_reads_survives_a_panic() {
+    let server = Server::serve_unheard([]);
+    for _ in 0..2 {
+        let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Panic", r#"{"A":7,"B":8}"#]);
+        assert!(ran.stderr.contains("[service internal error]"), "{ran:?}");
+        let ran = polyrpc(["call", &server.url("rpcx"), "Arith/Mul", r#"{"A":7,"B":8}"#]);
+        assert_eq!(ran.json(), serde_json::json!({"C": 56}));
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
+fn the_command_ends_quietly_if_nobody_reads_what_it_says() {
+    let server = Server::serve([]);
+    let url = server.url("rpcx");
+    for arguments in [
+        &["call", &url, "Arith/Meta", r#"{"A":7,"B":8}"#, "-v", "-H", "k1=v1"][..],
+        &["bench", &url, "Arith/Mul", r#"{"A":7,"B":8}"#, "-n", "10", "-c", "1"],
+        &["call", &url, "Arith/Nope", "{}"],
+        &["demo"],
+    ] {
+        let status = running::run_unheard(arguments);
+        // A panic ends with 101, an abort with no code at all.
+        assert!(matches!(status.code(), Some(0 | 1)), "{arguments:?}: {status}");
+    }
+}
+
+#[test]
 fn what_cannot_be_sent_is_refused_before_it_is_sent() {
     let nowhere = "baidu-std://127.0.0.1:1";
     let fails = |arguments: &[&str], stderr: &str| {

@@ -96,15 +96,16 @@ async fn whatever_panics_only_its_own_call_fails() {
         for method in ["AtOnce", "AfterAWhile", "Blocking", "Reading", "ReadingAside", "Writing"] {
             let error = soon(client.call::<()>(&format!("Fragile/{method}"), &1)).await.unwrap_err();
             let method_without_arguments = !method.starts_with("Reading");
+            assert!(!error.message().contains("boom"), "{protocol:?} {method}: {error}");
             if method_without_arguments {
                 let error = soon(client.call::<()>(&format!("Fragile/{method}"), &())).await.unwrap_err();
                 assert!(
-                    error.message().contains("[service internal error]: boom"),
+                    error.message().contains("[service internal error]: the handler panicked"),
                     "{protocol:?} {method}: {error}"
                 );
             } else {
                 assert!(
-                    error.message().contains("[service internal error]: boom"),
+                    error.message().contains("[service internal error]: the handler panicked"),
                     "{protocol:?} {method}: {error}"
                 );
             }
@@ -112,7 +113,8 @@ async fn whatever_panics_only_its_own_call_fails() {
         // rpcx names the method.
         for method in ["AtOnce", "AfterAWhile", "Blocking"] {
             let error = soon(client.call::<()>(&format!("Fragile/{method}"), &())).await.unwrap_err();
-            let names = error.message() == format!("[service internal error]: boom, method: {method}");
+            let names = error.message()
+                == format!("[service internal error]: the handler panicked, method: {method}");
             assert_eq!(names, protocol == Protocol::Rpcx, "{protocol:?} {method}: {error}");
         }
         let error = soon(client.call::<()>("Fragile/WithANumber", &())).await.unwrap_err();
@@ -133,8 +135,22 @@ async fn a_function_that_panics_before_its_future_exists_fails_its_call_only() {
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         let error = client.call::<String>("early", &false).await.unwrap_err();
-        assert!(error.message().contains("not fine"), "{protocol:?}: {error}");
+        assert!(!error.message().contains("not fine"), "{protocol:?}: {error}");
         assert_eq!(client.call::<String>("early", &true).await.unwrap(), "fine");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_exposes_errors_tells_what_a_panic_says() {
+    let server = Server::new().service(FragileServer::new(Glass(Gate::default())));
+    let server = serve(server.expose_errors()).await;
+    for protocol in PROTOCOLS {
+        for method in ["AtOnce", "AfterAWhile", "Blocking", "Writing"] {
+            let call = format!("Fragile/{method}");
+            let error = soon(client(protocol, &server).call::<()>(&call, &())).await.unwrap_err();
+            let text = error.message();
+            assert!(text.contains("[service internal error]: boom"), "{protocol:?} {method}: {text}");
+        }
     }
 }
 

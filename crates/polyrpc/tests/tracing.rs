@@ -192,7 +192,9 @@ async fn a_handler_that_panics_and_a_server_that_cannot_be_reached_are_told() {
     let server = serve(Server::new().register("Panics/Now", panics)).await;
     let client = Client::new(&format!("rpcx://{}", server.address())).unwrap();
     client.call::<String>("Panics/Now", &()).await.unwrap_err();
-    tells(&["ERROR", "a handler panicked", "as asked by the test", "connection{"]).await;
+    let panicked = ["ERROR", "a handler panicked", "as asked by the test", "connection{"];
+    tells(&panicked).await;
+    tells(&["a handler panicked", "service=Panics", "method=Now", "peer=127.0.0.1:"]).await;
 
     let address = server.address().to_string();
     drop((client, server));

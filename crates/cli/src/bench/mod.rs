@@ -183,15 +183,13 @@ impl Options {
 
 fn show(report: &Report, json: Option<&PathBuf>) -> Result<(), Failure> {
     let Some(path) = json else {
-        println!("{report}");
-        return Ok(());
+        return terminal::print(&report.to_string()).map(drop);
     };
     let text = report.to_json();
     if path.as_os_str() == "-" {
-        println!("{text}");
-        return Ok(());
+        return terminal::print(&text).map(drop);
     }
-    println!("{report}");
+    terminal::print(&report.to_string())?;
     fs::write(path, text + "\n").map_err(|error| Failure::system(format!("write {}", path.display()), &error))
 }
 

@@ -225,20 +225,20 @@ fn tell_beside(response: &Response<Body>) {
     tell(&response.metadata);
     let attachment = &response.attachment;
     if !attachment.is_empty() {
-        eprintln!("< attachment of {} bytes:\n{}", attachment.len(), readable(attachment));
+        terminal::tell(format_args!("< attachment of {} bytes:\n{}", attachment.len(), readable(attachment)));
     }
 }
 
 fn tell(metadata: &Metadata) {
     for (key, value) in metadata.iter() {
-        eprintln!("< {key}: {}", readable(value));
+        terminal::tell(format_args!("< {key}: {}", readable(value)));
     }
 }
 
 fn tell_push(push: &Push) {
-    eprintln!("< pushed {}/{}: {}", push.service, push.method, readable(&push.body));
+    terminal::tell(format_args!("< pushed {}/{}: {}", push.service, push.method, readable(&push.body)));
     for (key, value) in push.metadata.iter() {
-        eprintln!("<   {key}: {}", readable(value));
+        terminal::tell(format_args!("<   {key}: {}", readable(value)));
     }
 }
 

@@ -13,7 +13,7 @@ use self::calls::{CALLS, Outcome};
 use crate::failure::Failure;
 use crate::serve::Registering;
 use crate::terminal::Paint;
-use crate::{serve, services};
+use crate::{serve, services, terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -40,9 +40,9 @@ async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
     let running =
         bound.map_err(|error| Failure::system(format!("listen on {}", options.listen), &error))?.start();
     let paint = Paint::for_stdout();
-    let failed = call_all(&running, paint).await;
+    let failed = call_all(&running, paint).await?;
     if options.keep {
-        print!("{}", try_it::text(running.address(), paint));
+        terminal::print(try_it::text(running.address(), paint).trim_end_matches('\n'))?;
         stop.await;
         serve::shut_down(vec![running]).await;
     }
@@ -50,18 +50,16 @@ async fn demonstrate(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 /// Makes every call and prints its row as soon as it is answered. Returns how many failed.
-async fn call_all(running: &Running, paint: Paint) -> usize {
+async fn call_all(running: &Running, paint: Paint) -> Result<usize, Failure> {
     let address = running.address();
-    println!("{}", paint.bold(format_args!("PolyRPC on {address}: every service, every protocol, one port")));
-    println!();
-    println!("{}", table::head(paint));
+    let title = paint.bold(format_args!("PolyRPC on {address}: every service, every protocol, one port"));
+    terminal::print(&format!("{title}\n\n{}", table::head(paint)))?;
     let mut failed = 0;
     for call in CALLS {
         let outcome = call.make(address).await;
         failed += usize::from(!matches!(outcome, Outcome::Answered { .. }));
-        println!("{}", table::row(call, &outcome, paint));
+        terminal::print(&table::row(call, &outcome, paint))?;
     }
-    println!();
-    println!("{}", table::verdict(CALLS.len(), failed, paint));
-    failed
+    terminal::print(&format!("\n{}", table::verdict(CALLS.len(), failed, paint)))?;
+    Ok(failed)
 }

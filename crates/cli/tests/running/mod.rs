@@ -45,6 +45,18 @@ pub(crate) fn polyrpc(arguments: impl IntoIterator<Item = impl AsRef<str>>) -> R
     command(arguments).stdin(Stdio::null()).output().unwrap().into()
 }
 
+/// Runs the command to its end while nobody reads its output.
+pub(crate) fn run_unheard(arguments: &[&str]) -> ExitStatus {
+    let mut child = command(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop((child.stdout.take(), child.stderr.take()));
+    child.wait().unwrap()
+}
+
 /// A run of the command that is talked to.
 pub(crate) struct Talk {
     child: Child,
@@ -119,6 +131,18 @@ impl Server {
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let mut server = Self { child, said: String::new() };
         server.listen_until(last, stdout);
+        server
+    }
+
+    /// `polyrpc serve` on a free port, with standard error closed: nobody reads what it says there.
+    pub(crate) fn serve_unheard<const N: usize>(more: [&str; N]) -> Self {
+        let arguments = ["serve", "--listen", "127.0.0.1:0"];
+        let mut command = command(arguments.iter().chain(&more));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stderr.take());
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut server = Self { child, said: String::new() };
+        server.listen_until("ready", stdout);
         server
     }
 

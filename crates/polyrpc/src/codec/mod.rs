@@ -1,5 +1,6 @@
 //! How a method's Rust values become bytes and back, in whatever format the peer speaks.
 
+mod finite;
 mod flatbuffers;
 mod lenient_message_pack;
 mod numbered;

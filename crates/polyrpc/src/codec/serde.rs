@@ -11,7 +11,7 @@ use rmp_serde::config::BytesMode;
 
 use super::buffer::Buffer;
 use super::lenient_message_pack::{self, Lengths};
-use super::{Body, Codec, Outline, outline, rest_rpc, unsupported};
+use super::{Body, Codec, Outline, finite, outline, rest_rpc, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
 /// strings as `bin`) or as C++ does (an array), struct_pack, what rest_rpc makes of these, and gob as Go's net/rpc
@@ -164,7 +164,7 @@ fn nothing_in_gob<T: DeserializeOwned>() -> Result<T, Status> {
 /// Writes a value of a plain type.
 pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Result<Bytes, Status> {
     match format {
-        Format::Json(_) => buffered(|buffer| serde_json::to_writer(buffer, value)),
+        Format::Json(_) => buffered(|buffer| finite::to_json(buffer, value)),
         Format::MessagePack => buffered(|buffer| {
             let writer = rmp_serde::Serializer::new(buffer).with_struct_map();
             value.serialize(&mut writer.with_bytes(BytesMode::ForceIterables))

@@ -27,7 +27,7 @@ use super::topics::Subscriptions;
 use crate::budget::{self, Account};
 use crate::introspection::Calls;
 use crate::net::{Inbox, Transport, scratch};
-use crate::service::{Accepted, ConnectionFacts, Ending};
+use crate::service::{Accepted, ConnectionFacts, Ending, Site};
 use crate::task::Inherited;
 
 /// Drives one session over one socket.
@@ -709,14 +709,14 @@ impl<'a, S: Session> Connection<'a, S> {
     fn settle(&mut self, started: Started, owed: Owed<S::Ticket>) {
         match started {
             Started::Ended(ending) => self.end_call(owed, ending),
-            Started::Waiting { handling, deadline, inherited, way, bytes } => {
+            Started::Waiting { handling, site, deadline, inherited, way, bytes } => {
                 let stream = S::stream(&owed.ticket);
-                let running = Running::new(handling, owed, deadline, inherited, stream, way);
+                let running = Running::new(handling, site, owed, deadline, inherited, stream, way);
                 self.in_flight.push(running.holding(bytes));
             }
-            Started::Gathering { gathering, deadline, inherited, bytes } => {
+            Started::Gathering { gathering, site, deadline, inherited, bytes } => {
                 let stream = S::stream(&owed.ticket);
-                let running = Running::gathering(gathering, owed, deadline, inherited, stream);
+                let running = Running::gathering(gathering, site, owed, deadline, inherited, stream);
                 self.in_flight.push(running.holding(bytes));
             }
             Started::Stopped(Stop::Failed(status)) => self.end_call(owed, Ending::failed(status)),
@@ -843,7 +843,8 @@ impl<'a, S: Session> Connection<'a, S> {
             let owed = Owed { ticket, note: None };
             // What its call left to it ended with that.
             let inherited = Inherited::default();
-            let running = Running::new(sending, owed, None, inherited, Some(stream), Way::Answered);
+            let site = Site::new(self.dispatch.connection().clone(), None);
+            let running = Running::new(sending, site, owed, None, inherited, Some(stream), Way::Answered);
             self.in_flight.push(running);
         }
     }

@@ -18,7 +18,7 @@ use super::port::Port;
 use super::streams::Streams;
 use crate::budget::{Account, Kept, exhausted};
 use crate::codec::{Body, InPlace, decompress_aside, decompress_in_place, decompress_message_aside};
-use crate::service::{Asked, ConnectionFacts, Context, Ending, Entry, Handling, Offer, Shape, Way};
+use crate::service::{Asked, ConnectionFacts, Context, Ending, Entry, Handling, Offer, Shape, Site, Way};
 use crate::streaming::{Incoming, Outgoing};
 use crate::task::Inherited;
 
@@ -29,13 +29,20 @@ pub(super) enum Started {
     /// Its handler waits for something.
     Waiting {
         handling: Handling,
+        site: Site,
         deadline: Option<Instant>,
         inherited: Inherited,
         way: in_flight::Way,
         bytes: usize,
     },
     /// Its message has not come.
-    Gathering { gathering: Gathering, deadline: Option<Instant>, inherited: Inherited, bytes: usize },
+    Gathering {
+        gathering: Gathering,
+        site: Site,
+        deadline: Option<Instant>,
+        inherited: Inherited,
+        bytes: usize,
+    },
     /// It was not begun.
     Stopped(Stop),
 }
@@ -291,13 +298,14 @@ impl<'a> Dispatch<'a> {
         let context = self.context::<S>(call, (entry, deadline), found.arrival.known()).with_offer(offer);
         let begun = inherited.during(|| {
             let mut handling = entry.take(context, body, Way::Whole, S::unreadable_to(ticket))?;
-            Ok((poll_guarded(&mut handling, cx), handling))
+            Ok((poll_guarded(&mut handling, || self.site(entry), cx), handling))
         });
         match begun {
             Err(status) => failed(status),
             Ok((Poll::Ready(ending), _)) => Started::Ended(ending),
             Ok((Poll::Pending, handling)) => {
-                Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Whole, bytes: held }
+                let (site, way) = (self.site(entry), in_flight::Way::Whole);
+                Started::Waiting { handling, site, deadline, inherited, way, bytes: held }
             }
         }
     }
@@ -345,7 +353,8 @@ impl<'a> Dispatch<'a> {
             (message, Way::Answers(streams.open(stream, limit).1))
         };
         let handling = inherited.during(|| opened(entry, cx, message, way, unreadable));
-        Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes: held }
+        let (site, way) = (self.site(entry), in_flight::Way::Streamed);
+        Started::Waiting { handling, site, deadline, inherited, way, bytes: held }
     }
 
     fn begin_open<S: Session>(
@@ -362,10 +371,13 @@ impl<'a> Dispatch<'a> {
         let mut inherited = Inherited::from_call(deadline, &call.head.metadata);
         let entry = match (entry, &judging) {
             (Ok(entry), _) => entry,
-            (Err(status), Some(_)) => return later(judging, inherited, deadline, fails(status)),
+            (Err(status), Some(_)) => {
+                let site = Site::new(self.connection.clone(), None);
+                return later(judging, site, inherited, deadline, fails(status));
+            }
             (Err(status), None) => return failed(status),
         };
-        let cx = self.context::<S>(call, (entry, deadline), None);
+        let (cx, site) = (self.context::<S>(call, (entry, deadline), None), self.site(entry));
         let limit = self.port.server.limits.decompressed;
         let shape = entry.method().shape();
         if shape.client_streams
@@ -379,12 +391,13 @@ impl<'a> Dispatch<'a> {
             (true, None) => {
                 let way = Way::Streams(incoming, outgoing);
                 let handling = inherited.during(|| opened(entry, cx, Bytes::new(), way, unreadable));
-                Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes: held }
+                let way = in_flight::Way::Streamed;
+                Started::Waiting { handling, site, deadline, inherited, way, bytes: held }
             }
             (true, judging) => {
                 let (entry, way) = (entry.clone(), Way::Streams(incoming, outgoing));
                 let start = async move { Ok(opened(&entry, cx, Bytes::new(), way, unreadable)) };
-                streamed(later(judging, inherited, deadline, start))
+                streamed(later(judging, site, inherited, deadline, start))
             }
             (false, judging) => {
                 let gathered = gathered(
@@ -404,7 +417,7 @@ impl<'a> Dispatch<'a> {
                     }),
                 };
                 let gathering = Gathering { gathered, entry: handle };
-                Started::Gathering { gathering, deadline, inherited, bytes: held }
+                Started::Gathering { gathering, site, deadline, inherited, bytes: held }
             }
         }
     }
@@ -424,7 +437,10 @@ impl<'a> Dispatch<'a> {
         let inherited = Inherited::from_call(deadline, &call.head.metadata);
         let entry = match entry {
             Ok(entry) => entry.clone(),
-            Err(status) => return later(judging, inherited, deadline, fails(status)),
+            Err(status) => {
+                let site = Site::new(self.connection.clone(), None);
+                return later(judging, site, inherited, deadline, fails(status));
+            }
         };
         let (account, limit) =
             (self.registration.entry.account.clone(), self.port.server.limits.decompressed);
@@ -435,7 +451,9 @@ impl<'a> Dispatch<'a> {
         let streams = !entry.method().shape().is_unary() && !takes_as_call(&entry, offered);
         let stream = S::stream(ticket).filter(|_| streams);
         let ways = match stream.map(|stream| (stream, self.registration.entry.admit_stream())) {
-            Some((_, Err(status))) => return later(judging, inherited, deadline, fails(status)),
+            Some((_, Err(status))) => {
+                return later(judging, self.site(&entry), inherited, deadline, fails(status));
+            }
             Some((stream, Ok(()))) => Some(found.streams.open(stream, limit)),
             None => None,
         };
@@ -443,7 +461,7 @@ impl<'a> Dispatch<'a> {
         let offer = offered.filter(|_| ways.is_none()).map(|offered| self.offer(offered, found.streams));
         let cx = self.context::<S>(call, (&entry, deadline), found.arrival.known()).with_offer(offer);
         let is_stream = ways.is_some();
-        let started = later(judging, inherited, deadline, async move {
+        let started = later(judging, self.site(&entry), inherited, deadline, async move {
             let bytes = decompress_aside(compression, body, limit, account.clone()).await;
             let bytes = bytes.map_err(Ending::Corrupt)?;
             // What it was compressed to is counted with the call.
@@ -467,11 +485,16 @@ impl<'a> Dispatch<'a> {
         });
         let started = if is_stream { streamed(started) } else { started };
         match started {
-            Started::Waiting { handling, deadline, inherited, way, .. } => {
-                Started::Waiting { handling, deadline, inherited, way, bytes }
+            Started::Waiting { handling, site, deadline, inherited, way, .. } => {
+                Started::Waiting { handling, site, deadline, inherited, way, bytes }
             }
             started => started,
         }
+    }
+
+    /// Where a call of this connection is handled.
+    fn site(&self, entry: &Arc<Entry>) -> Site {
+        Site::new(self.connection.clone(), Some(entry.clone()))
     }
 
     fn context<S: Session>(
@@ -633,6 +656,7 @@ fn objected(status: Status) -> Stop {
 /// A call that goes on with `start` once its credential was accepted.
 fn later(
     judging: Option<Judging>,
+    site: Site,
     inherited: Inherited,
     deadline: Option<Instant>,
     start: impl Future<Output = Result<Handling, Ending>> + Send + 'static,
@@ -648,7 +672,7 @@ fn later(
             Err(ending) => ending,
         }
     });
-    Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Whole, bytes: 0 }
+    Started::Waiting { handling, site, deadline, inherited, way: in_flight::Way::Whole, bytes: 0 }
 }
 
 /// Fails a call once its credential was accepted.
@@ -659,8 +683,8 @@ async fn fails(status: Status) -> Result<Handling, Ending> {
 /// The same for a call whose messages come or leave one by one.
 fn streamed(started: Started) -> Started {
     match started {
-        Started::Waiting { handling, deadline, inherited, bytes, .. } => {
-            Started::Waiting { handling, deadline, inherited, way: in_flight::Way::Streamed, bytes }
+        Started::Waiting { handling, site, deadline, inherited, bytes, .. } => {
+            Started::Waiting { handling, site, deadline, inherited, way: in_flight::Way::Streamed, bytes }
         }
         started => started,
     }

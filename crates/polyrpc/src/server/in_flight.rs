@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep_until};
 
 use super::open::Entry;
 use crate::budget::Account;
-use crate::service::{Ending, Handling};
+use crate::service::{Ending, Handling, Site};
 use crate::task::Inherited;
 
 /// The calls of one connection that were not answered at once.
@@ -190,6 +190,8 @@ pub(super) struct Gathered {
 pub(super) struct Running<T> {
     /// `None` while it waits for its message, and once it was cancelled.
     handling: Option<Handling>,
+    /// Where a panic is told.
+    site: Site,
     /// Its message has not come.
     gathering: Option<Box<Gathering>>,
     /// Why it was given up, if it is to be answered.
@@ -222,6 +224,7 @@ pub(super) enum Way {
 impl<T> Running<T> {
     pub(super) fn new(
         handling: Handling,
+        site: Site,
         owed: T,
         deadline: Option<Instant>,
         inherited: Inherited,
@@ -232,6 +235,7 @@ impl<T> Running<T> {
         let counted = Some(if way == Way::Whole { Counted::Call } else { Counted::Stream });
         Self {
             handling: Some(handling),
+            site,
             gathering: None,
             failure: None,
             owed: Some(owed),
@@ -248,13 +252,14 @@ impl<T> Running<T> {
     /// A call whose message has not come.
     pub(super) fn gathering(
         gathering: Gathering,
+        site: Site,
         owed: T,
         deadline: Option<Instant>,
         inherited: Inherited,
         stream: Option<StreamId>,
     ) -> Self {
         let nothing = Box::pin(std::future::pending());
-        let running = Self::new(nothing, owed, deadline, inherited, stream, Way::Streamed);
+        let running = Self::new(nothing, site, owed, deadline, inherited, stream, Way::Streamed);
         Self { handling: None, gathering: Some(Box::new(gathering)), counted: None, ..running }
     }
 
@@ -291,7 +296,9 @@ impl<T> Running<T> {
         let Some(handling) = &mut self.handling else {
             return Poll::Ready(self.failure.take().map(Ending::failed));
         };
-        if let Poll::Ready(ending) = self.inherited.during(|| poll_guarded(handling, cx)) {
+        if let Poll::Ready(ending) =
+            self.inherited.during(|| poll_guarded(handling, || self.site.clone(), cx))
+        {
             return Poll::Ready(Some(ending));
         }
         self.poll_deadline(cx).map(Some)
@@ -351,10 +358,14 @@ impl<T> fmt::Debug for Running<T> {
     }
 }
 
-/// Polls a handler; its panic is the end of its call and of nothing else.
-pub(super) fn poll_guarded(handling: &mut Handling, cx: &mut Context<'_>) -> Poll<Ending> {
+/// Polls a handler; its panic is the end of its call and of nothing else. It is told where it happened.
+pub(super) fn poll_guarded(
+    handling: &mut Handling,
+    site: impl FnOnce() -> Site,
+    cx: &mut Context<'_>,
+) -> Poll<Ending> {
     catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)))
-        .unwrap_or_else(|panic| Poll::Ready(Ending::panicked(&*panic)))
+        .unwrap_or_else(|panic| Poll::Ready(site().panicked(&*panic)))
 }
 
 #[cold]

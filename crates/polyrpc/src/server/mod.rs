@@ -208,7 +208,8 @@ impl Server {
     }
 
     /// Tells callers the text of every error that a handler fails with by `?`, and of all that caused it, as servers of Go
-    /// do (`net/rpc`, rpcx), with [`Code::Unknown`](crate::Code::Unknown).
+    /// do (`net/rpc`, rpcx), with [`Code::Unknown`](crate::Code::Unknown), and what a handler's panic says, with
+    /// [`Code::Internal`](crate::Code::Internal).
     ///
     /// Such texts may name hosts, paths and credentials. By default callers learn no more than that there was an
     /// [internal](crate::Code::Internal) error, unless it is a [`Status`](crate::Status) or a text that the handler

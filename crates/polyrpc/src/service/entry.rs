@@ -1,5 +1,5 @@
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -90,7 +90,7 @@ impl Entry {
         self.layers.get().unwrap_or(&Layers::NONE)
     }
 
-    /// Takes a call through the layers to the method. A panic on the way is the end of this call only.
+    /// Takes a call through the layers to the method. A panic on the way is one of what is returned when it is polled.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Entry {
                 false => Ok(self.pass(cx, body, way, unreadable)),
             };
             catch_unwind(AssertUnwindSafe(begin))
-                .unwrap_or_else(|panic| Ok(Box::pin(std::future::ready(Ending::panicked(&*panic)))))
+                .unwrap_or_else(|panic| Ok(Box::pin(async { resume_unwind(panic) })))
         };
         if traced::is_wanted() { traced::begin(cx, begin) } else { begin(cx) }
     }
@@ -177,6 +177,7 @@ impl Drop for Queued {
 /// Runs a method that may hold its thread on one where that harms nobody.
 fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body, unreadable: fn(Status) -> Status) -> Handling {
     let abandon = cx.abandon();
+    let site = cx.site();
     let mut inherited = task::current();
     let queued = Queued::enter();
     let answer = move || {
@@ -196,7 +197,7 @@ fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body, unreadable: fn(St
         match running.await {
             Ok(ending) => ending,
             Err(failed) => match failed.try_into_panic() {
-                Ok(panic) => Ending::panicked(&*panic),
+                Ok(panic) => site.panicked(&*panic),
                 Err(_) => Ending::failed(Status::unavailable("the server is stopping")),
             },
         }

@@ -1,11 +1,10 @@
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Fault, Format, Head, Metadata, Reply, Status};
+use polyrpc_wire::{Format, Head, Metadata, Reply, Status};
 
 use super::{Accepted, Context};
 use crate::Failure;
@@ -138,19 +137,6 @@ impl Ending {
         Self::failed(Status::deadline_exceeded(
             "the method did not answer in time: the deadline passed before it began",
         ))
-    }
-
-    /// The answer to a call whose handler panicked, in the words of rpcx (`server/service.go`), whose clients may look
-    /// for them.
-    #[cold]
-    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
-        let text = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("the handler panicked");
-        tracing::error!(panic = text, "a handler panicked");
-        Self::failed(Status::internal(format!("[service internal error]: {text}")).with_fault(Fault::Us))
     }
 }
 

@@ -4,7 +4,7 @@
 //! a name without a dot as "method not found" (`server/jsonrpc2.go`); its clients expect that. It has no answer to a
 //! request without parameters, so that there the standard's "invalid params" stands.
 
-use crate::{Code, Status};
+use crate::{Code, Status, rpcx};
 
 /// The text is not JSON.
 pub(super) const PARSE_ERROR: i32 = -32700;
@@ -30,13 +30,14 @@ pub(super) fn write(status: &Status, dotted: bool, bare: bool) -> i32 {
 /// framework puts it, or be the code itself.
 #[cold]
 pub(super) fn read(code: i32, number: Option<i32>, text: String) -> Status {
-    let meaning = match code {
-        INVALID_REQUEST | INVALID_PARAMS => Code::InvalidArgument,
-        METHOD_NOT_FOUND => Code::Unimplemented,
-        PARSE_ERROR => Code::Internal,
-        _ => Code::Unknown,
+    let status = match code {
+        INVALID_REQUEST | INVALID_PARAMS => Status::invalid_argument(text),
+        METHOD_NOT_FOUND => Status::unimplemented(text),
+        PARSE_ERROR => Status::internal(text),
+        // What went wrong is told by the text alone.
+        INTERNAL_ERROR => rpcx::failure(&text),
+        _ => Status::unknown(text),
     };
-    let status = Status::new(meaning, text);
     match number {
         Some(number) => status.with_number(number),
         None if (-32768..=-32000).contains(&code) => status,
@@ -77,6 +78,25 @@ mod tests {
                 (want, None)
             );
         }
+    }
+
+    #[test]
+    fn the_texts_that_rpcx_clients_know_are_known_here_too() {
+        for (text, want) in [
+            ("the method did not answer in time", Code::DeadlineExceeded),
+            ("rpcx: can't find service Nope", Code::Unimplemented),
+            ("rpcx: can't find method Nope", Code::Unimplemented),
+            ("[service internal error]: the handler panicked", Code::Internal),
+            ("unauthenticated", Code::Unauthenticated),
+            ("boom", Code::Unknown),
+        ] {
+            let status = read(INTERNAL_ERROR, None, text.to_owned());
+            assert_eq!((status.code(), status.message()), (want, text));
+        }
+        // A number of the application stands beside what the text says; another code says enough by itself.
+        let counted = read(INTERNAL_ERROR, Some(7), "the method did not answer in time".to_owned());
+        assert_eq!((counted.code(), counted.number()), (Code::DeadlineExceeded, Some(7)));
+        assert_eq!(read(METHOD_NOT_FOUND, None, "unauthenticated".to_owned()).code(), Code::Unimplemented);
     }
 
     #[test]

@@ -15,7 +15,14 @@ pub use frame::THRIFT;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use status::no_codec;
 
+use crate::Status;
 use crate::sniff::{Guess, Protocol, by_magic};
+
+/// The failure that a text of rpcx tells of, which JSON-RPC has too.
+#[cold]
+pub(crate) fn failure(text: &str) -> Status {
+    status::read(text)
+}
 
 /// Whether a connection that begins with `start` speaks this protocol.
 pub fn recognise(start: &[u8]) -> Guess {

@@ -98,6 +98,7 @@ mod tests {
             Status::deadline_exceeded("the method did not answer in time"),
             Status::resource_exhausted("Reached server's max_concurrency=4"),
             Status::resource_exhausted("Reached the method's max_concurrency=4"),
+            Status::unauthenticated("unauthenticated"),
             Status::unknown("boom"),
         ] {
             assert_eq!(read(&write(&status, b"Mul")), status);

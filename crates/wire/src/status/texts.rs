@@ -34,4 +34,6 @@ const OURS: &[(Text, Code)] = &[
     (Text::Begins("Reached server's max_concurrency="), Code::ResourceExhausted),
     (Text::Begins("Reached the method's max_concurrency="), Code::ResourceExhausted),
     (Text::Is("request reached rate limit"), Code::ResourceExhausted),
+    // A refused credential, where the authenticator has no words of its own.
+    (Text::Is("unauthenticated"), Code::Unauthenticated),
 ];

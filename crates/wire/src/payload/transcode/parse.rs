@@ -324,6 +324,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             _ if field.is_repeated() && self.habits == Habits::Lenient => {
                 Err(Error::new(format!("Invalid value for repeated field: {}", field.full_name())))
             }
+            Token::Object(_) if field.is_map() => Err(self.keyed_by_no_text(field)),
             token if field.is_map() => Err(Error::wrong_type("object", &token)),
             token if field.is_repeated() => Err(Error::wrong_type("array", &token)),
             token => match self.single(message, field, token, depth)? {
@@ -338,7 +339,9 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
 
     fn is_map(&self, field: &Field) -> bool {
         match self.habits {
-            Habits::Lenient | Habits::Brpc => field.is_map_like(),
+            Habits::Lenient => field.is_map_like(),
+            // What proto3 reads it reads too: maps whose keys are numbers or truth values.
+            Habits::Brpc => field.is_map() || field.is_map_like(),
             Habits::Proto3 | Habits::Go => field.is_map(),
         }
     }
@@ -346,6 +349,14 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     /// Whether the entries of a map may come as a list of messages.
     fn is_map_as_list(&self) -> bool {
         matches!(self.habits, Habits::Lenient | Habits::Brpc)
+    }
+
+    /// The failure of an object for a map whose keys are no texts, which brpc takes as a list only.
+    #[cold]
+    fn keyed_by_no_text(&self, field: &Field) -> Error {
+        let entry = field.kind().message().map(|id| self.pool.message_type(id));
+        let key = entry.and_then(|entry| entry.field(1)).map_or("no texts", |key| key.kind().declared());
+        Error::unfit(format!("expected a list of entries, since its keys are {key}, found object"))
     }
 
     #[cold]
@@ -609,12 +620,12 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         put(&mut self.out, &value.to_le_bytes())
     }
 
-    /// The words for what is no number. brpc takes them in any case (`strcasecmp`); Go has none.
+    /// The words for what is no number. brpc takes them in any case (`strcasecmp`); Go has none, but what a client sends
+    /// for a message of a `.proto` is canonical JSON.
     fn special_float(&self, text: &str) -> Option<f64> {
         let is = |word: &str| match self.habits {
             Habits::Lenient | Habits::Brpc => text.eq_ignore_ascii_case(word),
-            Habits::Proto3 => text == word,
-            Habits::Go => false,
+            Habits::Proto3 | Habits::Go => text == word,
         };
         match text {
             _ if is("NaN") => Some(f64::NAN),

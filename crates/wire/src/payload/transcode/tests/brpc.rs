@@ -103,3 +103,19 @@ fn extensions_come_first_under_their_short_names() {
     assert_eq!(from(&m, BRPC, &bytes).unwrap(), r#"{"more":2,"a":1,"m":{}}"#);
     assert_eq!(to(&m, BRPC, r#"{"a":1,"more":2}"#), Ok(bytes));
 }
+
+#[test]
+fn maps_are_objects_whatever_their_keys_are() {
+    let pool = pool(
+        "syntax = \"proto3\"; message M { map<int32, string> by_int = 1; map<bool, string> by_bool = 2; }",
+    );
+    let m = pool.message("M").unwrap();
+    let bytes = message(&m, "by_int { key: 1 value: \"x\" } by_bool { key: true value: \"y\" }");
+    let objects = r#"{"byInt":{"1":"x"},"byBool":{"true":"y"}}"#;
+    for dialect in [Json::Brpc, Json::Proto3] {
+        assert_eq!(to(&m, Format::Json(dialect), objects), Ok(bytes.clone()), "{dialect:?}");
+    }
+    // As brpc writes them.
+    let lists = r#"{"by_int":[{"key":1,"value":"x"}],"by_bool":[{"key":true,"value":"y"}]}"#;
+    assert_eq!(to(&m, Format::Json(Json::Brpc), lists), Ok(bytes));
+}
