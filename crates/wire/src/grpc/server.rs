@@ -32,8 +32,8 @@ use crate::http1::frame::{MAX_FIELDS, has_too_many};
 use crate::http1::request::Request as HttpRequest;
 use crate::session::{self, Event, Missing, Refused, Server as _, Untold, Verdict};
 use crate::{
-    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Retry, Status,
-    StreamId, Violation, http1,
+    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Retry,
+    Status, StreamId, Violation, http1,
 };
 
 /// What all connections of a server have in common.
@@ -925,6 +925,7 @@ impl Server {
         match unfit {
             Unfit::Method | Unfit::ContentType | Unfit::Encoding => self.untold.note(Refused::Unsupported),
             Unfit::Path => self.untold.note(Refused::Unknown),
+            Unfit::Fields => self.untold.note(Refused::TooLarge),
             Unfit::Timeout => {}
         }
         match unfit {

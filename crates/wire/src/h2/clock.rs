@@ -36,9 +36,8 @@ impl<T: Default> Connection<T> {
         let (unsent, stalled) = (self.config.unsent, self.config.stalled);
         // A stream that goes on is bounded by its room, and its caller may read as slowly as it likes.
         let least = if self.role == Role::Server { 0 } else { unsent + 1 };
-        let waits = |(id, stream): (u32, &Stream<T>)| {
-            (stream.is_ending() && stream.queued >= least).then_some(id)
-        };
+        let waits =
+            |(id, stream): (u32, &Stream<T>)| (stream.is_ending() && stream.queued >= least).then_some(id);
         let mut ids: Vec<u32> = self.streams.numbered().filter_map(waits).collect();
         ids.retain(|id| {
             let stream = self.streams.get_mut(*id);

@@ -53,8 +53,7 @@ pub(crate) const MAX_FIELDS: usize = 100;
 
 /// Whether a list of HTTP/2's has more fields than a head may have, beside those that stand for the request line.
 pub(crate) fn has_too_many(list: &Fields) -> bool {
-    list.len() > MAX_FIELDS
-        && list.iter().filter(|(name, _)| !name.starts_with(b":")).count() > MAX_FIELDS
+    list.len() > MAX_FIELDS && list.iter().filter(|(name, _)| !name.starts_with(b":")).count() > MAX_FIELDS
 }
 
 /// Where the head at the start of `bytes` ends: behind the first empty line, if it is there.

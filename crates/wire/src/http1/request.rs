@@ -416,7 +416,8 @@ impl Fields {
             "grpc-timeout" => {
                 self.grpc_timeout = timeout::read(&value);
                 if self.grpc_timeout.is_none() {
-                    self.wrong_timeout = Some("the grpc-timeout is not a number of up to eight digits and a unit\n");
+                    self.wrong_timeout =
+                        Some("the grpc-timeout is not a number of up to eight digits and a unit\n");
                 }
             }
             "x-jsonrpc-2.0" => self.json_rpc = value.eq_ignore_ascii_case(b"true"),

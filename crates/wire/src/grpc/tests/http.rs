@@ -385,7 +385,8 @@ fn request_may_have_as_many_fields_as_over_http_1() {
 #[test]
 fn repeated_fields_are_one_list_in_their_order() {
     let mut browser = browser();
-    let fields = [("x-key", "1"), ("x-other", "a"), ("cookie", "a=1"), ("x-key", "2"), ("cookie", "b=2"), JSON];
+    let fields =
+        [("x-key", "1"), ("x-other", "a"), ("cookie", "a=1"), ("x-key", "2"), ("cookie", "b=2"), JSON];
     browser.ask("POST", "/S/M", &[&fields[..], &copies(20)[..]].concat(), &[]);
     browser.inbox.extend_from_slice(&browser.up.take());
     let Ok(Some(Event::Call(call, _))) = browser.server.next_event(&mut browser.inbox, &mut browser.down)
