@@ -1010,10 +1010,11 @@ impl<'a, S: Session> Connection<'a, S> {
         self.lags() || crowded && self.streams.is_empty() || self.dispatch.is_judging()
     }
 
-    /// Whether nothing is read, since the connection holds more than its share of the memory budget. One must read how the
-    /// peer's windows open if most of what it holds waits for these: so it can hold at most as much again meanwhile.
+    /// Whether nothing is read, since the connection holds more than its share of the memory budget. If most of what it
+    /// holds waits for the peer's windows, it must read how these open; if most is subscriptions, it must read that the
+    /// peer leaves. So it can hold at most as much again meanwhile.
     fn withholds(&self) -> bool {
-        self.is_over_share() && self.session.unsent() <= self.account.bytes() / 2
+        self.is_over_share() && self.session.unsent() + self.subscriptions.held() <= self.account.bytes() / 2
     }
 
     /// Whether a server that goes away has waited long enough for what the peer has begun.

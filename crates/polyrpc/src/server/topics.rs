@@ -209,6 +209,11 @@ impl Subscriptions {
         matches!(self.own[..], [Topic::Id(_)])
     }
 
+    /// Bytes that they hold for as long as the connection is open.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
     fn clear(&mut self) {
         if self.own.is_empty() {
             return;
