@@ -28,7 +28,7 @@ use super::{block, coding};
 use crate::grpc_web::{Cors, Dialect};
 use crate::h2::hpack::Fields;
 use crate::h2::{self, Connection, ErrorCode};
-use crate::http1::frame::{MAX_FIELDS, has_too_many};
+use crate::http1::frame::has_too_many;
 use crate::http1::request::Request as HttpRequest;
 use crate::session::{self, Event, Missing, Refused, Server as _, Untold, Verdict};
 use crate::{
@@ -599,7 +599,7 @@ impl Server {
         if let Some(known) = self.recent.find(fields) {
             return Ok(known.clone());
         }
-        if has_too_many(fields) {
+        if has_too_many(fields, MAX_FIELDS) {
             return Err(Unfit::Fields);
         }
         let mut request = Request::read(fields.iter())?;
@@ -984,6 +984,9 @@ impl Server {
         self.http.headers(stream, &block, true, out);
     }
 }
+
+/// How many fields a head of gRPC may have: more than over HTTP, since callers send a hundred entries of metadata and more.
+const MAX_FIELDS: usize = 512;
 
 /// A head is as much work as it has fields, and a short block may have very many.
 #[cold]

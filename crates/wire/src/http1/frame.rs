@@ -51,9 +51,9 @@ impl From<Refusal> for Violation {
 /// How many fields a head may have.
 pub(crate) const MAX_FIELDS: usize = 100;
 
-/// Whether a list of HTTP/2's has more fields than a head may have, beside those that stand for the request line.
-pub(crate) fn has_too_many(list: &Fields) -> bool {
-    list.len() > MAX_FIELDS && list.iter().filter(|(name, _)| !name.starts_with(b":")).count() > MAX_FIELDS
+/// Whether a list of HTTP/2's has more than `most` fields, beside those that stand for the request line.
+pub(crate) fn has_too_many(list: &Fields, most: usize) -> bool {
+    list.len() > most && list.iter().filter(|(name, _)| !name.starts_with(b":")).count() > most
 }
 
 /// Where the head at the start of `bytes` ends: behind the first empty line, if it is there.

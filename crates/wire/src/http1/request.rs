@@ -115,7 +115,7 @@ impl Request {
 
     /// Reads the head of a request that came by HTTP/2; the message may have `limit` bytes.
     pub(crate) fn of_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Self, Refusal> {
-        if frame::has_too_many(list) {
+        if frame::has_too_many(list, frame::MAX_FIELDS) {
             return Err(Refusal::long_head());
         }
         let text = |name: &[u8]| {

@@ -214,10 +214,10 @@ fn call_with_more_fields_than_a_head_may_have_fails_alone() {
         call
     };
     both.client.send(CallId(1), with(1_000), &mut both.up).unwrap();
-    both.client.send(CallId(2), with(90), &mut both.up).unwrap();
+    both.client.send(CallId(2), with(300), &mut both.up).unwrap();
     assert_eq!(both.heard(), ["call Echo"]);
     both.server.assert_sound();
-    let want = ["failed 1 resource exhausted: the head has more than 100 fields"];
+    let want = ["failed 1 resource exhausted: the head has more than 512 fields"];
     assert_eq!(both.answered(), want);
     let reply = Reply::message(Format::Protobuf, Bytes::from_static(b"yes"));
     both.server.reply(both.tickets.pop().unwrap(), reply, &mut both.down);
