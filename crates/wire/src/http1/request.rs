@@ -490,7 +490,7 @@ fn accepts_gzip(value: &[u8]) -> bool {
     })
 }
 
-/// A timeout in milliseconds, as the Connect protocol writes it. One that is malformed is none.
+/// A timeout in milliseconds, as the Connect protocol writes it; `None` if it is malformed.
 pub(super) fn milliseconds(value: &[u8]) -> Option<Duration> {
     digits(value).map(Duration::from_millis)
 }
