@@ -199,7 +199,7 @@ async fn a_layer_that_panics_fails_its_call_and_no_other() {
     for protocol in PROTOCOLS {
         let client = client(protocol, &server);
         let error = soon(client.call::<String>("Probe/Echo", "x")).await.unwrap_err();
-        assert!(error.message().contains("oops"), "{protocol:?}: {error}");
+        assert!(error.message().contains("the handler panicked"), "{protocol:?}: {error}");
         assert_eq!(soon(client.call::<i32>("ok", &())).await.unwrap(), 1, "{protocol:?}");
     }
     assert_eq!(prober.ran(), 0);
