@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::future::{pending, ready};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use polyrpc_wire::{Format, Head, Status, Topic};
 use tokio::sync::oneshot;
 
@@ -28,8 +30,11 @@ pub(super) fn pass(topic: &Topic, layers: &Layers, connection: &Arc<ConnectionFa
     entry.layer(layers.clone());
     let cx = Context::new(connection.clone(), None, Head::default(), Bytes::new(), Format::Raw);
     let cx = cx.of(entry.clone(), None);
+    let site = cx.site();
     let begun = entry.take(cx, Body::new(Format::Raw, Bytes::new()), Way::Whole, |status| status);
     let handling = begun.unwrap_or_else(|status| Box::pin(ready(Ending::failed(status))));
+    let guarded = AssertUnwindSafe(handling).catch_unwind();
+    let handling = Box::pin(guarded.map(move |ended| ended.unwrap_or_else(|panic| site.panicked(&*panic))));
     Admission { handling, admitted }
 }
 
