@@ -259,7 +259,7 @@ fn a_failed_call_says_why_in_one_line_and_exits_with_1() {
     let text =
         format!("error: unimplemented (1002): [{address}][E1002]Fail to find method on `/Arith/Nope'\n");
     fails("http", "Arith/Nope", "{}", &text);
-    fails("http+json-rpc", "Arith/Nope", "{}", "error: unknown: rpcx: can't find method Nope\n");
+    fails("http+json-rpc", "Arith/Nope", "{}", "error: unimplemented: rpcx: can't find method Nope\n");
 }
 
 #[test]
