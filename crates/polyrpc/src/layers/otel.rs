@@ -51,12 +51,19 @@ use crate::task::{self, Inherited, Trace, TraceParent};
 /// from their beginning to their end.
 pub struct OpenTelemetry<T>(Arc<Telling<T>>);
 
-#[derive(Clone)]
 struct Telling<T> {
-    tracer: T,
+    /// Shared, since `opentelemetry::global::tracer` gives one that is not `Clone`.
+    tracer: Arc<T>,
     name: Arc<dyn Fn(&Begun<'_>) -> String + Send + Sync>,
     /// `None`: nothing is measured.
     durations: Option<Durations>,
+}
+
+// Derived, it would ask for a tracer that is `Clone`.
+impl<T> Clone for Telling<T> {
+    fn clone(&self) -> Self {
+        Self { tracer: self.tracer.clone(), name: self.name.clone(), durations: self.durations.clone() }
+    }
 }
 
 /// How long calls take, in seconds.
@@ -104,24 +111,18 @@ where
 {
     /// Makes spans by this tracer.
     pub fn new(tracer: T) -> Self {
-        Self(Arc::new(Telling { tracer, name: Arc::new(usual_name), durations: None }))
+        Self(Arc::new(Telling { tracer: Arc::new(tracer), name: Arc::new(usual_name), durations: None }))
     }
 
     /// Measures calls by this meter: the histograms `rpc.client.call.duration` and `rpc.server.call.duration`, in seconds.
     #[must_use]
-    pub fn meter(self, meter: &Meter) -> Self
-    where
-        T: Clone,
-    {
+    pub fn meter(self, meter: &Meter) -> Self {
         Self(Arc::new(Telling { durations: Some(Durations::of(meter)), ..(*self.0).clone() }))
     }
 
     /// Names spans otherwise than `package.Service/Method`.
     #[must_use]
-    pub fn named(self, name: impl Fn(&Begun<'_>) -> String + Send + Sync + 'static) -> Self
-    where
-        T: Clone,
-    {
+    pub fn named(self, name: impl Fn(&Begun<'_>) -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(Telling { name: Arc::new(name), ..(*self.0).clone() }))
     }
 
