@@ -63,8 +63,14 @@ pub mod rest_rpc {
 pub use polyrpc_macros::service;
 pub use polyrpc_wire::{
     CallId, Checksum, Code, Compression, Detail, Fault, Format, Metadata, Protocol, Push, Retry, Scope,
-    Status, payload,
+    Status,
 };
+
+/// Formats, compression and schemas of messages.
+pub mod payload {
+    pub use polyrpc_wire::payload::*;
+    pub use polyrpc_wire::{Compression, Format, Json};
+}
 
 pub use client::Client;
 pub use cores::Cores;

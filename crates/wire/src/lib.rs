@@ -20,7 +20,9 @@ pub mod session;
 
 mod call;
 mod digits;
+mod format;
 mod outbox;
+pub mod protocol;
 pub mod sniff;
 mod status;
 
@@ -46,8 +48,8 @@ pub mod kcp;
 pub mod testing;
 
 pub use call::{Call, CallId, Checksum, Credential, Head, Message, Metadata, Push, Reply, StreamId, Topic};
+pub use format::{Compression, Format, Json};
 pub use outbox::Outbox;
-pub use payload::{Compression, Format};
+pub use protocol::{Guess, Protocol};
 pub use session::{Limits, Violation};
-pub use sniff::{Guess, Protocol};
 pub use status::{Code, Detail, Fault, Retry, Scope, Status};

@@ -24,15 +24,14 @@
 //! A unary call may also bring streams beside it (brpc): the server [accepts](Server::accept) them with its reply, and
 //! each of them goes on by itself, [`Message`](Event::Message) by message, until a side ends it.
 
+use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::baidu_std::StreamOptions;
 use crate::{
     Call, CallId, Credential, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId, Topic,
-    http1,
 };
 
 /// The server's side of a connection.
@@ -443,12 +442,32 @@ pub enum Event<'s, T> {
     /// The peer asked by HTTP's `CONNECT` for another protocol and was granted it: detect anew. What was agreed on
     /// before, as by TLS's handshake, was of HTTP.
     Connect,
-    /// The connection goes on in HTTP/2, whose first request is here already. See
-    /// [`grpc::Server::upgraded`](crate::grpc::Server::upgraded).
-    Upgrade(Box<http1::Upgrade>),
-    /// The connection goes on as a WebSocket ([`websocket::Endpoint`](crate::websocket::Endpoint)): detect anew what
-    /// its messages carry.
+    /// The connection goes on in HTTP/2, whose first request is here already: the session of HTTP/2 takes it over.
+    Upgrade(Handover),
+    /// The connection goes on as a WebSocket: the protocol within its messages is detected next.
     WebSocket,
+}
+
+/// State that a session passes to the session of another protocol, which goes on with the connection. Only these two
+/// know its type.
+pub struct Handover(Box<dyn Any + Send>);
+
+impl Handover {
+    /// Wraps the state.
+    pub fn new(state: impl Any + Send) -> Self {
+        Self(Box::new(state))
+    }
+
+    /// The state, if it is of this type.
+    pub fn downcast<T: Any>(self) -> Option<T> {
+        self.0.downcast().ok().map(|state| *state)
+    }
+}
+
+impl fmt::Debug for Handover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handover")
+    }
 }
 
 /// What is known of a request before its body is here.
@@ -521,6 +540,29 @@ pub struct Offered {
     pub streams: usize,
     /// The caller takes messages.
     pub writable: bool,
+}
+
+/// How this side makes the streams that are attached to a call. The names are those of brpc's `StreamOptions`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// Bytes of messages that may be sent and not taken yet; the message that goes beyond is the last. 0: any number,
+    /// and the peer need not tell what it takes. 2 MiB.
+    pub max_buf_size: usize,
+    /// The same at the beginning, and while the streams of the connection have too much under way, where
+    /// `StreamLimits::unconsumed_in_all` is set; 0: none. 1 MiB.
+    pub min_buf_size: usize,
+    /// Whether this side takes messages. If not, the peer is told to send none.
+    pub receives: bool,
+    /// How long no message may come or leave before this side ends the stream; `None`: as long as the connection's limits
+    /// allow. It is each side's own and never on the wire, so whoever drives the session keeps it; a server rounds it up
+    /// to its ticks. brpc's `idle_timeout_ms` only tells its user.
+    pub idle_timeout: Option<Duration>,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self { max_buf_size: 2 << 20, min_buf_size: 1 << 20, receives: true, idle_timeout: None }
+    }
 }
 
 /// What a call names that does not exist.

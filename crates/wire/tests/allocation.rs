@@ -5,19 +5,18 @@
 //! is kept, and the kernel is asked for the most memory the process ever had.
 #![cfg(target_os = "linux")]
 
-use std::env;
-use std::fs;
 use std::process::Command;
 use std::sync::Arc;
+use std::{env, fs};
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_wire::payload::compress::{compress, decompress};
 use polyrpc_wire::payload::transcode::to_protobuf;
-use polyrpc_wire::payload::{Json, gob, msgpack, schema};
+use polyrpc_wire::payload::{gob, msgpack, schema};
 use polyrpc_wire::session::{Client, Event, Server};
 use polyrpc_wire::testing::fuzz::RICH;
 use polyrpc_wire::testing::hex;
-use polyrpc_wire::{Call, CallId, Compression, Format, Limits, Outbox, baidu_std, http1, rpcx};
+use polyrpc_wire::{Call, CallId, Compression, Format, Json, Limits, Outbox, baidu_std, http1, rpcx};
 use serde::de::IgnoredAny;
 
 /// What lengths are said to be.

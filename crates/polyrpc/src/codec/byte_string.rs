@@ -168,8 +168,7 @@ impl Visitor<'_> for TextVisitor {
 
 #[cfg(test)]
 mod tests {
-    use polyrpc_wire::payload::Json;
-    use polyrpc_wire::{Code, Format};
+    use polyrpc_wire::{Code, Format, Json};
 
     use super::super::{Body, Codec, Outline, Serde, arguments};
     use super::*;

@@ -220,8 +220,7 @@ impl SerializeMap for Finite {
 mod tests {
     use std::collections::BTreeMap;
 
-    use polyrpc_wire::Format;
-    use polyrpc_wire::payload::Json;
+    use polyrpc_wire::{Format, Json};
 
     use crate::codec::serde::encode;
 

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
-use polyrpc_wire::Compression;
-use polyrpc_wire::payload::Format;
+use polyrpc_wire::{Compression, Format};
 
 use crate::layer::{Call, Ending, Layer, Next};
 

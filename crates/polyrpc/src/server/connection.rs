@@ -1,15 +1,14 @@
 use std::future::poll_fn;
-use std::io;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
+use std::{io, mem};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use polyrpc_wire::session::{Event, Server as Session, Verdict, Violation, ViolationKind};
-use polyrpc_wire::{Code, Credential, Outbox, Reply, Retry, Status, StreamId, Topic, http1};
+use polyrpc_wire::session::{Event, Handover, Server as Session, Verdict, Violation, ViolationKind};
+use polyrpc_wire::{Code, Credential, Outbox, Reply, Retry, Status, StreamId, Topic};
 
 use super::arrival::Arrival;
 use super::authentication::Judgement;
@@ -120,7 +119,7 @@ pub(super) enum End {
     /// The peer goes on in what it asked for by `CONNECT`.
     Connect,
     /// The peer goes on in HTTP/2, with a request that is here already.
-    Upgrade(Box<http1::Upgrade>),
+    Upgrade(Handover),
     /// The peer goes on within a WebSocket.
     WebSocket,
 }

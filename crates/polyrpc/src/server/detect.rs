@@ -1,9 +1,8 @@
 use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
-use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::{io, slice};
 
 use polyrpc_wire::session::Server as Session;
 use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, sniff};
@@ -58,7 +57,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, port: Arc<Port>, registrat
                 allowed = &port.allowed;
                 None
             }
-            End::Upgrade(upgrade) => Some(upgrade),
+            End::Upgrade(handover) => handover.downcast(),
             End::WebSocket => match transport.into_websocket(&mut inbox) {
                 Some(websocket) => {
                     transport = websocket;
@@ -114,7 +113,7 @@ struct Link<'a> {
 
 impl Link<'_> {
     /// Speaks this protocol until the connection ends or goes on in another one.
-    async fn speak(self, protocol: Protocol, upgrade: Option<Box<http1::Upgrade>>) -> End {
+    async fn speak(self, protocol: Protocol, upgrade: Option<http1::Upgrade>) -> End {
         let port = self.port;
         match protocol {
             Protocol::BaiduStd => self.run(baidu_std::Server::new(port.baidu_std.clone())).await,
@@ -123,7 +122,7 @@ impl Link<'_> {
             Protocol::Grpc => {
                 let session = match upgrade {
                     None => grpc::Server::new(port.grpc.clone()),
-                    Some(upgrade) => grpc::Server::upgraded(port.grpc.clone(), *upgrade),
+                    Some(upgrade) => grpc::Server::upgraded(port.grpc.clone(), upgrade),
                 };
                 self.run(session).await
             }

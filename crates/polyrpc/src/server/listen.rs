@@ -1,21 +1,18 @@
-use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use bytes::Bytes;
 use polyrpc_wire::fb_rpc::Magic;
 use polyrpc_wire::net_rpc::Codec;
-use polyrpc_wire::payload::Json;
 use polyrpc_wire::rest_rpc::Generation;
-use polyrpc_wire::{Protocol, Status};
+use polyrpc_wire::{Json, Protocol, Status};
 use tracing::{Instrument, Level, Span};
 
-use super::Shared;
 use super::authentication::{Authenticator, Judging};
-use super::detect;
 use super::open::Registration;
 use super::port::{Options, Port, Spoken};
+use super::{Shared, detect};
 use crate::cores::Cores;
 use crate::net::{Address, Listener, Listening, Stream};
 use crate::service::Peer;

@@ -1,12 +1,10 @@
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use polyrpc_wire::http_rule::Routes;
-use polyrpc_wire::payload::Json;
 use polyrpc_wire::rest_rpc::{self, Functions, Generation};
-use polyrpc_wire::{Format, Protocol, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
+use polyrpc_wire::{Format, Json, Protocol, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
 
 use super::authentication::Authenticator;
 use super::limits::Http2;

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::{Error, Failure, Result, client};
 
-pub use polyrpc_wire::baidu_std::StreamOptions;
+pub use polyrpc_wire::session::StreamOptions;
 
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;

@@ -8,8 +8,8 @@ use std::fmt;
 use bytes::Bytes;
 
 use super::meta::Meta;
-use crate::payload::{Json, compress};
-use crate::{Checksum, Compression, Format, Head, Outbox};
+use crate::payload::compress;
+use crate::{Checksum, Compression, Format, Head, Json, Outbox};
 
 /// A message and its attachment, as they are to travel.
 #[derive(Debug)]

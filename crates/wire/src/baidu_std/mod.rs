@@ -12,9 +12,10 @@ mod stream;
 mod tests;
 
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
-pub use stream::{StreamLimits, StreamOptions};
+pub use stream::StreamLimits;
 
-use crate::sniff::{Guess, Protocol, by_magic};
+use crate::protocol::by_magic;
+use crate::{Guess, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol. A stream's frame counts too: both
 /// kinds share their connections.

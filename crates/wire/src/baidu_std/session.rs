@@ -13,12 +13,11 @@ use super::frame::{self, Cut, Frame, Kind};
 use super::meta::{Malformed, Meta, Request, Response, StreamSettings};
 use super::metadata;
 use super::status::{self, EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
-use super::stream::{self, Asked, Found, Handled, Offering, Served, StreamLimits, StreamOptions};
-use crate::payload::Json;
-use crate::session::{self, Answer, Event, Missing, Offered};
+use super::stream::{self, Asked, Found, Handled, Offering, Served, StreamLimits};
+use crate::session::{self, Answer, Event, Missing, Offered, StreamOptions};
 use crate::{
-    Call, CallId, Code, Compression, Credential, Fault, Format, Head, Limits, Message, Metadata, Outbox,
-    Reply, Status, StreamId, Violation,
+    Call, CallId, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message, Metadata,
+    Outbox, Reply, Status, StreamId, Violation,
 };
 
 /// What all connections of a server have in common.
@@ -31,7 +30,7 @@ pub struct ServerConfig {
     pub address: String,
     /// What the streams of a connection may take up.
     pub streams: StreamLimits,
-    /// Whether JSON is read as brpc reads it ([`Json::BrpcLenient`](crate::payload::Json::BrpcLenient)).
+    /// Whether JSON is read as brpc reads it ([`Json::BrpcLenient`](crate::Json::BrpcLenient)).
     pub lenient_json: bool,
 }
 

@@ -8,13 +8,11 @@ use super::frame::{self, Frame, Kind};
 use super::meta::{self, Meta, StreamMeta};
 use super::status::{self, EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
 use super::{Client, ClientConfig, Server, ServerConfig, Ticket, recognise};
-use crate::payload::Json;
 use crate::session::{self, Answer, Client as _, Event, Missing, Server as _};
-use crate::sniff::{Guess, Protocol};
 use crate::testing::{self, Pair, assert_bytes, assert_case, hear, hex, sole_reply};
 use crate::{
-    Call, CallId, Checksum, Code, Compression, Credential, Fault, Format, Head, Limits, Metadata, Outbox,
-    Reply, Retry, Status, Violation,
+    Call, CallId, Checksum, Code, Compression, Credential, Fault, Format, Guess, Head, Json, Limits,
+    Metadata, Outbox, Protocol, Reply, Retry, Status, Violation,
 };
 
 mod captured;

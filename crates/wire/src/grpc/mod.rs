@@ -19,7 +19,8 @@ pub(crate) mod server;
 pub(crate) mod status;
 pub(crate) mod timeout;
 
-use crate::sniff::{Guess, Protocol, by_magic};
+use crate::protocol::by_magic;
+use crate::{Guess, Protocol};
 
 pub(crate) use client::USER_AGENT;
 pub use client::{Client, ClientConfig};

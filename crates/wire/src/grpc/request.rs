@@ -6,8 +6,7 @@ use bytes::Bytes;
 
 use super::{coding, metadata, timeout};
 use crate::grpc_web::Dialect;
-use crate::payload::Json;
-use crate::{Call, Compression, Credential, Format, Head, Metadata};
+use crate::{Call, Compression, Credential, Format, Head, Json, Metadata};
 
 /// A request's head, as it was understood.
 #[derive(Debug)]

@@ -52,8 +52,8 @@ impl Dialect {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Json;
     use crate::grpc::request::kind;
-    use crate::payload::Json;
 
     #[test]
     fn every_content_type_is_read_as_it_is_written() {

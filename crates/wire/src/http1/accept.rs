@@ -5,7 +5,7 @@
 
 use super::frame;
 use super::mapping::{JSON, PROTO_JSON};
-use crate::payload::Json;
+use crate::Json;
 
 /// What an `Accept` field wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,18 +9,15 @@ use crate::grpc::request::is_meant;
 use crate::grpc_web::Preflight;
 use crate::http_rule::{Found, Lookup};
 use crate::json_rpc::{self, Incoming};
-use crate::net_rpc;
-use crate::payload::{Compression, Format, Json};
 use crate::session::{Missing, Verdict};
 use crate::websocket::handshake::Unfit;
-use crate::{Call, Credential, Head, Metadata, Reply, Status};
+use crate::{Call, Compression, Credential, Format, Head, Json, Metadata, Reply, Status, net_rpc};
 
-use super::browser;
 use super::head::WriteHead;
 use super::mapping::Path;
 use super::request::{Method, Request};
 use super::session::ServerConfig;
-use super::{failure, gateway, health, mapping, routed, status};
+use super::{browser, failure, gateway, health, mapping, routed, status};
 
 /// What a request asks for. The names of its call are not in the call.
 pub(crate) enum Asked {

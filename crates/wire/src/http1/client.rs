@@ -8,10 +8,12 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::digits::put_decimal;
-use crate::json_rpc;
-use crate::payload::{Compression, Format, Json, compress};
+use crate::payload::compress;
 use crate::session::{self, Answer};
-use crate::{Call, CallId, Head, Limits, Metadata, Outbox, Reply, Status, Violation};
+use crate::{
+    Call, CallId, Compression, Format, Head, Json, Limits, Metadata, Outbox, Reply, Status, Violation,
+    json_rpc,
+};
 
 use super::chunked::Chunked;
 use super::frame::{self, Framing, Lengths, Refusal};

@@ -16,9 +16,8 @@ use serde_json::json;
 use super::head::WriteHead;
 use super::mapping;
 use super::session::ServerConfig;
-use crate::payload::Json;
 use crate::payload::protobuf::{Reader, WireType, put_tag, put_varint};
-use crate::{Code, Status};
+use crate::{Code, Json, Status};
 
 /// Writes the head of a response that says why, without its own fields of a failure, and returns its body.
 #[cold]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::payload::{Compression, Format, Json, compress};
-use crate::{Metadata, Reply, Status};
+use crate::payload::compress;
+use crate::{Compression, Format, Json, Metadata, Reply, Status};
 
 use super::head::WriteHead;
 use super::{mapping, query, request, status};

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::payload::{Compression, Format, Json, compress};
+use crate::payload::compress;
 use crate::session::Missing;
-use crate::{Call, Metadata, Reply, Status};
+use crate::{Call, Compression, Format, Json, Metadata, Reply, Status};
 
 use super::accept::{self, Accepted};
 use super::asked::Answer;

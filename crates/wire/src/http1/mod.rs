@@ -35,7 +35,8 @@ pub use session::{Offers, Server, ServerConfig, Ticket};
 pub use upgrade::Upgrade;
 pub use web_client::{WebClient, WebClientConfig};
 
-use crate::sniff::{Guess, Protocol, by_magic};
+use crate::protocol::by_magic;
+use crate::{Guess, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol.
 ///

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::http_rule::Route;
-use crate::payload::{Json, compress};
-use crate::{Code, Compression, Format, Reply, Retry, Status};
+use crate::payload::compress;
+use crate::{Code, Compression, Format, Json, Reply, Retry, Status};
 
 use super::asked::Answer;
 use super::head::WriteHead;

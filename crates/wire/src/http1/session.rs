@@ -15,11 +15,11 @@ use self::piecewise::Piecewise;
 use self::web::Web;
 use crate::grpc_web::Cors;
 use crate::http_rule::Routes;
-use crate::payload::Json;
-use crate::session::{self, Event, Missing, RequestHead, Untold, Verdict};
-use crate::sniff::Guess;
-use crate::{Call, Credential, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
-use crate::{grpc, json_rpc, net_rpc};
+use crate::session::{self, Event, Handover, Missing, RequestHead, Untold, Verdict};
+use crate::{
+    Call, Credential, Guess, Head, Json, Limits, Message, Metadata, Outbox, Reply, Status, StreamId,
+    Violation, grpc, json_rpc, net_rpc,
+};
 
 use super::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
 use super::browser::{self, Hosts};
@@ -27,10 +27,9 @@ use super::chunked::Chunked;
 use super::frame::{self, Framing, Refusal};
 use super::health::{Health, Probes};
 use super::order::{Exchange, Order};
-use super::recognise;
-use super::refused;
 use super::request::{Method, Request};
 use super::upgrade::{self, Upgrade};
+use super::{recognise, refused};
 
 /// What the sessions of one listener share.
 #[derive(Debug, Clone, Default)]
@@ -697,7 +696,7 @@ impl session::Server for Server {
             }
             Step::Foreign => Some(Event::Foreign),
             Step::Connect => Some(Event::Connect),
-            Step::Upgrade(upgrade) => Some(Event::Upgrade(upgrade)),
+            Step::Upgrade(upgrade) => Some(Event::Upgrade(Handover::new(*upgrade))),
             Step::WebSocket => Some(Event::WebSocket),
             Step::Call(call, ticket) => {
                 let (service, method) = self.names.parts();

@@ -19,9 +19,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::{Server, ServerConfig, Ticket};
-use crate::payload::Json;
 use crate::session::{Event, Server as _, Verdict};
-use crate::{Call, Limits, Outbox, Reply, Status};
+use crate::{Call, Json, Limits, Outbox, Reply, Status};
 
 fn config() -> Arc<ServerConfig> {
     Arc::new(ServerConfig {

@@ -11,9 +11,8 @@ use crate::grpc::outgoing::{End, Outgoing, not_one};
 use crate::grpc::{self, coding, frame as grpc_frame, metadata, timeout};
 use crate::grpc_web::Dialect;
 use crate::h2::hpack::Fields;
-use crate::payload::Compression;
 use crate::session::{self, Answer};
-use crate::{Call, CallId, Fault, Format, Limits, Outbox, Status, Violation};
+use crate::{Call, CallId, Compression, Fault, Format, Limits, Outbox, Status, Violation};
 
 use super::chunked::{self, Chunked};
 use super::client::check_name;

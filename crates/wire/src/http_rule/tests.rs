@@ -1,6 +1,7 @@
 use super::*;
 use crate::payload::schema::testing::pool;
-use crate::payload::{Format, Json, transcode};
+use crate::payload::transcode;
+use crate::{Format, Json};
 
 const LIBRARY: &str = r#"
     syntax = "proto3";

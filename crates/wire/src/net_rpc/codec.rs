@@ -1,6 +1,6 @@
 //! What the connections of one server are written in, and which of it the first bytes tell.
 
-use crate::payload::{Format, Json};
+use crate::{Format, Json};
 
 /// How headers and bodies are written. Both sides must be set up alike: nothing on the wire says which it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

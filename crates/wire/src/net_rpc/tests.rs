@@ -12,10 +12,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::{Client, ClientConfig, Codec, Server, ServerConfig, Ticket};
-use crate::payload::Json;
 use crate::session::{Answer, Client as _, Event, Missing, Server as _};
 use crate::testing::{Pair, assert_bytes, assert_case, hex, sole_reply};
-use crate::{Call, CallId, Code, Compression, Format, Limits, Metadata, Outbox, Reply, Retry, Status};
+use crate::{Call, CallId, Code, Compression, Format, Json, Limits, Metadata, Outbox, Reply, Retry, Status};
 
 #[test]
 fn a_call_and_its_reply_arrive_as_they_were_sent() {

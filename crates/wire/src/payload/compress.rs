@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use super::Compression;
+use crate::Compression;
 
 mod deflate;
 mod lz4;

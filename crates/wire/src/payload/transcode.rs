@@ -12,9 +12,9 @@
 
 use std::fmt;
 
-use super::Format;
 use super::gob::Error as GobError;
 use super::schema::{Message, MissingField};
+use crate::Format;
 
 mod binary;
 mod gob;

@@ -8,12 +8,12 @@ use super::{
     ByteOrder, Client, ClientConfig, Functions, Generation, Server, ServerConfig, Ticket, generation,
 };
 use crate::session::{Answer, Client as _, Event, Missing, Server as _};
-use crate::sniff::{Guess, Protocol, sniff};
+use crate::sniff::sniff;
 use crate::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
     hex, sole_reply,
 };
-use crate::{Call, CallId, Code, Format, Limits, Outbox, Push, Reply, Status, Topic};
+use crate::{Call, CallId, Code, Format, Guess, Limits, Outbox, Protocol, Push, Reply, Status, Topic};
 
 const OLD: [Generation; 5] = [
     Generation::V0_04,

@@ -7,9 +7,8 @@ use std::io::Write;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::compressors::Compressors;
-use crate::payload::Json;
 use crate::session::ViolationKind;
-use crate::{Compression, Format, Metadata, Outbox, Violation};
+use crate::{Compression, Format, Json, Metadata, Outbox, Violation};
 
 pub(super) const MAGIC: u8 = 0x08;
 

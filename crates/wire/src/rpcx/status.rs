@@ -79,8 +79,7 @@ const SHUTTING_DOWN: &str = "rpcx: server is shutting down";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::payload::Json;
-    use crate::{Fault, Retry};
+    use crate::{Fault, Json, Retry};
 
     #[test]
     fn what_this_side_says_of_itself_the_other_side_understands() {

@@ -7,14 +7,15 @@ use serde_json::Value;
 
 use super::frame::{self, Flags, Frame, Taken};
 use super::{Client, ClientConfig, Compressors, Server, ServerConfig, Ticket};
-use crate::payload::{Json, compress};
+use crate::payload::compress;
 use crate::session::{Answer, Client as _, Event, Missing, Server as _};
 use crate::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
     hear, hex, sole_reply,
 };
 use crate::{
-    Call, CallId, Code, Compression, Credential, Format, Limits, Metadata, Outbox, Push, Reply, Retry, Status,
+    Call, CallId, Code, Compression, Credential, Format, Json, Limits, Metadata, Outbox, Push, Reply, Retry,
+    Status,
 };
 
 #[test]

@@ -9,8 +9,8 @@ use polyrpc_wire::payload::msgpack::Writer;
 use polyrpc_wire::payload::schema::Pool;
 use polyrpc_wire::payload::struct_pack::{Form, Plan, U16String, VarI64};
 use polyrpc_wire::payload::transcode::{from_protobuf, to_protobuf};
-use polyrpc_wire::payload::{Compression, Format, Json};
 use polyrpc_wire::testing::hex;
+use polyrpc_wire::{Compression, Format, Json};
 use serde_json::{Value, json};
 
 mod hpack;

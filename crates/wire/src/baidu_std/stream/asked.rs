@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::end::Remote;
-use super::{News, StreamLimits, StreamOptions, Streams, Why, reset_all};
+use super::{News, StreamLimits, Streams, Why, reset_all};
 use crate::baidu_std::meta::StreamSettings;
 use crate::baidu_std::status::{self, ECONNRESET, EREQUEST};
-use crate::session::Answer;
+use crate::session::{Answer, StreamOptions};
 use crate::{CallId, Compression, Fault, Message, Outbox, Reply, Status};
 
 /// The streams of a client's connection.
@@ -41,7 +41,7 @@ impl Asked {
         }
         self.calls.insert(call.0, streams.iter().map(|stream| stream.0).collect());
         let mut ids = streams.iter().map(|stream| stream.0.cast_signed());
-        options.settings(ids.next(), ids.collect())
+        settings(options, ids.next(), ids.collect())
     }
 
     /// A call was answered, and its streams were accepted if there are settings: then they go on. A call that was
@@ -112,15 +112,13 @@ impl Asked {
     }
 }
 
-impl StreamOptions {
-    /// What the peer must know of the streams of one side.
-    pub(super) fn settings(&self, first: Option<i64>, extra: Vec<i64>) -> StreamSettings {
-        StreamSettings {
-            stream_id: first,
-            need_feedback: self.max_buf_size > 0,
-            writable: self.receives,
-            extra_stream_ids: extra,
-        }
+/// What the peer must know of the streams of one side.
+pub(super) fn settings(options: &StreamOptions, first: Option<i64>, extra: Vec<i64>) -> StreamSettings {
+    StreamSettings {
+        stream_id: first,
+        need_feedback: options.max_buf_size > 0,
+        writable: options.receives,
+        extra_stream_ids: extra,
     }
 }
 

@@ -19,8 +19,7 @@ use self::end::{End, Remote};
 use super::frame::Frame;
 use super::meta::{FrameType, StreamMeta, StreamSettings};
 use crate::Outbox;
-
-pub use self::window::StreamOptions;
+use crate::session::StreamOptions;
 
 pub(super) use self::asked::Asked;
 pub(super) use self::frame::wrap_response;

@@ -5,10 +5,12 @@ use std::num::NonZeroUsize;
 
 use bytes::Bytes;
 
+use super::asked::settings;
 use super::end::Remote;
-use super::{News, StreamLimits, StreamOptions, Streams, Why};
+use super::{News, StreamLimits, Streams, Why};
 use crate::Outbox;
 use crate::baidu_std::meta::StreamSettings;
+use crate::session::StreamOptions;
 
 /// The streams of a server's connection.
 #[derive(Debug)]
@@ -96,7 +98,7 @@ impl Served {
             self.streams.connected(*id, options, remote);
         }
         let mut signed = ids.iter().map(|id| id.cast_signed());
-        offering.settings = Some(options.settings(signed.next(), signed.collect()));
+        offering.settings = Some(settings(options, signed.next(), signed.collect()));
         ids
     }
 
@@ -118,7 +120,7 @@ impl Served {
         let remote = Remote::all(&offer.settings).next()?;
         self.streams.connected(first, &options, remote);
         self.answers.insert(first);
-        let settings = Some(options.settings(Some(first.cast_signed()), Vec::new()));
+        let settings = Some(settings(&options, Some(first.cast_signed()), Vec::new()));
         let offering =
             Offering { client, first, count: NonZeroUsize::new(1), writable: remote.writable, settings };
         Some((offer.correlation_id, offering))

@@ -1,30 +1,7 @@
 //! How much may be sent ahead of what the peer has taken (brpc `stream.cpp`, `AppendIfNotFull` and
 //! `SetRemoteConsumed`).
 
-use std::time::Duration;
-
-/// How this side makes its streams. The names are those of brpc's `StreamOptions`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamOptions {
-    /// Bytes of messages that may be sent and not taken yet; the message that goes beyond is the last. 0: any number,
-    /// and the peer need not tell what it takes. 2 MiB.
-    pub max_buf_size: usize,
-    /// The same at the beginning, and while the streams of the connection have too much under way, where
-    /// [`StreamLimits::unconsumed_in_all`](super::StreamLimits::unconsumed_in_all) is set; 0: none. 1 MiB.
-    pub min_buf_size: usize,
-    /// Whether this side takes messages. If not, the peer is told to send none.
-    pub receives: bool,
-    /// How long no message may come or leave before this side ends the stream; `None`: as long as the connection's limits
-    /// allow. It is each side's own and never on the wire, so whoever drives the session keeps it; a server rounds it up
-    /// to its ticks. brpc's `idle_timeout_ms` only tells its user.
-    pub idle_timeout: Option<Duration>,
-}
-
-impl Default for StreamOptions {
-    fn default() -> Self {
-        Self { max_buf_size: 2 << 20, min_buf_size: 1 << 20, receives: true, idle_timeout: None }
-    }
-}
+use crate::session::StreamOptions;
 
 /// What was sent on a stream, and what the peer has taken of it.
 ///

@@ -1,9 +1,10 @@
 //! Streams beside a call, both sides.
 
 use super::*;
+use crate::baidu_std::StreamLimits;
 use crate::baidu_std::meta::FrameType;
 use crate::baidu_std::status::ECONNRESET;
-use crate::baidu_std::{StreamLimits, StreamOptions};
+use crate::session::StreamOptions;
 use crate::{Message, StreamId};
 
 mod vectors {

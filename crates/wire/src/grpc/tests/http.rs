@@ -5,11 +5,9 @@ use std::sync::Arc;
 use super::browser::{Browser, Field};
 use super::*;
 use crate::grpc_web::Cors;
-use crate::http1;
-use crate::payload::Json;
 use crate::session::{Missing, Verdict};
 use crate::testing::{assert_any_split, assert_survives_damage};
-use crate::{Credential, Limits};
+use crate::{Credential, Json, Limits, http1};
 
 fn config() -> ServerConfig {
     let limits = Limits { message: 100_000, ..Limits::default() };

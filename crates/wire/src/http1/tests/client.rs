@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::http1::{Client, ClientConfig};
-use crate::payload::{Compression, Json, compress};
+use crate::payload::compress;
 use crate::session::{Answer, Client as _, Missing};
 use crate::testing::{Pair, assert_bytes, assert_client_survives_damage, sole_reply};
-use crate::{CallId, Code, Credential, Format};
+use crate::{CallId, Code, Compression, Credential, Format, Json};
 
 const JSON: Format = Format::Json(Json::Brpc);
 

@@ -1,10 +1,9 @@
 //! Where messages end: limits, chunks, smuggling, damage.
 
 use super::*;
-use crate::Guess;
 use crate::http1::recognise;
-use crate::sniff::Protocol;
 use crate::testing::{assert_any_split, assert_survives_damage, damage, hear};
+use crate::{Guess, Protocol};
 
 #[test]
 fn methods_are_recognised_and_http2_is_not() {

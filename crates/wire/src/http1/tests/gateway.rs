@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::http1::asked::unknown_to_rpcx;
-use crate::payload::{Compression, Json, compress};
+use crate::payload::compress;
 use crate::session::Missing;
-use crate::{Credential, Format};
+use crate::{Compression, Credential, Format, Json};
 
 fn request(fields: &str, body: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())

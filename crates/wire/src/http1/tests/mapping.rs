@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::payload::{Compression, Json, compress};
+use crate::payload::compress;
 use crate::session::Missing;
-use crate::{Code, Credential, Format, Head};
+use crate::{Code, Compression, Credential, Format, Head, Json};
 
 fn called(request: impl AsRef<[u8]>) -> Call<'static> {
     Talk::new().say(request).call().expect("a call").0

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::http_rule::Routes;
+use crate::payload::compress;
 use crate::payload::schema::testing::pool;
-use crate::payload::{Compression, Json, compress};
-use crate::{Credential, Format};
+use crate::{Compression, Credential, Format, Json};
 
 const BOOKS: &str = r#"
     syntax = "proto3";

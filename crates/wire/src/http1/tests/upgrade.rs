@@ -1,11 +1,9 @@
 //! Connections that go on in HTTP/2.
 
 use super::*;
-use crate::grpc;
 use crate::h2::{self, Connection};
-use crate::payload::Json;
 use crate::testing::assert_survives_damage;
-use crate::{Format, Metadata};
+use crate::{Format, Json, Metadata, grpc};
 
 fn h2c() -> Arc<ServerConfig> {
     Arc::new(ServerConfig { h2c: true, ..(*config()).clone() })
@@ -35,7 +33,7 @@ fn upgraded(request: &str) -> grpc::Server {
     );
     assert_eq!(talk.inbox[..], b"PRI"[..], "what follows is HTTP/2's");
     let grpc = grpc::ServerConfig { gateway: Some(h2c()), ..Default::default() };
-    grpc::Server::upgraded(grpc.into(), *upgrade)
+    grpc::Server::upgraded(grpc.into(), upgrade.downcast().expect("HTTP/2's"))
 }
 
 /// Answers what is here by repeating it.

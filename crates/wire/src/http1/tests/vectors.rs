@@ -3,11 +3,10 @@
 use serde_json::Value;
 
 use super::*;
-use crate::Format;
 use crate::http1::asked::unknown_to_rpcx;
-use crate::payload::Json;
 use crate::session::Missing;
 use crate::testing::{assert_any_split, assert_bytes, assert_survives_damage, hex};
+use crate::{Format, Json};
 
 fn file(path: &str) -> Vec<u8> {
     let path = format!("{}/../../vectors/{path}", env!("CARGO_MANIFEST_DIR"));

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::http1::{WebClient, WebClientConfig};
-use crate::payload::{Compression, compress};
+use crate::payload::compress;
 use crate::session::{Answer, Client as _};
 use crate::testing::{Pair, sole_reply};
-use crate::{CallId, Code, Format, Message};
+use crate::{CallId, Code, Compression, Format, Message};
 
 const ID: CallId = CallId(7);
 

@@ -1,6 +1,6 @@
 //! JSON, in the dialects of three peers.
 
-use crate::payload::Json;
+use crate::Json;
 use crate::payload::schema::Message;
 
 use super::parse::{self, Habits};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::payload::Json;
+use crate::Json;
 use crate::payload::schema::Pool;
 use crate::payload::schema::testing::{compile, pool};
 

@@ -6,11 +6,10 @@ use bytes::{Bytes, BytesMut};
 
 use super::server::generation;
 use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
-use crate::payload::Json;
 use crate::session::{Answer, Client};
 use crate::{
-    Call, CallId, Compression, Credential, Format, Message, Outbox, Violation, baidu_std, fb_rpc, http1,
-    net_rpc, rest_rpc, rpcx,
+    Call, CallId, Compression, Credential, Format, Json, Message, Outbox, Violation, baidu_std, fb_rpc,
+    http1, net_rpc, rest_rpc, rpcx,
 };
 
 /// Bytes for [`baidu_std::Client`].

@@ -1,6 +1,6 @@
 //! What is inside a message.
 
-use crate::payload::Compression;
+use crate::Compression;
 use crate::payload::compress::{self as compression, Error};
 use crate::payload::msgpack::{self, Reader, Token, Writer};
 use crate::payload::schema::{Field, Kind, Message, Pool};

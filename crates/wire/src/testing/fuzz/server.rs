@@ -7,11 +7,10 @@ use bytes::BytesMut;
 use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
 use crate::rest_rpc::Generation;
 use crate::session::{Event, Server, Verdict};
-use crate::sniff::{self, Guess, Protocol};
 use crate::testing::{Heard, tell, tell_part};
 use crate::{
-    Call, Message, Metadata, Outbox, Push, Reply, Status, StreamId, baidu_std, fb_rpc, grpc, http1, net_rpc,
-    rest_rpc, rpcx,
+    Call, Guess, Message, Metadata, Outbox, Protocol, Push, Reply, Status, StreamId, baidu_std, fb_rpc, grpc,
+    http1, net_rpc, rest_rpc, rpcx, sniff,
 };
 
 /// Bytes for [`baidu_std::Server`].

@@ -3,10 +3,10 @@
 use bytes::BytesMut;
 
 use super::server;
-use crate::Outbox;
 use crate::rest_rpc::generation;
 use crate::session::{Event, Server};
-use crate::sniff::{Guess, Protocol, sniff as guess};
+use crate::sniff::sniff as guess;
+use crate::{Guess, Outbox, Protocol};
 
 /// The first bytes of a connection; the input's first byte says which protocols are allowed.
 pub fn sniff(input: &[u8]) {

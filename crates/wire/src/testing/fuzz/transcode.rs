@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use crate::payload::schema::{Message, Pool};
 use crate::payload::transcode::{from_protobuf, to_protobuf};
-use crate::payload::{Format, Json};
+use crate::{Format, Json};
 
 /// A message in brpc's JSON.
 pub fn transcode_brpc(input: &[u8]) {

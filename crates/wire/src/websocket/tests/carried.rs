@@ -3,11 +3,10 @@
 use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 
-use crate::payload::Json;
 use crate::session::{Answer, Client as Session, Event, Server as _};
 use crate::testing::{assert_bytes, assert_client_survives_damage, hex, sole_reply};
 use crate::websocket::{Client, ClientConfig, CloseCode, Endpoint, Random, Role};
-use crate::{Call, CallId, Compression, Format, Limits, Outbox, Reply, http1, rpcx};
+use crate::{Call, CallId, Compression, Format, Json, Limits, Outbox, Reply, http1, rpcx};
 
 const RANDOM: Random = || 0x0102_0304_0506_0708;
 

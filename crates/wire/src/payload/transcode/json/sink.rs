@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::super::number::{put_go, put_go_f32, put_int, put_rapidjson, put_uint};
 use super::super::print::{self, MapKey, Printer};
 use super::well_known;
-use crate::payload::Json;
+use crate::Json;
 use crate::payload::schema::{EnumType, Field, MessageType};
 use crate::payload::transcode::Error;
 
