@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| polyrpc_wire::testing::fuzz::baidu_std_client(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| polyrpc_testing::baidu_std_client(input));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| polyrpc_wire::testing::fuzz::fb_rpc_server(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| polyrpc_testing::fb_rpc_server(input));

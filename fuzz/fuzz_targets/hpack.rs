@@ -1,7 +1,7 @@
 #![no_main]
 
 // It is compared with another's decoder, which is no dependency of the crate.
-#[path = "../../crates/wire/tests/corpus/hpack.rs"]
+#[path = "../../crates/testing/tests/corpus/hpack.rs"]
 mod hpack;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| hpack::hpack(input));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| polyrpc_wire::testing::fuzz::net_rpc_client(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| polyrpc_testing::net_rpc_client(input));

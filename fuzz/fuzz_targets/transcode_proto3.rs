@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| polyrpc_wire::testing::fuzz::transcode_proto3(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| polyrpc_testing::transcode_proto3(input));

@@ -1,7 +1,6 @@
 //! Why the command did not do what it was asked.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use polyrpc::{Code, Status};
 

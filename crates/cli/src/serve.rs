@@ -2,10 +2,9 @@
 
 use std::io::{self, Write};
 use std::net::Ipv6Addr;
-use std::panic;
 use std::process::ExitCode;
-use std::thread;
 use std::time::Duration;
+use std::{panic, thread};
 
 use clap::Args;
 use polyrpc::discovery::{Attributes, Instance, redacted};

@@ -6,8 +6,7 @@ mod real;
 use std::time::{Duration, Instant};
 
 use fake::{entry, next, next_set, until};
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use polyrpc::discovery::Entry;
 use polyrpc_discovery::{discover, register};
 use real::{Kind, Registry, kinds, trees};

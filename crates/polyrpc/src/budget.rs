@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use polyrpc_wire::{Retry, Status};
+use polyrpc_core::{Retry, Status};
 
 /// What one level may use.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use prost::{Message, Name};
 
 /// Typed details of a failure, as messages of prost: those of `google/rpc/error_details.proto` (`RetryInfo`, `ErrorInfo`,

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 
-use polyrpc_wire::{Code, Metadata, Status};
+use polyrpc_core::{Code, Metadata, Status};
 
 /// An error of any kind that may move between threads.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -54,22 +54,22 @@ mod runtime;
 pub mod streaming;
 
 /// FlatBuffers: what generated code reads and writes.
-pub use polyrpc_wire::payload::flatbuffers;
+pub use polyrpc_payload::flatbuffers;
 /// Which generations of rest_rpc there are.
 pub mod rest_rpc {
     pub use polyrpc_wire::rest_rpc::{ByteOrder, Generation, UnknownGeneration};
 }
 
-pub use polyrpc_macros::service;
-pub use polyrpc_wire::{
+pub use polyrpc_core::{
     CallId, Checksum, Code, Compression, Detail, Fault, Format, Metadata, Protocol, Push, Retry, Scope,
     Status,
 };
+pub use polyrpc_macros::service;
 
 /// Formats, compression and schemas of messages.
 pub mod payload {
-    pub use polyrpc_wire::payload::*;
-    pub use polyrpc_wire::{Compression, Format, Json};
+    pub use polyrpc_core::{Compression, Format, Json};
+    pub use polyrpc_payload::*;
 }
 
 pub use client::Client;
@@ -118,5 +118,5 @@ macro_rules! include_proto {
 #[doc(hidden)]
 pub mod generated {
     pub use buffa;
-    pub use polyrpc_wire::payload::schema::Pool;
+    pub use polyrpc_payload::schema::Pool;
 }

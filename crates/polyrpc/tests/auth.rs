@@ -11,7 +11,7 @@ use polyrpc::codec::Body;
 use polyrpc::payload::Json;
 use polyrpc::server::{Listen, Running};
 use polyrpc::{Client, Code, Format, Protocol, Status};
-use polyrpc_wire::Credential;
+use polyrpc_core::Credential;
 
 /// A server behind a judge, and what both did.
 struct Guarded {

@@ -13,8 +13,9 @@ use polyrpc::codec::{Raw, Serde};
 use polyrpc::server::{Limits, Running};
 use polyrpc::streaming::StreamOptions;
 use polyrpc::{Client, Code, Context, Format, Protocol, Result, Server, Status, Streaming};
-use polyrpc_wire::session::Client as _;
-use polyrpc_wire::{Call, CallId, Credential, Head, Outbox, baidu_std};
+use polyrpc_core::session::Client as _;
+use polyrpc_core::{Call, CallId, Credential, Head, Outbox};
+use polyrpc_wire::baidu_std;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -17,7 +17,7 @@ use polyrpc::client::{Backoff, Hook, Kind, Request, Signature};
 use polyrpc::codec::Serde;
 use polyrpc::server::Limits;
 use polyrpc::{Address, Client, Code, Context, Cores, Protocol, Push, Result, Retry, Server, Status};
-use polyrpc_wire::session::Answer;
+use polyrpc_core::session::Answer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;

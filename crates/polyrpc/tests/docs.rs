@@ -1,8 +1,8 @@
 //! What the documents say of the code is so: every file and function that they name exists.
 //!
 //! A document names a function as `server/listen.rs: accept` or `server/port.rs: Port::new`, and a file as
-//! `server/listen.rs`, from the folder of sources of this crate, or with `wire/` before it from that of
-//! `polyrpc-wire`.
+//! `server/listen.rs`, from the folder of sources of this crate, or with the name of another crate's folder
+//! before it: `core/call.rs` is `crates/core/src/call.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -100,11 +100,12 @@ impl Mention<'_> {
 
     /// Where the file may be.
     fn sources(&self) -> impl Iterator<Item = PathBuf> {
-        let places = match self.file.strip_prefix("wire/") {
-            Some(file) => [root().join("crates/wire/src").join(file), root().join(self.file)],
-            None => [root().join("crates/polyrpc/src").join(self.file), root().join(self.file)],
-        };
-        places.into_iter()
+        let own = root().join("crates/polyrpc/src").join(self.file);
+        let other = self
+            .file
+            .split_once('/')
+            .map(|(krate, file)| root().join("crates").join(krate).join("src").join(file));
+        [Some(own), other, Some(root().join(self.file))].into_iter().flatten()
     }
 }
 

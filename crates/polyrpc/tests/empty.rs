@@ -10,7 +10,7 @@ use polyrpc::introspection::Health;
 use polyrpc::payload::Json;
 use polyrpc::server::Running;
 use polyrpc::{Code, Format, Protocol, Server};
-use polyrpc_wire::{Call, Reply};
+use polyrpc_core::{Call, Reply};
 
 /// A service whose messages come from a `.proto`, and which answers the default one.
 const SERVICE: &str = "grpc.health.v1.Health";

@@ -9,9 +9,9 @@ use common::{PATIENCE, Prober, Socket, json_call, serve, soon};
 use polyrpc::client::Options;
 use polyrpc::payload::compress;
 use polyrpc::{Client, Code, Compression, Format};
+use polyrpc_core::{Limits, Outbox, Protocol};
 use polyrpc_wire::h2::hpack::encode_stateless;
 use polyrpc_wire::h2::{Connection, Event};
-use polyrpc_wire::{Limits, Outbox, Protocol};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

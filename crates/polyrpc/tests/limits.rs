@@ -57,7 +57,7 @@ async fn a_client_does_not_take_a_reply_that_is_too_long() {
     )
     .await;
     for protocol in PROTOCOLS {
-        let limits = polyrpc_wire::Limits { message: 64 << 10, ..Default::default() };
+        let limits = polyrpc_core::Limits { message: 64 << 10, ..Default::default() };
         let client = Client::builder(&url(protocol, &server)).limits(limits).build().unwrap();
         let error = soon(client.call::<String>("repeat", &("x", 65usize << 10))).await.unwrap_err();
         // Over HTTP/2 it fails nobody else.
@@ -127,7 +127,7 @@ async fn a_reply_that_grows_too_long_by_decompression_fails_its_call_only() {
             // No client of ours says that it takes it.
             continue;
         }
-        let limits = polyrpc_wire::Limits { decompressed: 64 << 10, ..Default::default() };
+        let limits = polyrpc_core::Limits { decompressed: 64 << 10, ..Default::default() };
         let client = Client::builder(&url(protocol, &server)).limits(limits).build().unwrap();
         let zeros = async |length: usize| {
             let number = match compression {
@@ -426,7 +426,7 @@ async fn a_client_that_does_not_read_is_not_read_either() {
                 Ok(blob) => assert_eq!(blob.len(), SIZE + 2, "{protocol:?}"),
                 // HTTP/2 must go on reading, since windows come by the same way: it refuses new calls instead.
                 Err(status) => {
-                    assert_eq!((protocol, status.retry()), (Protocol::Grpc, polyrpc_wire::Retry::Elsewhere));
+                    assert_eq!((protocol, status.retry()), (Protocol::Grpc, polyrpc_core::Retry::Elsewhere));
                 }
             }
         }

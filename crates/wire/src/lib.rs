@@ -6,25 +6,17 @@
 //! In the order in which a request meets them:
 //!
 //! 1. [`sniff`] tells from the first bytes of a connection which protocol it speaks.
-//! 2. A [`session::Server`] turns the bytes of one connection into [`Call`]s; its twin
-//!    [`session::Client`] turns calls into bytes and bytes into [`Reply`]s.
-//! 3. A [`Call`] is the same whatever protocol it came by; so is a [`Reply`].
-//! 4. [`Status`] is the one model of failure; each protocol folder holds its table in `status.rs`.
-//! 5. [`Outbox`] collects what leaves: small chunks copied together, large ones shared.
-//! 6. [`payload`] holds what is inside a message: formats, schemas, compression.
+//! 2. A [`session::Server`](polyrpc_core::session::Server) turns the bytes of one connection into
+//!    [`Call`](polyrpc_core::Call)s; its twin [`session::Client`](polyrpc_core::session::Client) turns calls into bytes
+//!    and bytes into [`Reply`](polyrpc_core::Reply)s.
+//! 3. [`Status`](polyrpc_core::Status) is the one model of failure; each protocol folder holds its table in `status.rs`.
+//!
+//! What they share is in `polyrpc-core`; what is inside a message in `polyrpc-payload`.
 //!
 //! Each protocol is a folder with the same file names: `frame.rs` (the bytes), `session.rs` (the state
 //! machine, both sides), `status.rs` (its codes), `tests.rs`, `README.md`. Learn one, read all.
 
-pub mod session;
-
-mod call;
-mod digits;
-mod format;
-mod outbox;
-pub mod protocol;
 pub mod sniff;
-mod status;
 
 pub mod baidu_std;
 pub mod fb_rpc;
@@ -38,18 +30,3 @@ pub mod net_rpc;
 pub mod rest_rpc;
 pub mod rpcx;
 pub mod websocket;
-
-pub mod payload;
-
-#[cfg(feature = "kcp")]
-pub mod kcp;
-
-#[doc(hidden)]
-pub mod testing;
-
-pub use call::{Call, CallId, Checksum, Credential, Head, Message, Metadata, Push, Reply, StreamId, Topic};
-pub use format::{Compression, Format, Json};
-pub use outbox::Outbox;
-pub use protocol::{Guess, Protocol};
-pub use session::{Limits, Violation};
-pub use status::{Code, Detail, Fault, Retry, Scope, Status};

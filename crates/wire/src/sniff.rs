@@ -1,6 +1,7 @@
 //! Which protocol a connection speaks, told from its first bytes.
 
-use crate::protocol::{Guess, Protocol};
+use polyrpc_core::{Guess, Protocol};
+
 use crate::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx};
 
 /// Tells the protocol of a connection that begins with `start`, among those `allowed`.

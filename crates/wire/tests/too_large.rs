@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use polyrpc_wire::session::{Server, ViolationKind};
-use polyrpc_wire::{Outbox, baidu_std, net_rpc, rpcx};
+use polyrpc_core::Outbox;
+use polyrpc_core::session::{Server, ViolationKind};
+use polyrpc_wire::{baidu_std, net_rpc, rpcx};
 
 /// Why a connection ends that begins so.
 fn violation(mut server: impl Server, bytes: &[u8]) -> (ViolationKind, String) {

@@ -19,10 +19,9 @@
 mod keys;
 mod services;
 
-use std::env;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{env, fmt};
 
 use ::http::header::{HeaderName, HeaderValue};
 use ::http::{Method, Request};

@@ -11,11 +11,10 @@
 mod slices;
 mod watched;
 
-use std::env;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{env, fmt};
 
 use ::http::Request;
 use ::http::header::{ACCEPT, AUTHORIZATION, HeaderValue};

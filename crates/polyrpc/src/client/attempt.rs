@@ -2,7 +2,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
-use polyrpc_wire::{Call, Reply, Retry, Scope, Status};
+use polyrpc_core::{Call, Reply, Retry, Scope, Status};
 
 use super::channel::{Channel, Course, Terms};
 use super::link::{self, Standing};

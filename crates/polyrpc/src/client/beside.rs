@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use polyrpc_wire::{Call, CallId, Format, Reply, Status};
+use polyrpc_core::{Call, CallId, Format, Reply, Status};
 
 use super::attempt::Attempt;
 use super::link::{self, Link};

@@ -13,11 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{
-    Call, CallId, Outbox, Protocol, Reply, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc,
-    rest_rpc, rpcx, websocket,
-};
+use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc_core::{Call, CallId, Outbox, Protocol, Reply, Retry, Scope, Status};
+use polyrpc_wire::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, websocket};
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
 use serde::Serialize;

@@ -2,7 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_wire::{Compression, Format, Status};
+use polyrpc_core::{Compression, Format, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use polyrpc_wire::{Fault, Status};
+use polyrpc_core::{Fault, Status};
 use tokio::sync::watch;
 
 /// A handle that cancels calls from elsewhere: another task, another thread.
 ///
-/// Whoever awaits such a call gets [`Cancelled`](polyrpc_wire::Code::Cancelled); the server is told as if the call's
+/// Whoever awaits such a call gets [`Cancelled`](polyrpc_core::Code::Cancelled); the server is told as if the call's
 /// future were dropped: by `RST_STREAM` in gRPC, by whatever the protocol has elsewhere. Clones cancel the same calls. It
 /// counts for unary calls and for streaming calls of a stub, until their streams have ended.
 ///

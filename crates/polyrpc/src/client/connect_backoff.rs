@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::dial::{Backoff, chance};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Reply, Retry, Scope, Status};
+use polyrpc_core::{Reply, Retry, Scope, Status};
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
@@ -224,7 +224,7 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use polyrpc_wire::Head;
+    use polyrpc_core::Head;
 
     use super::*;
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
+use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc_core::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
 use tokio::time::{Sleep, sleep_until};
 
 use super::beside::Beside;

@@ -3,10 +3,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::session::Client as Session;
-use polyrpc_wire::{
-    Protocol, Retry, Scope, Status, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, websocket,
-};
+use polyrpc_core::session::Client as Session;
+use polyrpc_core::{Protocol, Retry, Scope, Status};
+use polyrpc_wire::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, websocket};
 
 use super::connect_gate::{ConnectGate, Probation};
 use super::connection::{Connection, Ears, PushHandler};
@@ -199,7 +198,7 @@ pub(super) enum Sessions {
 impl Sessions {
     pub(super) fn new(
         url: &Url,
-        limits: polyrpc_wire::Limits,
+        limits: polyrpc_core::Limits,
         credential: Option<bytes::Bytes>,
         compressors: rpcx::Compressors,
     ) -> Self {
@@ -216,7 +215,7 @@ impl Sessions {
 
     fn plain(
         url: &Url,
-        limits: polyrpc_wire::Limits,
+        limits: polyrpc_core::Limits,
         credential: Option<bytes::Bytes>,
         compressors: rpcx::Compressors,
     ) -> Self {

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use polyrpc_wire::{Retry, Scope, Status};
+use polyrpc_core::{Retry, Scope, Status};
 use tokio::task::JoinError;
 
 use super::dial::Dialer;

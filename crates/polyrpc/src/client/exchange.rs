@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_wire::payload::schema;
+use polyrpc_core::{Call, Code, Compression, Credential, Fault, Format, Head, Json, Protocol, Reply, Status};
+use polyrpc_payload::schema;
 use polyrpc_wire::rest_rpc::Generation;
-use polyrpc_wire::{Call, Code, Compression, Credential, Fault, Format, Head, Json, Protocol, Reply, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::Builder;
 use super::connect_gate::ConnectGate;

@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join_all};
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
-use super::Outgoing;
 use super::channel::{Channel, Server};
 use super::combo::{Bounds, Combo, Ended, gather, keep_first};
 use super::exchange::{Defaults, deadline};
 use super::request::Response;
-use super::{Client, EndpointFacts, Transport};
+use super::{Client, EndpointFacts, Outgoing, Transport};
 use crate::client::Result;
 use crate::codec::Body;
 use crate::discovery::Instance;

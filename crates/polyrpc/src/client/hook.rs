@@ -3,7 +3,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use polyrpc_wire::{Call, Metadata, Reply, Status};
+use polyrpc_core::{Call, Metadata, Reply, Status};
 
 use super::redacted::RedactedMetadata;
 use crate::net::Address;

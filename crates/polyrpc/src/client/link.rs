@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc_wire::{Call, CallId, Reply, Status};
+use polyrpc_core::{Call, CallId, Reply, Status};
 
 use super::beside::Beside;
 use super::hook::Watched;

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::request::Response;
 use crate::codec::{Body, Codec};

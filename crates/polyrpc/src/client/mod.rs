@@ -64,14 +64,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use polyrpc_core::{Call, Compression, Format, Protocol, Push, Status};
 use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::Generation;
 use polyrpc_wire::rpcx::Compressors;
-use polyrpc_wire::{Call, Compression, Format, Protocol, Push, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use polyrpc_wire::Limits;
+pub use polyrpc_core::Limits;
 
 pub use self::call_builder::CallBuilder;
 pub use self::cancel::Cancel;
@@ -850,7 +850,7 @@ impl Builder {
             Address::Tcp(_) | Address::Unix(_) => Ok(Dialing::Socket),
             #[cfg(feature = "kcp")]
             Address::Kcp(_) => {
-                let settings = polyrpc_wire::kcp::Settings::new(self.kcp.clone().unwrap_or_default());
+                let settings = polyrpc_kcp::Settings::new(self.kcp.clone().unwrap_or_default());
                 let settings = settings.map_err(|error| Status::invalid_argument(format!("KCP: {error}")))?;
                 Ok(Dialing::Kcp(Arc::new(settings)))
             }

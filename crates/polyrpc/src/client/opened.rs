@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_wire::{CallId, Format, Head, Message, Metadata, Status};
+use polyrpc_core::{CallId, Format, Head, Message, Metadata, Status};
 
 use super::link::Over;
 use super::pending::Arrived;

@@ -1,4 +1,4 @@
-use polyrpc_wire::{Protocol, Status};
+use polyrpc_core::{Protocol, Status};
 use tokio::time::Instant;
 
 use super::request::Options;

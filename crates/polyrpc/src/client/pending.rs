@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{CallId, Code, Fault, Head, Message, Reply, Status};
+use polyrpc_core::{CallId, Code, Fault, Head, Message, Reply, Status};
 
 /// The calls of one connection that wait for their replies.
 ///
@@ -363,7 +363,7 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use polyrpc_wire::Format;
+    use polyrpc_core::Format;
 
     use super::*;
 

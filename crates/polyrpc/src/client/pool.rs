@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Instant;
 
-use polyrpc_wire::session::Client as Session;
-use polyrpc_wire::{Retry, Scope, Status};
+use polyrpc_core::session::Client as Session;
+use polyrpc_core::{Retry, Scope, Status};
 
 use super::channel::Visit;
 use super::dial::Dialer;

@@ -3,7 +3,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::Bytes;
-use polyrpc_wire::{Code, Metadata, Status};
+use polyrpc_core::{Code, Metadata, Status};
 
 use super::link::Over;
 use super::opened::{Receiving, Sending};

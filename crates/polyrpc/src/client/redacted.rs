@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use polyrpc_wire::Metadata;
+use polyrpc_core::Metadata;
 
 use crate::discovery::is_secret;
 

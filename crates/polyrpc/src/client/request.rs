@@ -2,8 +2,8 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Checksum, Compression, Format, Metadata, Protocol};
+use polyrpc_core::{Checksum, Compression, Format, Metadata, Protocol};
+use polyrpc_payload::schema;
 
 use super::cancel::Cancel;
 use super::redacted::{RedactedMetadata, redacted};

@@ -6,21 +6,20 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Call, Fault, Format, Head, Metadata, Status};
+use polyrpc_core::{Call, Fault, Format, Head, Metadata, Status};
+use polyrpc_payload::schema;
 
 use super::attempt::Attempt;
 use super::beside::Beside;
 use super::cancel::Cancel;
 use super::channel::Terms;
 use super::exchange::unreadable;
-use super::link;
 use super::opened::{Opened, Receiving, Sending};
 use super::outgoing::Outgoing;
 use super::raw::RawCall;
 use super::request::{Options, Request, Response, Signature};
 use super::talk::{Requests, Script, Talk};
-use super::{Client, Transport, split};
+use super::{Client, Transport, link, split};
 use crate::client::Result;
 use crate::codec::{Body, Codec};
 use crate::layer::{Call as LayeredCall, Shape};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use futures_util::stream;
-use polyrpc_wire::{Call, Format, Scope, Status};
+use polyrpc_core::{Call, Format, Scope, Status};
 use serde::de::DeserializeOwned;
 
 use super::attempt::Attempt;

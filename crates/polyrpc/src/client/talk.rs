@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
-use polyrpc_wire::{Head, Metadata, Status};
+use polyrpc_core::{Head, Metadata, Status};
 
 use super::opened::{Receiving, Sending};
 use super::pool::Lease;

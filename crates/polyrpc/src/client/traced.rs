@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use polyrpc_wire::{Protocol, Reply, Status};
+use polyrpc_core::{Protocol, Reply, Status};
 use tracing::{Instrument, Level, Span};
 
 pub(super) const TARGET: &str = "polyrpc::client";

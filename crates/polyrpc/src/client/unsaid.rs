@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use polyrpc_wire::{Call, Protocol};
+use polyrpc_core::{Call, Protocol};
 
 use crate::task::Inherited;
 

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
+use polyrpc_core::{Protocol, Status};
 use polyrpc_wire::fb_rpc::{Magic, ServiceHash};
 use polyrpc_wire::net_rpc::{self, Codec};
 use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
-use polyrpc_wire::{Protocol, Status};
 
 use crate::discovery::{self, Attributes, Instance, Network};
 use crate::net::Address;

@@ -3,14 +3,13 @@
 //! A call with one message each way is a future within the futures of the layers. One that goes on behind its beginning is
 //! in the caller's hands: [`Around`] then holds the layers, which are polled whenever the caller awaits the answer.
 
-use std::fmt;
 use std::future::poll_fn;
-use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::{fmt, mem};
 
 use bytes::Bytes;
-use polyrpc_wire::{Format, Head, Reply, Status};
+use polyrpc_core::{Format, Head, Reply, Status};
 use tokio::sync::oneshot;
 
 use super::request::{Options, Response};
@@ -176,7 +175,7 @@ impl Ending {
     }
 
     /// How the answer of several messages ends for a caller.
-    pub(super) fn into_end(mut self) -> (Result<(), Status>, polyrpc_wire::Metadata) {
+    pub(super) fn into_end(mut self) -> (Result<(), Status>, polyrpc_core::Metadata) {
         let trailers = match &mut self {
             Self::Finish { trailers, .. } => mem::take(trailers),
             Self::Reply(reply) => mem::take(&mut reply.trailers),

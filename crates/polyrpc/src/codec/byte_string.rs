@@ -168,7 +168,7 @@ impl Visitor<'_> for TextVisitor {
 
 #[cfg(test)]
 mod tests {
-    use polyrpc_wire::{Code, Format, Json};
+    use polyrpc_core::{Code, Format, Json};
 
     use super::super::{Body, Codec, Outline, Serde, arguments};
     use super::*;

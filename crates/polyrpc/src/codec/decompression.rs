@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use polyrpc_wire::payload::compress;
-use polyrpc_wire::{Compression, Message, Retry, Status, grpc};
+use polyrpc_core::{Compression, Message, Retry, Status};
+use polyrpc_payload::compress;
+use polyrpc_wire::grpc;
 use tokio::sync::Semaphore;
 
 use crate::budget::{self, Account};

@@ -220,7 +220,7 @@ impl SerializeMap for Finite {
 mod tests {
     use std::collections::BTreeMap;
 
-    use polyrpc_wire::{Format, Json};
+    use polyrpc_core::{Format, Json};
 
     use crate::codec::serde::encode;
 

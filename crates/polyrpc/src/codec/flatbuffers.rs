@@ -1,7 +1,8 @@
 use bytes::Bytes;
-use polyrpc_wire::payload::flatbuffers::{Message, Table};
-use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Format, Status, fb_rpc};
+use polyrpc_core::{Format, Status};
+use polyrpc_payload::flatbuffers::{Message, Table};
+use polyrpc_payload::schema;
+use polyrpc_wire::fb_rpc;
 
 use super::{Body, Codec, unsupported};
 

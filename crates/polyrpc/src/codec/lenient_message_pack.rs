@@ -12,7 +12,7 @@ use ::serde::de::{
     SeqAccess, Unexpected, VariantAccess, Visitor,
 };
 use ::serde::forward_to_deserialize_any;
-use polyrpc_wire::payload::msgpack::{Reader, Token};
+use polyrpc_payload::msgpack::{Reader, Token};
 
 use zero::Zero;
 

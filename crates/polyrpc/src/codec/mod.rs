@@ -19,8 +19,9 @@ mod unknown;
 mod prost;
 
 use bytes::Bytes;
-use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Format, Status, rpcx};
+use polyrpc_core::{Format, Status};
+use polyrpc_payload::schema;
+use polyrpc_wire::rpcx;
 
 pub use self::byte_string::ByteString;
 pub use self::flatbuffers::FlatBuffers;
@@ -86,8 +87,8 @@ pub trait Codec<T>: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](polyrpc_wire::Code::InvalidArgument) when the bytes are no `T`;
-    /// [`Unimplemented`](polyrpc_wire::Code::Unimplemented) when the codec cannot read the format.
+    /// [`InvalidArgument`](polyrpc_core::Code::InvalidArgument) when the bytes are no `T`;
+    /// [`Unimplemented`](polyrpc_core::Code::Unimplemented) when the codec cannot read the format.
     fn decode(body: Body, schema: Option<&schema::Message>) -> Result<T, Status>;
 
     /// Writes a value.

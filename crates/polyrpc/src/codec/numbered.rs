@@ -1,8 +1,8 @@
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Format, Status};
+use polyrpc_core::{Format, Status};
+use polyrpc_payload::schema;
 
 use super::{Body, Codec, Outline, Serde};
 
@@ -17,7 +17,7 @@ pub trait NumberedFormat<T>: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](polyrpc_wire::Code::InvalidArgument) when the bytes are no `T`.
+    /// [`InvalidArgument`](polyrpc_core::Code::InvalidArgument) when the bytes are no `T`.
     fn decode(bytes: Bytes) -> Result<T, Status>;
 
     /// Writes a value.

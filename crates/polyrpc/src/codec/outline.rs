@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use polyrpc_wire::payload::schema::{Cardinality, Kind, Message};
+use polyrpc_payload::schema::{Cardinality, Kind, Message};
 use serde::de::value::Error;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,

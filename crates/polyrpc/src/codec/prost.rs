@@ -1,6 +1,6 @@
 use bytes::Bytes;
-use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Format, Status};
+use polyrpc_core::{Format, Status};
+use polyrpc_payload::schema;
 
 use super::buffer::Buffer;
 use super::protobuf::{from_binary, to_binary, unwritable};

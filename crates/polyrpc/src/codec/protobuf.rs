@@ -1,14 +1,13 @@
 use buffa::SizeCache;
 use buffa::message::checked_encode_size;
 use bytes::Bytes;
-use polyrpc_wire::payload::msgpack::{Reader, Token};
-use polyrpc_wire::payload::{schema, transcode};
-use polyrpc_wire::{Format, Status};
+use polyrpc_core::{Format, Status};
+use polyrpc_payload::msgpack::{Reader, Token};
+use polyrpc_payload::{schema, transcode};
 use serde_json::value::RawValue;
 
 use super::buffer::Buffer;
-use super::unknown;
-use super::{Body, Codec, Outline, outline, unsupported};
+use super::{Body, Codec, Outline, outline, unknown, unsupported};
 
 /// Messages generated from a `.proto` by `polyrpc-build`.
 ///

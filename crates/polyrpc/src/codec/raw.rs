@@ -1,6 +1,7 @@
 use bytes::Bytes;
-use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Format, Status, rpcx};
+use polyrpc_core::{Format, Status};
+use polyrpc_payload::schema;
+use polyrpc_wire::rpcx;
 
 use super::{Body, Codec, Outline};
 

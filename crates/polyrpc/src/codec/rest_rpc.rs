@@ -11,9 +11,9 @@ mod text;
 use ::serde::Serialize;
 use ::serde::de::DeserializeOwned;
 use bytes::Bytes;
-use polyrpc_wire::payload::msgpack::Writer;
-use polyrpc_wire::payload::struct_pack;
-use polyrpc_wire::{Format, Status};
+use polyrpc_core::{Format, Status};
+use polyrpc_payload::msgpack::Writer;
+use polyrpc_payload::struct_pack;
 
 use super::Body;
 use super::buffer::Buffer;

@@ -4,9 +4,9 @@ use ::serde::Serialize;
 use ::serde::de::value::{Error as ValueError, UnitDeserializer};
 use ::serde::de::{DeserializeOwned, IntoDeserializer};
 use bytes::Bytes;
-use polyrpc_wire::payload::struct_pack::{self, Form, Plan, Type};
-use polyrpc_wire::payload::{gob, schema};
-use polyrpc_wire::{Format, Status};
+use polyrpc_core::{Format, Status};
+use polyrpc_payload::struct_pack::{Form, Plan, Type};
+use polyrpc_payload::{gob, schema, struct_pack};
 use rmp_serde::config::BytesMode;
 
 use super::buffer::Buffer;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 

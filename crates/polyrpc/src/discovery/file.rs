@@ -3,7 +3,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::line::Lines;
 use super::polled::{self, Answer, Source};

@@ -2,7 +2,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::Attributes;
 

@@ -1,7 +1,6 @@
-use std::collections::HashMap;
-use std::collections::hash_map;
+use std::collections::{HashMap, hash_map};
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::{Attributes, Instance, Network};
 

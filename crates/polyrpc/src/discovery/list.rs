@@ -2,7 +2,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::sync::watch;
 
 use super::line::{Servers, server};

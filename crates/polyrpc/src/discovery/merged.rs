@@ -89,7 +89,7 @@ impl Merging {
 
 #[cfg(test)]
 mod tests {
-    use polyrpc_wire::Status;
+    use polyrpc_core::Status;
 
     use super::*;
     use crate::discovery::List;

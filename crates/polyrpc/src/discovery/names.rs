@@ -1,13 +1,12 @@
-use std::fmt;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::time::timeout;
 
 use super::line::Servers;

@@ -48,7 +48,7 @@ pub fn open_registry(word: &str, rest: &str) -> Result<Option<Box<dyn Register>>
 
 fn path(rest: &str) -> Result<&str> {
     match rest.is_empty() {
-        true => Err(polyrpc_wire::Status::invalid_argument("want the path of a file").into()),
+        true => Err(polyrpc_core::Status::invalid_argument("want the path of a file").into()),
         false => Ok(rest),
     }
 }

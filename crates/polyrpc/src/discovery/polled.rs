@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::time::{sleep, timeout};
 
 use super::{Instance, Sets};

@@ -1,9 +1,8 @@
-use std::fmt;
-use std::io;
 use std::str::FromStr;
 use std::time::Duration;
+use std::{fmt, io};
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use polyrpc_wire::{Format, Head, Metadata, Protocol, Status};
+use polyrpc_core::{Format, Head, Metadata, Protocol, Status};
 
 use crate::codec::{Body, Raw};
 use crate::service::{Context, Ending, Handling, Method, Shape, Site, Trailers, send};

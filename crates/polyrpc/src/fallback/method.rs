@@ -1,7 +1,7 @@
 use std::future::poll_fn;
 
 use bytes::Bytes;
-use polyrpc_wire::{Format, Head, Metadata, Reply, Status};
+use polyrpc_core::{Format, Head, Metadata, Reply, Status};
 
 use super::relay::Relay;
 use super::request::{RawRequest, Slot};
@@ -170,7 +170,7 @@ fn append(metadata: &mut Metadata, more: &Metadata) {
 #[cold]
 fn no_streams(protocol: &str) -> Status {
     Failure::new(
-        polyrpc_wire::Code::Unimplemented,
+        polyrpc_core::Code::Unimplemented,
         format!("the answer is a stream, which {protocol} cannot carry"),
     )
     .into_status()

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use bytes::Bytes;
-use polyrpc_wire::{Metadata, Status};
+use polyrpc_core::{Metadata, Status};
 
 use super::{RawRequest, RawResponse};
 use crate::Result;

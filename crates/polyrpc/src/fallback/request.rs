@@ -1,10 +1,9 @@
-use std::fmt;
-use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::{fmt, mem};
 
 use bytes::Bytes;
-use polyrpc_wire::{Format, Metadata, Protocol, Status};
+use polyrpc_core::{Format, Metadata, Protocol, Status};
 
 use crate::Result;
 use crate::client::Options;

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use polyrpc_wire::{Compression, Format, Metadata};
+use polyrpc_core::{Compression, Format, Metadata};
 
 use super::relay::Relay;
 use crate::client::{RawCall, Response};

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use polyrpc_wire::Protocol;
+use polyrpc_core::Protocol;
 
 use crate::service::Peer;
 

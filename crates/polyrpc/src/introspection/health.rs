@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polyrpc_wire::{Status, http1};
+use polyrpc_core::Status;
+use polyrpc_wire::http1;
 use tokio::sync::watch;
 
 use super::grpc::health::v1;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use buffa::Message;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::Files;
 use super::files::FileId;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use crate::codec::{Outline, Serde};
 use crate::service::{Role, Router, ServiceBuilder};

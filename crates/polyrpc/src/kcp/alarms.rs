@@ -3,7 +3,7 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::kcp::Millis;
+use polyrpc_kcp::Millis;
 use tokio::sync::Notify;
 
 use super::conversation::Conversation;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
-use polyrpc_wire::kcp::{Ended, Millis, Opened, Session};
+use polyrpc_kcp::{Ended, Millis, Opened, Session};
 use tokio::net::UdpSocket;
 
 use super::alarms::Alarms;

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::kcp::{MAX_DATAGRAM, Millis, Opened, Session, Settings};
+use polyrpc_kcp::{MAX_DATAGRAM, Millis, Opened, Session, Settings};
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::sleep_until;
 

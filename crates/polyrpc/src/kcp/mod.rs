@@ -31,7 +31,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use polyrpc_wire::kcp::{
+pub use polyrpc_kcp::{
     Algorithm, Cipher, Config, Shards, Tuning, UnknownAlgorithm, Unusable, WrongKey, derive_key,
 };
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::future::poll_immediate;
-use polyrpc_wire::kcp::Settings;
+use polyrpc_kcp::Settings;
 use tokio::net::UdpSocket;
 
 use super::{Algorithm, Cipher, Config, Listener, Tuning, connect};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc_wire::{Metadata, Protocol, Status};
+use polyrpc_core::{Metadata, Protocol, Status};
 
 use super::{Shape, Side};
 use crate::client::{Options, Outgoing};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::{Call, Layer, Next, Side};
 use crate::service::{Ending, Handling};

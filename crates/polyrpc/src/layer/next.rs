@@ -5,7 +5,7 @@ use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::{Call, Layers};
 use crate::client::Client;

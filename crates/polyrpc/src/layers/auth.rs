@@ -29,7 +29,7 @@ use std::hint::black_box;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use crate::service::Peer;
 

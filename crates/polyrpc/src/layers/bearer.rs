@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use polyrpc_wire::{Code, Status};
+use polyrpc_core::{Code, Status};
 use tokio::sync::Mutex;
 use tokio::time::Instant as Time;
 
@@ -236,7 +236,7 @@ mod tests {
         let never = Bearer::new(std::future::pending::<Result<Token, Status>>);
         let client = Client::mock(|call| Ok(call.body)).layered(never);
         let options = Options { timeout: Some(Duration::from_secs(1)), ..Options::default() };
-        let body = Body::new(polyrpc_wire::Format::Raw, Bytes::new());
+        let body = Body::new(polyrpc_core::Format::Raw, Bytes::new());
         let late = client.call_raw("m", body.clone(), options).await.unwrap_err();
         assert_eq!(late.code(), Code::DeadlineExceeded);
         let own = Options { credential: Some("mine".into()), ..Options::default() };
@@ -257,7 +257,7 @@ mod tests {
         let client = Client::mock(|call| Ok(call.body)).layered(slow);
         let call = async || {
             let options = Options { timeout: Some(Duration::from_millis(100)), ..Options::default() };
-            client.call_raw("m", Body::new(polyrpc_wire::Format::Raw, Bytes::new()), options).await
+            client.call_raw("m", Body::new(polyrpc_core::Format::Raw, Bytes::new()), options).await
         };
         assert_eq!(call().await.unwrap_err().code(), Code::DeadlineExceeded);
         call().await.unwrap();
@@ -279,7 +279,7 @@ mod tests {
         let client = Client::mock(|call| Ok(call.body)).layered(bearer);
         let call = async |millis| {
             let options = Options { timeout: Some(Duration::from_millis(millis)), ..Options::default() };
-            client.call_raw("m", Body::new(polyrpc_wire::Format::Raw, Bytes::new()), options).await
+            client.call_raw("m", Body::new(polyrpc_core::Format::Raw, Bytes::new()), options).await
         };
         call(100).await.unwrap_err();
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use polyrpc_wire::{Compression, Format};
+use polyrpc_core::{Compression, Format};
 
 use crate::layer::{Call, Ending, Layer, Next};
 

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use crate::introspection::Connection;
 use crate::server::Hook;

@@ -3,15 +3,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use polyrpc_wire::{Metadata, Protocol};
+use polyrpc_core::{Metadata, Protocol};
 use tokio::task::JoinSet;
 
 use super::share::Share;
-use crate::Client;
 use crate::client::Options;
 use crate::codec::Body;
 use crate::layer::{Call, Ending, Layer, Next};
-use crate::task;
+use crate::{Client, task};
 
 /// Sends copies of requests to another server, whose answers nobody waits for: to try a new version with what the old one
 /// is asked.

@@ -10,7 +10,7 @@ use opentelemetry::trace::{
     Span as _, SpanContext, SpanKind, Status as Outcome, TraceContextExt, TraceFlags, TraceState, Tracer,
 };
 use opentelemetry::{Context as Telemetry, KeyValue};
-use polyrpc_wire::{Code, Protocol, Status};
+use polyrpc_core::{Code, Protocol, Status};
 
 use super::Begun;
 use super::spans::usual_name;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::time::sleep;
 
 use crate::introspection::Connection;
@@ -17,7 +17,7 @@ use crate::service::Peer;
 /// How often calls are taken: so many a second, and some more at once after a while without (a token bucket).
 ///
 /// A call that comes too soon is refused with the text that rpcx's clients know, `request reached rate limit`
-/// ([`ResourceExhausted`](polyrpc_wire::Code::ResourceExhausted); it may be tried elsewhere), or
+/// ([`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted); it may be tried elsewhere), or
 /// [waits](Self::wait) for its turn.
 ///
 /// ```

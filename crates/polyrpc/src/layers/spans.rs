@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use polyrpc_wire::{Protocol, Status};
+use polyrpc_core::{Protocol, Status};
 
 use super::share::Share;
 use super::{Begun, Ended, Observe, Side};

@@ -3,7 +3,7 @@ use std::num::IntErrorKind;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 /// Where a server listens or is to be found: `127.0.0.1:8000`, `[::1]:8000`, `localhost:8000`, or the path of
 /// a Unix socket, `unix:/run/echo.sock`; over UDP `kcp://127.0.0.1:8000`, `quic://127.0.0.1:8000`.

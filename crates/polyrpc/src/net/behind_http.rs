@@ -2,7 +2,7 @@ use std::future::poll_fn;
 use std::io;
 
 use bytes::BytesMut;
-use polyrpc_wire::Outbox;
+use polyrpc_core::Outbox;
 
 use super::{Source, Stream};
 

@@ -3,7 +3,7 @@ use std::io;
 use std::sync::Arc;
 
 #[cfg(feature = "kcp")]
-use polyrpc_wire::kcp::Settings;
+use polyrpc_kcp::Settings;
 
 use super::{Address, Socket, Stream};
 

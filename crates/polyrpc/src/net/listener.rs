@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 #[cfg(feature = "kcp")]
-use polyrpc_wire::kcp::Settings;
+use polyrpc_kcp::Settings;
 
 use tokio::net::{TcpListener, lookup_host};
 

@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut, BytesMut};
-use polyrpc_wire::Outbox;
+use polyrpc_core::Outbox;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};

@@ -2,7 +2,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use polyrpc_wire::Outbox;
+use polyrpc_core::Outbox;
 
 use super::tunnel::Tunnel;
 use super::{Inbox, Source, Stream};

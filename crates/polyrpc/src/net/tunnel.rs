@@ -2,7 +2,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
-use polyrpc_wire::Outbox;
+use polyrpc_core::Outbox;
 use polyrpc_wire::websocket::{CloseCode, Endpoint, Role};
 
 use super::{Inbox, Source, Stream};

@@ -1,9 +1,8 @@
-use std::fmt;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::{fmt, io};
 
-use polyrpc_wire::{Protocol, Status};
+use polyrpc_core::{Protocol, Status};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint};
 use tokio::net::lookup_host;

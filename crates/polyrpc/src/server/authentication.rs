@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use polyrpc_wire::{Credential, Status};
+use polyrpc_core::{Credential, Status};
 use tokio::time::{sleep, timeout};
 
 use super::incidents::{Closing, Refusal};

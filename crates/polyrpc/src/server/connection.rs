@@ -7,8 +7,8 @@ use std::{io, mem};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use polyrpc_wire::session::{Event, Handover, Server as Session, Verdict, Violation, ViolationKind};
-use polyrpc_wire::{Code, Credential, Outbox, Reply, Retry, Status, StreamId, Topic};
+use polyrpc_core::session::{Event, Handover, Server as Session, Verdict, ViolationKind};
+use polyrpc_core::{Code, Credential, Outbox, Reply, Retry, Status, StreamId, Topic, Violation};
 
 use super::arrival::Arrival;
 use super::authentication::Judgement;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{io, slice};
 
-use polyrpc_wire::session::Server as Session;
-use polyrpc_wire::{Guess, Protocol, baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, sniff};
+use polyrpc_core::session::Server as Session;
+use polyrpc_core::{Guess, Protocol};
+use polyrpc_wire::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, sniff};
 
 use super::connection::{Connection, End};
 use super::data;

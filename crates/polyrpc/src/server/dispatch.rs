@@ -4,8 +4,8 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc_wire::session::{Missing, Offered, RequestHead, Server as Session, Verdict};
-use polyrpc_wire::{Call, Compression, Credential, Head, Message, Scope, Status, StreamId};
+use polyrpc_core::session::{Missing, Offered, RequestHead, Server as Session, Verdict};
+use polyrpc_core::{Call, Compression, Credential, Head, Message, Scope, Status, StreamId};
 
 use super::arrival::Arrival;
 use super::authentication::{Authentication, Judgement, Judging};

@@ -1,10 +1,9 @@
 //! What a server has around its methods: layers, hooks, concurrency limits.
 
-use std::fmt;
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::Server;
 use super::concurrency::{Concurrency, Limit, Limiter, Of};

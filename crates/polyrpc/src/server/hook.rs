@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrpc_wire::{Metadata, Protocol, Push, Status};
+use polyrpc_core::{Metadata, Protocol, Push, Status};
 
 use crate::introspection::Connection;
 use crate::service::Peer;
@@ -80,7 +80,7 @@ pub trait Hook: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What the call is refused for. One of [`Scope::Connection`](polyrpc_wire::Scope::Connection) is told as a credential
+    /// What the call is refused for. One of [`Scope::Connection`](polyrpc_core::Scope::Connection) is told as a credential
     /// that was refused, which in most protocols ends the connection.
     fn received(&self, _call: &mut Received<'_>) -> Result<(), Status> {
         Ok(())

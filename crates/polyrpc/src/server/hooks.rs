@@ -3,7 +3,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use polyrpc_wire::{Call, Protocol, Push, Status};
+use polyrpc_core::{Call, Protocol, Push, Status};
 
 use super::hook::{Answered, Hook, Received};
 use crate::introspection::Connection;

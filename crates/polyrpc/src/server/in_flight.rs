@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use polyrpc_wire::{Status, StreamId};
+use polyrpc_core::{Status, StreamId};
 use tokio::time::{Sleep, sleep_until};
 
 use super::open::Entry;

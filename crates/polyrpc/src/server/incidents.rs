@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use polyrpc_wire::session::Refusals;
+use polyrpc_core::session::Refusals;
 
 use crate::service::Peer;
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use polyrpc_wire::session::Pace;
+use polyrpc_core::session::Pace;
 
 use super::memory;
 
@@ -155,7 +155,7 @@ pub struct Http2 {
 
 impl Default for Limits {
     fn default() -> Self {
-        let wire = polyrpc_wire::Limits::default();
+        let wire = polyrpc_core::Limits::default();
         let memory = memory::default_budget();
         let memory_per_connection = MEMORY_PER_CONNECTION.min(memory);
         Self {
@@ -227,10 +227,10 @@ impl Limits {
         Self { connections, connections_per_peer, ..self }
     }
 
-    pub(super) fn wire(&self) -> polyrpc_wire::Limits {
+    pub(super) fn wire(&self) -> polyrpc_core::Limits {
         let pace =
             Pace { interval: self.header_timeout, rate: self.message_rate, whole: self.message_timeout };
-        polyrpc_wire::Limits {
+        polyrpc_core::Limits {
             message: self.message,
             decompressed: self.decompressed,
             header: self.header,

@@ -3,10 +3,10 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use bytes::Bytes;
+use polyrpc_core::{Json, Protocol, Status};
 use polyrpc_wire::fb_rpc::Magic;
 use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::Generation;
-use polyrpc_wire::{Json, Protocol, Status};
 use tracing::{Instrument, Level, Span};
 
 use super::authentication::{Authenticator, Judging};

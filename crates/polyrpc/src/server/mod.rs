@@ -51,12 +51,12 @@ mod note;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
-use polyrpc_wire::{Protocol, http1};
+use polyrpc_core::Protocol;
+use polyrpc_wire::http1;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 

@@ -1,9 +1,8 @@
-use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
+use std::{fmt, mem};
 
-use polyrpc_wire::{Call, Reply, Status};
+use polyrpc_core::{Call, Reply, Status};
 
 use super::hook::Answered;
 use super::hooks::Hooks;

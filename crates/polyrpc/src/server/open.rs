@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use polyrpc_wire::session::Refusals;
-use polyrpc_wire::{Metadata, Protocol, Push, Status};
+use polyrpc_core::session::Refusals;
+use polyrpc_core::{Metadata, Protocol, Push, Status};
 use slab::Slab;
 use tokio::sync::Notify;
 

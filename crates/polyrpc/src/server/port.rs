@@ -2,9 +2,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::{fmt, io};
 
+use polyrpc_core::{Format, Json, Protocol};
 use polyrpc_wire::http_rule::Routes;
 use polyrpc_wire::rest_rpc::{self, Functions, Generation};
-use polyrpc_wire::{Format, Json, Protocol, baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
+use polyrpc_wire::{baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
 
 use super::authentication::Authenticator;
 use super::limits::Http2;

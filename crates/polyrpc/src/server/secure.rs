@@ -1,8 +1,8 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
+use polyrpc_core::{Guess, Outbox, Protocol};
 use polyrpc_wire::sniff::sniff;
-use polyrpc_wire::{Guess, Outbox, Protocol};
 
 use super::incidents::Refusal;
 use super::open::{Order, Phase, Registration};

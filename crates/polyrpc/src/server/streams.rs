@@ -3,8 +3,8 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use foldhash::HashMap;
-use polyrpc_wire::session::{Offered, Server as Session};
-use polyrpc_wire::{Compression, Message, Metadata, Outbox, Reply, Status, StreamId};
+use polyrpc_core::session::{Offered, Server as Session};
+use polyrpc_core::{Compression, Message, Metadata, Outbox, Reply, Status, StreamId};
 use tokio::sync::oneshot;
 
 use crate::budget::Account;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use polyrpc_wire::{Format, Head, Status, Topic};
+use polyrpc_core::{Format, Head, Status, Topic};
 use tokio::sync::oneshot;
 
 use crate::codec::Body;

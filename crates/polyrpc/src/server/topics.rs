@@ -1,17 +1,16 @@
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{iter, mem};
+use std::{fmt, iter, mem};
 
 use bytes::Bytes;
-use polyrpc_wire::{Status, Topic, rest_rpc};
+use polyrpc_core::{Status, Topic};
+use polyrpc_wire::rest_rpc;
 use serde::Serialize;
 
 use super::incidents::Refusal;
 use super::open::{Entry, Unasked};
-use crate::budget;
 use crate::client::Result;
-use crate::codec;
+use crate::{budget, codec};
 
 /// Publishes to those who have subscribed (rest_rpc).
 ///

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use polyrpc_wire::session::Offered;
-use polyrpc_wire::{Code, Metadata, Status, StreamId};
+use polyrpc_core::session::Offered;
+use polyrpc_core::{Code, Metadata, Status, StreamId};
 use tokio::sync::oneshot;
 
 use super::site::Site;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
+use polyrpc_core::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
+use polyrpc_payload::schema;
 
 use super::entry::Asked;
 use super::site::Site;
@@ -378,9 +378,9 @@ impl Pusher {
     ///
     /// # Errors
     ///
-    /// [`Unimplemented`](polyrpc_wire::Code::Unimplemented) when the protocol cannot push,
-    /// [`ResourceExhausted`](polyrpc_wire::Code::ResourceExhausted) when the client does not read,
-    /// [`Unavailable`](polyrpc_wire::Code::Unavailable) when the connection is gone.
+    /// [`Unimplemented`](polyrpc_core::Code::Unimplemented) when the protocol cannot push,
+    /// [`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted) when the client does not read,
+    /// [`Unavailable`](polyrpc_core::Code::Unavailable) when the connection is gone.
     pub fn push(&self, push: Push) -> Result<(), Status> {
         self.connection.push(push)
     }

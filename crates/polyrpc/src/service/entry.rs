@@ -3,7 +3,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::{Context, Ending, Handling, Method, Way, traced};
 use crate::codec::Body;

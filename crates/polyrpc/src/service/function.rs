@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use polyrpc_wire::{Format, Head, Reply, Status};
+use polyrpc_core::{Format, Head, Reply, Status};
 
 use super::method::{Handling, Method};
 use super::site::Site;

@@ -3,8 +3,8 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Format, Head, Metadata, Reply, Status};
+use polyrpc_core::{Format, Head, Metadata, Reply, Status};
+use polyrpc_payload::schema;
 
 use super::{Accepted, Context};
 use crate::Failure;

@@ -2,10 +2,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use polyrpc_core::session::Missing;
+use polyrpc_payload::schema::Pool;
 use polyrpc_wire::fb_rpc::Directory;
 use polyrpc_wire::http_rule::Routes;
-use polyrpc_wire::payload::schema::Pool;
-use polyrpc_wire::session::Missing;
 
 use super::Context;
 use super::entry::{Entry, Role};

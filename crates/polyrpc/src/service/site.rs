@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrpc_wire::{Fault, Status};
+use polyrpc_core::{Fault, Status};
 
 use super::context::ConnectionFacts;
 use super::{Ending, Entry};

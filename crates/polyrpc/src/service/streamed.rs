@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-use polyrpc_wire::payload::schema;
-use polyrpc_wire::{Format, Head, Protocol, Status, grpc};
+use polyrpc_core::{Format, Head, Protocol, Status};
+use polyrpc_payload::schema;
+use polyrpc_wire::grpc;
 
 use super::method::{Handling, Method, Shape, finish};
 use super::{Context, Ending};

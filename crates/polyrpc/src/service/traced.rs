@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use polyrpc_wire::{Fault, Status};
+use polyrpc_core::{Fault, Status};
 use tracing::{Instrument, Level, Span};
 
 use super::{Context, Ending, Handling};

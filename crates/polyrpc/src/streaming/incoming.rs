@@ -1,13 +1,12 @@
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::poll_fn;
-use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
+use std::{fmt, mem};
 
 use bytes::Bytes;
-use polyrpc_wire::{Compression, Message, Metadata, Status};
+use polyrpc_core::{Compression, Message, Metadata, Status};
 
 use super::Bell;
 use super::outgoing::footprint;

@@ -12,12 +12,12 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use polyrpc_wire::{Metadata, Status};
+use polyrpc_core::{Metadata, Status};
 use tokio::sync::mpsc;
 
 use crate::{Error, Failure, Result, client};
 
-pub use polyrpc_wire::session::StreamOptions;
+pub use polyrpc_core::session::StreamOptions;
 
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;
@@ -220,7 +220,7 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// [`Cancelled`](polyrpc_wire::Code::Cancelled) when nobody takes the messages any more: the call has ended.
+    /// [`Cancelled`](polyrpc_core::Code::Cancelled) when nobody takes the messages any more: the call has ended.
     ///
     /// # Cancel safety
     ///
@@ -245,7 +245,7 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// [`Cancelled`](polyrpc_wire::Code::Cancelled) when nobody takes the messages any more, and some may be lost.
+    /// [`Cancelled`](polyrpc_core::Code::Cancelled) when nobody takes the messages any more, and some may be lost.
     ///
     /// # Cancel safety
     ///

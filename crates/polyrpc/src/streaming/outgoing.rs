@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use polyrpc_wire::Head;
+use polyrpc_core::Head;
 
 use super::Bell;
 

@@ -1,4 +1,4 @@
-use polyrpc_wire::Code;
+use polyrpc_core::Code;
 
 use super::*;
 

@@ -33,7 +33,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Metadata, Protocol, Status};
+use polyrpc_core::{Metadata, Protocol, Status};
 
 pub use self::trace::{NoTraceParent, Trace, TraceParent};
 
@@ -224,6 +224,6 @@ mod tests {
             assert!(bound > 9 * second && bound <= 10 * second, "{bound:?}");
         }
         let late = until(Instant::now()).bound(Some(second)).unwrap_err();
-        assert_eq!(late.code(), polyrpc_wire::Code::DeadlineExceeded);
+        assert_eq!(late.code(), polyrpc_core::Code::DeadlineExceeded);
     }
 }

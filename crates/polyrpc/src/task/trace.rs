@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::str::FromStr;
 
 use bytes::Bytes;
-use polyrpc_wire::Metadata;
+use polyrpc_core::Metadata;
 
 /// What travels from call to call beside deadlines: W3C's Trace Context (`traceparent`, `tracestate`) and Baggage
 /// (`baggage`). Zipkin's `b3`, as one entry, is understood in place of `traceparent`; a trace that came so goes on in both.

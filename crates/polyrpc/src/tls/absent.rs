@@ -5,7 +5,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use polyrpc_wire::{Outbox, Protocol, Status};
+use polyrpc_core::{Outbox, Protocol, Status};
 
 use crate::net::{self, Inbox, Source};
 use crate::service::Peer;

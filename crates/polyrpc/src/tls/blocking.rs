@@ -1,7 +1,6 @@
-use std::io;
-use std::mem;
+use std::{io, mem};
 
-use polyrpc_wire::Outbox;
+use polyrpc_core::Outbox;
 
 use super::session::Session;
 use super::{Connector, failure};

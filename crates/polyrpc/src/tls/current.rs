@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use polyrpc_wire::{Protocol, Status};
+use polyrpc_core::{Protocol, Status};
 use rustls::ClientConfig;
 use tokio::task::spawn_blocking;
 

@@ -1,10 +1,9 @@
-use std::fmt;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::{fmt, io};
 
 use bytes::BytesMut;
-use polyrpc_wire::Outbox;
+use polyrpc_core::Outbox;
 
 use super::session::Session;
 use super::stream::poll_plain;

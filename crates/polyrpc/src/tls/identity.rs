@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};

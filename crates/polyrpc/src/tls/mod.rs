@@ -41,7 +41,7 @@ mod failure;
 
 use std::sync::{Arc, OnceLock};
 
-use polyrpc_wire::{Protocol, Status};
+use polyrpc_core::{Protocol, Status};
 use rustls::crypto::{CryptoProvider, ring};
 
 pub use self::client::Client;

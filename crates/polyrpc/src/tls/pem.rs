@@ -1,11 +1,10 @@
 use std::borrow::Cow;
-use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use std::{fmt, fs};
 
 use bytes::Bytes;
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use rustls::pki_types::pem::{Error, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 

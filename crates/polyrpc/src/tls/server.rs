@@ -1,9 +1,8 @@
-use std::fmt;
-use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+use std::{fmt, io};
 
-use polyrpc_wire::{Protocol, Status};
+use polyrpc_core::{Protocol, Status};
 use rustls::crypto::ring::Ticketer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};

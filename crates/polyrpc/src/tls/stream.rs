@@ -1,11 +1,10 @@
 use std::future::poll_fn;
-use std::io;
-use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::{io, mem};
 
 use bytes::{Buf, Bytes, BytesMut};
-use polyrpc_wire::Outbox;
+use polyrpc_core::Outbox;
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_wire::{Retry, Scope, Status};
+use polyrpc_core::{Retry, Scope, Status};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::messages::{Asked, Grant};

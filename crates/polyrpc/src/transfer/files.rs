@@ -1,12 +1,11 @@
 use std::collections::HashMap;
-use std::fmt;
-use std::io;
 use std::path::{Component, Path};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
+use std::{fmt, io};
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, Take};
 
 use super::messages::{Asked, Grant};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::time::Instant;
 
 use super::messages::{Grant, Token};

@@ -6,10 +6,10 @@
 use std::fmt;
 
 use bytes::Bytes;
+use polyrpc_core::{Checksum, Compression, Format, Head, Json, Outbox};
+use polyrpc_payload::compress;
 
 use super::meta::Meta;
-use crate::payload::compress;
-use crate::{Checksum, Compression, Format, Head, Json, Outbox};
 
 /// A message and its attachment, as they are to travel.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::Violation;
-use crate::session::ViolationKind;
+use polyrpc_core::Violation;
+use polyrpc_core::session::ViolationKind;
 
 /// What a frame belongs to, told by its magic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

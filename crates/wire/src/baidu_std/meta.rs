@@ -2,7 +2,7 @@
 //! costs no allocation unless it carries user fields (brpc `policy/baidu_rpc_meta.proto`,
 //! `streaming_rpc_meta.proto`).
 
-use crate::payload::protobuf::{put_varint, varint_len};
+use polyrpc_core::protobuf::{put_varint, varint_len};
 
 /// The bytes are not the protobuf message they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 use std::str;
 
 use bytes::Bytes;
+use polyrpc_core::Metadata;
 
 use super::meta::{Meta, Request};
-use crate::Metadata;
 
 const LOG_ID: &str = "log-id";
 const REQUEST_ID: &str = "x-request-id";

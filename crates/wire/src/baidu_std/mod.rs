@@ -14,8 +14,8 @@ mod tests;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use stream::StreamLimits;
 
-use crate::protocol::by_magic;
-use crate::{Guess, Protocol};
+use polyrpc_core::protocol::by_magic;
+use polyrpc_core::{Guess, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol. A stream's frame counts too: both
 /// kinds share their connections.

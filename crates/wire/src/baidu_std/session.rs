@@ -7,6 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Event, Missing, Offered, StreamOptions};
+use polyrpc_core::{
+    Call, CallId, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message, Metadata,
+    Outbox, Reply, Status, StreamId, Violation, session,
+};
 
 use super::body::{self, Body, Unsendable, Unusable};
 use super::frame::{self, Cut, Frame, Kind};
@@ -14,11 +19,6 @@ use super::meta::{Malformed, Meta, Request, Response, StreamSettings};
 use super::metadata;
 use super::status::{self, EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
 use super::stream::{self, Asked, Found, Handled, Offering, Served, StreamLimits};
-use crate::session::{self, Answer, Event, Missing, Offered, StreamOptions};
-use crate::{
-    Call, CallId, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message, Metadata,
-    Outbox, Reply, Status, StreamId, Violation,
-};
 
 /// What all connections of a server have in common.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +30,7 @@ pub struct ServerConfig {
     pub address: String,
     /// What the streams of a connection may take up.
     pub streams: StreamLimits,
-    /// Whether JSON is read as brpc reads it ([`Json::BrpcLenient`](crate::Json::BrpcLenient)).
+    /// Whether JSON is read as brpc reads it ([`Json::BrpcLenient`](polyrpc_core::Json::BrpcLenient)).
     pub lenient_json: bool,
 }
 

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Code, Fault, Retry, Status};
+use polyrpc_core::{Code, Fault, Retry, Status};
 
 /// The number that tells `status` to a peer: its own if it has one, else the one for its code.
 pub fn number(status: &Status) -> i32 {

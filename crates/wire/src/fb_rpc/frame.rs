@@ -3,8 +3,8 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::session::ViolationKind;
-use crate::{Outbox, Violation};
+use polyrpc_core::session::ViolationKind;
+use polyrpc_core::{Outbox, Violation};
 
 /// The four letters that a frame begins with, by which the protocol's proposals differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -12,8 +12,8 @@ pub use directory::{Directory, SameNumber, ServiceHash, service_id};
 pub use frame::Magic;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 
-use crate::protocol::by_magic;
-use crate::{Guess, Protocol};
+use polyrpc_core::protocol::by_magic;
+use polyrpc_core::{Guess, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol, with either magic.
 pub fn recognise(start: &[u8]) -> Guess {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Event, Missing};
+use polyrpc_core::{
+    Call, CallId, Checksum, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Reply, Status,
+    Violation, session,
+};
 
 use super::directory::{Directory, ServiceHash, service_id};
 use super::frame::{self, Cut, Frame, Magic, Request, Response, Sizes};
 use super::status;
 use crate::baidu_std::status::{ELOGOFF, ENOMETHOD, EREQUEST, ERESPONSE, status as failure};
-use crate::session::{self, Answer, Event, Missing};
-use crate::{
-    Call, CallId, Checksum, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Reply, Status,
-    Violation,
-};
 
 /// What all connections of a server have in common.
 #[derive(Debug, Clone, Default)]

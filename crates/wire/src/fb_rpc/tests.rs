@@ -3,19 +3,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Client as _, Event, Server as _};
+use polyrpc_core::testing::{
+    Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
+    hear, hex, sole_reply,
+};
+use polyrpc_core::{
+    Call, CallId, Checksum, Code, Compression, Credential, Format, Guess, Head, Limits, Outbox, Protocol,
+    Reply, Status,
+};
 use serde_json::Value;
 
 use super::{
     Client, ClientConfig, Directory, Magic, Server, ServerConfig, ServiceHash, recognise, service_id, status,
-};
-use crate::session::{Answer, Client as _, Event, Server as _};
-use crate::testing::{
-    Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
-    hear, hex, sole_reply,
-};
-use crate::{
-    Call, CallId, Checksum, Code, Compression, Credential, Format, Guess, Head, Limits, Outbox, Protocol,
-    Reply, Status,
 };
 
 #[test]
@@ -215,7 +215,7 @@ fn numbers_that_mean_nothing_are_told_as_such() {
             panic!("want a call")
         };
         assert_eq!((call.service, call.method), want);
-        let refusal = Server::unknown(&call, crate::session::Missing::Method);
+        let refusal = Server::unknown(&call, polyrpc_core::session::Missing::Method);
         server.reply(ticket, Reply::failure(refusal), &mut out);
     }
     assert_eq!(error_codes(&out.take()), [1002; 4]);

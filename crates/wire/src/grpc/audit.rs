@@ -1,13 +1,15 @@
 //! What holds of a session at any time, whatever the peer sent. Whoever fuzzes asserts it after every event.
 
+use polyrpc_core::session::Server as _;
+
 use super::frame::PREFIX;
 use super::{Client, Server};
 use crate::h2::Config;
-use crate::session::Server as _;
 
 impl Server {
     /// Asserts that nothing is kept of calls that are over, and no more of the others than the limits allow.
-    pub(crate) fn assert_sound(&self) {
+    #[doc(hidden)]
+    pub fn assert_sound(&self) {
         self.http.assert_sound();
         for stream in self.parts.audited() {
             assert!(self.http.knows(stream), "stream {stream} is over, and its beginning is kept");
@@ -25,14 +27,16 @@ impl Server {
     }
 
     /// The streams that are open.
-    pub(crate) fn ids(&self) -> Vec<u32> {
+    #[doc(hidden)]
+    pub fn ids(&self) -> Vec<u32> {
         self.http.ids()
     }
 }
 
 impl Client {
     /// Asserts that nothing is kept of calls that are over, and no more of the others than the limits allow.
-    pub(crate) fn assert_sound(&self) {
+    #[doc(hidden)]
+    pub fn assert_sound(&self) {
         self.http.assert_sound();
         for (stream, call) in &self.calls {
             let is_over = call.end.is_some() && self.found.contains(stream);
@@ -48,7 +52,8 @@ impl Client {
     }
 
     /// The streams that are open.
-    pub(crate) fn ids(&self) -> Vec<u32> {
+    #[doc(hidden)]
+    pub fn ids(&self) -> Vec<u32> {
         self.http.ids()
     }
 }

@@ -1,10 +1,11 @@
 //! The header blocks of answers. They depend on no table, so that the usual ones are the same bytes on every
 //! connection, made once and copied.
 
+use polyrpc_core::digits::put_decimal;
+use polyrpc_core::{Compression, Format, Metadata, Status};
+
 use super::{coding, metadata, status};
-use crate::digits::put_decimal;
 use crate::h2::hpack::{Indexing, encode_stateless, stateless_field};
-use crate::{Compression, Format, Metadata, Status};
 
 /// `:status 200`, `content-type: application/grpc`.
 pub(super) const HEAD: &[u8] = b"\x88\x0f\x10\x8b\x1d\x75\xd0\x62\x0d\x26\x3d\x4c\x4d\x65\x64";

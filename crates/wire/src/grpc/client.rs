@@ -2,17 +2,17 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::Answer;
+use polyrpc_core::{
+    Call, CallId, Compression, Credential, Fault, Format, Limits, Outbox, Retry, Scope, Status, Violation,
+    session,
+};
 
-use super::frame;
 use super::outgoing::{End, Outgoing, not_one};
-use super::{block, coding, metadata, status, timeout};
+use super::{block, coding, frame, metadata, status, timeout};
 use crate::grpc_web::Dialect;
 use crate::h2::hpack::{Fields, Indexing};
 use crate::h2::{self, Connection, ErrorCode};
-use crate::session::{self, Answer};
-use crate::{
-    Call, CallId, Compression, Credential, Fault, Format, Limits, Outbox, Retry, Scope, Status, Violation,
-};
 
 /// What a client's connection is made with.
 #[derive(Debug, Clone)]

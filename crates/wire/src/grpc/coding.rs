@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::Compression;
-use crate::payload::compress;
+use polyrpc_core::Compression;
+use polyrpc_payload::compress;
 
 /// What this side can read, as it is told to the peer.
 pub(crate) const ACCEPTED: &[u8] = if cfg!(feature = "zstd") {

@@ -3,7 +3,7 @@
 
 use bytes::{Buf, Bytes};
 
-use crate::payload::append::append;
+use polyrpc_core::append::append;
 
 /// Bytes before each message.
 pub(crate) const PREFIX: usize = 5;

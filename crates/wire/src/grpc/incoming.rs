@@ -1,10 +1,10 @@
 //! The messages of a request of which more may come.
 
 use bytes::Bytes;
+use polyrpc_core::{Code, Compression, Message, Status};
 
 use super::frame::{Assembler, Framed, Malformed};
 use crate::grpc_web::{Decoder, Dialect};
-use crate::{Code, Compression, Message, Status};
 
 /// The messages of one request, put together as their bytes come.
 #[derive(Debug)]

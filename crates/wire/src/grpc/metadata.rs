@@ -1,13 +1,12 @@
 //! Custom metadata: headers, those whose name ends in `-bin` in base64 (PROTOCOL-HTTP2.md,
 //! "Custom-Metadata").
 
-use base64::Engine;
-use base64::alphabet;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD_NO_PAD};
+use base64::{Engine, alphabet};
 use bytes::Bytes;
 
-use crate::Metadata;
+use polyrpc_core::Metadata;
 
 /// Adds a header to what the user sees. A binary one that is not base64 is left out: it has no value.
 pub(crate) fn read(name: &str, value: &[u8], metadata: &mut Metadata) {

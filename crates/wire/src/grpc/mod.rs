@@ -19,8 +19,8 @@ pub(crate) mod server;
 pub(crate) mod status;
 pub(crate) mod timeout;
 
-use crate::protocol::by_magic;
-use crate::{Guess, Protocol};
+use polyrpc_core::protocol::by_magic;
+use polyrpc_core::{Guess, Protocol};
 
 pub(crate) use client::USER_AGENT;
 pub use client::{Client, ClientConfig};

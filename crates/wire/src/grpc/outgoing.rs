@@ -1,14 +1,14 @@
 //! A call that was not answered yet, and what has come of its answer: the same whatever carries it.
 
 use bytes::Bytes;
+use polyrpc_core::{CallId, Compression, Fault, Format, Head, Message, Metadata, Reply, Status};
+use polyrpc_payload::compress;
 
 use super::frame::{Assembler, Malformed};
 use super::incoming::unreadable;
 use super::{block, coding, metadata, request, status};
 use crate::grpc_web::{Dialect, fields};
 use crate::h2::hpack::Fields;
-use crate::payload::compress;
-use crate::{CallId, Compression, Fault, Format, Head, Message, Metadata, Reply, Status};
 
 /// A call that was not answered yet.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata};
 
 use super::{coding, metadata, timeout};
 use crate::grpc_web::Dialect;
-use crate::{Call, Compression, Credential, Format, Head, Json, Metadata};
 
 /// A request's head, as it was understood.
 #[derive(Debug)]

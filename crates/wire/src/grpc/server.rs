@@ -13,6 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Event, Missing, Refused, Server as _, Untold, Verdict};
+use polyrpc_core::{
+    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Retry,
+    Status, StreamId, Violation, session,
+};
 
 use self::clock::Clock;
 use self::http::{Calls, Head as HttpHead, Owed};
@@ -28,13 +33,9 @@ use super::{block, coding};
 use crate::grpc_web::{Cors, Dialect};
 use crate::h2::hpack::Fields;
 use crate::h2::{self, Connection, ErrorCode};
+use crate::http1;
 use crate::http1::frame::has_too_many;
 use crate::http1::request::Request as HttpRequest;
-use crate::session::{self, Event, Missing, Refused, Server as _, Untold, Verdict};
-use crate::{
-    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Retry,
-    Status, StreamId, Violation, http1,
-};
 
 /// What all connections of a server have in common.
 #[derive(Debug, Clone, Default)]

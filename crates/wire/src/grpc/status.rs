@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use polyrpc_core::digits::{hexadecimal, put_decimal};
+use polyrpc_core::{Code, Fault, Metadata, Retry, Scope, Status};
 
 use super::{coding, metadata};
-use crate::digits::{hexadecimal, put_decimal};
-use crate::{Code, Fault, Metadata, Retry, Scope, Status};
 
 /// The fields that tell how a call ended, each by `write`.
 pub(crate) fn write(failure: Option<&Status>, trailers: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {

@@ -1,11 +1,13 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Client as _, Event, Server as _};
+use polyrpc_core::testing::{Pair, sole_reply};
+use polyrpc_core::{
+    Call, CallId, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId,
+};
 
 use super::*;
-use crate::session::{Answer, Client as _, Event, Server as _};
-use crate::testing::{Pair, sole_reply};
-use crate::{Call, CallId, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
 
 mod browser;
 mod clocks;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::digits::put_decimal;
+use polyrpc_core::digits::put_decimal;
 
 /// The time a caller waits; `None` if the text is no timeout.
 pub(crate) fn read(text: &[u8]) -> Option<Duration> {

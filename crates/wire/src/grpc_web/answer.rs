@@ -3,10 +3,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use polyrpc_core::{Compression, Format, Metadata, Status};
 
 use super::Dialect;
 use crate::grpc::{coding, frame, metadata, status};
-use crate::{Compression, Format, Metadata, Status};
 
 /// The fields of an answer's head.
 pub(crate) fn head(

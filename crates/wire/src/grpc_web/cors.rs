@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::Metadata;
+use polyrpc_core::Metadata;
 
 /// Which pages may call this server from a browser: those of its own origin always, those of others as said here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-use crate::Format;
+use polyrpc_core::Format;
 
 /// How gRPC's messages lie in what HTTP carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +51,9 @@ impl Dialect {
 
 #[cfg(test)]
 mod tests {
+    use polyrpc_core::Json;
+
     use super::*;
-    use crate::Json;
     use crate::grpc::request::kind;
 
     #[test]

@@ -7,14 +7,16 @@ use super::stream::Stream;
 
 impl<T> Connection<T> {
     /// Asserts that what is kept is within the limits, and that all that is counted adds up.
-    pub(crate) fn assert_sound(&self) {
+    #[doc(hidden)]
+    pub fn assert_sound(&self) {
         self.assert_bounded();
         self.assert_counted();
         self.assert_windows_add_up();
     }
 
     /// The streams that are open.
-    pub(crate) fn ids(&self) -> Vec<u32> {
+    #[doc(hidden)]
+    pub fn ids(&self) -> Vec<u32> {
         self.streams.numbered().map(|(id, _)| id).collect()
     }
 

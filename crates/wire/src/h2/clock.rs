@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use polyrpc_core::Outbox;
+
 use super::connection::{Connection, Leaving, Role};
 use super::status::ErrorCode;
 use super::stream::Stream;
-use crate::Outbox;
 
 /// How long a peer may take to answer the PING that tells when it has heard that we leave.
 const FAREWELL: Duration = Duration::from_secs(2);

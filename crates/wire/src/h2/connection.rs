@@ -3,6 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use polyrpc_core::session::ViolationKind;
+use polyrpc_core::{Outbox, Violation};
 
 use super::closed::{Closed, How};
 use super::frame::{self, Header};
@@ -12,8 +14,6 @@ use super::settings::{self, DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, LONGES
 use super::status::{ErrorCode, Fault, connection};
 use super::stream::{State, Stream};
 use super::streams::Streams;
-use crate::session::ViolationKind;
-use crate::{Outbox, Violation};
 
 /// What a connection accepts and announces.
 #[derive(Debug, Clone, PartialEq, Eq)]

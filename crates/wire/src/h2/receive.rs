@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use polyrpc_core::Outbox;
 
 use super::closed::How;
 use super::connection::{BLOCK, Block, Config, Connection, Event, Leaving, Opening, Role, Taken};
@@ -12,7 +13,6 @@ use super::message::{Kind, Meaning};
 use super::settings::{DEFAULT_FRAME, MOST_WINDOW};
 use super::status::{ErrorCode, Fault, connection, stream};
 use super::stream::{State, Stream};
-use crate::Outbox;
 
 /// CONTINUATION frames of one header block, beside those that its length needs.
 const MOST_FRAMES: usize = 32;

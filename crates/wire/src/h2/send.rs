@@ -3,6 +3,7 @@
 use std::mem;
 
 use bytes::Bytes;
+use polyrpc_core::Outbox;
 
 use super::closed::How;
 use super::connection::{Connection, Event, Leaving};
@@ -11,7 +12,6 @@ use super::hpack::Encoder;
 use super::receive::{ARE_YOU_THERE, LEAVING};
 use super::status::ErrorCode;
 use super::stream::{Last, State, Stream};
-use crate::Outbox;
 
 /// How much data one DATA frame carries, whatever more the peer takes: so that streams take turns.
 const PIECE: usize = 16_384;

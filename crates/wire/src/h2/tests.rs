@@ -4,10 +4,11 @@ use bytes::{Bytes, BytesMut};
 
 mod limits;
 
+use polyrpc_core::{Outbox, Violation};
+
 use super::frame::{self, Header};
 use super::hpack::{DecodeError, Decoder, Fields, encode_stateless};
 use super::*;
-use crate::{Outbox, Violation};
 
 /// A frame as it was sent.
 #[derive(Debug, PartialEq, Eq)]

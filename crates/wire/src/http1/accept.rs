@@ -3,9 +3,10 @@
 //! `application/proto-json` is brpc's name for canonical JSON. A parameter says the same of `application/json`, as those
 //! of OData (`application/json;odata.metadata=none`) do: `application/json;dialect=proto3`, or `brpc`, or `go`.
 
+use polyrpc_core::Json;
+
 use super::frame;
 use super::mapping::{JSON, PROTO_JSON};
-use crate::Json;
 
 /// What an `Accept` field wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

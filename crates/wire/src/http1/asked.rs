@@ -4,14 +4,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use polyrpc_core::session::{Missing, Verdict};
+use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata, Reply, Status};
 
 use crate::grpc::request::is_meant;
 use crate::grpc_web::Preflight;
 use crate::http_rule::{Found, Lookup};
 use crate::json_rpc::{self, Incoming};
-use crate::session::{Missing, Verdict};
+use crate::net_rpc;
 use crate::websocket::handshake::Unfit;
-use crate::{Call, Compression, Credential, Format, Head, Json, Metadata, Reply, Status, net_rpc};
 
 use super::head::WriteHead;
 use super::mapping::Path;

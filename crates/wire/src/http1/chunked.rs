@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::Outbox;
+use polyrpc_core::Outbox;
 
 use super::frame::Refusal;
 

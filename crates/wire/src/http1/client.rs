@@ -6,14 +6,15 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-
-use crate::digits::put_decimal;
-use crate::payload::compress;
-use crate::session::{self, Answer};
-use crate::{
+use polyrpc_core::digits::put_decimal;
+use polyrpc_core::session::Answer;
+use polyrpc_core::{
     Call, CallId, Compression, Format, Head, Json, Limits, Metadata, Outbox, Reply, Status, Violation,
-    json_rpc,
+    session,
 };
+use polyrpc_payload::compress;
+
+use crate::json_rpc;
 
 use super::chunked::Chunked;
 use super::frame::{self, Framing, Lengths, Refusal};

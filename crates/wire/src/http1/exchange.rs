@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::Metadata;
+use polyrpc_core::Metadata;
 
 use super::frame;
 

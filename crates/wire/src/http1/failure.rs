@@ -10,14 +10,14 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use polyrpc_core::protobuf::{Reader, WireType, put_tag, put_varint};
+use polyrpc_core::{Code, Json, Status};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::head::WriteHead;
 use super::mapping;
 use super::session::ServerConfig;
-use crate::payload::protobuf::{Reader, WireType, put_tag, put_varint};
-use crate::{Code, Json, Status};
 
 /// Writes the head of a response that says why, without its own fields of a failure, and returns its body.
 #[cold]

@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use polyrpc_core::{Metadata, Violation};
 
 use crate::h2::hpack::Fields;
-use crate::{Metadata, Violation};
 
 use super::head::WriteHead;
 

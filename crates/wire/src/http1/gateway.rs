@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::payload::compress;
-use crate::{Compression, Format, Json, Metadata, Reply, Status};
+use polyrpc_core::{Compression, Format, Json, Metadata, Reply, Status};
+use polyrpc_payload::compress;
 
 use super::head::WriteHead;
 use super::{mapping, query, request, status};

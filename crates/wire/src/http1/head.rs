@@ -1,8 +1,8 @@
 //! The head of a response: text in HTTP/1, a header block in HTTP/2.
 
-use super::frame;
-use super::status;
-use crate::digits::put_decimal;
+use polyrpc_core::digits::put_decimal;
+
+use super::{frame, status};
 
 /// Where the head of a response is written.
 pub(crate) trait WriteHead {

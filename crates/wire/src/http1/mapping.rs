@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::payload::compress;
-use crate::session::Missing;
-use crate::{Call, Compression, Format, Json, Metadata, Reply, Status};
+use polyrpc_core::session::Missing;
+use polyrpc_core::{Call, Compression, Format, Json, Metadata, Reply, Status};
+use polyrpc_payload::compress;
 
 use super::accept::{self, Accepted};
 use super::asked::Answer;

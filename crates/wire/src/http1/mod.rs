@@ -35,8 +35,8 @@ pub use session::{Offers, Server, ServerConfig, Ticket};
 pub use upgrade::Upgrade;
 pub use web_client::{WebClient, WebClientConfig};
 
-use crate::protocol::by_magic;
-use crate::{Guess, Protocol};
+use polyrpc_core::protocol::by_magic;
+use polyrpc_core::{Guess, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol.
 ///

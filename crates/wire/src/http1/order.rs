@@ -1,8 +1,9 @@
 //! Responses leave in the order of their requests, whenever they are ready.
 
 use bytes::Bytes;
+use polyrpc_core::Outbox;
 
-use crate::{Outbox, grpc_web};
+use crate::grpc_web;
 
 use super::frame;
 

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::Metadata;
-use crate::digits::hexadecimal;
+use polyrpc_core::Metadata;
+use polyrpc_core::digits::hexadecimal;
 
 /// Adds the pairs of `text` to `metadata`, the first value of each key as rpcx does; `None` if it is not
 /// such a text.

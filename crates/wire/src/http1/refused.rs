@@ -1,6 +1,6 @@
 //! Which answers without a call are refusals of which somebody should know.
 
-use crate::session::Refused;
+use polyrpc_core::session::Refused;
 
 use super::asked::Answer;
 use super::status;

@@ -4,11 +4,12 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use bytes::Bytes;
+use polyrpc_core::{Compression, Metadata};
 
 use crate::grpc::{request as grpc, timeout};
 use crate::grpc_web::{Dialect, Preflight};
+use crate::h2;
 use crate::websocket::handshake as websocket;
-use crate::{Compression, Metadata, h2};
 
 use super::asked::RPCX_PATH;
 use super::frame::{self, Framing, Lengths, Refusal};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use polyrpc_core::{Code, Compression, Format, Json, Reply, Retry, Status};
+use polyrpc_payload::compress;
 
 use crate::http_rule::Route;
-use crate::payload::compress;
-use crate::{Code, Compression, Format, Json, Reply, Retry, Status};
 
 use super::asked::Answer;
 use super::head::WriteHead;

@@ -9,17 +9,18 @@ mod web;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use polyrpc_core::session::{Event, Handover, Missing, RequestHead, Untold, Verdict};
+use polyrpc_core::{
+    Call, Credential, Guess, Head, Json, Limits, Message, Metadata, Outbox, Reply, Status, StreamId,
+    Violation, session,
+};
 
 use self::exchange::{Opening, Passing, Pieces};
 use self::piecewise::Piecewise;
 use self::web::Web;
 use crate::grpc_web::Cors;
 use crate::http_rule::Routes;
-use crate::session::{self, Event, Handover, Missing, RequestHead, Untold, Verdict};
-use crate::{
-    Call, Credential, Guess, Head, Json, Limits, Message, Metadata, Outbox, Reply, Status, StreamId,
-    Violation, grpc, json_rpc, net_rpc,
-};
+use crate::{grpc, json_rpc, net_rpc};
 
 use super::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
 use super::browser::{self, Hosts};

@@ -5,12 +5,13 @@
 
 pub(super) use crate::baidu_std::status::{ELOGOFF, ENOMETHOD, EREQUEST, ERPCAUTH};
 
+use polyrpc_core::{Code, Retry, Status};
+
 use super::head::WriteHead;
 use crate::baidu_std::status::{
     EAGAIN, EBUSY, ECANCELED, EEXIST, EHOSTDOWN, EINTERNAL, EINVAL, EIO, ELIMIT, ENOENT, ENOSERVICE,
     EOVERCROWDED, EPERM, ERANGE, ERESPONSE, ERPCTIMEDOUT, ESRCH, ETIMEDOUT, code_of, number, number_of,
 };
-use crate::{Code, Retry, Status};
 
 /// The HTTP status and the number that tell `status` to a peer. Its own number, if it has one, also
 /// decides the HTTP status where brpc gives that number one.

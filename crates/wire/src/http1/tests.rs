@@ -17,10 +17,10 @@ mod web_client;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Event, Server as _, Verdict};
+use polyrpc_core::{Call, Json, Limits, Outbox, Reply, Status};
 
 use super::{Server, ServerConfig, Ticket};
-use crate::session::{Event, Server as _, Verdict};
-use crate::{Call, Json, Limits, Outbox, Reply, Status};
 
 fn config() -> Arc<ServerConfig> {
     Arc::new(ServerConfig {

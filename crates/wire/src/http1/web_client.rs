@@ -5,14 +5,14 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::digits::put_decimal;
+use polyrpc_core::session::Answer;
+use polyrpc_core::{Call, CallId, Compression, Fault, Format, Limits, Outbox, Status, Violation, session};
 
-use crate::digits::put_decimal;
 use crate::grpc::outgoing::{End, Outgoing, not_one};
 use crate::grpc::{self, coding, frame as grpc_frame, metadata, timeout};
 use crate::grpc_web::Dialect;
 use crate::h2::hpack::Fields;
-use crate::session::{self, Answer};
-use crate::{Call, CallId, Compression, Fault, Format, Limits, Outbox, Status, Violation};
 
 use super::chunked::{self, Chunked};
 use super::client::check_name;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
+use polyrpc_payload::schema::{Field, Kind, Message, Spelling, WellKnown};
 use serde_json::value::RawValue;
 
 use super::routes::pairs;
-use crate::payload::schema::{Field, Kind, Message, Spelling, WellKnown};
 
 /// A message in the making: fields by their names in JSON. What nobody looked into is kept as it came.
 #[derive(Debug, Default)]
@@ -149,7 +149,7 @@ pub(super) fn takes_text(message: &Message, path: &[String]) -> bool {
     let Some(field) = field(message, name) else { return false };
     match (field.kind().message(), rest) {
         (None, []) => !field.is_repeated(),
-        (Some(id), []) => !field.is_repeated() && message.pool().message_at(id).is_text(),
+        (Some(id), []) => !field.is_repeated() && is_text(&message.pool().message_at(id)),
         (Some(id), rest) => !field.is_repeated() && takes_text(&message.pool().message_at(id), rest),
         (None, _) => false,
     }
@@ -196,7 +196,7 @@ fn scalar(message: &Message, field: &Field, text: &str) -> Result<String, Unfit>
     match field.kind() {
         Kind::Bool => truth(field, text),
         Kind::Enum(_) if text.parse::<i32>().is_ok() => Ok(text.to_owned()),
-        Kind::Message(id) | Kind::Group(id) if wrapped(id).is_text() => {
+        Kind::Message(id) | Kind::Group(id) if is_text(&wrapped(id)) => {
             match wrapped(id).field(1).map(Field::kind) {
                 Some(Kind::Bool) => truth(field, text),
                 _ => Ok(quoted(text)),
@@ -220,12 +220,10 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-impl Message {
-    /// Whether its JSON is a text, or may be.
-    fn is_text(&self) -> bool {
-        use WellKnown::{Duration, FieldMask, Timestamp, Wrapper};
-        matches!(self.well_known(), Some(Timestamp | Duration | FieldMask | Wrapper))
-    }
+/// Whether the JSON of a message is a text, or may be.
+fn is_text(message: &Message) -> bool {
+    use WellKnown::{Duration, FieldMask, Timestamp, Wrapper};
+    matches!(message.well_known(), Some(Timestamp | Duration | FieldMask | Wrapper))
 }
 
 impl Unfit {

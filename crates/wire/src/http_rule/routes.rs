@@ -3,10 +3,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use polyrpc_payload::schema::{Message, Method};
 
 use super::message::{self, Unfit};
 use super::rule::{Body, Error, Rule};
-use crate::payload::schema::{Message, Method};
 
 /// Which methods are called by which verbs and paths.
 #[derive(Debug, Clone, Default)]

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use polyrpc_core::protobuf::{Reader, WireType};
+
 use super::template::Template;
-use crate::payload::protobuf::{Reader, WireType};
 
 /// A way to call a method.
 #[derive(Debug, Clone)]

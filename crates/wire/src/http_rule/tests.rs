@@ -1,7 +1,8 @@
+use polyrpc_core::{Format, Json};
+use polyrpc_payload::schema::testing::pool;
+use polyrpc_payload::transcode;
+
 use super::*;
-use crate::payload::schema::testing::pool;
-use crate::payload::transcode;
-use crate::{Format, Json};
 
 const LIBRARY: &str = r#"
     syntax = "proto3";

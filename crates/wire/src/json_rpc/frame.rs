@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::Status;
+use polyrpc_core::Status;
 
 use super::status;
 use super::text::{Parts, after_string, quoted, string};

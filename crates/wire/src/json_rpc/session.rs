@@ -1,6 +1,6 @@
 //! What is owed for a message: one response, or one array for a whole batch.
 
-use crate::{Format, Reply, Status};
+use polyrpc_core::{Format, Reply, Status};
 
 use super::{frame, status};
 

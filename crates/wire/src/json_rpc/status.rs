@@ -4,7 +4,9 @@
 //! a name without a dot as "method not found" (`server/jsonrpc2.go`); its clients expect that. It has no answer to a
 //! request without parameters, so that there the standard's "invalid params" stands.
 
-use crate::{Code, Status, rpcx};
+use polyrpc_core::{Code, Status};
+
+use crate::rpcx;
 
 /// The text is not JSON.
 pub(super) const PARSE_ERROR: i32 = -32700;

@@ -1,6 +1,6 @@
 //! What the connections of one server are written in, and which of it the first bytes tell.
 
-use crate::{Format, Json};
+use polyrpc_core::{Format, Json};
 
 /// How headers and bodies are written. Both sides must be set up alike: nothing on the wire says which it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -122,8 +122,9 @@ const MOST_BLANK: usize = 16;
 
 #[cfg(test)]
 mod tests {
+    use polyrpc_core::testing::hex;
+
     use super::*;
-    use crate::testing::hex;
 
     #[test]
     fn a_codec_is_told_by_the_first_bytes_of_its_header() {

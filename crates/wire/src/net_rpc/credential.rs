@@ -7,8 +7,8 @@
 use bytes::Bytes;
 use serde::Deserialize;
 
-use crate::Status;
-use crate::payload::gob;
+use polyrpc_core::Status;
+use polyrpc_payload::gob;
 
 /// A name with its credential taken out.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,8 +83,9 @@ fn unspeakable() -> Status {
 
 #[cfg(test)]
 mod tests {
+    use polyrpc_core::testing::{damage, hex};
+
     use super::*;
-    use crate::testing::{damage, hex};
 
     #[test]
     fn a_credential_stands_behind_the_name() {

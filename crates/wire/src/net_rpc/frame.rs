@@ -16,10 +16,10 @@ mod colfer;
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::ViolationKind;
+use polyrpc_core::{Limits, Outbox, Status, Violation};
 
 use super::Codec;
-use crate::session::ViolationKind;
-use crate::{Limits, Outbox, Status, Violation};
 
 use self::pairs::Pairs;
 

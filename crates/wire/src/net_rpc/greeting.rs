@@ -3,7 +3,7 @@
 
 use bytes::{Buf, BytesMut};
 
-use crate::{Outbox, Violation};
+use polyrpc_core::{Outbox, Violation};
 
 /// Where Go's clients connect to unless told otherwise.
 pub const CONNECT_PATH: &str = "/_goRPC_";

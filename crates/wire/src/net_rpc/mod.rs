@@ -22,7 +22,7 @@ pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub(crate) use greeting::CONNECTED;
 pub(crate) use page::PAGE_PATH;
 
-use crate::{Guess, Protocol};
+use polyrpc_core::{Guess, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol, in one of the codecs that can be told by it:
 /// gob, JSON or MessagePack.

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use crate::CallId;
+use polyrpc_core::CallId;
 
 /// The calls of a connection that wait for their answers, by the number they have on the wire.
 ///

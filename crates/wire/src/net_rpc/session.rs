@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Event, Missing};
+use polyrpc_core::{
+    Call, CallId, Compression, Credential, Format, Head, Limits, Outbox, Reply, Status, Violation, session,
+};
 
 use super::codec::{Codec, Guess};
 use super::credential::{SEPARATOR, Signed, sign};
@@ -10,8 +14,6 @@ use super::frame::{Framing, Outgoing, Request, Tag, framing};
 use super::greeting::Greeting;
 use super::outstanding::Outstanding;
 use super::status;
-use crate::session::{self, Answer, Event, Missing};
-use crate::{Call, CallId, Compression, Credential, Format, Head, Limits, Outbox, Reply, Status, Violation};
 
 /// The server's side of a connection.
 #[derive(Debug)]

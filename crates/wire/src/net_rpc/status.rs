@@ -1,8 +1,9 @@
 //! Failures of net/rpc, which are nothing but texts: a table of those that say more.
 
-use crate::session::Missing;
-use crate::status::texts::{self, Text};
-use crate::{Call, Code, Status};
+use polyrpc_core::session::Missing;
+use polyrpc_core::status::texts;
+use polyrpc_core::status::texts::Text;
+use polyrpc_core::{Call, Code, Status};
 
 /// The text that tells a peer of a failure. It is never empty: an empty one is a success.
 pub(super) fn write(status: &Status) -> &str {
@@ -68,8 +69,9 @@ const SHUT_DOWN: &str = "connection is shut down";
 
 #[cfg(test)]
 mod tests {
+    use polyrpc_core::{Format, Retry};
+
     use super::*;
-    use crate::{Format, Retry};
 
     fn call<'a>(service: &'a str, method: &'a str) -> Call<'a> {
         Call::new(service, method, Format::Gob, Default::default())

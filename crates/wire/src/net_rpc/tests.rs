@@ -10,11 +10,13 @@ mod vectors;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Client as _, Event, Missing, Server as _};
+use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hex, sole_reply};
+use polyrpc_core::{
+    Call, CallId, Code, Compression, Format, Json, Limits, Metadata, Outbox, Reply, Retry, Status,
+};
 
 use super::{Client, ClientConfig, Codec, Server, ServerConfig, Ticket};
-use crate::session::{Answer, Client as _, Event, Missing, Server as _};
-use crate::testing::{Pair, assert_bytes, assert_case, hex, sole_reply};
-use crate::{Call, CallId, Code, Compression, Format, Json, Limits, Metadata, Outbox, Reply, Retry, Status};
 
 #[test]
 fn a_call_and_its_reply_arrive_as_they_were_sent() {
@@ -317,7 +319,7 @@ fn large_body(codec: Codec) -> Bytes {
 fn assert_same(codec: Codec, got: &[u8], want: &[u8]) {
     match codec {
         Codec::Gob => {
-            let json = |bytes| crate::payload::gob::to_json(bytes).expect("a gob");
+            let json = |bytes| polyrpc_payload::gob::to_json(bytes).expect("a gob");
             assert_eq!(json(got), json(want));
         }
         _ => assert_bytes(got, want),

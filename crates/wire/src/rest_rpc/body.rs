@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::payload::msgpack::{Reader, Token};
+use polyrpc_payload::msgpack::{Reader, Token};
 
 /// A call by name, `[name, arg…]`, as its name and the list of its arguments. The name may be `bin`: that too is a
 /// `std::string` to the peer (msgpack-c `adaptor/string.hpp`).

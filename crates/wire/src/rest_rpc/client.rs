@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::Answer;
+use polyrpc_core::{
+    Call, CallId, Compression, Format, Head, Limits, Message, Metadata, Outbox, Push, Reply, Status,
+    Violation, session,
+};
+use polyrpc_payload::msgpack::Writer;
 
 use super::frame::{self, Header, Kind, MAX_BODY, Taken};
 use super::functions::{number, qualified};
 use super::generation::Generation;
 use super::{body, status};
-use crate::payload::msgpack::Writer;
-use crate::session::{self, Answer};
-use crate::{
-    Call, CallId, Compression, Format, Head, Limits, Message, Metadata, Outbox, Push, Reply, Status,
-    Violation,
-};
 
 /// The client's side of a connection.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! The bytes of rest_rpc: headers of every generation, frames taken from an inbox.
 
 use bytes::{Buf, BufMut, BytesMut};
+use polyrpc_core::Violation;
+use polyrpc_core::session::ViolationKind;
 
 use super::generation::{ByteOrder, Generation};
-use crate::Violation;
-use crate::session::ViolationKind;
 
 /// The first byte since the generation of December 2022 (rest_rpc `const_vars.h`, `MAGIC_NUM`).
 pub(super) const MAGIC: u8 = 39;

@@ -2,7 +2,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::Format;
+use polyrpc_core::Format;
 
 /// A generation of rest_rpc's wire format, by the last tag that speaks it.
 ///

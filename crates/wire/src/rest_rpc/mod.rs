@@ -20,7 +20,7 @@ pub use functions::{Functions, number, qualified};
 pub use generation::{ByteOrder, Generation, UnknownGeneration};
 pub use server::{Server, ServerConfig, Ticket};
 
-use crate::{Guess, Protocol};
+use polyrpc_core::{Guess, Protocol};
 
 /// Whether a connection that begins with `start` speaks this protocol, in a generation that
 /// [`generation`] tells.

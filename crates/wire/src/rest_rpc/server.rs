@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Event, Missing};
+use polyrpc_core::{Call, Format, Head, Limits, Outbox, Push, Reply, Status, Topic, Violation, session};
+use polyrpc_payload::msgpack::Writer;
 
 use super::frame::{self, Header, Kind, MAX_BODY, Taken};
 use super::functions::{Functions, Place, Target, number};
 use super::generation::Generation;
 use super::{body, status};
-use crate::payload::msgpack::Writer;
-use crate::session::{self, Event, Missing};
-use crate::{Call, Format, Head, Limits, Outbox, Push, Reply, Status, Topic, Violation};
 
 /// The server's side of a connection.
 #[derive(Debug)]

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::status::texts::{self, Text};
-use crate::{Code, Status};
+use polyrpc_core::status::texts;
+use polyrpc_core::status::texts::Text;
+use polyrpc_core::{Code, Status};
 
 /// The text that tells a peer of a failure.
 pub(super) fn text(status: &Status) -> &str {

@@ -2,18 +2,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Client as _, Event, Missing, Server as _};
+use polyrpc_core::testing::{
+    Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
+    hex, sole_reply,
+};
+use polyrpc_core::{Call, CallId, Code, Format, Guess, Limits, Outbox, Protocol, Push, Reply, Status, Topic};
 use serde_json::Value;
 
 use super::{
     ByteOrder, Client, ClientConfig, Functions, Generation, Server, ServerConfig, Ticket, generation,
 };
-use crate::session::{Answer, Client as _, Event, Missing, Server as _};
 use crate::sniff::sniff;
-use crate::testing::{
-    Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
-    hex, sole_reply,
-};
-use crate::{Call, CallId, Code, Format, Guess, Limits, Outbox, Protocol, Push, Reply, Status, Topic};
 
 const OLD: [Generation; 5] = [
     Generation::V0_04,
@@ -624,7 +624,7 @@ fn what_the_protocol_has_no_place_for_is_refused() {
         let mut send = |call: Call<'_>| client(generation).send(CallId(0), call, &mut out).is_err();
         assert!(send(Call { attachment: Bytes::from_static(b"x"), ..call("add", ADD) }));
         let mut compressed = call("add", ADD);
-        compressed.head.compression = crate::Compression::Gzip;
+        compressed.head.compression = polyrpc_core::Compression::Gzip;
         assert!(send(compressed));
         let mut adorned = call("add", ADD);
         adorned.head.metadata.insert("k", "v");

@@ -1,4 +1,4 @@
-use crate::{Compression, Status};
+use polyrpc_core::{Compression, Status};
 
 /// What the numbers of rpcx's `CompressType` stand for: 0 is none, 1 gzip, and 2 to 7 are what both sides agree on, as
 /// Go's map `protocol.Compressors`.
@@ -7,8 +7,8 @@ use crate::{Compression, Status};
 /// what `protocol.Compressors[2] = &protocol.SnappyCompressor{}` is here:
 ///
 /// ```
-/// # fn main() -> Result<(), polyrpc_wire::Status> {
-/// use polyrpc_wire::Compression;
+/// # fn main() -> Result<(), polyrpc_core::Status> {
+/// use polyrpc_core::Compression;
 /// use polyrpc_wire::rpcx::Compressors;
 ///
 /// let compressors = Compressors::default().with(2, Compression::SnappyFrames)?;
@@ -33,7 +33,7 @@ impl Compressors {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::Code::InvalidArgument) for another number, for no compression at all, for one that is not
+    /// [`InvalidArgument`](polyrpc_core::Code::InvalidArgument) for another number, for no compression at all, for one that is not
     /// known, and for one that has a number already.
     pub fn with(mut self, number: u8, compression: Compression) -> Result<Self, Status> {
         let wrong = |why: &str| {

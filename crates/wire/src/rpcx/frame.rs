@@ -5,10 +5,10 @@ use std::fmt::Display;
 use std::io::Write;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use polyrpc_core::session::ViolationKind;
+use polyrpc_core::{Compression, Format, Json, Metadata, Outbox, Violation};
 
 use super::compressors::Compressors;
-use crate::session::ViolationKind;
-use crate::{Compression, Format, Json, Metadata, Outbox, Violation};
 
 pub(super) const MAGIC: u8 = 0x08;
 

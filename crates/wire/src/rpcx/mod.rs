@@ -15,8 +15,8 @@ pub use frame::THRIFT;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use status::no_codec;
 
-use crate::protocol::by_magic;
-use crate::{Guess, Protocol, Status};
+use polyrpc_core::protocol::by_magic;
+use polyrpc_core::{Guess, Protocol, Status};
 
 /// The failure that a text of rpcx tells of, which JSON-RPC has too.
 #[cold]

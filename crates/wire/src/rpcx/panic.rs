@@ -1,8 +1,8 @@
 //! The text by which rpcx's server tells of a handler's panic, taken apart: `…: oops, method: M, argv: …, stack: …`
 //! (rpcx `server/service.go`, `call`).
 
-use crate::Code;
-use crate::payload::protobuf::{WireType, put_tag, put_varint};
+use polyrpc_core::Code;
+use polyrpc_core::protobuf::{WireType, put_tag, put_varint};
 
 /// A panic's text.
 pub(super) struct Panic<'t> {

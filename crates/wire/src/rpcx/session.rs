@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Event, Missing};
+use polyrpc_core::{
+    Call, CallId, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Push, Reply, Status,
+    Violation, session,
+};
+use polyrpc_payload::compress;
 
 use super::compressors::Compressors;
 use super::frame::{self, Flags, Frame, Header, Overlong, Taken, Writer};
 use super::status;
-use crate::payload::compress;
-use crate::session::{self, Answer, Event, Missing};
-use crate::{
-    Call, CallId, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Push, Reply, Status,
-    Violation,
-};
 
 /// The server's side of a connection.
 #[derive(Debug)]

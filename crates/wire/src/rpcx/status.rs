@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::session::Missing;
-use crate::status::texts::{self, Text};
-use crate::{Call, Code, Format, Status};
+use polyrpc_core::session::Missing;
+use polyrpc_core::status::texts;
+use polyrpc_core::status::texts::Text;
+use polyrpc_core::{Call, Code, Format, Status};
 
 use super::frame;
 use super::panic::Panic;
@@ -78,8 +79,9 @@ const SHUTTING_DOWN: &str = "rpcx: server is shutting down";
 
 #[cfg(test)]
 mod tests {
+    use polyrpc_core::{Fault, Json, Retry};
+
     use super::*;
-    use crate::{Fault, Json, Retry};
 
     #[test]
     fn what_this_side_says_of_itself_the_other_side_understands() {

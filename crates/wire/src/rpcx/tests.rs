@@ -3,20 +3,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Client as _, Event, Missing, Server as _};
+use polyrpc_core::testing::{
+    Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
+    hear, hex, sole_reply,
+};
+use polyrpc_core::{
+    Call, CallId, Code, Compression, Credential, Format, Json, Limits, Metadata, Outbox, Push, Reply, Retry,
+    Status,
+};
+use polyrpc_payload::compress;
 use serde_json::Value;
 
 use super::frame::{self, Flags, Frame, Taken};
 use super::{Client, ClientConfig, Compressors, Server, ServerConfig, Ticket};
-use crate::payload::compress;
-use crate::session::{Answer, Client as _, Event, Missing, Server as _};
-use crate::testing::{
-    Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
-    hear, hex, sole_reply,
-};
-use crate::{
-    Call, CallId, Code, Compression, Credential, Format, Json, Limits, Metadata, Outbox, Push, Reply, Retry,
-    Status,
-};
 
 #[test]
 fn every_captured_frame_says_what_its_fields_say() {

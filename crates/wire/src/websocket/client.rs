@@ -3,13 +3,12 @@
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc_core::{Call, CallId, Limits, Outbox, Status, Violation};
 
-use super::CloseCode;
-use super::handshake;
 use super::session::{Endpoint, Random, Role};
+use super::{CloseCode, handshake};
 use crate::http1::frame::head_end;
-use crate::session::{Answer, Client as Session};
-use crate::{Call, CallId, Limits, Outbox, Status, Violation};
 
 /// How a client asks for its WebSocket.
 #[derive(Debug, Clone)]

@@ -4,10 +4,10 @@ mod carried;
 mod handshake;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::testing::{assert_bytes, damage};
 
 use super::frame::{Header, Mask, Opcode};
 use super::{CloseCode, Config, Event, Kind, Receiver, Role};
-use crate::testing::{assert_bytes, damage};
 
 /// What is made of some bytes: the messages, what came between them, how it ended.
 #[derive(Debug, Default, PartialEq)]

@@ -87,7 +87,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Code, Fault, Scope, Status};
+use polyrpc_core::{Code, Fault, Scope, Status};
 
 pub use self::by_latency::{ByLatency, Connecting, Probe};
 pub use self::candidate::{Candidate, Load};

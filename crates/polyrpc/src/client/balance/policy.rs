@@ -3,7 +3,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::{
     Balance, ByLatency, Closest, Connecting, DoubleJump, Jump, LeastInFlight, LeastReported, LocalityAware,

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use polyrpc_wire::Scope;
+use polyrpc_core::Scope;
 
 use super::memory::address;
 use super::{Asked, Balance, Candidate, Outcome, Pick};

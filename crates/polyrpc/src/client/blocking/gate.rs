@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use polyrpc_wire::{Reply, Scope, Status};
+use polyrpc_core::{Reply, Scope, Status};
 
 use crate::client::attempt::reached_nobody;
 use crate::client::connect_backoff::{Change, ConnectBackoff, Permit};

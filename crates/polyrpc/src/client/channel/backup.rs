@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use polyrpc_wire::{Call, Reply, Status};
+use polyrpc_core::{Call, Reply, Status};
 use tokio::time::sleep;
 
 use super::course::{Chosen, Course, Terms};

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Call, Retry, Scope, Status};
+use polyrpc_core::{Call, Retry, Scope, Status};
 use tokio::time::{sleep, timeout_at};
 
 use super::backoff::pause;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use polyrpc_wire::{Call, Reply, Retry, Status};
+use polyrpc_core::{Call, Reply, Retry, Status};
 use tokio::time::Instant;
 
 use super::course::Terms;

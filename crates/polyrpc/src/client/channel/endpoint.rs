@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Retry, Status};
+use polyrpc_core::{Retry, Status};
 
 use super::breaker::{Breaker, Fuse, Quota, Seat};
 use super::doubts::Doubts;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until};
 

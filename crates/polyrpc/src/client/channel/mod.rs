@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use polyrpc_wire::{Call, Reply, Retry, Scope, Status};
+use polyrpc_core::{Call, Reply, Retry, Scope, Status};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Fault, Retry, Status};
+use polyrpc_core::{Fault, Retry, Status};
 
 /// What keeps the calls of a whole cluster from the first servers that come back, as brpc does it
 /// (`cluster_recover_policy.h`), whatever the balancer.

@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::time::Instant;
 
 use crate::discovery::Instance;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::BoxFuture;
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::Combo;
 use super::holdings::Holdings;
@@ -12,12 +12,10 @@ use super::partition::{Common, PartitionBuilder};
 use super::partitions::Partitions;
 use super::selective::{Choosable, Selective};
 use crate::Client;
-use crate::client::Outgoing;
-use crate::client::Result;
 use crate::client::balance::WeightedRandom;
 use crate::client::exchange::{Defaults, deadline};
 use crate::client::request::Response;
-use crate::client::{Builder, EndpointFacts};
+use crate::client::{Builder, EndpointFacts, Outgoing, Result};
 use crate::codec::Body;
 use crate::discovery::Attributes;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use polyrpc_wire::{Code, Fault, Format, Retry, Scope, Status};
+use polyrpc_core::{Code, Fault, Format, Retry, Scope, Status};
 
 use super::sub::Merge;
 use crate::client::request::Response;

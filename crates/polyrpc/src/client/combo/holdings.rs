@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use crate::client::Result;
 use crate::discovery::Instance;

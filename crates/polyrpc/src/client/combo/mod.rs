@@ -29,7 +29,7 @@ mod dynamic_partition;
 use std::fmt;
 
 use futures_util::future::BoxFuture;
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 pub use self::dynamic_partition::DynamicPartition;
 pub use self::holdings::Portion;
@@ -41,10 +41,9 @@ pub use self::sub::{Merge, Part, Place, Sub, fold};
 pub(super) use self::gather::{Bounds, Ended, gather};
 pub(super) use self::sub::keep_first;
 
-use super::Outgoing;
 use super::exchange::Defaults;
 use super::request::Response;
-use super::{Client, EndpointFacts, Transport};
+use super::{Client, EndpointFacts, Outgoing, Transport};
 use crate::codec::Body;
 
 /// Makes calls by other clients.

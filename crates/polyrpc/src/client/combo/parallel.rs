@@ -2,16 +2,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::Combo;
 use super::gather::{Bounds, Ended, gather};
 use super::sub::{Part, Place, Sub};
 use crate::Client;
-use crate::client::EndpointFacts;
-use crate::client::Outgoing;
-use crate::client::Result;
 use crate::client::request::Response;
+use crate::client::{EndpointFacts, Outgoing, Result};
 use crate::codec::Body;
 
 /// Asks several clients at once and makes one answer of theirs: brpc's `ParallelChannel`.

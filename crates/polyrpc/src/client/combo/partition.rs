@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::dynamic_partition::DynamicPartition;
 use super::gather::Bounds;
@@ -10,10 +10,8 @@ use super::parallel::Parallel;
 use super::partitions::{Partitions, Template};
 use super::sub::{Map, Merge, Merger, Part, Place, Sub};
 use crate::Client;
-use crate::client::Builder;
-use crate::client::Outgoing;
-use crate::client::Result;
 use crate::client::request::Response;
+use crate::client::{Builder, Outgoing, Result};
 use crate::codec::Body;
 
 /// Asks the servers that each hold a part: brpc's `PartitionChannel`.

@@ -7,16 +7,15 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use futures_util::{StreamExt, stream};
-use polyrpc_wire::{Retry, Scope, Status};
+use polyrpc_core::{Retry, Scope, Status};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::holdings::{Holdings, Parser, Portion};
 use crate::Client;
-use crate::client::Builder;
-use crate::client::Result;
 use crate::client::channel::{FIRST_SET, News, Trust, may_call};
 use crate::client::exchange::Defaults;
+use crate::client::{Builder, Result};
 use crate::discovery::{Discover, Instance, Sets};
 
 /// What makes the clients of the parts, all alike.

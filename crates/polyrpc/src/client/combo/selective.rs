@@ -4,18 +4,16 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
-use polyrpc_wire::{Retry, Scope, Status};
+use polyrpc_core::{Retry, Scope, Status};
 
 use super::Combo;
 use crate::Client;
-use crate::client::Outgoing;
-use crate::client::Result;
 use crate::client::attempt::{is_repeatable, reached_nobody};
 use crate::client::balance::{Asked, Balance, Candidate, Outcome, Pick, RoundRobin};
 use crate::client::channel::Purse;
 use crate::client::exchange::{Defaults, deadline};
 use crate::client::request::Response;
-use crate::client::{Budget, EndpointFacts};
+use crate::client::{Budget, EndpointFacts, Outgoing, Result};
 use crate::codec::Body;
 use crate::discovery::{Attributes, Instance};
 

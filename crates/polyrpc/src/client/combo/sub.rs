@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use polyrpc_wire::{Format, Status};
+use polyrpc_core::{Format, Status};
 
 use crate::Client;
 use crate::client::Outgoing;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::fmt::Arguments;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_wire::session::{Answer, Client as Session, Violation};
-use polyrpc_wire::{
+use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc_core::{
     Call, CallId, Code, Compression, Format, Head, Message, Metadata, Outbox, Protocol, Reply, Retry, Scope,
-    Status,
+    Status, Violation,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

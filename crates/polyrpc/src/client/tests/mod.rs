@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, future, stream};
-use polyrpc_wire::{Code, Format, Retry, Status};
+use polyrpc_core::{Code, Format, Retry, Status};
 
 use self::frames::{Peer, Place};
 use super::{Builder, Client, Options, RawCall, Request, Response, Signature};

@@ -1,8 +1,8 @@
 //! How published values travel up to v0.20: a text as it is, anything else in MessagePack, and that as a text.
 
 use bytes::Bytes;
-use polyrpc_wire::payload::msgpack::{Reader, Token};
-use polyrpc_wire::{Format, Status};
+use polyrpc_core::{Format, Status};
+use polyrpc_payload::msgpack::{Reader, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

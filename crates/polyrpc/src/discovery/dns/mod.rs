@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use polyrpc_wire::{Code, Status};
+use polyrpc_core::{Code, Status};
 
 use self::resolver::{Found, Place, Resolver};
 use super::polled::{self, Answer, Source, jittered};

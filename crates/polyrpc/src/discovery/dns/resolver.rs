@@ -10,7 +10,7 @@ use domain::base::wire::ParseError;
 use domain::rdata::{A, Aaaa, Srv};
 use domain::resolv::StubResolver;
 use domain::resolv::stub::conf::{ResolvConf, ServerConf, Transport};
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::task::spawn_blocking;
 
 use crate::discovery::names::{by_the_system, of_one_family};
@@ -84,7 +84,7 @@ impl Resolver {
     ///
     /// # Errors
     ///
-    /// [`NotFound`](polyrpc_wire::Code::NotFound) when it has none.
+    /// [`NotFound`](polyrpc_core::Code::NotFound) when it has none.
     pub(super) async fn addresses(&self, host: &str) -> Result<Found<IpAddr>, Status> {
         let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(ip) = literal.parse() {
@@ -130,7 +130,7 @@ impl Resolver {
     ///
     /// # Errors
     ///
-    /// [`NotFound`](polyrpc_wire::Code::NotFound) when it is nowhere.
+    /// [`NotFound`](polyrpc_core::Code::NotFound) when it is nowhere.
     pub(super) async fn places(&self, service: &str) -> Result<Found<Place>, Status> {
         let mut failure = None;
         for name in self.names(service)? {

@@ -76,7 +76,7 @@ impl Announcer {
             return Ok(open.room.clone());
         }
         let interfaces = mdns.interfaces_or_usual();
-        let socket = socket::answering(&interfaces, mdns.port).map_err(polyrpc_wire::Status::from_error)?;
+        let socket = socket::answering(&interfaces, mdns.port).map_err(polyrpc_core::Status::from_error)?;
         let room = Arc::new(Room { socket, interfaces, port: mdns.port, names: mdns.names.clone() });
         let task = tokio::spawn(answer(room.clone(), self.entries.clone())).into();
         *answering = Some(Answering { room: room.clone(), _task: task });

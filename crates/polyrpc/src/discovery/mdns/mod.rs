@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 

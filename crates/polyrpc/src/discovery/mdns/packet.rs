@@ -8,7 +8,7 @@ use domain::base::name::{Name, ToName};
 use domain::base::record::Ttl;
 use domain::base::wire::ParseError;
 use domain::rdata::{A, Aaaa, Ptr, Srv, Txt};
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use serde::{Deserialize, Serialize};
 
 use crate::discovery::attributes::{escape, unescaped};

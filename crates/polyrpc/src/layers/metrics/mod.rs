@@ -216,7 +216,7 @@ pub struct Counting(Place);
 pub struct Method {
     /// Where the calls were seen.
     pub side: Side,
-    /// The protocol that carried them, as [`Protocol::as_str`](polyrpc_wire::Protocol::as_str) names it; `any` of those that were counted together.
+    /// The protocol that carried them, as [`Protocol::as_str`](polyrpc_core::Protocol::as_str) names it; `any` of those that were counted together.
     pub protocol: &'static str,
     /// The service; empty for plain functions.
     pub service: String,

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use polyrpc_wire::{Format, Protocol, Status};
+use polyrpc_core::{Format, Protocol, Status};
 
 use super::{Metrics, protobuf};
 use crate::Context;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Code, Status};
+use polyrpc_core::{Code, Status};
 
 use super::histogram::{Counts, Histogram};
 use crate::layers::{Begun, Side};

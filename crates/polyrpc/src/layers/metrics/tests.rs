@@ -1,7 +1,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use polyrpc_wire::{Code, Protocol, Status};
+use polyrpc_core::{Code, Protocol, Status};
 
 use super::*;
 

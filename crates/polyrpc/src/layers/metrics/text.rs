@@ -4,15 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::Code;
+use polyrpc_core::Code;
 
-use super::exposition;
 use super::family::{Family, Kind, Labels, Value};
-use super::process;
 use super::series::{Key, Series, Table, Totals};
-use crate::introspection;
+use super::{exposition, process};
 use crate::layers::Side;
-use crate::service;
+use crate::{introspection, service};
 
 /// Everything, by names and labels of our own.
 pub(super) fn families(table: &Table, servers: Option<introspection::Totals>, now: Instant) -> Vec<Family> {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use polyrpc_wire::{Code, Status};
+use polyrpc_core::{Code, Status};
 
 use super::limiter::{Limiter, Permit};
 use crate::Context;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::{Code, Status};
+use polyrpc_core::{Code, Status};
 
 use super::Concurrency;
 use super::gradient::Gradient;

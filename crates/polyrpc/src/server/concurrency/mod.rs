@@ -33,7 +33,7 @@ pub(super) use self::limiter::{Limiter, Of};
 /// assert!("many".parse::<Concurrency>().is_err());
 /// ```
 ///
-/// A call that is refused fails with [`ResourceExhausted`](polyrpc_wire::Code::ResourceExhausted) (brpc's `ELIMIT`) and
+/// A call that is refused fails with [`ResourceExhausted`](polyrpc_core::Code::ResourceExhausted) (brpc's `ELIMIT`) and
 /// may be tried elsewhere. Refusals, by this limit or by another behind it, teach a limit nothing.
 ///
 /// Calls count from when they are taken up to when they have an answer; those of a `blocking` method until it returns,

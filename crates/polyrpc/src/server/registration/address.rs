@@ -1,6 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use crate::discovery::{Instance, Network};
 use crate::net::{Address, outgoing_v4, outgoing_v6};

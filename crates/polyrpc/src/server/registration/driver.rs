@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::Registration;
 use super::address::Advertised;

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
-use polyrpc_wire::{Protocol, Status};
+use polyrpc_core::{Protocol, Status};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

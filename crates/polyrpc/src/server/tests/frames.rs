@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_wire::session::{Event, Missing, Server as Session, Violation};
-use polyrpc_wire::{
-    Call, Compression, Format, Head, Message, Metadata, Outbox, Protocol, Reply, Status, StreamId,
+use polyrpc_core::session::{Event, Missing, Server as Session};
+use polyrpc_core::{
+    Call, Compression, Format, Head, Message, Metadata, Outbox, Protocol, Reply, Status, StreamId, Violation,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;

@@ -5,7 +5,7 @@ mod authority;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use polyrpc_wire::{Outbox, Protocol};
+use polyrpc_core::{Outbox, Protocol};
 use rustls::pki_types::ServerName;
 
 use self::authority::Authority;

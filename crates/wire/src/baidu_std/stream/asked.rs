@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use polyrpc_core::session::{Answer, StreamOptions};
+use polyrpc_core::{CallId, Compression, Fault, Message, Outbox, Reply, Status};
 
 use super::end::Remote;
 use super::{News, StreamLimits, Streams, Why, reset_all};
 use crate::baidu_std::meta::StreamSettings;
 use crate::baidu_std::status::{self, ECONNRESET, EREQUEST};
-use crate::session::{Answer, StreamOptions};
-use crate::{CallId, Compression, Fault, Message, Outbox, Reply, Status};
 
 /// The streams of a client's connection.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::Outbox;
 
 use super::frame;
 use super::window::Window;
-use crate::Outbox;
 use crate::baidu_std::meta::StreamSettings;
 
 /// One end of a stream.

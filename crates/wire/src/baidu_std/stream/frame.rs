@@ -2,8 +2,8 @@
 //! and a response to a call that brought streams travels inside of one.
 
 use bytes::Bytes;
+use polyrpc_core::Outbox;
 
-use crate::Outbox;
 use crate::baidu_std::frame::{self, Frame, Kind};
 use crate::baidu_std::meta::{FrameType, StreamMeta};
 

@@ -14,12 +14,12 @@ mod window;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use polyrpc_core::Outbox;
+use polyrpc_core::session::StreamOptions;
 
 use self::end::{End, Remote};
 use super::frame::Frame;
 use super::meta::{FrameType, StreamMeta, StreamSettings};
-use crate::Outbox;
-use crate::session::StreamOptions;
 
 pub(super) use self::asked::Asked;
 pub(super) use self::frame::wrap_response;

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
 use bytes::Bytes;
+use polyrpc_core::Outbox;
+use polyrpc_core::session::StreamOptions;
 
 use super::asked::settings;
 use super::end::Remote;
 use super::{News, StreamLimits, Streams, Why};
-use crate::Outbox;
 use crate::baidu_std::meta::StreamSettings;
-use crate::session::StreamOptions;
 
 /// The streams of a server's connection.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! How much may be sent ahead of what the peer has taken (brpc `stream.cpp`, `AppendIfNotFull` and
 //! `SetRemoteConsumed`).
 
-use crate::session::StreamOptions;
+use polyrpc_core::session::StreamOptions;
 
 /// What was sent on a stream, and what the peer has taken of it.
 ///

@@ -3,6 +3,10 @@
 use std::path::PathBuf;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Event, Missing, Server as _};
+use polyrpc_core::testing::hex;
+use polyrpc_core::{Call, CallId, Checksum, Compression, Format, Head, Limits, Outbox, Reply, Status};
+use polyrpc_payload::compress;
 use serde_json::Value;
 
 use super::server;
@@ -10,10 +14,6 @@ use crate::baidu_std::frame::{self, Cut, Frame, Kind};
 use crate::baidu_std::meta::{Meta, StreamMeta};
 use crate::baidu_std::status::{self, EREQUEST};
 use crate::baidu_std::{Server, body};
-use crate::payload::compress;
-use crate::session::{Event, Missing, Server as _};
-use crate::testing::hex;
-use crate::{Call, CallId, Checksum, Compression, Format, Head, Limits, Outbox, Reply, Status};
 
 pub(super) use Direction::{ToClient, ToServer};
 

@@ -1,11 +1,12 @@
 //! Streams beside a call, both sides.
 
+use polyrpc_core::session::StreamOptions;
+use polyrpc_core::{Message, StreamId};
+
 use super::*;
 use crate::baidu_std::StreamLimits;
 use crate::baidu_std::meta::FrameType;
 use crate::baidu_std::status::ECONNRESET;
-use crate::session::StreamOptions;
-use crate::{Message, StreamId};
 
 mod vectors {
     use super::*;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::Status;
-use crate::session::Pace;
+use polyrpc_core::Status;
+use polyrpc_core::session::Pace;
 
 /// The clock of one incomplete message. It begins with the first tick that finds the message incomplete.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,19 +2,18 @@
 //! windows are open.
 
 use bytes::Bytes;
+use polyrpc_core::session::Event;
+use polyrpc_core::{Call, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status};
 
 use super::http::{Block, Calls, Incoming, Owed, Responding};
 use super::{Found, Server, Ticket, id};
 use crate::grpc::request::is_meant;
 use crate::h2::ErrorCode;
 use crate::h2::hpack::{Fields, Indexing, stateless_field};
-use crate::http1::asked;
 use crate::http1::exchange::{self, Response};
 use crate::http1::head::WriteHead;
 use crate::http1::request::{Method, Request};
-use crate::http1::{browser, mapping};
-use crate::session::Event;
-use crate::{Call, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status};
+use crate::http1::{asked, browser, mapping};
 
 /// A request that is being answered.
 #[derive(Debug)]

@@ -4,21 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use polyrpc_core::append::append;
+use polyrpc_core::session::{Event, Missing, RequestHead, Verdict};
+use polyrpc_core::{Call, Credential, Outbox, Reply, Status};
 
 use super::clock::Clock;
 use super::exchange::{Passing, Pieces};
 use super::{Found, Overdue, Server, Ticket};
 use crate::grpc::request::Unfit;
 use crate::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
-use crate::http1::ServerConfig;
 use crate::http1::asked::{self, Answer, Asked, Entries, Form, Names, Peeked};
 use crate::http1::frame::Refusal;
 use crate::http1::head::WriteHead;
-use crate::http1::refused;
 use crate::http1::request::{Method, Request};
-use crate::payload::append::append;
-use crate::session::{Event, Missing, RequestHead, Verdict};
-use crate::{Call, Credential, Outbox, Reply, Status};
+use crate::http1::{ServerConfig, refused};
 use crate::{grpc_web, h2, json_rpc};
 
 /// What requests have left that were handed out.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::Pace;
 
 use super::clock::Clock;
 use crate::grpc::frame;
 use crate::grpc::request::Request;
 use crate::grpc_web::Dialect;
-use crate::session::Pace;
 
 /// A request whose end has not come.
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! gRPC-Web on a stream of HTTP/2.
 
 use bytes::Bytes;
+use polyrpc_core::session::Server as _;
+use polyrpc_core::{Compression, Format, Head, Metadata, Outbox, Status};
 
 use super::{Server, id};
 use crate::grpc::request::{Request, kind};
 use crate::grpc_web::{self, Cors, Dialect, Preflight};
 use crate::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
-use crate::session::Server as _;
-use crate::{Compression, Format, Head, Metadata, Outbox, Status};
 
 /// How a call of gRPC-Web is answered.
 #[derive(Debug)]

@@ -1,9 +1,10 @@
 //! A client that knows HTTP/2 and nothing of gRPC.
 
+use polyrpc_core::session::Verdict;
+
 use super::*;
 use crate::h2::hpack::encode_stateless;
 use crate::h2::{self, Connection};
-use crate::session::Verdict;
 
 pub(super) type Field<'a> = (&'a str, &'a str);
 
@@ -48,7 +49,7 @@ impl Browser {
         self.inbox.extend_from_slice(&self.up.take());
         let (mut heard, mut open, mut whole) = (Vec::new(), None, None);
         while let Some(event) = self.server.next_event(&mut self.inbox, &mut self.down).unwrap() {
-            heard.push(crate::testing::tell_part(&event));
+            heard.push(polyrpc_core::testing::tell_part(&event));
             let done = match event {
                 Event::Head(_, stream) => {
                     self.server.judge(stream, Verdict::Accepted, &mut self.down);

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use polyrpc_core::session::{Missing, Verdict};
+use polyrpc_core::testing::{assert_any_split, assert_survives_damage};
+use polyrpc_core::{Credential, Json, Limits};
+
 use super::browser::{Browser, Field};
 use super::*;
 use crate::grpc_web::Cors;
-use crate::session::{Missing, Verdict};
-use crate::testing::{assert_any_split, assert_survives_damage};
-use crate::{Credential, Json, Limits, http1};
+use crate::http1;
 
 fn config() -> ServerConfig {
     let limits = Limits { message: 100_000, ..Limits::default() };
@@ -206,7 +208,7 @@ fn found(browser: &mut Browser) -> Vec<String> {
     let mut found = Vec::new();
     while let Some(event) = browser.server.next_event(&mut browser.inbox, &mut browser.down).unwrap() {
         if !matches!(event, Event::Pause) {
-            found.push(crate::testing::tell_part(&event));
+            found.push(polyrpc_core::testing::tell_part(&event));
         }
     }
     browser.server.assert_sound();

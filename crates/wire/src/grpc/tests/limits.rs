@@ -1,8 +1,9 @@
 //! How large things may be, and what the other side is told of it.
 
+use polyrpc_core::{Fault, Retry};
+
 use super::streams::{Both, of_one};
 use super::*;
-use crate::{Fault, Retry};
 
 /// A call with so many bytes of metadata, in entries of a thousand.
 fn heavy(bytes: usize) -> Call<'static> {

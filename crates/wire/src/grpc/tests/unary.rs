@@ -103,7 +103,7 @@ fn a_large_message_passes_windows_and_frames() {
 
 #[test]
 fn a_message_over_the_limit_is_refused_and_the_connection_goes_on() {
-    let limits = crate::Limits { message: 1000, ..Default::default() };
+    let limits = polyrpc_core::Limits { message: 1000, ..Default::default() };
     let config = ServerConfig { limits, ..ServerConfig::default() };
     let mut pair = Pair::new(client(), Server::new(config.into()));
     // The server sees that it is too long before all of it is there.

@@ -2,12 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use polyrpc_core::testing::{assert_any_split, assert_survives_damage};
 
 use super::browser::{Browser, Field};
 use super::*;
 use crate::grpc_web::Cors;
 use crate::h2;
-use crate::testing::{assert_any_split, assert_survives_damage};
 
 fn echo(server: &mut Server, ticket: Ticket, body: Bytes, out: &mut Outbox) {
     server.reply(ticket, Reply::message(Format::Protobuf, body), out);

@@ -5,7 +5,7 @@ use super::*;
 type Pairs<'a> = &'a [(&'a str, &'a str)];
 
 fn bytes(hex: &str) -> Vec<u8> {
-    crate::testing::hex(hex).into()
+    polyrpc_core::testing::hex(hex).into()
 }
 
 fn list(fields: Pairs<'_>) -> Fields {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use polyrpc_core::session::ViolationKind;
+
 use super::*;
-use crate::session::ViolationKind;
 
 fn reset(stream: u32) -> Vec<u8> {
     frame_of(frame::RST_STREAM, 0, stream, &[0, 0, 0, 8])

@@ -1,12 +1,12 @@
 //! A body of gRPC-Web whose messages are taken before it is whole.
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::{Compression, Message, Status};
 
 use crate::grpc::incoming::{Incoming, Next};
 use crate::grpc_web::Dialect;
 use crate::http1::chunked::Chunked;
 use crate::http1::frame::Framing;
-use crate::{Compression, Message, Status};
 
 use super::rest::Rest;
 

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use polyrpc_core::session::{Answer, Client as _, Missing};
+use polyrpc_core::testing::{Pair, assert_bytes, assert_client_survives_damage, sole_reply};
+use polyrpc_core::{CallId, Code, Compression, Credential, Format, Json};
+use polyrpc_payload::compress;
+
 use super::*;
 use crate::http1::{Client, ClientConfig};
-use crate::payload::compress;
-use crate::session::{Answer, Client as _, Missing};
-use crate::testing::{Pair, assert_bytes, assert_client_survives_damage, sole_reply};
-use crate::{CallId, Code, Compression, Credential, Format, Json};
 
 const JSON: Format = Format::Json(Json::Brpc);
 
@@ -36,7 +37,7 @@ fn sent(config: ClientConfig, call: &Call<'_>) -> String {
 }
 
 /// What a waiting client makes of `bytes`, in one piece and byte by byte.
-fn received(bytes: impl AsRef<[u8]>) -> (Client, Result<Option<Reply>, crate::Violation>) {
+fn received(bytes: impl AsRef<[u8]>) -> (Client, Result<Option<Reply>, polyrpc_core::Violation>) {
     let bytes = bytes.as_ref();
     let read = |chunk: usize| {
         let (mut client, mut inbox) = (waiting(), BytesMut::new());

@@ -1,9 +1,10 @@
 //! Where messages end: limits, chunks, smuggling, damage.
 
+use polyrpc_core::testing::{assert_any_split, assert_survives_damage, damage, hear};
+use polyrpc_core::{Guess, Protocol};
+
 use super::*;
 use crate::http1::recognise;
-use crate::testing::{assert_any_split, assert_survives_damage, damage, hear};
-use crate::{Guess, Protocol};
 
 #[test]
 fn methods_are_recognised_and_http2_is_not() {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use polyrpc_core::session::Missing;
+use polyrpc_core::{Compression, Credential, Format, Json};
+use polyrpc_payload::compress;
+
 use super::*;
 use crate::http1::asked::unknown_to_rpcx;
-use crate::payload::compress;
-use crate::session::Missing;
-use crate::{Compression, Credential, Format, Json};
 
 fn request(fields: &str, body: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())

@@ -1,11 +1,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use polyrpc_core::session::Missing;
+use polyrpc_core::testing::{assert_any_split, assert_survives_damage};
+use polyrpc_core::{Code, Compression, Format, Head, Metadata, StreamId};
 
 use super::*;
 use crate::grpc_web::Cors;
-use crate::session::Missing;
-use crate::testing::{assert_any_split, assert_survives_damage};
-use crate::{Code, Compression, Format, Head, Metadata, StreamId};
 
 const WEB: &str = "application/grpc-web+proto";
 const TEXT: &str = "application/grpc-web-text";
@@ -181,7 +181,7 @@ fn a_connection_that_is_to_be_closed_is_finished_only_with_the_answer() {
 fn messages_are_compressed_as_both_sides_say() {
     let mut talk = Talk::new();
     let text = vec![b'a'; 5000];
-    let zipped = crate::payload::compress::compress(Compression::Gzip, &text).unwrap();
+    let zipped = polyrpc_payload::compress::compress(Compression::Gzip, &text).unwrap();
     let fields = "grpc-encoding: gzip\r\ngrpc-accept-encoding: gzip\r\n";
     talk.say(request(WEB, fields, &framed(1, &zipped)));
     let (call, ticket) = talk.call().expect("a call");

@@ -1,9 +1,9 @@
 //! JSON-RPC 2.0 over HTTP.
 
+use polyrpc_core::{Credential, Format};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{Credential, Format};
 
 fn request(body: &str) -> String {
     post("/jsonrpc", "application/json", body)

@@ -1,11 +1,12 @@
 //! Requests that are judged before their body is here, and what pages in browsers may do.
 
+use polyrpc_core::session::Missing;
+use polyrpc_core::{Credential, StreamId};
+
 use super::routed::routes;
 use super::*;
 use crate::grpc_web::Cors;
 use crate::http1::Hosts;
-use crate::session::Missing;
-use crate::{Credential, StreamId};
 
 const HEAD: &str = "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\nContent-Length: 4\r\n\r\n";
 
@@ -352,7 +353,7 @@ fn credential_holds_for_the_connection_only_where_that_is_wanted() {
 
 #[test]
 fn message_that_is_too_large_is_413_and_overload_is_503() {
-    let too_large = Status::resource_exhausted("large").with_retry(crate::Retry::Never);
+    let too_large = Status::resource_exhausted("large").with_retry(polyrpc_core::Retry::Never);
     for path in ["/S/M", "/v1/books"] {
         let config = ServerConfig { routes: routes(), ..(*config()).clone() };
         let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };

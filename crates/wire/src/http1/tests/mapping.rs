@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use polyrpc_core::session::Missing;
+use polyrpc_core::{Code, Compression, Credential, Format, Head, Json};
+use polyrpc_payload::compress;
+
 use super::*;
-use crate::payload::compress;
-use crate::session::Missing;
-use crate::{Code, Compression, Credential, Format, Head, Json};
 
 fn called(request: impl AsRef<[u8]>) -> Call<'static> {
     Talk::new().say(request).call().expect("a call").0

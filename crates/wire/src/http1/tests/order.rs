@@ -159,7 +159,7 @@ fn connect_waits_for_what_is_owed() {
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
     let Some(Event::Call(_, ticket)) = event else { panic!("want a call") };
     assert!(server.next_event(&mut inbox, &mut out).expect("no violation").is_none());
-    server.reply(ticket, Reply::message(crate::Format::Raw, Bytes::new()), &mut out);
+    server.reply(ticket, Reply::message(polyrpc_core::Format::Raw, Bytes::new()), &mut out);
     let event = server.next_event(&mut inbox, &mut out).expect("no violation");
     assert!(matches!(event, Some(Event::Connect)));
     assert_eq!(inbox, b"\x08"[..]);

@@ -1,11 +1,12 @@
 //! What the head of a request tells before its body is here.
 
+use polyrpc_core::Credential;
+use polyrpc_core::session::{Missing, Verdict};
+
 use super::routed::routes;
 use super::*;
-use crate::Credential;
 use crate::http1::asked::{self, Asked, Names};
 use crate::http1::request::Request;
-use crate::session::{Missing, Verdict};
 
 /// Requests whose head names the call, each with the body that it has.
 const NAMED: [(&str, &str); 8] = [

@@ -1,10 +1,11 @@
 //! Verbs and paths of `google.api.http`.
 
+use polyrpc_core::{Compression, Credential, Format, Json};
+use polyrpc_payload::compress;
+use polyrpc_payload::schema::testing::pool;
+
 use super::*;
 use crate::http_rule::Routes;
-use crate::payload::compress;
-use crate::payload::schema::testing::pool;
-use crate::{Compression, Credential, Format, Json};
 
 const BOOKS: &str = r#"
     syntax = "proto3";

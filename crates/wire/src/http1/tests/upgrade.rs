@@ -1,9 +1,11 @@
 //! Connections that go on in HTTP/2.
 
+use polyrpc_core::testing::assert_survives_damage;
+use polyrpc_core::{Format, Json, Metadata};
+
 use super::*;
+use crate::grpc;
 use crate::h2::{self, Connection};
-use crate::testing::assert_survives_damage;
-use crate::{Format, Json, Metadata, grpc};
 
 fn h2c() -> Arc<ServerConfig> {
     Arc::new(ServerConfig { h2c: true, ..(*config()).clone() })

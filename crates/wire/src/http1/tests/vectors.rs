@@ -1,12 +1,12 @@
 //! Requests and responses captured from brpc and rpcx.
 
+use polyrpc_core::session::Missing;
+use polyrpc_core::testing::{assert_any_split, assert_bytes, assert_survives_damage, hex};
+use polyrpc_core::{Format, Json};
 use serde_json::Value;
 
 use super::*;
 use crate::http1::asked::unknown_to_rpcx;
-use crate::session::Missing;
-use crate::testing::{assert_any_split, assert_bytes, assert_survives_damage, hex};
-use crate::{Format, Json};
 
 fn file(path: &str) -> Vec<u8> {
     let path = format!("{}/../../vectors/{path}", env!("CARGO_MANIFEST_DIR"));
@@ -40,7 +40,7 @@ fn echo_service(call: &Call<'_>) -> Reply {
         },
         ("EchoService", ..) => Reply::failure(Server::unknown(call, Missing::Method)),
         _ => Reply {
-            head: crate::Head { format: json, ..Default::default() },
+            head: polyrpc_core::Head { format: json, ..Default::default() },
             ..Reply::failure(Server::unknown(call, Missing::Service))
         },
     }

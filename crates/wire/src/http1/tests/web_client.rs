@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use polyrpc_core::session::{Answer, Client as _};
+use polyrpc_core::testing::{Pair, sole_reply};
+use polyrpc_core::{CallId, Code, Compression, Format, Message};
+use polyrpc_payload::compress;
+
 use super::*;
 use crate::http1::{WebClient, WebClientConfig};
-use crate::payload::compress;
-use crate::session::{Answer, Client as _};
-use crate::testing::{Pair, sole_reply};
-use crate::{CallId, Code, Compression, Format, Message};
 
 const ID: CallId = CallId(7);
 

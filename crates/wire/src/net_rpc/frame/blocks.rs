@@ -1,11 +1,11 @@
 //! Parts behind their lengths, which are varints.
 
 use bytes::{Buf, Bytes, BytesMut};
+use polyrpc_core::protobuf::varint_len;
+use polyrpc_core::{Limits, Outbox, Violation, protobuf};
 
 use super::pairs::Header;
 use super::too_long;
-use crate::payload::protobuf::{self, varint_len};
-use crate::{Limits, Outbox, Violation};
 
 /// Takes blocks out of an inbox.
 #[derive(Debug)]

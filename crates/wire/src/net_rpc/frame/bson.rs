@@ -2,11 +2,11 @@
 //! mgo makes them of Go's fields.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use polyrpc_core::protobuf::Reader;
+use polyrpc_core::{Limits, Outbox, Status, Violation};
 
 use super::pairs::{Header, Parts};
 use super::too_long;
-use crate::payload::protobuf::Reader;
-use crate::{Limits, Outbox, Status, Violation};
 
 #[derive(Debug)]
 pub(super) struct Bson {

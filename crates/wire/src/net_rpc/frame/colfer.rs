@@ -4,12 +4,12 @@
 //! number has all its bytes, most significant first, instead of being a varint. Known from a description alone.
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::protobuf::{Reader, put_varint};
+use polyrpc_core::{Limits, Outbox, Status, Violation};
 
 use super::blocks::put_text;
 use super::pairs::{Header, Parts};
 use super::{endless, too_long};
-use crate::payload::protobuf::{Reader, put_varint};
-use crate::{Limits, Outbox, Status, Violation};
 
 #[derive(Debug)]
 pub(super) struct Colfer {

@@ -3,11 +3,11 @@
 //! The header has no tags: the method, the sequence number in eight bytes, little-endian, and the error of an answer.
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::protobuf::Reader;
+use polyrpc_core::{Limits, Outbox, Status, Violation};
 
 use super::blocks::{self, Blocks, put_text, text_len};
 use super::pairs::{Header, Parts};
-use crate::payload::protobuf::Reader;
-use crate::{Limits, Outbox, Status, Violation};
 
 #[derive(Debug)]
 pub(super) struct Gencode {

@@ -4,12 +4,12 @@
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::{Limits, Outbox, Status, Violation};
+use polyrpc_payload::gob::{EMPTY_STRUCT, Error, Reader, Writer};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{Header, Parts};
-use crate::payload::gob::{EMPTY_STRUCT, Error, Reader, Writer};
-use crate::{Limits, Outbox, Status, Violation};
 
 #[derive(Debug)]
 pub(super) struct Gob {

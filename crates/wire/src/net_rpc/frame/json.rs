@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use std::io::Write;
 
 use bytes::{Buf, Bytes, BytesMut};
+use polyrpc_core::{Limits, Outbox, Status, Violation};
 use serde_json::value::RawValue;
 
 use super::super::codec::is_blank;
 use super::super::status;
 use super::{Framing, Id, Outgoing, Request, Response, Tag, endless};
 use crate::json_rpc::text::{Parts, string};
-use crate::{Limits, Outbox, Status, Violation};
 
 use self::extent::Extent;
 

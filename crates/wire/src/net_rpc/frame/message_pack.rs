@@ -4,10 +4,10 @@
 mod extent;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::{Limits, Outbox, Status, Violation};
+use polyrpc_payload::msgpack::{Error, Reader, Token, Writer};
 
 use super::pairs::{Header, Parts};
-use crate::payload::msgpack::{Error, Reader, Token, Writer};
-use crate::{Limits, Outbox, Status, Violation};
 
 use self::extent::Extent;
 

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
+use polyrpc_core::{Outbox, Status, Violation};
 
 use super::{Framing, Id, Outgoing, Request, Response, Tag};
-use crate::{Outbox, Status, Violation};
 
 /// What a codec must know for its messages to be pairs.
 pub(super) trait Parts: fmt::Debug + Send {

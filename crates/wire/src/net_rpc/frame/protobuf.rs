@@ -3,11 +3,11 @@
 //! The header is a message of its own: 1 the method, 2 the sequence number, 3 the error of an answer.
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::protobuf::{Reader, WireType, put_tag, put_varint, varint_len};
+use polyrpc_core::{Limits, Outbox, Status, Violation};
 
 use super::blocks::{self, Blocks, put_text, text_len};
 use super::pairs::{Header, Parts};
-use crate::payload::protobuf::{Reader, WireType, put_tag, put_varint, varint_len};
-use crate::{Limits, Outbox, Status, Violation};
 
 #[derive(Debug)]
 pub(super) struct Protobuf {

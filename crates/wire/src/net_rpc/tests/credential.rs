@@ -1,7 +1,8 @@
 //! Who calls, as the rpcx of 2016 has it.
 
+use polyrpc_core::Credential;
+
 use super::*;
-use crate::Credential;
 
 #[test]
 fn the_credential_travels_within_the_name() {

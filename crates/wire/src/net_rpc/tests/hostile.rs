@@ -1,8 +1,9 @@
 //! Peers that lie.
 
+use polyrpc_core::session::Pace;
+use polyrpc_core::testing::hear;
+
 use super::*;
-use crate::session::Pace;
-use crate::testing::hear;
 
 const LIMITS: Limits = Limits { message: 1024, decompressed: 1024, header: 128, pace: Pace::DEFAULT };
 
@@ -131,7 +132,8 @@ fn server_tells_how_much_it_keeps_of_headers_and_types() {
 
 #[test]
 fn types_of_gob_take_a_bounded_multiple_of_what_defines_them() {
-    use crate::payload::gob::{self, Reader};
+    use polyrpc_payload::gob;
+    use polyrpc_payload::gob::Reader;
 
     // Structs of many fields with short names: the densest definitions there are.
     let mut inbox = BytesMut::new();

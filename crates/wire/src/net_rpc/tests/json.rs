@@ -1,7 +1,8 @@
 //! JSON-RPC 1.0: what Go's servers and clients of it make of what is not plain.
 
+use polyrpc_core::testing::hear;
+
 use super::*;
-use crate::testing::hear;
 
 /// What a server says to these bytes when every call is answered by its own body.
 fn said(bytes: &str) -> String {

@@ -1,9 +1,9 @@
 //! What was recorded between real peers.
 
+use polyrpc_core::testing::{assert_any_split, assert_client_survives_damage, assert_survives_damage};
 use serde_json::Value;
 
 use super::*;
-use crate::testing::{assert_any_split, assert_client_survives_damage, assert_survives_damage};
 
 #[test]
 fn every_captured_call_is_heard_and_answered_as_the_peer_answered_it() {
@@ -23,7 +23,7 @@ fn every_captured_call_is_heard_and_answered_as_the_peer_answered_it() {
         let (_, result) = told(codec, &response);
         server.reply(
             ticket,
-            Reply::new(result, crate::Head { format: codec.format(), ..<_>::default() }),
+            Reply::new(result, polyrpc_core::Head { format: codec.format(), ..<_>::default() }),
             &mut out,
         );
         let written = out.take();

@@ -1,12 +1,13 @@
 //! What carries a protocol: an endpoint, and the client of any protocol.
 
 use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Client as Session, Event, Server as _};
+use polyrpc_core::testing::{assert_bytes, assert_client_survives_damage, hex, sole_reply};
+use polyrpc_core::{Call, CallId, Compression, Format, Json, Limits, Outbox, Reply};
 use serde_json::Value;
 
-use crate::session::{Answer, Client as Session, Event, Server as _};
-use crate::testing::{assert_bytes, assert_client_survives_damage, hex, sole_reply};
 use crate::websocket::{Client, ClientConfig, CloseCode, Endpoint, Random, Role};
-use crate::{Call, CallId, Compression, Format, Json, Limits, Outbox, Reply, http1, rpcx};
+use crate::{http1, rpcx};
 
 const RANDOM: Random = || 0x0102_0304_0506_0708;
 
@@ -178,11 +179,15 @@ fn a_heartbeat_is_the_inner_protocols_or_else_a_ping() {
 struct Mute;
 
 impl Session for Mute {
-    fn send(&mut self, _: CallId, _: Call<'_>, _: &mut Outbox) -> Result<(), crate::Status> {
+    fn send(&mut self, _: CallId, _: Call<'_>, _: &mut Outbox) -> Result<(), polyrpc_core::Status> {
         Ok(())
     }
 
-    fn next_event(&mut self, _: &mut BytesMut, _: &mut Outbox) -> Result<Option<Answer>, crate::Violation> {
+    fn next_event(
+        &mut self,
+        _: &mut BytesMut,
+        _: &mut Outbox,
+    ) -> Result<Option<Answer>, polyrpc_core::Violation> {
         Ok(None)
     }
 

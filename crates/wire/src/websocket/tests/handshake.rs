@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use polyrpc_core::session::{Event, Server as _};
+use polyrpc_core::testing::{assert_any_split, assert_bytes, assert_survives_damage};
+use polyrpc_core::{Outbox, Reply};
 
 use crate::grpc_web::Cors;
-use crate::session::{Event, Server as _};
-use crate::testing::{assert_any_split, assert_bytes, assert_survives_damage};
-use crate::{Outbox, Reply, http1};
+use crate::http1;
 
 /// The request of the RFC (§1.3), at rpcx's path.
 const REQUEST: &str = "GET /_rpcx_ HTTP/1.1\r\nHost: server.example.com\r\nUpgrade: websocket\r\n\

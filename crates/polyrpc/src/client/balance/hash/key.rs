@@ -1,6 +1,6 @@
 use std::fmt::{self, Write};
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 use serde::Serialize;
 
 use super::go;

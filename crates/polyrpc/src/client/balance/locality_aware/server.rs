@@ -210,7 +210,7 @@ const ERROR_RATIO: f64 = 1.2;
 mod tests {
     use std::time::Instant;
 
-    use polyrpc_wire::Status;
+    use polyrpc_core::Status;
 
     use super::*;
 

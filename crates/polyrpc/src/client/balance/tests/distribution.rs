@@ -2,16 +2,14 @@
 //! seeds are fixed all the same.
 
 use super::*;
-use crate::client::balance::chance;
 use crate::client::balance::{
-    Balance, Closest, LeastInFlight, LeastReported, Random, RoundRobin, SmoothWeightedRoundRobin, Sticky,
-    WeightedRandom, WeightedRoundRobin,
+    Balance, Closest, LeastInFlight, LeastReported, Outcome, Random, RoundRobin, SmoothWeightedRoundRobin,
+    Sticky, WeightedRandom, WeightedRoundRobin, chance, named,
 };
-use crate::client::balance::{Outcome, named};
 
 use std::time::Duration;
 
-use polyrpc_wire::{Scope, Status};
+use polyrpc_core::{Scope, Status};
 
 #[test]
 fn random_gives_each_server_about_the_same() {

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use polyrpc_wire::Status;
+use polyrpc_core::Status;
 
 use super::*;
 use crate::client::balance::{Balance, LocalityAware, Outcome, P2c, chance};

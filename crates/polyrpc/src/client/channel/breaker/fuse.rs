@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrpc_wire::Code;
+use polyrpc_core::Code;
 
 use super::consecutive::Run;
 use super::cost::Ledger;
@@ -203,7 +203,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use polyrpc_wire::{Scope, Status};
+    use polyrpc_core::{Scope, Status};
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use buffa::Message;
 use bytes::{Bytes, BytesMut};
-use polyrpc_wire::session::{Answer, Client as Session};
-use polyrpc_wire::{Call, Format, Outbox};
+use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc_core::{Call, Format, Outbox};
 use tokio::time::{Instant, timeout};
 
 use crate::client::link::{self, Link};

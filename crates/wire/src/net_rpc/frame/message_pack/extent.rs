@@ -1,7 +1,8 @@
 //! Where a MessagePack value ends, found as its bytes come.
 
+use polyrpc_core::Violation;
+
 use super::super::too_long;
-use crate::Violation;
 
 /// How far a value was followed. Each byte is looked at once, in however many pieces the value comes, and nesting
 /// costs no stack.
@@ -101,10 +102,10 @@ fn number(bytes: &[u8], width: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
+    use polyrpc_core::testing::{damage, hex};
+    use polyrpc_payload::msgpack::{Reader, Writer};
 
     use super::*;
-    use crate::payload::msgpack::{Reader, Writer};
-    use crate::testing::{damage, hex};
 
     const LIMIT: usize = 1 << 20;
 

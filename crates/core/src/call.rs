@@ -1,0 +1,346 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use thin_vec::ThinVec;
+
+use crate::{Compression, Format, Status};
+
+/// Names a call on its connection: `correlation_id` in baidu_std, `seq` in rpcx.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub u64);
+
+/// Names a call on its connection while its messages come and go one by one: HTTP/2's stream id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub u64);
+
+/// One message of a call that has several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The encoded message, compressed as `compression` says.
+    pub body: Bytes,
+    /// How it is compressed; a stream may compress some of its messages and others not.
+    pub compression: Compression,
+}
+
+/// A unary request, the same whatever protocol carries it.
+///
+/// A server's session gives it out, a client's takes it in, so that what one protocol received another
+/// can send on untouched.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// The service, as the peer wrote it: `example.EchoService`, `EchoService`, `Arith`; empty for a
+    /// plain function in protocols that have no services.
+    pub service: &'a str,
+    /// The method, or the function's name.
+    pub method: &'a str,
+    /// The encoded message: compressed as `head.compression` says when a server's session gives it out, not
+    /// yet when a client's session takes it.
+    pub body: Bytes,
+    /// Bytes beside the message, never compressed (baidu_std); empty elsewhere.
+    pub attachment: Bytes,
+    /// How the body is written and compressed, what checksum it carries, and the metadata.
+    pub head: Head,
+    /// How long the caller still waits. `None`: he did not say.
+    pub timeout: Option<Duration>,
+    /// The caller wants no answer.
+    pub oneway: bool,
+    /// What proves who calls.
+    pub credential: Credential,
+    /// The credential was accepted when the request's head was judged ([`Verdict::Accepted`]).
+    ///
+    /// [`Verdict::Accepted`]: crate::session::Verdict::Accepted
+    pub authenticated: bool,
+    /// The body cannot be used, for this reason (a checksum that does not fit). Told only once the method
+    /// is known to exist, since that is the peers' order of checks.
+    pub spoiled: Option<Status>,
+}
+
+impl<'a> Call<'a> {
+    /// A call of `service`'s `method` with nothing but a body.
+    pub fn new(service: &'a str, method: &'a str, format: Format, body: Bytes) -> Self {
+        Self {
+            service,
+            method,
+            body,
+            attachment: Bytes::new(),
+            head: Head { format, ..Head::default() },
+            timeout: None,
+            oneway: false,
+            credential: Credential::Call(None),
+            authenticated: false,
+            spoiled: None,
+        }
+    }
+}
+
+/// What travels before a message, in either direction.
+#[derive(Debug, Clone, Default)]
+pub struct Head {
+    /// How the message is encoded.
+    pub format: Format,
+    /// How the encoded message is compressed (received) or to be compressed (sent). A protocol may send a
+    /// small message uncompressed all the same.
+    pub compression: Compression,
+    /// What the checksum covers, where the protocol has one.
+    pub checksum: Checksum,
+    /// The message is a list of positional arguments (JSON-RPC's array of params).
+    pub positional: bool,
+    /// It came as plain HTTP, whatever else its connection carries: within HTTP/2 that is mostly gRPC.
+    pub plain_http: bool,
+    /// Free key/value pairs: user fields in baidu_std, metadata in rpcx, headers in HTTP.
+    pub metadata: Metadata,
+}
+
+/// What a message's checksum covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Checksum {
+    /// No checksum.
+    #[default]
+    None,
+    /// The message's bytes on the wire.
+    Message,
+    /// The message's bytes and the attachment behind them.
+    MessageAndAttachment,
+}
+
+/// What proves who calls, and for how long the proof holds. `Debug` leaves the proof out.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// Judged once: the first message of a connection carries it, later ones are trusted as it was.
+    Connection(Option<Bytes>),
+    /// Judged on every call.
+    Call(Option<Bytes>),
+}
+
+impl Credential {
+    /// The bytes of the credential, if the peer sent one.
+    pub fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Connection(bytes) | Self::Call(bytes) => bytes.as_ref(),
+        }
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Connection(_) => "Connection",
+            Self::Call(_) => "Call",
+        };
+        f.debug_tuple(name).field(&self.bytes().map(|_| format_args!("<redacted>"))).finish()
+    }
+}
+
+/// What a call ended with.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// The encoded message, or why there is none. A received message is compressed as `head.compression`
+    /// says; one to be sent is not compressed yet.
+    pub result: Result<Bytes, Status>,
+    /// How the message is written, and the metadata that goes back.
+    pub head: Head,
+    /// Bytes beside the message (baidu_std, or an HTTP body that is not a message).
+    pub attachment: Bytes,
+    /// Key/value pairs that travel behind the message (gRPC); empty elsewhere.
+    pub trailers: Metadata,
+}
+
+impl Reply {
+    /// A reply with neither attachment nor trailers.
+    pub fn new(result: Result<Bytes, Status>, head: Head) -> Self {
+        Self { result, head, attachment: Bytes::new(), trailers: Metadata::new() }
+    }
+
+    /// A reply that holds a message in this format and nothing else.
+    pub fn message(format: Format, body: Bytes) -> Self {
+        Self::new(Ok(body), Head { format, ..Head::default() })
+    }
+
+    /// A failed call.
+    pub fn failure(status: Status) -> Self {
+        Self::new(Err(status), Head::default())
+    }
+}
+
+/// A message outside of any call, from the server to the client.
+#[derive(Debug, Clone)]
+pub struct Push {
+    /// A service-like name, chosen by the sender.
+    pub service: String,
+    /// A method-like name, chosen by the sender.
+    pub method: String,
+    /// Free key/value pairs.
+    pub metadata: Metadata,
+    /// The message, as the sender wrote it.
+    pub body: Bytes,
+}
+
+/// What a client subscribes to, as its protocol names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// By its name, which need not be UTF-8; a connection may have any number of them.
+    Name(Bytes),
+    /// By the number that stands for its name; a connection has one, the last.
+    Id(u32),
+}
+
+/// Key/value pairs that travel beside a message.
+///
+/// [`insert`](Self::insert) keeps a key unique, as most protocols have it; [`append`](Self::append) gives it
+/// one more value (HTTP headers, gRPC).
+///
+/// Most calls have none, so an empty one costs no allocation; lookups walk the list, which for a handful
+/// of entries beats a map.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// A thin vector, since most calls have no entries: it is one word to move and one comparison to drop, where a `Vec` is
+    /// three words and a call of its destructor, seven times a call.
+    entries: ThinVec<(Cow<'static, str>, Bytes)>,
+}
+
+/// About what an entry takes beside its bytes.
+const ENTRY: usize = 128;
+
+impl Metadata {
+    /// No entries.
+    pub const fn new() -> Self {
+        Self { entries: ThinVec::new() }
+    }
+
+    /// Sets `key`, replacing what it was.
+    pub fn insert(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
+        let (key, value) = (key.into(), value.into());
+        let Some(at) = self.entries.iter().position(|(known, _)| *known == key) else {
+            return self.entries.push((key, value));
+        };
+        self.entries[at].1 = value;
+        let mut place = 0;
+        self.entries.retain(|(known, _)| {
+            place += 1;
+            place <= at + 1 || *known != key
+        });
+    }
+
+    /// Adds a value to `key`, behind those it has.
+    pub fn append(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
+        self.entries.push((key.into(), value.into()));
+    }
+
+    /// Every value of `key`, in order.
+    pub fn all<'m>(&'m self, key: &'m str) -> impl Iterator<Item = &'m Bytes> {
+        self.entries.iter().filter(move |(known, _)| known == key).map(|(_, value)| value)
+    }
+
+    /// Makes each key unique: what `unite` makes of all the values of one stands where its first stood. Sorted first where
+    /// there are many entries, so that it takes no square of their number.
+    pub fn unite(&mut self, mut unite: impl FnMut(&str, &[Bytes]) -> Bytes) {
+        const FEW: usize = 16;
+        let entries = &self.entries;
+        let repeats = |at: usize| entries.iter().take(at).any(|(known, _)| *known == entries[at].0);
+        if entries.len() <= FEW && !(1..entries.len()).any(repeats) {
+            return;
+        }
+        let mut order: Vec<usize> = (0..entries.len()).collect();
+        // Stable: the values of one key stay in their order.
+        order.sort_by(|one, other| entries[*one].0.cmp(&entries[*other].0));
+        let mut stays = vec![false; entries.len()];
+        let mut united = Vec::new();
+        for same in order.chunk_by(|one, other| entries[*one].0 == entries[*other].0) {
+            stays[same[0]] = true;
+            if same.len() > 1 {
+                let values: Vec<Bytes> = same.iter().map(|at| entries[*at].1.clone()).collect();
+                united.push((same[0], unite(&entries[same[0]].0, &values)));
+            }
+        }
+        united.into_iter().for_each(|(at, value)| self.entries[at].1 = value);
+        let mut stays = stays.into_iter();
+        self.entries.retain(|_| stays.next().unwrap_or(true));
+    }
+
+    /// Makes each key unique as [`insert`](Self::insert) does: its last value holds.
+    pub fn keep_last(&mut self) {
+        self.unite(|_, values| values.last().cloned().unwrap_or_default());
+    }
+
+    /// Takes `key` out, with all its values; gives the first.
+    pub fn remove(&mut self, key: &str) -> Option<Bytes> {
+        let at = self.entries.iter().position(|(known, _)| known == key)?;
+        let first = self.entries.remove(at).1;
+        self.entries.retain(|(known, _)| known != key);
+        Some(first)
+    }
+
+    /// The first value of `key` as text; `None` if absent or not UTF-8.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.bytes(key).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// The first value of `key`.
+    pub fn bytes(&self, key: &str) -> Option<&Bytes> {
+        self.entries.iter().find(|(known, _)| known == key).map(|(_, value)| value)
+    }
+
+    /// All entries, in the order in which they were first set.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Bytes)> {
+        self.entries.iter().map(|(key, value)| (key.as_ref(), value))
+    }
+
+    /// About how many bytes it takes in memory.
+    pub fn footprint(&self) -> usize {
+        self.entries.iter().map(|(key, value)| key.len() + value.len() + ENTRY).sum()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl fmt::Debug for Metadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<K: Into<Cow<'static, str>>, V: Into<Bytes>> FromIterator<(K, V)> for Metadata {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        let mut metadata = Self::new();
+        pairs.into_iter().for_each(|(key, value)| metadata.append(key, value));
+        metadata.keep_last();
+        metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_become_what_inserting_them_one_by_one_makes_however_many_there_are() {
+        for (count, keys) in [(0, 1), (5, 3), (16, 16), (16, 4), (17, 17), (300, 300), (300, 7), (300, 1)] {
+            let pairs = (0..count).map(|n| (format!("key-{}", n * 31 % keys), format!("value-{n}")));
+            let mut inserted = Metadata::new();
+            pairs.clone().for_each(|(key, value)| inserted.insert(key, value));
+            assert_eq!(pairs.collect::<Metadata>(), inserted, "{count} pairs of {keys} keys");
+        }
+    }
+
+    #[test]
+    fn debug_prints_no_credential() {
+        let mut call = Call::new("S", "M", Format::default(), Bytes::new());
+        call.credential = Credential::Call(Some("hunter2".into()));
+        let shown = format!("{call:?}");
+        assert!(shown.contains("credential: Call(Some(<redacted>))"), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let shown = format!("{:?}", Credential::Connection(Some("hunter2".into())));
+        assert_eq!(shown, "Connection(Some(<redacted>))");
+        assert_eq!(format!("{:?}", Credential::Call(None)), "Call(None)");
+    }
+}

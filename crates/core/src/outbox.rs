@@ -1,0 +1,226 @@
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes};
+
+use crate::append::append;
+
+/// Bytes on their way to the peer.
+///
+/// Small chunks are copied together, so that a round of replies leaves in one write; large ones are
+/// shared and leave by a vectored write without a copy.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// Finished chunks, oldest first.
+    chunks: VecDeque<Bytes>,
+    /// What is being appended to; it leaves after all chunks.
+    tail: Vec<u8>,
+    /// How much of the tail has left already. Not 0 only while there are no chunks.
+    sent: usize,
+    /// Bytes in `chunks`.
+    shared: usize,
+}
+
+impl Outbox {
+    /// From this size on a body is shared instead of copied: below it, the bookkeeping of a chunk of its
+    /// own and the longer vectored write cost more than the copy.
+    pub const SHARE: usize = 8 << 10;
+
+    /// From this size on what stands before a shared body is moved instead of copied: below it, another buffer costs more
+    /// than the copy.
+    const MOVE: usize = 1 << 10;
+
+    /// An empty outbox.
+    pub const fn new() -> Self {
+        Self { chunks: VecDeque::new(), tail: Vec::new(), sent: 0, shared: 0 }
+    }
+
+    /// Lends a buffer to append into, so that an idle connection needs none of its own.
+    /// Nothing happens while there is one.
+    pub fn lend(&mut self, buffer: Vec<u8>) {
+        if self.tail.capacity() == 0 {
+            self.tail = buffer;
+            self.tail.clear();
+        }
+    }
+
+    /// Takes the buffer out again, once everything has left.
+    pub fn reclaim(&mut self) -> Option<Vec<u8>> {
+        (self.is_empty() && self.tail.capacity() > 0).then(|| std::mem::take(&mut self.tail))
+    }
+
+    /// The buffer that small bytes are appended to. Only append: what is there already belongs to others.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.tail
+    }
+
+    /// Appends a copy.
+    pub fn copy(&mut self, bytes: &[u8]) {
+        append(&mut self.tail, bytes);
+    }
+
+    /// Appends a body: copied if small, shared if large.
+    pub fn body(&mut self, body: Bytes) {
+        if body.len() < Self::SHARE {
+            self.copy(&body);
+        } else {
+            self.close_tail();
+            self.shared += body.len();
+            self.chunks.push_back(body);
+        }
+    }
+
+    /// How many bytes have not left yet.
+    pub fn len(&self) -> usize {
+        self.shared + self.tail.len() - self.sent
+    }
+
+    /// Whether everything has left.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `slices` with what leaves next, for a vectored write; returns how many were filled.
+    pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let tail = &self.tail[self.sent..];
+        let pending = self.chunks.iter().map(|chunk| &chunk[..]).chain((!tail.is_empty()).then_some(tail));
+        let mut filled = 0;
+        for (slot, bytes) in slices.iter_mut().zip(pending) {
+            *slot = IoSlice::new(bytes);
+            filled += 1;
+        }
+        filled
+    }
+
+    /// The bytes that leave next when they are one piece, which spares the vectored write.
+    pub fn single(&self) -> Option<&[u8]> {
+        match self.chunks.front() {
+            None => Some(&self.tail[self.sent..]),
+            Some(chunk) if self.chunks.len() == 1 && self.tail.is_empty() => Some(chunk),
+            Some(_) => None,
+        }
+    }
+
+    /// Marks `n` bytes as written.
+    ///
+    /// # Panics
+    ///
+    /// When more is marked than there is.
+    pub fn advance(&mut self, mut n: usize) {
+        assert!(n <= self.len(), "advanced past the end of the outbox");
+        while let Some(chunk) = self.chunks.front_mut() {
+            if n < chunk.len() {
+                chunk.advance(n);
+                self.shared -= n;
+                return;
+            }
+            n -= chunk.len();
+            self.shared -= chunk.len();
+            self.chunks.pop_front();
+        }
+        self.sent += n;
+        if self.sent == self.tail.len() {
+            self.tail.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// All that has not left, in one piece; for tests and for protocols that wrap another.
+    pub fn take(&mut self) -> Vec<u8> {
+        let mut slices = vec![IoSlice::new(&[]); self.chunks.len() + 1];
+        let filled = self.slices(&mut slices);
+        let all = slices[..filled].iter().flat_map(|slice| slice.to_vec()).collect::<Vec<u8>>();
+        *self = Self::new();
+        all
+    }
+
+    /// Moves everything behind what is in `other`: small bytes are copied, large ones change hands.
+    pub fn pour(&mut self, other: &mut Self) {
+        self.chunks.drain(..).for_each(|chunk| other.body(chunk));
+        self.shared = 0;
+        if self.len() >= Self::SHARE {
+            self.close_tail();
+            return self.pour(other);
+        }
+        other.copy(&self.tail[self.sent..]);
+        self.tail.clear();
+        self.sent = 0;
+    }
+
+    /// Turns the tail into a chunk, so that something can be put behind it without a copy. A short one is copied, so that
+    /// the buffer stays for what follows.
+    fn close_tail(&mut self) {
+        let pending = &self.tail[self.sent..];
+        let chunk = match pending.len() {
+            0 => return,
+            1..Self::MOVE => {
+                let copy = Bytes::copy_from_slice(pending);
+                self.tail.clear();
+                copy
+            }
+            _ => Bytes::from(std::mem::take(&mut self.tail)).split_off(self.sent),
+        };
+        self.sent = 0;
+        self.shared += chunk.len();
+        self.chunks.push_back(chunk);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_bodies_are_copied_together() {
+        let mut out = Outbox::new();
+        out.copy(b"head");
+        out.body(Bytes::from_static(b"body"));
+        assert_eq!(out.single(), Some(&b"headbody"[..]));
+    }
+
+    #[test]
+    fn order_is_kept_around_a_shared_body_however_it_is_written() {
+        for step in [1, 3, 1000, 1 << 20] {
+            let mut out = Outbox::new();
+            let large = Bytes::from(vec![7; Outbox::SHARE]);
+            out.copy(b"one");
+            out.body(large.clone());
+            out.copy(b"two");
+            let want = [b"one", &large[..], b"two"].concat();
+            let mut got = Vec::new();
+            while !out.is_empty() {
+                let mut slices = [IoSlice::new(&[]); 4];
+                let filled = out.slices(&mut slices);
+                let all = slices[..filled].iter().flat_map(|slice| slice.to_vec()).collect::<Vec<u8>>();
+                let n = step.min(all.len());
+                got.extend_from_slice(&all[..n]);
+                out.advance(n);
+            }
+            assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn what_is_poured_leaves_behind_what_was_there() {
+        for length in [0, 3, Outbox::SHARE, 3 * Outbox::SHARE] {
+            let (mut from, mut to) = (Outbox::new(), Outbox::new());
+            to.copy(b"first");
+            from.body(Bytes::from(vec![1; length]));
+            from.copy(&vec![2; length]);
+            let want = [&b"first"[..], &vec![1; length], &vec![2; length]].concat();
+            from.pour(&mut to);
+            assert!(from.is_empty());
+            assert_eq!(to.take(), want);
+        }
+    }
+
+    #[test]
+    fn what_was_sent_of_the_tail_is_not_sent_again_when_the_tail_is_closed() {
+        let mut out = Outbox::new();
+        out.copy(b"abc");
+        out.advance(2);
+        out.body(Bytes::from(vec![0; Outbox::SHARE]));
+        assert_eq!(out.len(), 1 + Outbox::SHARE);
+        assert_eq!(out.take()[0], b'c');
+    }
+}

@@ -1,0 +1,55 @@
+use crate::time::Millis;
+
+/// How long to wait for an acknowledgement (RFC 6298, as `kcp.go: update_ack` has it).
+#[derive(Debug)]
+pub(super) struct Rtt {
+    /// `None` before the first sample.
+    smoothed: Option<i32>,
+    variation: i32,
+    least: u32,
+    /// No peer acknowledges faster than this.
+    interval: u32,
+    timeout: u32,
+}
+
+impl Rtt {
+    pub(super) fn new(least: u32, interval: u32) -> Self {
+        Self { smoothed: None, variation: 0, least, interval, timeout: INITIAL }
+    }
+
+    /// What was sent at `sent` was acknowledged now.
+    pub(super) fn sample(&mut self, now: Millis, sent: Millis) {
+        let rtt = now.since(sent);
+        // A time that has not been yet, or is a minute ago, is made up.
+        if !(0..=MOST as i32).contains(&rtt) {
+            return;
+        }
+        let smoothed = match self.smoothed {
+            None => {
+                self.variation = rtt / 2;
+                rtt
+            }
+            Some(last) => {
+                let delta = rtt - last;
+                let smoothed = last + (delta >> 3);
+                // A sample below what was to be expected is no sign of unrest: it weighs an eighth.
+                let weight = if rtt < smoothed - self.variation { 5 } else { 2 };
+                self.variation += (delta.abs() - self.variation) >> weight;
+                smoothed
+            }
+        };
+        self.smoothed = Some(smoothed);
+        let spread = (self.variation.unsigned_abs() * 4).max(self.interval);
+        self.timeout = (smoothed.unsigned_abs() + spread).clamp(self.least, MOST);
+    }
+
+    /// Milliseconds until a segment counts as lost.
+    pub(super) fn timeout(&self) -> u32 {
+        self.timeout
+    }
+}
+
+/// `kcp.go: IKCP_RTO_DEF`
+const INITIAL: u32 = 200;
+/// `kcp.go: IKCP_RTO_MAX`
+const MOST: u32 = 60_000;

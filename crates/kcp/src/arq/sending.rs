@@ -1,0 +1,298 @@
+use std::collections::VecDeque;
+
+use super::Sink;
+use super::congestion::Congestion;
+use super::rtt::Rtt;
+use crate::config::Tuning;
+use crate::segment::{OVERHEAD, Segment};
+use crate::time::{Millis, distance};
+
+/// What leaves: segments that wait for a place in the window, and those that wait for their acknowledgement.
+#[derive(Debug)]
+pub(super) struct Sending {
+    tuning: Tuning,
+    mss: usize,
+    waiting: VecDeque<Vec<u8>>,
+    /// In order of their numbers, without a gap; the first is `first`.
+    in_flight: VecDeque<InFlight>,
+    /// The first that was not acknowledged (`snd_una`).
+    first: u32,
+    /// How many segments the peer has room for.
+    remote: u16,
+    rtt: Rtt,
+    congestion: Congestion,
+    dead: bool,
+    /// Something was due for which there was no room.
+    held_back: bool,
+}
+
+/// A segment that was sent.
+#[derive(Debug)]
+struct InFlight {
+    /// `None` once it was acknowledged out of turn.
+    data: Option<Vec<u8>>,
+    sent: Millis,
+    resend: Millis,
+    timeout: u32,
+    times: u32,
+    /// How many later ones were acknowledged since it was sent.
+    skips: u32,
+}
+
+impl Sending {
+    pub(super) fn new(tuning: Tuning, mss: usize) -> Self {
+        Self {
+            mss,
+            waiting: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            first: 0,
+            // What a peer has by default, until it tells (`kcp.go: IKCP_WND_RCV`).
+            remote: 32,
+            rtt: Rtt::new(tuning.least_timeout(), tuning.interval),
+            congestion: Congestion::new(tuning.congestion_control, mss),
+            dead: false,
+            held_back: false,
+            tuning,
+        }
+    }
+
+    /// Takes what there is room for.
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> usize {
+        let before = bytes.len();
+        if self.tuning.stream
+            && let Some(last) = self.waiting.back_mut()
+        {
+            let (more, rest) = bytes.split_at(bytes.len().min(self.mss.saturating_sub(last.len())));
+            last.extend_from_slice(more);
+            bytes = rest;
+        }
+        while !bytes.is_empty() && self.has_room() {
+            let (segment, rest) = bytes.split_at(bytes.len().min(self.mss));
+            self.waiting.push_back(segment.to_vec());
+            bytes = rest;
+        }
+        before - bytes.len()
+    }
+
+    /// Whether one more segment would be taken.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() + self.in_flight.len() < 2 * usize::from(self.tuning.send_window)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// How many segments are kept.
+    pub(super) fn segments(&self) -> usize {
+        self.waiting.len() + self.in_flight.len()
+    }
+
+    /// Whether something waits that may be sent, or could not be when it was due.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.held_back || !self.waiting.is_empty() && self.in_flight.len() < self.window()
+    }
+
+    /// Whether a segment was sent so often in vain that there is no link any more.
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// The peer has no room and something waits for it.
+    pub(super) fn is_shut_out(&self) -> bool {
+        self.remote == 0 && !self.waiting.is_empty()
+    }
+
+    pub(super) fn remote(&mut self, window: u16) {
+        self.remote = window;
+    }
+
+    /// Whether the peer can have got everything before `una`: it was sent.
+    pub(super) fn has_sent(&self, una: u32) -> bool {
+        distance(una, self.first.wrapping_add(self.in_flight.len() as u32)) <= 0
+    }
+
+    /// Everything before `una` has arrived. Returns whether that is news.
+    pub(super) fn arrived_before(&mut self, una: u32) -> bool {
+        let count = usize::try_from(distance(una, self.first)).unwrap_or(0).min(self.in_flight.len());
+        self.in_flight.drain(..count);
+        self.first = self.first.wrapping_add(count as u32);
+        let advanced = self.advance();
+        count > 0 || advanced
+    }
+
+    /// This one has arrived, and was sent at `ts`. Returns whether the window moved.
+    pub(super) fn arrived(&mut self, sn: u32, ts: Millis) -> bool {
+        let Ok(place) = usize::try_from(distance(sn, self.first)) else { return false };
+        // Only news says something about the others: else a peer that repeats itself has all sent again.
+        let Some(_) = self.in_flight.get_mut(place).and_then(|segment| segment.data.take()) else {
+            return false;
+        };
+        for earlier in self.in_flight.iter_mut().take(place) {
+            if earlier.sent.since(ts) <= 0 {
+                earlier.skips += 1;
+            }
+        }
+        self.advance()
+    }
+
+    pub(super) fn sample(&mut self, now: Millis, sent: Millis) {
+        self.rtt.sample(now, sent);
+    }
+
+    /// The window has moved.
+    pub(super) fn grow(&mut self) {
+        self.congestion.acknowledged(u32::from(self.remote));
+    }
+
+    /// Sends what is to be sent now, each with this header, and returns when something is to be sent again.
+    pub(super) fn send(&mut self, now: Millis, header: &Segment<'_>, sink: &mut impl Sink) -> Option<Millis> {
+        self.held_back = false;
+        let fresh = self.fill_window(sink.room());
+        let timeout = self.rtt.timeout();
+        let (mut skipped, mut timed_out, mut next) = (false, false, None::<Millis>);
+        for (segment, sn) in self.in_flight.iter_mut().zip(Numbers(self.first)) {
+            let Some(data) = &segment.data else { continue };
+            let why = segment.why(now, &self.tuning, fresh);
+            if why != Why::NotYet && sink.room() < OVERHEAD + data.len() {
+                // It has no time: it leaves when the peer has sent more, or is validated.
+                self.held_back = true;
+                continue;
+            }
+            if why != Why::NotYet {
+                sink.put(&Segment { sn, data, ..*header });
+                segment.again(now, why, timeout, &self.tuning);
+                skipped |= why == Why::Skipped;
+                timed_out |= why == Why::TimedOut;
+                self.dead |= segment.times >= DEAD_LINK;
+            }
+            next = Some(next.map_or(segment.resend, |next| next.earlier(segment.resend)));
+        }
+        if skipped {
+            self.congestion.skipped(self.in_flight.len() as u32, self.tuning.fast_resend);
+        }
+        if timed_out {
+            self.congestion.timed_out();
+        }
+        next
+    }
+
+    /// Lets go of memory that a burst has left.
+    pub(super) fn rest(&mut self) {
+        if self.is_empty() {
+            (self.waiting, self.in_flight) = Default::default();
+        }
+    }
+
+    fn window(&self) -> usize {
+        let most = u32::from(self.tuning.send_window.min(self.remote));
+        self.congestion.window(most) as usize
+    }
+
+    /// Returns whether anything new is under way.
+    fn fill_window(&mut self, room: usize) -> bool {
+        let places = self.window().saturating_sub(self.in_flight.len());
+        if room != usize::MAX {
+            return self.fill_sparingly(places, room);
+        }
+        let count = places.min(self.waiting.len());
+        self.in_flight.extend(self.waiting.drain(..count).map(InFlight::new));
+        count > 0
+    }
+
+    /// The same with a peer that may be sent only so many bytes: segments are cut so that they can be repeated, since a
+    /// peer of `kcp-go` whose request was acknowledged sends nothing more by itself.
+    #[cold]
+    fn fill_sparingly(&mut self, places: usize, mut room: usize) -> bool {
+        let before = self.in_flight.len();
+        for _ in 0..places {
+            let Some(first) = self.waiting.front_mut() else { break };
+            let most = (room / (1 + REPEATS)).max(OVERHEAD + LEAST_DATA).min(room).saturating_sub(OVERHEAD);
+            if most == 0 {
+                self.held_back = true;
+                break;
+            }
+            let rest = first.split_off(first.len().min(most));
+            let data =
+                if rest.is_empty() { self.waiting.pop_front() } else { Some(std::mem::replace(first, rest)) };
+            let data = data.unwrap_or_default();
+            room = room.saturating_sub(OVERHEAD + data.len());
+            self.in_flight.push_back(InFlight::new(data));
+        }
+        self.in_flight.len() > before
+    }
+
+    fn advance(&mut self) -> bool {
+        let before = self.first;
+        while self.in_flight.pop_front_if(|segment| segment.data.is_none()).is_some() {
+            self.first = self.first.wrapping_add(1);
+        }
+        self.first != before
+    }
+}
+
+/// The numbers from this one on, which wrap.
+struct Numbers(u32);
+
+impl Iterator for Numbers {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let number = self.0;
+        self.0 = number.wrapping_add(1);
+        Some(number)
+    }
+}
+
+/// Why a segment is sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    NotYet,
+    First,
+    Skipped,
+    TimedOut,
+}
+
+impl InFlight {
+    fn new(data: Vec<u8>) -> Self {
+        let never = Millis::default();
+        Self { data: Some(data), sent: never, resend: never, timeout: 0, times: 0, skips: 0 }
+    }
+
+    fn why(&self, now: Millis, tuning: &Tuning, fresh: bool) -> Why {
+        let enough = tuning.fast_resend > 0 && self.skips >= tuning.fast_resend;
+        // With nothing new to be sent there will be no more skips to count (`kcp.go: flush`, early retransmit).
+        let early = tuning.fast_resend > 0 && self.skips > 0 && !fresh;
+        if self.times == 0 {
+            Why::First
+        } else if enough || early {
+            Why::Skipped
+        } else if self.resend.reached(now) {
+            Why::TimedOut
+        } else {
+            Why::NotYet
+        }
+    }
+
+    fn again(&mut self, now: Millis, why: Why, timeout: u32, tuning: &Tuning) {
+        self.timeout = match why {
+            Why::TimedOut if tuning.nodelay => self.timeout.saturating_add(timeout / 2),
+            Why::TimedOut => self.timeout.saturating_add(timeout),
+            _ => timeout,
+        };
+        self.timeout = self.timeout.min(MOST);
+        self.resend = now.after(self.timeout);
+        self.sent = now;
+        self.times += 1;
+        self.skips = 0;
+    }
+}
+
+/// `kcp.go: IKCP_DEADLINK`
+const DEAD_LINK: u32 = 20;
+/// `kcp.go: IKCP_RTO_MAX`
+const MOST: u32 = 60_000;
+/// How often a segment to an unvalidated peer can be repeated.
+const REPEATS: usize = 2;
+/// Bytes of data that are worth a segment.
+const LEAST_DATA: usize = 8;

@@ -1,0 +1,264 @@
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use aes::cipher::{BlockCipherEncrypt, KeyInit, KeyIvInit, StreamCipher};
+use blowfish::Blowfish;
+use salsa20::Salsa20;
+use sha1::Sha1;
+
+use super::tea::{tea, xtea};
+
+/// A cipher with its key, of those that `kcp-go` offers (`crypt.go`).
+///
+/// ```
+/// use crate::{Algorithm, Cipher, derive_key};
+///
+/// let key = derive_key(b"rpcx-key", b"rpcx-salt", 4096);
+/// let cipher = Cipher::new(Algorithm::Aes, &key)?;
+/// # Ok::<(), crate::WrongKey>(())
+/// ```
+#[derive(Clone)]
+pub struct Cipher {
+    algorithm: Algorithm,
+    keyed: Arc<Keyed>,
+}
+
+/// The ciphers that `kcp-go` offers. They hide what is said from those who have not got the key; a message that was
+/// tampered with is noticed by a plain checksum only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// No encryption, but a checksum. Takes any key.
+    None,
+    /// Exclusive or with what is made of the key: obfuscation, no secrecy. Takes any key.
+    Xor,
+    /// AES, of 16, 24 or 32 bytes of key.
+    Aes,
+    /// Salsa20. The key is cut to, or filled up with zeroes to 32 bytes.
+    Salsa20,
+    /// SM4, of 16 bytes of key.
+    Sm4,
+    /// TEA, of 16 bytes of key.
+    Tea,
+    /// XTEA, of 16 bytes of key.
+    Xtea,
+    /// Blowfish, of 4 to 56 bytes of key.
+    Blowfish,
+    /// CAST-128, of 16 bytes of key.
+    Cast5,
+    /// Triple DES, of 24 bytes of key.
+    TripleDes,
+    /// Twofish, of 16, 24 or 32 bytes of key.
+    Twofish,
+}
+
+/// A key whose length the cipher does not take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrongKey {
+    algorithm: Algorithm,
+    length: usize,
+}
+
+/// A key of 32 bytes made of a password by PBKDF2 with SHA-1, as the examples of rpcx and `kcp-go` make theirs.
+pub fn derive_key(password: &[u8], salt: &[u8], rounds: u32) -> [u8; 32] {
+    let mut key = [0; 32];
+    pbkdf2::pbkdf2_hmac::<Sha1>(password, salt, rounds, &mut key);
+    key
+}
+
+enum Keyed {
+    None,
+    Xor(Box<[u8]>),
+    Salsa20([u8; 32]),
+    Aes128(aes::Aes128),
+    Aes192(aes::Aes192),
+    Aes256(aes::Aes256),
+    Sm4(sm4::Sm4),
+    Tea([u32; 4]),
+    Xtea([u32; 4]),
+    Blowfish(Box<Blowfish>),
+    Cast5(cast5::Cast5),
+    TripleDes(Box<des::TdesEde3>),
+    Twofish(Box<twofish::Twofish>),
+}
+
+impl Cipher {
+    /// This cipher with this key.
+    ///
+    /// # Errors
+    ///
+    /// When the key is too long or too short.
+    pub fn new(algorithm: Algorithm, key: &[u8]) -> Result<Self, WrongKey> {
+        let keyed = Keyed::new(algorithm, key).ok_or(WrongKey { algorithm, length: key.len() })?;
+        Ok(Self { algorithm, keyed: Arc::new(keyed) })
+    }
+
+    /// Encrypts a datagram, which begins with 16 random bytes.
+    pub(super) fn encrypt(&self, datagram: &mut [u8]) {
+        self.apply(Direction::Encrypt, datagram);
+    }
+
+    /// Undoes [`encrypt`](Self::encrypt).
+    pub(super) fn decrypt(&self, datagram: &mut [u8]) {
+        self.apply(Direction::Decrypt, datagram);
+    }
+
+    fn apply(&self, direction: Direction, datagram: &mut [u8]) {
+        match &*self.keyed {
+            Keyed::None => {}
+            Keyed::Xor(pad) => mask(datagram, pad),
+            Keyed::Salsa20(key) => salsa20(key, datagram),
+            Keyed::Aes128(cipher) => feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into())),
+            Keyed::Aes192(cipher) => feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into())),
+            Keyed::Aes256(cipher) => feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into())),
+            Keyed::Sm4(cipher) => feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into())),
+            Keyed::Twofish(cipher) => {
+                feed_back::<16>(direction, datagram, |b| cipher.encrypt_block(b.into()))
+            }
+            Keyed::Tea(key) => feed_back::<8>(direction, datagram, |b| tea(key, b)),
+            Keyed::Xtea(key) => feed_back::<8>(direction, datagram, |b| xtea(key, b)),
+            Keyed::Blowfish(cipher) => {
+                feed_back::<8>(direction, datagram, |b| cipher.encrypt_block(b.into()))
+            }
+            Keyed::Cast5(cipher) => feed_back::<8>(direction, datagram, |b| cipher.encrypt_block(b.into())),
+            Keyed::TripleDes(cipher) => {
+                feed_back::<8>(direction, datagram, |b| cipher.encrypt_block(b.into()))
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Encrypt,
+    Decrypt,
+}
+
+/// Cipher feedback (CFB) with the constant from which `kcp-go` always begins: what is random is the first block.
+fn feed_back<const N: usize>(direction: Direction, datagram: &mut [u8], cipher: impl Fn(&mut [u8; N])) {
+    let mut feedback: [u8; N] = std::array::from_fn(|at| BEGINNING[at]);
+    let (blocks, rest) = datagram.as_chunks_mut::<N>();
+    for block in blocks {
+        cipher(&mut feedback);
+        let before = *block;
+        mask(block, &feedback);
+        feedback = match direction {
+            Direction::Encrypt => *block,
+            Direction::Decrypt => before,
+        };
+    }
+    cipher(&mut feedback);
+    mask(rest, &feedback);
+}
+
+/// The first 8 bytes are the nonce and stay as they are.
+fn salsa20(key: &[u8; 32], datagram: &mut [u8]) {
+    if let Some((nonce, rest)) = datagram.split_first_chunk_mut::<8>() {
+        Salsa20::new(key.into(), (&*nonce).into()).apply_keystream(rest);
+    }
+}
+
+fn mask(bytes: &mut [u8], with: &[u8]) {
+    bytes.iter_mut().zip(with).for_each(|(byte, mask)| *byte ^= mask);
+}
+
+/// `crypt.go: initialVector`
+const BEGINNING: [u8; 16] = [167, 115, 79, 156, 18, 172, 27, 1, 164, 21, 242, 193, 252, 120, 230, 107];
+
+impl Keyed {
+    fn new(algorithm: Algorithm, key: &[u8]) -> Option<Self> {
+        Some(match (algorithm, key.len()) {
+            (Algorithm::None, _) => Self::None,
+            (Algorithm::Xor, _) => Self::Xor(pad(key)),
+            (Algorithm::Salsa20, _) => {
+                Self::Salsa20(std::array::from_fn(|at| key.get(at).copied().unwrap_or(0)))
+            }
+            (Algorithm::Aes, 16) => Self::Aes128(KeyInit::new_from_slice(key).ok()?),
+            (Algorithm::Aes, 24) => Self::Aes192(KeyInit::new_from_slice(key).ok()?),
+            (Algorithm::Aes, _) => Self::Aes256(KeyInit::new_from_slice(key).ok()?),
+            (Algorithm::Sm4, _) => Self::Sm4(KeyInit::new_from_slice(key).ok()?),
+            (Algorithm::Tea, 16) => Self::Tea(key_words(key)?),
+            (Algorithm::Xtea, 16) => Self::Xtea(key_words(key)?),
+            (Algorithm::Tea | Algorithm::Xtea, _) => return None,
+            (Algorithm::Blowfish, _) => Self::Blowfish(Box::new(KeyInit::new_from_slice(key).ok()?)),
+            (Algorithm::Cast5, 16) => Self::Cast5(KeyInit::new_from_slice(key).ok()?),
+            (Algorithm::Cast5, _) => return None,
+            (Algorithm::TripleDes, _) => Self::TripleDes(Box::new(KeyInit::new_from_slice(key).ok()?)),
+            (Algorithm::Twofish, 16 | 24 | 32) => Self::Twofish(Box::new(KeyInit::new_from_slice(key).ok()?)),
+            (Algorithm::Twofish, _) => return None,
+        })
+    }
+}
+
+/// What [`Algorithm::Xor`] makes of a key (`crypt.go: NewSimpleXORBlockCrypt`).
+fn pad(key: &[u8]) -> Box<[u8]> {
+    let mut pad = vec![0; super::MAX_DATAGRAM];
+    pbkdf2::pbkdf2_hmac::<Sha1>(key, b"sH3CIVoF#rWLtJo6", 32, &mut pad);
+    pad.into()
+}
+
+fn key_words(key: &[u8]) -> Option<[u32; 4]> {
+    let mut words = key.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
+    Some([words.next()?, words.next()?, words.next()?, words.next()?])
+}
+
+impl Algorithm {
+    /// All of them, by the names that `kcptun` gives them.
+    pub const NAMED: [(&str, Self); 11] = [
+        ("none", Self::None),
+        ("xor", Self::Xor),
+        ("aes", Self::Aes),
+        ("salsa20", Self::Salsa20),
+        ("sm4", Self::Sm4),
+        ("tea", Self::Tea),
+        ("xtea", Self::Xtea),
+        ("blowfish", Self::Blowfish),
+        ("cast5", Self::Cast5),
+        ("3des", Self::TripleDes),
+        ("twofish", Self::Twofish),
+    ];
+}
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
+        let named = Self::NAMED.iter().find(|(its_name, _)| *its_name == name);
+        named.map(|&(_, algorithm)| algorithm).ok_or(UnknownAlgorithm)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::NAMED.iter().find(|(_, algorithm)| algorithm == self);
+        f.write_str(named.map_or("", |(name, _)| name))
+    }
+}
+
+/// A name that is no cipher's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownAlgorithm;
+
+impl fmt::Display for UnknownAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no such cipher: there are")?;
+        Algorithm::NAMED.iter().try_for_each(|(name, _)| write!(f, " {name}"))
+    }
+}
+
+impl std::error::Error for UnknownAlgorithm {}
+
+impl fmt::Display for WrongKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} takes no key of {} bytes", self.algorithm, self.length)
+    }
+}
+
+impl std::error::Error for WrongKey {}
+
+// The key is nobody's business.
+impl fmt::Debug for Cipher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cipher").field("algorithm", &self.algorithm).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,77 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::Code;
+use crate::config::Shards;
+
+/// Recovers what was lost.
+///
+/// It keeps the shards of a few groups at most, so what a peer can make it keep has a bound:
+/// [`GROUPS`] · (data + parity) datagrams.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    shards: Shards,
+    code: Arc<Code>,
+    /// Those that were heard of last, the latest behind.
+    groups: VecDeque<Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    /// The number of its first shard.
+    begin: u32,
+    /// By place. Nothing is kept once all data is there.
+    kept: Vec<Option<Vec<u8>>>,
+    is_whole: bool,
+}
+
+impl Decoder {
+    pub(crate) fn new(shards: Shards, code: Arc<Code>) -> Self {
+        Self { shards, code, groups: VecDeque::new() }
+    }
+
+    /// Takes a shard, and returns those that can be computed now.
+    pub(crate) fn take(&mut self, seqid: u32, is_data: bool, shard: &[u8]) -> Vec<Vec<u8>> {
+        let size = u32::from(self.shards.data) + u32::from(self.shards.parity);
+        let place = seqid % size;
+        let is_ours = is_data == (place < u32::from(self.shards.data)) && seqid < u32::MAX / size * size;
+        if !is_ours {
+            // The peer counts its groups otherwise: nothing can be computed.
+            return Vec::new();
+        }
+        let (data, code) = (usize::from(self.shards.data), self.code.clone());
+        let group = self.group(seqid - place, size as usize);
+        match group.kept.get_mut(place as usize) {
+            Some(slot @ None) => *slot = Some(shard.to_vec()),
+            _ => return Vec::new(),
+        }
+        if group.kept.iter().flatten().count() < data {
+            return Vec::new();
+        }
+        let is_complete = group.kept.iter().take(data).all(Option::is_some);
+        let recovered = if is_complete { None } else { code.reconstruct(&group.kept) };
+        group.is_whole = true;
+        group.kept = Vec::new();
+        recovered.unwrap_or_default()
+    }
+
+    /// Lets go of groups that have waited too long to become whole.
+    pub(crate) fn rest(&mut self) {
+        self.groups.retain(|group| group.is_whole);
+        self.groups.shrink_to_fit();
+    }
+
+    fn group(&mut self, begin: u32, size: usize) -> &mut Group {
+        let place = self.groups.iter().position(|group| group.begin == begin).unwrap_or_else(|| {
+            if self.groups.len() >= GROUPS {
+                self.groups.pop_front();
+            }
+            self.groups.push_back(Group { begin, kept: vec![None; size], is_whole: false });
+            self.groups.len() - 1
+        });
+        &mut self.groups[place]
+    }
+}
+
+/// As many as `kcp-go` keeps (`sess.go: rxFECMulti`), and one for those that are whole.
+const GROUPS: usize = 4;

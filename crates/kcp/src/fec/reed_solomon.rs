@@ -1,0 +1,95 @@
+//! Reed–Solomon erasure codes with the matrix of `klauspost/reedsolomon` (`buildMatrix`, its default): a Vandermonde
+//! matrix, multiplied by the inverse of its upper square, so that data shards are themselves.
+
+use super::field::{inverse, multiply, multiply_add, power};
+use crate::config::Shards;
+
+/// How parity is made of data, and lost data of both.
+#[derive(Debug)]
+pub(crate) struct Code {
+    data: usize,
+    /// A row for each parity shard, with a factor for each data shard.
+    rows: Vec<Vec<u8>>,
+}
+
+impl Code {
+    /// `None` where there is nothing to protect, or to protect it with, or more shards than elements of the field.
+    pub(crate) fn new(shards: Shards) -> Option<Self> {
+        let (data, parity) = (usize::from(shards.data), usize::from(shards.parity));
+        if data == 0 || parity == 0 || data + parity > 256 {
+            return None;
+        }
+        let vandermonde = |row: usize| (0..data).map(|column| power(row as u8, column)).collect::<Vec<_>>();
+        let inverse = inverted((0..data).map(vandermonde).collect())?;
+        let rows = (data..data + parity).map(|row| {
+            let factors = vandermonde(row);
+            (0..data).map(|column| dot(&factors, inverse.iter().map(|row| row[column]))).collect()
+        });
+        Some(Self { data, rows: rows.collect() })
+    }
+
+    /// Adds what a data shard contributes to each parity shard.
+    pub(crate) fn add(&self, place: usize, data: &[u8], parity: &mut [Vec<u8>]) {
+        for (row, parity) in self.rows.iter().zip(parity) {
+            multiply_add(row.get(place).copied().unwrap_or(0), data, parity);
+        }
+    }
+
+    /// Computes the missing data shards, in order, if enough shards are there. All are as long as the longest of them;
+    /// what a shorter one lacks is zero.
+    pub(crate) fn reconstruct(&self, shards: &[Option<Vec<u8>>]) -> Option<Vec<Vec<u8>>> {
+        let (data, parity) = shards.split_at_checked(self.data)?;
+        let missing: Vec<usize> = (0..self.data).filter(|&place| data[place].is_none()).collect();
+        let longest = shards.iter().flatten().map(Vec::len).max()?;
+        // Of each parity shard, what the missing ones contributed: as many equations as there are unknowns.
+        let mut sums = Vec::with_capacity(missing.len());
+        let mut factors = Vec::with_capacity(missing.len());
+        let usable = self.rows.iter().zip(parity).filter_map(|(row, parity)| Some((row, parity.as_ref()?)));
+        for (row, parity) in usable.take(missing.len()) {
+            let mut sum = parity.clone();
+            sum.resize(longest, 0);
+            for (&factor, shard) in row.iter().zip(data) {
+                multiply_add(factor, shard.as_deref().unwrap_or_default(), &mut sum);
+            }
+            sums.push(sum);
+            factors.push(missing.iter().map(|&place| row[place]).collect::<Vec<_>>());
+        }
+        if sums.len() < missing.len() {
+            return None;
+        }
+        let solution = inverted(factors)?;
+        let solve = |row: &Vec<u8>| {
+            let mut shard = vec![0; longest];
+            row.iter().zip(&sums).for_each(|(&factor, sum)| multiply_add(factor, sum, &mut shard));
+            shard
+        };
+        Some(solution.iter().map(solve).collect())
+    }
+}
+
+fn dot(a: &[u8], b: impl Iterator<Item = u8>) -> u8 {
+    a.iter().zip(b).fold(0, |sum, (&a, b)| sum ^ multiply(a, b))
+}
+
+/// The inverse of a square matrix by elimination, if it has one.
+fn inverted(mut matrix: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
+    let size = matrix.len();
+    for (place, row) in matrix.iter_mut().enumerate() {
+        row.extend((0..size).map(|column| u8::from(column == place)));
+    }
+    for column in 0..size {
+        let pivot = (column..size).find(|&row| matrix[row][column] != 0)?;
+        matrix.swap(column, pivot);
+        let scale = inverse(matrix[column][column]);
+        matrix[column].iter_mut().for_each(|element| *element = multiply(*element, scale));
+        let pivot = matrix[column].clone();
+        for (place, row) in matrix.iter_mut().enumerate() {
+            let factor = row[column];
+            if place != column {
+                multiply_add(factor, &pivot, row);
+            }
+        }
+    }
+    matrix.iter_mut().for_each(|row| drop(row.drain(..size)));
+    Some(matrix)
+}

@@ -1,0 +1,31 @@
+//! KCP, the reliable stream over UDP that rpcx offers, as `kcp-go` wraps it: encryption, a checksum, error correction.
+//!
+#![doc = include_str!("README.md")]
+
+mod config;
+
+mod session;
+mod settings;
+
+mod crypt;
+mod packet;
+mod tea;
+
+mod fec;
+
+mod arq;
+mod segment;
+mod time;
+mod validation;
+
+#[cfg(test)]
+mod tests;
+
+pub use crate::config::{Config, Shards, Tuning};
+pub use crate::crypt::{Algorithm, Cipher, UnknownAlgorithm, WrongKey, derive_key};
+pub use crate::session::{Ended, Session};
+pub use crate::settings::{Opened, Settings, Unusable};
+pub use crate::time::Millis;
+
+/// No datagram is longer (`sess.go: mtuLimit`).
+pub const MAX_DATAGRAM: usize = 1500;

@@ -1,0 +1,333 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+
+use crate::{Algorithm, Cipher, Config, Ended, Millis, Session, Settings, Shards, Tuning};
+
+/// Two sessions with a link between them, whose mishaps are made up but always the same.
+pub(super) struct Pair {
+    pub(super) now: Millis,
+    pub(super) sides: [Side; 2],
+    settings: Arc<Settings>,
+    faults: Faults,
+    chance: u64,
+    /// How many of the next datagrams of each side are lost.
+    lost: [usize; 2],
+    /// What is under way, by when it arrives.
+    under_way: BTreeMap<(u32, u64), (usize, Vec<u8>)>,
+    count: u64,
+}
+
+pub(super) struct Side {
+    pub(super) session: Session,
+    pub(super) read: BytesMut,
+    pub(super) sent: usize,
+    to_write: Vec<u8>,
+}
+
+/// What a link does, in percent, and how long it takes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Faults {
+    pub(super) loses: u64,
+    pub(super) doubles: u64,
+    pub(super) damages: u64,
+    pub(super) delay: u64,
+    pub(super) jitter: u64,
+}
+
+impl Pair {
+    pub(super) fn new(config: Config, faults: Faults) -> Self {
+        let settings = Arc::new(Settings::new(config).unwrap());
+        // Close to where numbers wrap.
+        let now = Millis(u32::MAX - 500);
+        let side = |session| Side { session, read: BytesMut::new(), sent: 0, to_write: Vec::new() };
+        let sides = [
+            side(Session::new(settings.clone(), 7, [1; 32], now)),
+            side(Session::accept(settings.clone(), 7, [2; 32], now)),
+        ];
+        Self { now, sides, settings, faults, chance: 42, lost: [0; 2], under_way: BTreeMap::new(), count: 0 }
+    }
+
+    pub(super) fn write(&mut self, side: usize, bytes: &[u8]) {
+        self.sides[side].to_write.extend_from_slice(bytes);
+    }
+
+    /// Goes on until `done`, or nothing happens any more.
+    pub(super) fn run(&mut self, done: impl Fn(&Self) -> bool) {
+        for _ in 0..1_000_000 {
+            self.turn();
+            if done(self) {
+                return;
+            }
+            let Some(next) = self.next() else { return };
+            self.now = if next.since(self.now) > 0 { next } else { self.now.after(1) };
+        }
+        panic!("it does not come to an end");
+    }
+
+    fn turn(&mut self) {
+        while let Some(entry) = self.under_way.first_entry() {
+            if Millis(entry.key().0).since(self.now) > 0 {
+                break;
+            }
+            let (to, mut datagram) = entry.remove();
+            let settings = self.settings.clone();
+            if let Some(opened) = settings.open(&mut datagram) {
+                self.sides[to].session.handle(self.now, opened);
+            }
+        }
+        for side in 0..2 {
+            let now = self.now;
+            let Side { session, read, to_write, .. } = &mut self.sides[side];
+            session.wake(now);
+            session.read(now, read, usize::MAX);
+            let written = session.write(to_write);
+            to_write.drain(..written);
+            session.flush(now);
+            while let Some(datagram) = self.sides[side].session.datagram().map(<[u8]>::to_vec) {
+                self.sides[side].session.sent();
+                self.sides[side].sent += 1;
+                self.send(1 - side, datagram);
+            }
+        }
+    }
+
+    /// Loses the next datagrams of a side.
+    pub(super) fn lose(&mut self, side: usize, datagrams: usize) {
+        self.lost[side] = datagrams;
+    }
+
+    fn send(&mut self, to: usize, datagram: Vec<u8>) {
+        if let Some(left) = self.lost[1 - to].checked_sub(1) {
+            self.lost[1 - to] = left;
+            return;
+        }
+        let copies = if self.happens(self.faults.doubles) { 2 } else { 1 };
+        for _ in 0..copies {
+            if self.happens(self.faults.loses) {
+                continue;
+            }
+            let mut datagram = datagram.clone();
+            if self.happens(self.faults.damages) {
+                let place = self.random() as usize % datagram.len();
+                datagram[place] ^= 1 << (self.random() % 8);
+            }
+            let delay = self.faults.delay
+                + if self.faults.jitter > 0 { self.random() % self.faults.jitter } else { 0 };
+            self.count += 1;
+            self.under_way.insert((self.now.after(delay as u32).0, self.count), (to, datagram));
+        }
+    }
+
+    fn next(&self) -> Option<Millis> {
+        let arrivals = self.under_way.keys().map(|key| Millis(key.0));
+        let alarms = self.sides.iter().filter_map(|side| side.session.next_alarm());
+        arrivals.chain(alarms).min_by_key(|next| next.since(self.now))
+    }
+
+    fn happens(&mut self, percent: u64) -> bool {
+        percent > 0 && self.random() % 100 < percent
+    }
+
+    fn random(&mut self) -> u64 {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        self.chance >> 11
+    }
+}
+
+pub(super) fn text(length: usize) -> Vec<u8> {
+    (0..length).map(|place| (place * 31 + place / 251) as u8).collect()
+}
+
+fn protected() -> Config {
+    Config::rpcx(Cipher::new(Algorithm::Aes, &[7; 32]).unwrap())
+}
+
+fn kinds() -> Vec<Config> {
+    let classic =
+        Tuning { stream: false, interval: 100, fast_resend: 0, send_window: 32, ..Tuning::default() };
+    vec![
+        Config::default(),
+        Config { tuning: Tuning::fast(), ..Config::default() },
+        Config { tuning: classic, ..protected() },
+        protected(),
+        Config { shards: Some(Shards { data: 3, parity: 2 }), mtu: 300, ..Config::default() },
+    ]
+}
+
+/// Whether everything arrived on both sides, as it was written.
+fn exchange(config: Config, faults: Faults) -> Pair {
+    let mut pair = Pair::new(config, faults);
+    let (first, second) = (text(200_000), text(77_777));
+    pair.write(0, &first);
+    pair.write(1, &second);
+    pair.run(|pair| pair.sides[1].read.len() >= 200_000 && pair.sides[0].read.len() >= 77_777);
+    assert!(pair.sides[1].read == first && pair.sides[0].read == second);
+    pair
+}
+
+#[test]
+fn what_is_written_arrives() {
+    for config in kinds() {
+        let enough = 280_000 / (config.mtu - 60) * 2;
+        let pair = exchange(config, Faults { delay: 10, ..Faults::default() });
+        assert!(pair.sides[0].sent < enough, "{} datagrams are too many", pair.sides[0].sent);
+    }
+}
+
+#[test]
+fn a_link_may_lose_double_and_reorder() {
+    for config in kinds() {
+        exchange(config.clone(), Faults { loses: 10, delay: 20, ..Faults::default() });
+        exchange(config.clone(), Faults { doubles: 30, delay: 20, ..Faults::default() });
+        exchange(config.clone(), Faults { delay: 5, jitter: 60, ..Faults::default() });
+        exchange(config, Faults { loses: 25, doubles: 10, delay: 20, jitter: 40, ..Faults::default() });
+    }
+}
+
+#[test]
+fn a_checksum_keeps_damage_out() {
+    for algorithm in [Algorithm::None, Algorithm::Aes] {
+        let cipher = Cipher::new(algorithm, &[7; 32]).unwrap();
+        exchange(Config::rpcx(cipher), Faults { damages: 20, delay: 20, ..Faults::default() });
+    }
+}
+
+#[test]
+fn parity_spares_waiting_for_what_was_lost() {
+    let faults = Faults { loses: 5, delay: 150, ..Faults::default() };
+    let plain =
+        Config { tuning: Tuning { congestion_control: false, ..Tuning::default() }, ..Config::default() };
+    let begin = Pair::new(Config::default(), faults).now;
+    let without = exchange(plain.clone(), faults).now.since(begin);
+    let shards = Some(Shards { data: 10, parity: 3 });
+    let with = exchange(Config { shards, ..plain }, faults).now.since(begin);
+    assert!(with < without, "{with} ms with parity, {without} ms without");
+}
+
+#[test]
+fn a_reader_that_does_not_read_stops_the_writer() {
+    let mut pair = Pair::new(Config::default(), Faults { delay: 1, ..Faults::default() });
+    let everything = text(4 << 20);
+    let mut written = 0;
+    for _ in 0..5000 {
+        written += pair.sides[0].session.write(&everything[written..]);
+        pair.sides[0].session.flush(pair.now);
+        for side in 0..2 {
+            pair.sides[side].session.wake(pair.now);
+            while let Some(datagram) = pair.sides[side].session.datagram().map(<[u8]>::to_vec) {
+                pair.sides[side].session.sent();
+                pair.send(1 - side, datagram);
+            }
+        }
+        pair.now = pair.now.after(1);
+        while let Some(entry) = pair.under_way.first_entry() {
+            let (to, mut datagram) = entry.remove();
+            let settings = pair.settings.clone();
+            pair.sides[to].session.handle(pair.now, settings.open(&mut datagram).unwrap());
+        }
+    }
+    // What the two windows hold, and what may wait behind them.
+    assert!((100_000..1_000_000).contains(&written), "{written} bytes");
+    pair.write(0, &everything[written..]);
+    pair.run(|pair| pair.sides[1].read.len() == 4 << 20);
+    assert!(pair.sides[1].read == everything);
+}
+
+#[test]
+fn an_idle_conversation_lives_while_the_peer_does() {
+    let mut pair = Pair::new(protected(), Faults { delay: 20, loses: 5, ..Faults::default() });
+    pair.write(0, b"hello");
+    let begin = pair.now;
+    pair.run(|pair| pair.now.since(begin) > 3_600_000);
+    assert_eq!(
+        (&pair.sides[1].read[..], pair.sides[0].session.ended(), pair.sides[1].session.ended()),
+        (&b"hello"[..], None, None)
+    );
+    assert!(pair.sides[0].sent < 1000, "{} datagrams in an idle hour", pair.sides[0].sent);
+}
+
+#[test]
+fn a_conversation_ends_when_the_peer_is_gone() {
+    let mut pair = Pair::new(Config::default(), Faults::default());
+    pair.write(0, b"hello");
+    pair.run(|pair| &pair.sides[1].read[..] == b"hello");
+    pair.faults.loses = 100;
+    let begin = pair.now;
+    pair.run(|pair| pair.sides.iter().all(|side| side.session.ended().is_some()));
+    assert!(pair.sides.iter().all(|side| side.session.ended() == Some(Ended::Silent)));
+    assert!((10_000..=61_000).contains(&pair.now.since(begin)));
+}
+
+#[test]
+fn a_peer_that_never_gives_up_is_borne_with() {
+    for config in kinds() {
+        let mut pair = Pair::new(config, Faults { delay: 20, ..Faults::default() });
+        // As one of `kcp-go`, the side that begins does not look after the other.
+        pair.sides[0].session.bear_with_peer();
+        pair.write(0, b"hello");
+        pair.write(1, b"hello");
+        pair.run(|pair| pair.sides.iter().all(|side| !side.read.is_empty()));
+        let begin = pair.now;
+        pair.faults.loses = 100;
+        pair.write(1, b", still there?");
+        pair.run(|pair| pair.now.since(begin) > 300_000);
+        pair.faults.loses = 0;
+        pair.run(|pair| pair.sides[0].read.len() > 5);
+        assert_eq!(&pair.sides[0].read[..], b"hello, still there?");
+        // But not for ever.
+        pair.run(|pair| pair.under_way.is_empty() && pair.sides[1].session.is_settled());
+        let begin = pair.now;
+        pair.faults.loses = 100;
+        pair.run(|pair| pair.sides[1].session.ended().is_some());
+        assert_eq!(pair.sides[1].session.ended(), Some(Ended::Silent));
+        assert!((560_000..=601_000).contains(&pair.now.since(begin)), "{}", pair.now.since(begin));
+    }
+}
+
+#[test]
+fn who_is_only_borne_with_makes_room() {
+    let mut pair = Pair::new(Config::default(), Faults::default());
+    pair.write(0, b"hello");
+    pair.write(1, b"hello");
+    pair.run(|pair| pair.sides.iter().all(|side| !side.read.is_empty()));
+    pair.faults.loses = 100;
+    let begin = pair.now;
+    pair.run(|pair| pair.now.since(begin) > 50_000);
+    let now = pair.now;
+    assert!(!pair.sides[1].session.give_up(now));
+    pair.run(|pair| pair.now.since(begin) > 61_000);
+    let now = pair.now;
+    assert!(pair.sides[1].session.give_up(now));
+    assert_eq!(pair.sides[1].session.ended(), Some(Ended::Silent));
+}
+
+#[test]
+fn what_was_written_before_closing_is_delivered() {
+    let mut pair = Pair::new(protected(), Faults { loses: 20, delay: 30, ..Faults::default() });
+    let farewell = text(30_000);
+    let written = pair.sides[0].session.write(&farewell);
+    assert_eq!(written, farewell.len());
+    pair.sides[0].session.close(pair.now);
+    pair.run(|pair| pair.sides[0].session.ended().is_some());
+    assert_eq!(pair.sides[0].session.ended(), Some(Ended::Closed));
+    assert!(pair.sides[1].read == farewell);
+}
+
+#[test]
+fn a_request_and_its_answer_need_no_alarm() {
+    let mut pair = Pair::new(protected(), Faults { delay: 3, ..Faults::default() });
+    let begin = pair.now;
+    for _ in 0..10 {
+        pair.write(0, b"request");
+        pair.run(|pair| !pair.sides[1].read.is_empty());
+        pair.sides[1].read.clear();
+        pair.write(1, b"answer");
+        pair.run(|pair| !pair.sides[0].read.is_empty());
+        pair.sides[0].read.clear();
+    }
+    assert!(pair.now.since(begin) <= 80, "{} ms", pair.now.since(begin));
+}

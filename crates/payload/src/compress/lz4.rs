@@ -1,0 +1,49 @@
+//! The uncompressed length as a varint of 32 bits, then one raw LZ4 block, as a branch of brpc had it.
+
+use polyrpc_core::protobuf;
+use polyrpc_core::protobuf::Reader;
+
+use super::Error;
+
+pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let length = u32::try_from(bytes.len()).map_err(|_| Error::Broken("too long for lz4"))?;
+    let prefix = protobuf::varint_len(length.into());
+    let mut out = Vec::with_capacity(prefix + lz4_flex::block::get_maximum_output_size(bytes.len()));
+    protobuf::put_varint(&mut out, length.into());
+    out.resize(out.capacity(), 0);
+    let block = out.get_mut(prefix..).unwrap_or_default();
+    let made = lz4_flex::block::compress_into(bytes, block).map_err(|_| Error::Broken("lz4 failed"))?;
+    out.truncate(prefix + made);
+    Ok(out)
+}
+
+/// The length that is announced.
+pub(super) fn hint(bytes: &[u8]) -> Option<usize> {
+    announced(&mut Reader::new(bytes))
+}
+
+fn announced(block: &mut Reader<'_>) -> Option<usize> {
+    block.varint().and_then(|length| u32::try_from(length).ok()).map(|length| length as usize)
+}
+
+pub(super) fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Error> {
+    let mut block = Reader::new(bytes);
+    let length = announced(&mut block).ok_or(BROKEN)?;
+    if length > limit {
+        return Err(Error::TooLarge { limit });
+    }
+    let block = block.rest();
+    // A byte of a match's length stands for 255 bytes at most, so that a longer output is a lie; found out
+    // before memory is set aside for it.
+    if length > block.len().saturating_mul(255) {
+        return Err(BROKEN);
+    }
+    let mut out = vec![0; length];
+    match lz4_flex::block::decompress_into(block, &mut out) {
+        // lz4_flex is content with less than was announced.
+        Ok(made) if made == length => Ok(out),
+        _ => Err(BROKEN),
+    }
+}
+
+const BROKEN: Error = Error::Broken("not an lz4 block of the announced length");

@@ -1,0 +1,23 @@
+#![doc = include_str!("README.md")]
+
+mod message;
+
+mod fields;
+mod text;
+mod value;
+mod vector;
+
+mod verify;
+
+mod builder;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::builder::{Build, Builder, Offset, TableBuilder};
+pub use self::fields::Fields;
+pub use self::message::{Message, Opaque, Table};
+pub use self::text::Text;
+pub use self::value::{Inline, Keyed, Value, member};
+pub use self::vector::{Iter, Vector};
+pub use self::verify::{Invalid, Limits, TableVerifier, UnionVerifier, Verifier};

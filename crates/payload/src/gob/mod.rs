@@ -1,0 +1,237 @@
+//! Gob, the encoding of Go's `encoding/gob`: what net/rpc speaks.
+//!
+//! A gob stream describes itself. Before the first value of a type comes the type's definition, once in each
+//! direction of a connection; so a value means nothing without the memory of its stream:
+//!
+//! * a [`Reader`] is that memory where values arrive, and gives each as a [`Value`], which needs it no longer;
+//! * a [`Writer`] is that memory where values leave;
+//! * [`to_vec`] and [`from_slice`] write and read a stream of a single value, which is what the body of a
+//!   [`Call`](polyrpc_core::Call) is in [`Format::Gob`](polyrpc_core::Format::Gob).
+//!
+//! How Rust's types are Go's is told in the folder's `README.md`.
+//!
+//! ```
+//! use crate::gob;
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize, PartialEq, Debug)]
+//! #[serde(rename_all = "PascalCase")]
+//! struct Args {
+//!     a: i64,
+//!     b: i64,
+//! }
+//!
+//! let bytes = gob::to_vec(&Args { a: 7, b: 8 })?;
+//! assert_eq!(gob::from_slice::<Args>(&bytes)?, Args { a: 7, b: 8 });
+//! # Ok::<(), gob::Error>(())
+//! ```
+
+pub(super) mod decode;
+mod describe;
+mod dictionary;
+mod encode;
+mod error;
+mod json;
+mod learn;
+pub(super) mod number;
+mod own;
+mod reader;
+mod special;
+mod time;
+mod trace;
+pub(super) mod types;
+mod walk;
+mod writer;
+mod zero;
+
+#[cfg(test)]
+mod tests;
+
+use bytes::BytesMut;
+use std::panic::catch_unwind;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use self::error::Error;
+pub use self::json::{from_json, to_json};
+pub use self::own::{BigInt, GoType, Method, NetipAddr, Own, Url, Uuid};
+pub use self::reader::{Reader, Value};
+pub use self::special::Complex;
+pub use self::time::Time;
+pub use self::writer::Writer;
+
+use self::decode::Decoder;
+use self::number::Cursor;
+use self::types::Table;
+
+/// The stream of a struct without name and fields, which is what Go writes where there is nothing to say.
+pub const EMPTY_STRUCT: &[u8] = b"\x0a\xff\x81\x03\x01\x02\xff\x82\x00\x00\x00\x03\xff\x82\x00";
+
+/// What a reader takes of a peer. Every length and count meets one of these, or the bytes that are there, before
+/// memory is set aside for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one message, and of a value that takes several. 64 MiB.
+    pub message: usize,
+    /// Types that one direction of a stream may define. 4096.
+    pub types: usize,
+    /// Bytes of all these definitions. 256 KiB.
+    pub definitions: usize,
+    /// How deep values may be in one another. 128.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        (&polyrpc_core::Limits::default()).into()
+    }
+}
+
+impl From<&polyrpc_core::Limits> for Limits {
+    fn from(limits: &polyrpc_core::Limits) -> Self {
+        Self { message: limits.message, types: 4096, definitions: 256 << 10, depth: 128 }
+    }
+}
+
+/// Writes a value as a gob stream of its own: the definitions of its types, then the value.
+///
+/// # Errors
+///
+/// When Go has nothing like it: a type that cannot be described, a list without one of its elements.
+pub fn to_vec<T>(value: &T) -> Result<Vec<u8>, Error>
+where
+    T: Serialize + DeserializeOwned + 'static,
+{
+    let description = describe::of::<T>()?;
+    let mut out = Vec::with_capacity(description.prelude().len() + 64);
+    out.extend_from_slice(description.prelude());
+    encode::message(value, &description, description.id(), &mut out)?;
+    Ok(out)
+}
+
+/// Whether values of a type can be carried, which [`to_vec`] finds out with the first of them. Of a type that cannot be
+/// read without a real value nothing is known before there is one.
+///
+/// # Errors
+///
+/// What Go has nothing like, with the name of the type: a struct with `#[serde(flatten)]`, of which serde makes a map;
+/// integers of 128 bits; a tuple of more than 16.
+///
+/// ```
+/// use crate::gob;
+///
+/// assert!(gob::check::<Vec<i64>>().is_ok());
+/// assert!(gob::check::<i128>().is_err());
+/// ```
+pub fn check<T: DeserializeOwned + 'static>() -> Result<(), Error> {
+    // Reading runs code of the type's author, which may panic: that is for whoever reads such a value.
+    match catch_unwind(describe::of::<T>).unwrap_or_else(|_| Err(Error::new("it panics when it is read"))) {
+        Err(error) if error.is_of_type() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a value whose type cannot be read, and so cannot be asked what it is made of: it is told as far as the value
+/// shows it. [`to_vec`] tells it whole, and is faster.
+///
+/// # Errors
+///
+/// As [`to_vec`].
+pub fn to_vec_plain<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
+    let description = learn::learn(value)?;
+    let mut out = description.prelude().to_vec();
+    encode::message(value, &description, description.id(), &mut out)?;
+    Ok(out)
+}
+
+/// Reads a gob stream of a single value.
+///
+/// # Errors
+///
+/// When the bytes are no such stream, or the value is no `T` by Go's rules.
+pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    let limits = Limits { message: usize::MAX - 16, ..Limits::default() };
+    let split = Split::of(bytes, &limits)?;
+    if split.is_plain() {
+        let (of, content) = split.value()?;
+        return decode::value(split.prelude, &split.table, of, content);
+    }
+    sole(bytes, limits)?.decode()
+}
+
+/// Reads a gob stream of a single value with `read`, which is given the value's type.
+pub(super) fn read<R, E: From<Error>>(
+    bytes: &[u8],
+    read: impl FnOnce(Decoder<'_, '_>, i32) -> Result<R, E>,
+) -> Result<R, E> {
+    let limits = Limits { message: usize::MAX - 16, ..Limits::default() };
+    let whole;
+    let mut split = Split::of(bytes, &limits)?;
+    if !split.is_plain() {
+        whole = sole(bytes, limits.clone())?.into_bytes();
+        split = Split::of(&whole, &limits)?;
+    }
+    let (of, content) = split.value()?;
+    let mut decoder = Decoder::new(split.prelude, &split.table, content);
+    decoder.top(of)?;
+    read(decoder, of)
+}
+
+/// The one value of a stream, in one piece.
+fn sole(bytes: &[u8], limits: Limits) -> Result<Value, Error> {
+    let (mut inbox, mut reader) = (BytesMut::from(bytes), Reader::new(limits));
+    let value = reader.next(&mut inbox)?.ok_or_else(Error::truncated)?;
+    if inbox.is_empty() { Ok(value) } else { Err(Error::new("bytes follow the value")) }
+}
+
+/// A stream of a single value: definitions, then messages that are the value.
+struct Split<'a> {
+    /// The messages that define types.
+    prelude: &'a [u8],
+    table: Table,
+    /// What comes behind them.
+    rest: &'a [u8],
+}
+
+impl<'a> Split<'a> {
+    fn of(bytes: &'a [u8], limits: &Limits) -> Result<Self, Error> {
+        let (mut table, mut at) = (Table::default(), 0);
+        loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(Self { prelude: bytes, table, rest });
+            }
+            let mut cursor = Cursor::new(rest);
+            let message = cursor.bytes()?;
+            let end = bytes.len() - cursor.len();
+            let mut content = Cursor::new(message);
+            if content.ahead().id()? >= 0 {
+                return Ok(Self { prelude: bytes.get(..at).unwrap_or_default(), table, rest });
+            }
+            if end > limits.definitions {
+                return Err(dictionary::too_long(limits));
+            }
+            let id = dictionary::defined(&mut content)?;
+            table.define(id, bytes.get(..end).unwrap_or_default(), at, &mut content, limits)?;
+            if !content.is_empty() {
+                return Err(Error::new("extra data in buffer"));
+            }
+            at = end;
+        }
+    }
+
+    /// Whether the value is one message, and nothing within it brings types.
+    fn is_plain(&self) -> bool {
+        let mut cursor = Cursor::new(self.rest);
+        let message = cursor.bytes().map(Cursor::new);
+        let interface = message.and_then(|mut message| message.id()) == Ok(types::id::INTERFACE);
+        !self.table.is_dynamic() && !interface && cursor.is_empty()
+    }
+
+    /// The value's type, and the value.
+    fn value(&self) -> Result<(i32, Cursor<'a>), Error> {
+        let mut message = Cursor::new(Cursor::new(self.rest).bytes()?);
+        Ok((message.id()?, message))
+    }
+}

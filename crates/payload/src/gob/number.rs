@@ -1,0 +1,160 @@
+//! The one thing all of gob is written in: numbers without a width.
+//!
+//! Below 128 a number is its own byte. Otherwise the first byte says, negated, how many bytes of the number
+//! follow, highest first. A signed number has its sign in the lowest bit; a float is its bits from the other
+//! end, since the low ones are often zero (Go's `encoding/gob/doc.go`, "Encoding Details").
+
+use polyrpc_core::append::append;
+
+use super::Error;
+
+/// What is left to be read of some bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// For a look at what comes, without taking it.
+    pub(super) fn ahead(self) -> Self {
+        self
+    }
+
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn uint(&mut self) -> Result<u64, Error> {
+        match self.rest {
+            &[small @ ..=0x7f, ref rest @ ..] => {
+                self.rest = rest;
+                Ok(small.into())
+            }
+            _ => self.long_uint(),
+        }
+    }
+
+    fn long_uint(&mut self) -> Result<u64, Error> {
+        let (value, width) = uint(self.rest)?.ok_or_else(Error::truncated)?;
+        self.take(width)?;
+        Ok(value)
+    }
+
+    #[inline]
+    pub(crate) fn int(&mut self) -> Result<i64, Error> {
+        let bits = self.uint()?;
+        let magnitude = (bits >> 1) as i64;
+        Ok(if bits & 1 == 0 { magnitude } else { !magnitude })
+    }
+
+    pub(crate) fn float(&mut self) -> Result<f64, Error> {
+        Ok(f64::from_bits(self.uint()?.swap_bytes()))
+    }
+
+    /// The number by which a stream knows a type.
+    pub(super) fn id(&mut self) -> Result<i32, Error> {
+        i32::try_from(self.int()?).map_err(|_| Error::unknown_type())
+    }
+
+    /// A count of what takes at least `least` bytes each: no more than can be here.
+    pub(crate) fn count(&mut self, least: usize) -> Result<usize, Error> {
+        let count = usize::try_from(self.uint()?).unwrap_or(usize::MAX);
+        if count > self.rest.len() / least {
+            return Err(Error::new("length exceeds input size"));
+        }
+        Ok(count)
+    }
+
+    /// Bytes behind their count.
+    #[inline]
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Error> {
+        let count = self.count(1)?;
+        self.take(count)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<&'a str, Error> {
+        simdutf8::basic::from_utf8(self.bytes()?).map_err(|_| Error::new("a text is not UTF-8"))
+    }
+
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(Error::truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+}
+
+/// The number at the beginning of `bytes` and how many bytes it takes, or `None` if they end within it.
+pub(super) fn uint(bytes: &[u8]) -> Result<Option<(u64, usize)>, Error> {
+    let Some((&first, rest)) = bytes.split_first() else { return Ok(None) };
+    if first < 0x80 {
+        return Ok(Some((first.into(), 1)));
+    }
+    let width = usize::from(first.wrapping_neg());
+    if width > 8 {
+        return Err(Error::new("encoded unsigned integer out of range"));
+    }
+    // Zeros in front are let pass, as Go lets them.
+    let value = |digits: &[u8]| digits.iter().fold(0, |value, &digit| value << 8 | u64::from(digit));
+    Ok(rest.get(..width).map(|digits| (value(digits), 1 + width)))
+}
+
+#[inline]
+pub(crate) fn put_uint(out: &mut Vec<u8>, value: u64) {
+    if value < 0x80 {
+        out.push(value as u8);
+    } else {
+        let zeros = value.leading_zeros() as usize / 8;
+        out.push((8 - zeros as u8).wrapping_neg());
+        out.extend_from_slice(&value.to_be_bytes()[zeros..]);
+    }
+}
+
+#[inline]
+pub(crate) fn put_int(out: &mut Vec<u8>, value: i64) {
+    put_uint(out, if value < 0 { !(value << 1) as u64 } else { (value as u64) << 1 });
+}
+
+pub(crate) fn put_float(out: &mut Vec<u8>, value: f64) {
+    put_uint(out, value.to_bits().swap_bytes());
+}
+
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_uint(out, bytes.len() as u64);
+    append(out, bytes);
+}
+
+/// Leaves room for the length of what follows; [`end`] fills it in.
+pub(crate) fn begin(out: &mut Vec<u8>) -> usize {
+    out.push(0);
+    out.len() - 1
+}
+
+/// Only a length that does not fit the byte set aside moves what was written since.
+pub(crate) fn end(out: &mut Vec<u8>, mark: usize) {
+    let length = out.len() - mark - 1;
+    recount(out, mark, 1, length as u64);
+}
+
+/// Writes a number over the one at `mark`, which takes `width` bytes.
+pub(crate) fn recount(out: &mut Vec<u8>, mark: usize, width: usize, count: u64) {
+    if width == 1 && count < 0x80 {
+        out[mark] = count as u8;
+        return;
+    }
+    let mut digits = Vec::with_capacity(9);
+    put_uint(&mut digits, count);
+    out.splice(mark..mark + width, digits);
+}

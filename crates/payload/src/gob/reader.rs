@@ -1,0 +1,276 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use serde::de::DeserializeOwned;
+
+use super::dictionary::Dictionary;
+use super::number::{Cursor, begin, end, put_int, uint};
+use super::types::{Table, id};
+use super::walk::{Same, Walk};
+use super::{Error, Limits, Split, decode};
+
+/// The memory of one direction of a gob stream: which types the peer has defined.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use crate::gob::{Limits, Reader};
+///
+/// let mut reader = Reader::new(Limits::default());
+/// let mut inbox = BytesMut::from(&b"\x08\x0c\x00\x05hel"[..]);
+/// assert!(reader.next(&mut inbox)?.is_none());
+/// assert_eq!(reader.wanted(), 9);
+/// inbox.extend_from_slice(b"lo");
+/// let value = reader.next(&mut inbox)?.expect("a whole value");
+/// assert_eq!(value.decode::<String>()?, "hello");
+/// # Ok::<(), crate::gob::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader {
+    limits: Limits,
+    dictionary: Dictionary,
+    wanted: usize,
+    /// Definitions came whose value did not.
+    owes_value: bool,
+    /// A value that began in earlier messages.
+    open: Option<Box<Open>>,
+    preludes: Preludes,
+}
+
+#[derive(Debug)]
+struct Open {
+    of: i32,
+    walk: Walk,
+    taken: usize,
+}
+
+impl Reader {
+    /// A reader at the beginning of a stream.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            dictionary: Dictionary::default(),
+            wanted: 0,
+            owes_value: false,
+            open: None,
+            preludes: Preludes::default(),
+        }
+    }
+
+    /// Takes the next value that is not within another out of `inbox`, or `None` when it needs more bytes.
+    ///
+    /// Definitions of types are taken as they come. A value that cannot be read, for want of its type for instance,
+    /// comes like any other, and says so when it is decoded: the stream is none the worse for it.
+    ///
+    /// # Errors
+    ///
+    /// When the stream cannot go on: a message beyond the limit, a definition that makes no sense.
+    pub fn next(&mut self, inbox: &mut BytesMut) -> Result<Option<Value>, Error> {
+        while let Some(message) = self.message(inbox)? {
+            if let Some(value) = self.take(message)? {
+                self.owes_value = false;
+                return Ok(Some(value));
+            }
+            self.owes_value = true;
+        }
+        Ok(None)
+    }
+
+    /// How many bytes the inbox must hold in all before there can be more to take; 0 when unknown.
+    pub fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// Whether a value has begun that is not whole: its types have come, or some of it.
+    pub fn mid_value(&self) -> bool {
+        self.owes_value
+    }
+
+    /// Bytes that the reader keeps, about: of the types that were defined, and of a value that is not whole.
+    pub fn held(&self) -> usize {
+        let open = self.open.as_ref().map_or(0, |open| open.walk.held());
+        self.dictionary.held() + PER_PRELUDE * self.preludes.bytes + open
+    }
+
+    /// Cuts out one message, with the length in front of it.
+    fn message(&mut self, inbox: &mut BytesMut) -> Result<Option<Bytes>, Error> {
+        self.wanted = 0;
+        let Some((length, width)) = uint(inbox)? else { return Ok(None) };
+        let whole = usize::try_from(length)
+            .ok()
+            .filter(|&length| length <= self.limits.message)
+            .and_then(|length| length.checked_add(width))
+            .ok_or_else(|| Error::new(format!("a message of {length} bytes")))?;
+        if inbox.len() < whole {
+            self.wanted = whole;
+            return Ok(None);
+        }
+        Ok(Some(inbox.split_to(whole).freeze()))
+    }
+
+    fn take(&mut self, message: Bytes) -> Result<Option<Value>, Error> {
+        let mut cursor = Cursor::new(&message);
+        cursor.uint()?;
+        match self.open.take() {
+            Some(open) => self.go_on(open, &mut cursor),
+            None if cursor.ahead().id()? < 0 => self.define(&mut cursor).map(|()| None),
+            None => self.begin(&message),
+        }
+    }
+
+    fn define(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Error> {
+        self.dictionary.define(cursor, &self.limits)?;
+        if cursor.is_empty() { Ok(()) } else { Err(Error::new("extra data in buffer")) }
+    }
+
+    fn begin(&mut self, message: &Bytes) -> Result<Option<Value>, Error> {
+        let mut cursor = Cursor::new(message);
+        cursor.uint()?;
+        let of = cursor.id()?;
+        if let Some(prelude) = self.preludes.plain(of, &self.dictionary) {
+            return Ok(Some(Value { prelude, message: message.clone() }));
+        }
+        let mut walk = Walk::new();
+        let whole = walk.begin(of, &mut cursor, &mut self.dictionary, &Same, &self.limits);
+        match whole {
+            Ok(true) => Ok(Some(self.end(of, walk))),
+            Ok(false) => {
+                self.open = Some(Box::new(Open { of, walk, taken: message.len() }));
+                Ok(None)
+            }
+            // Its decoder will find the same.
+            Err(_) => {
+                let prelude = self.preludes.of(&[of], &self.dictionary);
+                Ok(Some(Value { prelude, message: message.clone() }))
+            }
+        }
+    }
+
+    fn go_on(&mut self, mut open: Box<Open>, cursor: &mut Cursor<'_>) -> Result<Option<Value>, Error> {
+        open.taken += cursor.len();
+        if open.taken > self.limits.message {
+            return Err(Error::new(format!("a value of {} bytes", open.taken)));
+        }
+        if open.walk.go_on(cursor, &mut self.dictionary, &Same, &self.limits)? {
+            return Ok(Some(self.end(open.of, open.walk)));
+        }
+        self.open = Some(open);
+        Ok(None)
+    }
+
+    /// A value in one piece, behind all its definitions.
+    fn end(&mut self, of: i32, walk: Walk) -> Value {
+        let (content, mut types) = walk.finish();
+        types.push(of);
+        let mut message = Vec::with_capacity(content.len() + 8);
+        let mark = begin(&mut message);
+        put_int(&mut message, of.into());
+        message.extend_from_slice(&content);
+        end(&mut message, mark);
+        types.sort_unstable();
+        types.dedup();
+        Value { prelude: self.preludes.of(&types, &self.dictionary), message: message.into() }
+    }
+}
+
+/// What a byte of a prelude takes with the table that is made of it.
+const PER_PRELUDE: usize = 8;
+
+/// A value by itself: the definitions of its types, and its bytes. A clone shares both.
+#[derive(Clone, Debug)]
+pub struct Value {
+    prelude: Arc<Prelude>,
+    /// With the length in front.
+    message: Bytes,
+}
+
+impl Value {
+    /// Reads it as a Rust value.
+    ///
+    /// # Errors
+    ///
+    /// When it is no `T` by Go's rules (`README.md`).
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let mut cursor = Cursor::new(&self.message);
+        cursor.uint()?;
+        let of = cursor.id()?;
+        decode::value(&self.prelude.bytes, &self.prelude.table, of, cursor)
+    }
+
+    /// A gob stream of this value alone: the definitions of its types, then the value.
+    pub fn into_bytes(self) -> Bytes {
+        if self.prelude.bytes.is_empty() {
+            return self.message;
+        }
+        [&self.prelude.bytes[..], &self.message].concat().into()
+    }
+}
+
+/// The definitions that a value needs.
+#[derive(Debug, Default)]
+struct Prelude {
+    bytes: Vec<u8>,
+    table: Table,
+}
+
+impl Prelude {
+    /// And whether no definition is missing.
+    fn of(dictionary: &Dictionary, types: &[i32]) -> (Arc<Self>, bool) {
+        let (bytes, complete) = dictionary.closure(types);
+        // They were read before, one by one, and against the stream's limits.
+        let limits = Limits { types: usize::MAX, definitions: usize::MAX, ..Limits::default() };
+        let table = Split::of(&bytes, &limits).map(|split| split.table).unwrap_or_default();
+        (Arc::new(Self { bytes, table }), complete)
+    }
+}
+
+/// The definitions of the types whose values were seen: of one, or of one and those that its interfaces held.
+#[derive(Debug, Default)]
+struct Preludes {
+    /// By the types' numbers, in order.
+    known: HashMap<Box<[i32]>, Known>,
+    /// For types that need none.
+    none: Arc<Prelude>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    prelude: Arc<Prelude>,
+    /// How many types there were when one was missing, which may have come since; `None` if none was.
+    missing: Option<usize>,
+}
+
+impl Preludes {
+    /// Those of a type to which no interface can add more.
+    fn plain(&mut self, of: i32, dictionary: &Dictionary) -> Option<Arc<Prelude>> {
+        if (0..id::INTERFACE).contains(&of) {
+            return Some(self.none.clone());
+        }
+        dictionary.table().find(of)?;
+        let prelude = self.of(&[of], dictionary);
+        (!prelude.table.is_dynamic()).then_some(prelude)
+    }
+
+    fn of(&mut self, types: &[i32], dictionary: &Dictionary) -> Arc<Prelude> {
+        let there_are = dictionary.table().len();
+        if let Some(known) = self.known.get(types)
+            && known.missing.is_none_or(|there_were| there_were == there_are)
+        {
+            return known.prelude.clone();
+        }
+        let (prelude, complete) = Prelude::of(dictionary, types);
+        // Many types that are made of each other would multiply what the stream's limit allows.
+        if self.bytes + prelude.bytes.len() > 4 * dictionary.bytes().len().max(4 << 10) {
+            self.known.clear();
+            self.bytes = 0;
+        }
+        self.bytes += prelude.bytes.len();
+        let missing = (!complete).then_some(there_are);
+        let known = Known { prelude: prelude.clone(), missing };
+        if let Some(replaced) = self.known.insert(types.into(), known) {
+            self.bytes -= replaced.prelude.bytes.len();
+        }
+        prelude
+    }
+}

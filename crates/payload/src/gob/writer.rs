@@ -1,0 +1,309 @@
+use std::any::TypeId;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use polyrpc_core::append::append;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::dictionary::Dictionary;
+use super::number::{Cursor, begin, end, put_int};
+use super::types::{Definition, Kind, Shape, Table, define, id};
+use super::walk::{Names, Walk};
+use super::{Error, Limits, Split, describe, encode, sole, to_vec};
+
+/// The memory of what was sent in one direction of a gob stream: which types the peer knows.
+///
+/// ```
+/// use crate::gob;
+/// use crate::gob::Writer;
+///
+/// let (mut writer, mut out) = (Writer::new(), Vec::new());
+/// writer.value(&gob::to_vec(&vec![1u64, 2])?, &mut out)?;
+/// assert_eq!(out, b"\x0b\x7f\x02\x01\x02\xff\x80\x00\x01\x06\x00\x00\x06\xff\x80\x00\x02\x01\x02");
+/// out.clear();
+/// // The type is known by now.
+/// writer.encode(&vec![3u64], &mut out)?;
+/// assert_eq!(out, b"\x05\xff\x80\x00\x01\x03");
+/// # Ok::<(), gob::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Writer {
+    dictionary: Dictionary,
+    next: i32,
+    /// The numbers of Rust types.
+    types: HashMap<TypeId, i32>,
+    /// How the types are called that these definitions define.
+    preludes: HashMap<Box<[u8]>, Arc<Renaming>>,
+}
+
+/// The peer's decoder keeps what it is sent, so there must be an end.
+const LIMITS: fn() -> Limits = || Limits { definitions: 16 << 20, types: 1 << 16, ..Limits::default() };
+
+/// So many different definitions are remembered. They are few, unless somebody hands on what others sent.
+const MOST_PRELUDES: usize = 1024;
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Writer {
+    /// A writer at the beginning of a stream.
+    pub fn new() -> Self {
+        Self::starting_at(id::FIRST)
+    }
+
+    /// A writer that gives its types numbers from `next` on.
+    pub(super) fn starting_at(next: i32) -> Self {
+        let (types, preludes) = (HashMap::new(), HashMap::new());
+        Self { dictionary: Dictionary::default(), next, types, preludes }
+    }
+
+    /// Appends the value of a stream of its own, as [`to_vec`] and [`Value::into_bytes`](super::Value::into_bytes)
+    /// make it: its types get the numbers they have in this stream, and what was defined before is not defined again.
+    ///
+    /// # Errors
+    ///
+    /// When `body` is no such stream. Nothing was appended then.
+    pub fn value(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        let (prelude, of) = prelude(body)?;
+        let known = self.preludes.get(prelude);
+        // What an interface holds that is not within anything does not show in the definitions.
+        if let Some(renaming) = known.filter(|renaming| !renaming.dynamic && of != id::INTERFACE) {
+            return plain(body.get(prelude.len()..).unwrap_or_default(), renaming, out);
+        }
+        self.unknown(body, out)
+    }
+
+    /// Appends a Rust value.
+    ///
+    /// # Errors
+    ///
+    /// As [`to_vec`]. Nothing was appended then.
+    pub fn encode<T>(&mut self, value: &T, out: &mut Vec<u8>) -> Result<(), Error>
+    where
+        T: Serialize + DeserializeOwned + 'static,
+    {
+        let description: Rc<_> = describe::of::<T>()?;
+        match self.types.get(&TypeId::of::<T>()) {
+            Some(&of) => encode::message(value, &description, of, out),
+            None if description.is_dynamic() => self.value(&to_vec(value)?, out),
+            None => {
+                let body = to_vec(value)?;
+                self.value(&body, out)?;
+                let renaming = self.preludes.get(description.prelude());
+                let of = renaming.and_then(|renaming| renaming.name(description.id()).ok());
+                self.types.extend(of.map(|of| (TypeId::of::<T>(), of)));
+                Ok(())
+            }
+        }
+    }
+
+    #[cold]
+    fn unknown(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        let limits = LIMITS();
+        let split = Split::of(body, &limits)?;
+        if split.is_plain() {
+            let renaming = self.adopt(split.prelude, &split.table, out)?;
+            plain(split.rest, &renaming, out)
+        } else {
+            self.dynamic(&sole(body, limits)?.into_bytes(), out)
+        }
+    }
+
+    /// Types are told within the value too.
+    fn dynamic(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        let limits = LIMITS();
+        let split = Split::of(body, &limits)?;
+        let (of, mut content) = split.value()?;
+        // First as it is, to see whether it is whole.
+        let mut check = Dictionary::default();
+        let mut definitions = Cursor::new(split.prelude);
+        while !definitions.is_empty() {
+            check.define(&mut Cursor::new(definitions.bytes()?), &limits)?;
+        }
+        let same = Walk::new().begin(of, &mut content.ahead(), &mut check, &super::walk::Same, &limits)?;
+        if !same {
+            return Err(Error::truncated());
+        }
+        let renaming = self.adopt(split.prelude, &split.table, out)?;
+        let mut walk = Walk::new();
+        walk.begin(of, &mut content, &mut check, &*renaming, &limits)?;
+        let mark = begin(out);
+        put_int(out, renaming.name(of)?.into());
+        append(out, &walk.finish().0);
+        end(out, mark);
+        Ok(())
+    }
+
+    /// Gives types their numbers here, and defines those that are new.
+    fn adopt(&mut self, prelude: &[u8], table: &Table, out: &mut Vec<u8>) -> Result<Arc<Renaming>, Error> {
+        if let Some(known) = self.preludes.get(prelude) {
+            return Ok(known.clone());
+        }
+        let theirs = Types { bytes: prelude, table };
+        let mut renaming = Renaming { ids: Vec::new(), dynamic: table.is_dynamic() };
+        let (mut new, mut patience) = (Vec::new(), PATIENCE);
+        let mut all: Vec<_> = table.definitions().collect();
+        all.sort_unstable_by_key(|definition| definition.id);
+        for definition in all {
+            let here = match self.find(&theirs, definition, &mut patience) {
+                Some(known) => known,
+                None => {
+                    new.push(*definition);
+                    self.next += 1;
+                    self.next - 1
+                }
+            };
+            renaming.ids.push((definition.id, here));
+        }
+        // They follow each other as they did there.
+        new.sort_unstable_by_key(|definition| Table::message(definition).start);
+        for definition in new {
+            self.define(&theirs, &definition, &renaming, out)?;
+        }
+        if self.preludes.len() >= MOST_PRELUDES {
+            self.preludes.clear();
+        }
+        let renaming = Arc::new(renaming);
+        self.preludes.insert(prelude.into(), renaming.clone());
+        Ok(renaming)
+    }
+
+    /// A type that was sent and is the same. Once `patience` has run out every type is a new one: to compare types that
+    /// are made of many others takes as long as whoever made them likes.
+    fn find(&self, theirs: &Types<'_>, definition: &Definition, patience: &mut usize) -> Option<i32> {
+        let ours = Types { bytes: self.dictionary.bytes(), table: self.dictionary.table() };
+        let mut all = ours.table.definitions().map(|each| each.id);
+        all.find(|&id| same((theirs, definition.id), (&ours, id), patience))
+    }
+
+    fn define(
+        &mut self,
+        theirs: &Types<'_>,
+        definition: &Definition,
+        names: &Renaming,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let fields: Vec<_>;
+        // What they did not define, we cannot either; its number stays one that means nothing.
+        let name = |id| names.name(id).unwrap_or_default();
+        let shape = match definition.kind {
+            Kind::Array { elem, len } => Shape::Array { elem: name(elem), len },
+            Kind::Slice { elem } => Shape::Slice { elem: name(elem) },
+            Kind::Map { key, elem } => Shape::Map { key: name(key), elem: name(elem) },
+            Kind::Struct(of) => {
+                let theirs = theirs.table.fields(theirs.bytes, of);
+                fields = theirs.map(|(field, id)| (field, name(id))).collect();
+                Shape::Struct(&fields)
+            }
+            Kind::Opaque(opaque) => Shape::Opaque(opaque),
+            _ => return Err(Error::unknown_type()),
+        };
+        let start = out.len();
+        define(out, names.name(definition.id)?, theirs.table.name(theirs.bytes, definition), &shape);
+        let message = Cursor::new(out.get(start..).unwrap_or_default()).bytes()?;
+        self.dictionary.define(&mut Cursor::new(message), &LIMITS())
+    }
+}
+
+/// How many pairs of types are compared for one value: a few hundred types with as many, and a few milliseconds.
+const PATIENCE: usize = 1 << 16;
+
+/// How types of one stream are called in another.
+#[derive(Debug)]
+struct Renaming {
+    /// By their numbers there.
+    ids: Vec<(i32, i32)>,
+    /// Their values tell types too.
+    dynamic: bool,
+}
+
+impl Names for Renaming {
+    fn name(&self, id: i32) -> Result<i32, Error> {
+        if (id::BOOL..=id::INTERFACE).contains(&id) {
+            return Ok(id);
+        }
+        let place = self.ids.binary_search_by_key(&id, |&(there, _)| there);
+        let name = place.ok().and_then(|place| self.ids.get(place));
+        name.map(|&(_, here)| here).ok_or_else(Error::unknown_type)
+    }
+}
+
+/// Appends a message whose value tells no types, under its type's number here.
+fn plain(message: &[u8], names: &Renaming, out: &mut Vec<u8>) -> Result<(), Error> {
+    let mut cursor = Cursor::new(message);
+    let mut content = Cursor::new(cursor.bytes()?);
+    if !cursor.is_empty() {
+        return Err(Error::new("bytes follow the value"));
+    }
+    let of = names.name(content.id()?)?;
+    let mark = begin(out);
+    put_int(out, of.into());
+    append(out, content.rest());
+    end(out, mark);
+    Ok(())
+}
+
+/// The definitions in front of a value, and the value's type.
+fn prelude(body: &[u8]) -> Result<(&[u8], i32), Error> {
+    let mut rest = Cursor::new(body);
+    loop {
+        let at = body.len() - rest.len();
+        let id = Cursor::new(rest.bytes()?).id()?;
+        if id >= 0 {
+            return Ok((body.get(..at).unwrap_or_default(), id));
+        }
+    }
+}
+
+/// Definitions, and what was read from them.
+struct Types<'a> {
+    bytes: &'a [u8],
+    table: &'a Table,
+}
+
+/// Whether two types are one and the same: the same kind, names, and inner types. Types that contain themselves
+/// are, unless something says otherwise.
+fn same(left: (&Types<'_>, i32), right: (&Types<'_>, i32), patience: &mut usize) -> bool {
+    let ((left, first), (right, second)) = (left, right);
+    let mut waiting = vec![(first, second)];
+    let mut seen = HashSet::new();
+    while let Some((one, other)) = waiting.pop() {
+        if !seen.insert((one, other)) {
+            continue;
+        }
+        match patience.checked_sub(1) {
+            Some(left) => *patience = left,
+            None => return false,
+        }
+        match (left.table.find(one), right.table.find(other)) {
+            (None, None) if one == other => {}
+            (Some(a), Some(b)) if alike((left, a), (right, b)) => {
+                waiting.extend(left.table.inner(a.kind).zip(right.table.inner(b.kind)));
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether two types are the same but for the types within.
+fn alike((left, one): (&Types<'_>, &Definition), (right, other): (&Types<'_>, &Definition)) -> bool {
+    let called_the_same = || left.table.name(left.bytes, one) == right.table.name(right.bytes, other);
+    match (one.kind, other.kind) {
+        (Kind::Struct(a), Kind::Struct(b)) => {
+            let ours = left.table.fields(left.bytes, a).map(|(name, _)| name);
+            let theirs = right.table.fields(right.bytes, b).map(|(name, _)| name);
+            called_the_same() && ours.eq(theirs)
+        }
+        // What Go calls these depends on where it came upon them first.
+        (Kind::Slice { .. }, Kind::Slice { .. }) | (Kind::Map { .. }, Kind::Map { .. }) => true,
+        (Kind::Array { len: a, .. }, Kind::Array { len: b, .. }) => a == b,
+        (Kind::Opaque(a), Kind::Opaque(b)) => a == b && called_the_same(),
+        _ => false,
+    }
+}

@@ -1,0 +1,260 @@
+//! What a `.proto` says of its messages, enums and services.
+//!
+//! A [`Pool`] is read from a serialized `FileDescriptorSet`, as protoc writes it with
+//! `--include_imports --descriptor_set_out`. A set from a stranger is safe to read: it may be refused, but
+//! it neither panics nor takes more memory than its size allows.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+mod build;
+mod field;
+mod message;
+mod required;
+
+pub use self::field::{Cardinality, EnumId, EnumType, EnumValue, Field, Kind, MessageId};
+pub(crate) use self::message::FieldSet;
+pub use self::message::{MessageType, Spelling, WellKnown};
+pub use self::required::MissingField;
+
+/// All that a set of `.proto` files declares. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Pool(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    encoded: Vec<u8>,
+    messages: Vec<MessageType>,
+    enums: Vec<EnumType>,
+    services: Vec<ServiceType>,
+    by_name: HashMap<Box<str>, MessageId>,
+}
+
+impl Pool {
+    /// Reads a serialized `google.protobuf.FileDescriptorSet`, which must hold every file that another one
+    /// of it imports.
+    ///
+    /// # Errors
+    ///
+    /// An [`Error`] says what is wrong with the set: it is not protobuf, a name is declared twice, a type is
+    /// missing.
+    pub fn decode(set: &[u8]) -> Result<Self, Error> {
+        build::pool(set).map(|inner| Self(Arc::new(inner)))
+    }
+
+    /// The set the pool was read from, byte for byte.
+    pub fn encoded(&self) -> &[u8] {
+        &self.0.encoded
+    }
+
+    /// The message with this full name: `example.EchoRequest`.
+    pub fn message(&self, full_name: &str) -> Option<Message> {
+        self.0.by_name.get(full_name).map(|&id| self.message_at(id))
+    }
+
+    /// The message that a [`Kind`] or another message of this pool refers to.
+    pub fn message_at(&self, id: MessageId) -> Message {
+        Message { pool: self.clone(), id }
+    }
+
+    /// Every message, nested ones and the entries of maps included.
+    pub fn messages(&self) -> impl Iterator<Item = Message> + '_ {
+        (0..self.0.messages.len() as u32).map(|index| self.message_at(MessageId(index)))
+    }
+
+    /// Every service.
+    pub fn services(&self) -> impl Iterator<Item = Service<'_>> {
+        self.0.services.iter().map(|data| Service { pool: self, data })
+    }
+
+    /// The service with this full name: `example.EchoService`.
+    pub fn service(&self, full_name: &str) -> Option<Service<'_>> {
+        self.services().find(|service| service.full_name() == full_name)
+    }
+
+    /// Every enum, nested ones included.
+    pub fn enums(&self) -> impl Iterator<Item = &EnumType> {
+        self.0.enums.iter()
+    }
+
+    /// The enum that a [`Kind`] of this pool refers to.
+    pub fn enum_type(&self, id: EnumId) -> &EnumType {
+        &self.0.enums[id.0 as usize]
+    }
+
+    pub(crate) fn message_type(&self, id: MessageId) -> &MessageType {
+        &self.0.messages[id.0 as usize]
+    }
+
+    pub(crate) fn message_id(&self, full_name: &str) -> Option<MessageId> {
+        self.0.by_name.get(full_name).copied()
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("messages", &self.0.messages.len())
+            .field("enums", &self.0.enums.len())
+            .field("services", &self.0.services.len())
+            .finish()
+    }
+}
+
+/// A message of a [`Pool`]. Cloning it is cheap; what is known of the message is in [`MessageType`].
+#[derive(Clone)]
+pub struct Message {
+    pool: Pool,
+    id: MessageId,
+}
+
+impl Message {
+    /// The pool it is of.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Whether `bytes`, the message in protobuf's binary format, have every field that is declared required,
+    /// here and in all messages inside. Bytes that are not protobuf are not told from those that are.
+    ///
+    /// # Errors
+    ///
+    /// The first field that is missing.
+    pub fn check_required(&self, bytes: &[u8]) -> Result<(), MissingField> {
+        if self.has_required() { required::check(&self.pool, self, bytes) } else { Ok(()) }
+    }
+}
+
+impl Deref for Message {
+    type Target = MessageType;
+
+    fn deref(&self) -> &MessageType {
+        self.pool.message_type(self.id)
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Message").field(&self.full_name()).finish()
+    }
+}
+
+/// A service of a [`Pool`].
+#[derive(Clone, Copy)]
+pub struct Service<'p> {
+    pool: &'p Pool,
+    data: &'p ServiceType,
+}
+
+struct ServiceType {
+    full_name: Box<str>,
+    methods: Vec<MethodType>,
+}
+
+impl<'p> Service<'p> {
+    /// The name with its package: `example.EchoService`.
+    pub fn full_name(&self) -> &'p str {
+        &self.data.full_name
+    }
+
+    /// The methods in the order of their declaration.
+    pub fn methods(&self) -> impl Iterator<Item = Method<'p>> + use<'p> {
+        let pool = self.pool;
+        self.data.methods.iter().map(move |data| Method { pool, data })
+    }
+}
+
+impl fmt::Debug for Service<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Service").field(&self.full_name()).finish()
+    }
+}
+
+/// A method of a [`Service`].
+#[derive(Clone, Copy)]
+pub struct Method<'p> {
+    pool: &'p Pool,
+    data: &'p MethodType,
+}
+
+struct MethodType {
+    name: Box<str>,
+    input: MessageId,
+    output: MessageId,
+    client_streaming: bool,
+    server_streaming: bool,
+    http_rule: Option<Box<[u8]>>,
+    no_side_effects: bool,
+}
+
+impl<'p> Method<'p> {
+    /// The name within its service.
+    pub fn name(&self) -> &'p str {
+        &self.data.name
+    }
+
+    /// What it is called with.
+    pub fn input(&self) -> Message {
+        self.pool.message_at(self.data.input)
+    }
+
+    /// What it answers.
+    pub fn output(&self) -> Message {
+        self.pool.message_at(self.data.output)
+    }
+
+    /// Whether the caller sends a stream of messages.
+    pub fn client_streaming(&self) -> bool {
+        self.data.client_streaming
+    }
+
+    /// Whether the answer is a stream of messages.
+    pub fn server_streaming(&self) -> bool {
+        self.data.server_streaming
+    }
+
+    /// Whether it is declared free of side effects (`idempotency_level = NO_SIDE_EFFECTS`).
+    pub fn has_no_side_effects(&self) -> bool {
+        self.data.no_side_effects
+    }
+
+    /// The option `google.api.http`, if it is declared: a serialized `google.api.HttpRule`.
+    pub fn http_rule(&self) -> Option<&'p [u8]> {
+        self.data.http_rule.as_deref()
+    }
+}
+
+impl fmt::Debug for Method<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Method").field(&self.name()).finish()
+    }
+}
+
+/// Why a set of files is no pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    reason: String,
+}
+
+impl Error {
+    #[cold]
+    fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! JSON, in the dialects of three peers.
+
+use polyrpc_core::Json;
+
+use crate::schema::Message;
+
+use super::parse::{self, Habits};
+use super::{Error, Parsed, print};
+
+mod sink;
+mod source;
+mod time;
+pub(super) mod well_known;
+
+pub(super) fn parse(message: &Message, dialect: Json, bytes: &[u8]) -> Result<Parsed, Error> {
+    let habits = match dialect {
+        Json::BrpcLenient => Habits::Lenient,
+        Json::Brpc => Habits::Brpc,
+        Json::Proto3 => Habits::Proto3,
+        Json::Go => Habits::Go,
+    };
+    let source = source::Source::new(bytes, message.name())?;
+    parse::parse(message, source, habits, bytes.len())
+}
+
+pub(super) fn print(message: &Message, dialect: Json, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let sink = sink::Sink::new(dialect, bytes.len().saturating_mul(2));
+    print::print(message, bytes, sink).map(sink::Sink::into_bytes)
+}

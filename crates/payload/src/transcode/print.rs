@@ -1,0 +1,608 @@
+//! From protobuf's binary format to another: the walk.
+//!
+//! A message's fields come in any order, a field may come several times, and a message inside may be
+//! scattered over several places. So each message is first scanned into records, one for each occurrence of
+//! a field; the records are sorted into the order of the output, and each field is then written from its
+//! records. The records of all levels share one stack, so that nothing is allocated for a field or a message.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use polyrpc_core::protobuf::{Reader, WireType};
+
+use super::{Error, MAX_DEPTH};
+use crate::schema::{EnumType, Field, Kind, Message, MessageType, Pool};
+
+/// What a format does with what the walk finds. A list or a map is a value; its items are values too.
+pub(super) trait Sink: Sized {
+    /// Where the field belongs in the output.
+    fn rank(&self, index: u32, field: &Field) -> u32;
+    /// Whether the format has a place for the field.
+    fn has(&self, _field: &Field) -> bool {
+        true
+    }
+    /// Whether the field is written even if it is not set.
+    fn shows_unset(&self, _field: &Field) -> bool {
+        false
+    }
+    /// Whether the field is written as a map.
+    fn is_map(&self, field: &Field) -> bool {
+        field.is_map()
+    }
+
+    /// Begins a message; what it returns comes back at the end.
+    fn open_message(&mut self) -> usize;
+    /// Begins the value of a field, the one at `index` of its message.
+    fn key(&mut self, index: u32, field: &Field, first: bool);
+    fn close_message(&mut self, mark: usize, members: usize);
+
+    fn open_list(&mut self) -> usize;
+    fn item(&mut self, field: &Field, first: bool);
+    fn close_list(&mut self, mark: usize, items: usize);
+
+    fn open_map(&mut self) -> usize;
+    fn entry(&mut self, field: &Field, key: MapKey<'_>, first: bool);
+    fn close_entry(&mut self) {}
+    fn close_map(&mut self, mark: usize, entries: usize);
+
+    fn bool(&mut self, value: bool);
+    fn int32(&mut self, value: i32);
+    fn int64(&mut self, value: i64);
+    fn uint32(&mut self, value: u32);
+    fn uint64(&mut self, value: u64);
+    fn float(&mut self, value: f32) -> Result<(), Error>;
+    fn double(&mut self, value: f64) -> Result<(), Error>;
+    fn string(&mut self, value: &str);
+    fn bytes(&mut self, value: &[u8]);
+    fn enumeration(&mut self, of: &EnumType, value: i32);
+
+    /// Writes a message that has a form of its own, if it does.
+    fn special<'a>(
+        _printer: &mut Printer<'a, Self>,
+        _message: &'a MessageType,
+        _parts: Range<usize>,
+        _depth: usize,
+    ) -> Result<bool, Error> {
+        Ok(false)
+    }
+}
+
+/// A map's key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum MapKey<'a> {
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Text(Cow<'a, str>),
+}
+
+pub(super) fn print<S: Sink>(message: &Message, bytes: &[u8], sink: S) -> Result<S, Error> {
+    let mut printer = Printer { pool: message.pool(), records: Vec::with_capacity(16), sink };
+    let root = printer.push(Value::Bytes(bytes));
+    printer.message(message, root, MAX_DEPTH + 1)?;
+    Ok(printer.sink)
+}
+
+pub(super) struct Printer<'a, S> {
+    pub(super) pool: &'a Pool,
+    records: Vec<Record<'a>>,
+    pub(super) sink: S,
+}
+
+/// One occurrence of a field.
+#[derive(Clone, Copy, Debug)]
+struct Record<'a> {
+    rank: u32,
+    /// Counts the occurrences of all fields of a message.
+    sequence: u32,
+    index: u32,
+    value: Value<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'a> {
+    /// The field is not set, but written.
+    Unset,
+    Varint(u64),
+    Fixed32(u32),
+    Fixed64(u64),
+    /// A string, a message, a group without its tags, or packed values.
+    Bytes(&'a [u8]),
+}
+
+impl<'a, S: Sink> Printer<'a, S> {
+    /// Writes the message whose parts are the records `parts`.
+    pub(super) fn message(
+        &mut self,
+        message: &'a MessageType,
+        parts: Range<usize>,
+        depth: usize,
+    ) -> Result<(), Error> {
+        let depth = depth.checked_sub(1).ok_or_else(Error::too_deep)?;
+        if message.well_known().is_some() && S::special(self, message, parts.clone(), depth)? {
+            return Ok(());
+        }
+        let mark = self.sink.open_message();
+        let members = self.members(message, parts, 0, depth)?;
+        self.sink.close_message(mark, members);
+        Ok(())
+    }
+
+    /// Writes the fields of a message behind `members` others, and returns how many there are then.
+    pub(super) fn members(
+        &mut self,
+        message: &'a MessageType,
+        parts: Range<usize>,
+        mut members: usize,
+        depth: usize,
+    ) -> Result<usize, Error> {
+        let from = self.scan(message, parts)?;
+        let mut at = from;
+        while let Some((field, group)) = self.group(message, at) {
+            let index = self.records.get(at).map_or(0, |record| record.index);
+            at = group.end;
+            if self.is_shown(field, group.clone())? {
+                self.sink.key(index, field, members == 0);
+                self.field(field, group, depth)?;
+                members += 1;
+            }
+        }
+        self.records.truncate(from);
+        Ok(members)
+    }
+
+    /// The records of the field that begins at `at`.
+    pub(super) fn group(&self, message: &'a MessageType, at: usize) -> Option<(&'a Field, Range<usize>)> {
+        let index = self.records.get(at)?.index;
+        let same = self.records.get(at..)?.iter().take_while(|record| record.index == index).count();
+        Some((message.fields().get(index as usize)?, at..at + same))
+    }
+
+    fn is_shown(&self, field: &Field, group: Range<usize>) -> Result<bool, Error> {
+        if self.sink.shows_unset(field) {
+            return Ok(true);
+        }
+        if field.is_repeated() {
+            for record in group {
+                let dropped = field.is_map() && self.holds_unknown_enum(field, record)?;
+                if !dropped && self.items(field, record).next().transpose()?.is_some() {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
+        Ok(field.has_presence() || !is_zero(field.kind(), self.last(group)))
+    }
+
+    /// Writes a field's value, be it a list, a map or a single one.
+    pub(super) fn field(&mut self, field: &'a Field, group: Range<usize>, depth: usize) -> Result<(), Error> {
+        if self.sink.is_map(field) {
+            self.map(field, group, depth)
+        } else if field.is_repeated() {
+            self.list(field, group, depth)
+        } else {
+            self.single(field, group, depth)
+        }
+    }
+
+    fn list(&mut self, field: &'a Field, group: Range<usize>, depth: usize) -> Result<(), Error> {
+        let mark = self.sink.open_list();
+        let mut count = 0;
+        for record in group {
+            for item in self.items(field, record) {
+                let item = item?;
+                self.sink.item(field, count == 0);
+                count += 1;
+                match field.kind().message() {
+                    Some(_) => self.single(field, record..record + 1, depth)?,
+                    None => self.scalar(field, item)?,
+                }
+            }
+        }
+        self.sink.close_list(mark, count);
+        Ok(())
+    }
+
+    /// Writes a value that may come several times: of a scalar the last counts, messages are merged.
+    pub(super) fn single(
+        &mut self,
+        field: &'a Field,
+        group: Range<usize>,
+        depth: usize,
+    ) -> Result<(), Error> {
+        match field.kind().message() {
+            Some(id) => self.message(self.pool.message_type(id), group, depth),
+            None => self.scalar(field, self.last(group)),
+        }
+    }
+
+    fn map(&mut self, field: &'a Field, group: Range<usize>, depth: usize) -> Result<(), Error> {
+        let Some(entry) = field.kind().message().map(|id| self.pool.message_type(id)) else {
+            return Err(Error::not_protobuf());
+        };
+        let mark = self.sink.open_map();
+        let mut count = 0;
+        for (key, record) in self.entries(entry, field, group)? {
+            self.sink.entry(field, key, count == 0);
+            count += 1;
+            self.entry_value(entry, record, depth)?;
+            self.sink.close_entry();
+        }
+        self.sink.close_map(mark, count);
+        Ok(())
+    }
+
+    /// The entries of a map, each with its record, sorted by key; of the same key the last counts. What
+    /// brpc merely takes for a map is left as it comes.
+    fn entries(
+        &mut self,
+        entry: &'a MessageType,
+        field: &Field,
+        group: Range<usize>,
+    ) -> Result<Vec<(MapKey<'a>, usize)>, Error> {
+        let mut entries = Vec::with_capacity(group.len());
+        for record in group {
+            if matches!(self.value(record), Value::Unset) {
+                continue;
+            }
+            let from = self.scan(entry, record..record + 1)?;
+            let key = self.map_key(entry, from)?;
+            let dropped = field.is_map() && self.holds_unknown_enum(field, record)?;
+            self.records.truncate(from);
+            if !dropped {
+                entries.push((key, record));
+            }
+        }
+        if field.is_map() && entries.len() > 1 {
+            entries.sort();
+            entries.reverse();
+            entries.dedup_by(|a, b| a.0 == b.0);
+            entries.reverse();
+        }
+        Ok(entries)
+    }
+
+    fn map_key(&self, entry: &'a MessageType, from: usize) -> Result<MapKey<'a>, Error> {
+        let (key, _) = key_and_value(entry)?;
+        let value = match self.group_of(entry, from, key) {
+            Some(group) => self.last(group),
+            None => Value::Unset,
+        };
+        Ok(match scalar(key.kind(), value) {
+            Scalar::Bool(value) => MapKey::Bool(value),
+            Scalar::Int32(value) => MapKey::Int(value.into()),
+            Scalar::Int64(value) => MapKey::Int(value),
+            Scalar::Uint32(value) => MapKey::Uint(value.into()),
+            Scalar::Uint64(value) => MapKey::Uint(value),
+            Scalar::String(value) => MapKey::Text(text(key, value)?),
+            _ => return Err(Error::not_protobuf()),
+        })
+    }
+
+    /// An entry whose value is an unknown number of a closed enum counts as an unknown field.
+    fn holds_unknown_enum(&self, map: &Field, record: usize) -> Result<bool, Error> {
+        let Some(entry) = map.kind().message() else { return Ok(false) };
+        let (_, value) = key_and_value(self.pool.message_type(entry))?;
+        let Kind::Enum(id) = value.kind() else { return Ok(false) };
+        let Value::Bytes(bytes) = self.value(record) else { return Ok(false) };
+        if !self.pool.enum_type(id).is_closed() {
+            return Ok(false);
+        }
+        let mut reader = Reader::new(bytes);
+        let mut last = None;
+        while let Some((number, wire)) = reader.tag() {
+            match wire {
+                WireType::Varint if number == value.number() => last = reader.varint(),
+                _ => reader.skip(number, wire).ok_or_else(Error::not_protobuf)?,
+            }
+        }
+        Ok(last.is_some_and(|last| self.pool.enum_type(id).name(last as i32).is_none()))
+    }
+
+    fn entry_value(&mut self, entry: &'a MessageType, record: usize, depth: usize) -> Result<(), Error> {
+        let (_, value) = key_and_value(entry)?;
+        let from = self.scan(entry, record..record + 1)?;
+        match self.group_of(entry, from, value) {
+            Some(group) => self.field(value, group, depth)?,
+            None => self.unset(value, depth)?,
+        }
+        self.records.truncate(from);
+        Ok(())
+    }
+
+    /// Writes a value for a field that is not set.
+    pub(super) fn unset(&mut self, field: &'a Field, depth: usize) -> Result<(), Error> {
+        let from = self.records.len();
+        if field.is_repeated() {
+            return self.field(field, from..from, depth);
+        }
+        match field.kind().message() {
+            Some(id) => self.message(self.pool.message_type(id), from..from, depth),
+            None => self.scalar(field, Value::Unset),
+        }
+    }
+
+    fn scalar(&mut self, field: &'a Field, value: Value<'a>) -> Result<(), Error> {
+        let sink = &mut self.sink;
+        match scalar(field.kind(), value) {
+            Scalar::Bool(value) => sink.bool(value),
+            Scalar::Int32(value) => sink.int32(value),
+            Scalar::Int64(value) => sink.int64(value),
+            Scalar::Uint32(value) => sink.uint32(value),
+            Scalar::Uint64(value) => sink.uint64(value),
+            Scalar::Float(value) => sink.float(value)?,
+            Scalar::Double(value) => sink.double(value)?,
+            Scalar::String(value) => sink.string(&text(field, value)?),
+            Scalar::Bytes(value) => sink.bytes(value),
+            Scalar::Enum(value) => {
+                if let Kind::Enum(id) = field.kind() {
+                    let of = self.pool.enum_type(id);
+                    // Not 0 but the first value stands for "not set" in a closed enum.
+                    sink.enumeration(of, value.unwrap_or_else(|| of.first()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Scans the records `parts`, which hold one message, onto the stack, and returns where its records
+    /// begin: sorted, and without those that a later member of their oneof displaced.
+    pub(super) fn scan(&mut self, message: &'a MessageType, parts: Range<usize>) -> Result<usize, Error> {
+        let from = self.records.len();
+        for (index, field) in (0..).zip(message.fields()) {
+            if self.sink.shows_unset(field) {
+                let rank = self.sink.rank(index, field);
+                self.records.push(Record { rank, sequence: 0, index, value: Value::Unset });
+            }
+        }
+        let shown = self.records.len();
+        for part in parts {
+            if let Value::Bytes(bytes) = self.value(part) {
+                self.scan_part(message, bytes, shown).ok_or_else(Error::not_protobuf)?;
+            }
+        }
+        if message.oneofs() > 0 {
+            self.settle_oneofs(message, shown);
+        }
+        let records = self.records.get_mut(from..).unwrap_or_default();
+        let order = |record: &Record<'_>| (record.rank, record.sequence);
+        if !records.is_sorted_by_key(order) {
+            records.sort_unstable_by_key(order);
+        }
+        Ok(from)
+    }
+
+    fn scan_part(&mut self, message: &'a MessageType, bytes: &'a [u8], from: usize) -> Option<()> {
+        let mut reader = Reader::new(bytes);
+        while !reader.is_empty() {
+            let (number, wire) = reader.tag()?;
+            let known = message.index_of(number).and_then(|index| {
+                let field = message.fields().get(index as usize)?;
+                let packed = wire == WireType::Bytes && field.is_repeated() && field.kind().is_packable();
+                let fits = field.kind().wire_type() == wire || packed;
+                (fits && self.sink.has(field)).then_some((index, field))
+            });
+            let Some((index, field)) = known else {
+                reader.skip(number, wire)?;
+                continue;
+            };
+            let value = match wire {
+                WireType::Varint => Value::Varint(reader.varint()?),
+                WireType::Fixed32 => Value::Fixed32(reader.fixed32()?),
+                WireType::Fixed64 => Value::Fixed64(reader.fixed64()?),
+                WireType::Bytes => Value::Bytes(reader.bytes()?),
+                WireType::StartGroup => Value::Bytes(reader.group(number)?),
+                WireType::EndGroup => return None,
+            };
+            if self.is_known(field, value) {
+                let sequence = (self.records.len() - from) as u32 + 1;
+                self.records.push(Record { rank: self.sink.rank(index, field), sequence, index, value });
+            }
+        }
+        Some(())
+    }
+
+    /// A number that a closed enum has no name for counts as an unknown field.
+    fn is_known(&self, field: &Field, value: Value<'_>) -> bool {
+        match (field.kind(), value) {
+            (Kind::Enum(id), Value::Varint(number)) => {
+                let of = self.pool.enum_type(id);
+                !of.is_closed() || of.name(number as i32).is_some()
+            }
+            _ => true,
+        }
+    }
+
+    /// Of a oneof the member that comes last on the wire counts; what other members had before is gone.
+    fn settle_oneofs(&mut self, message: &MessageType, from: usize) {
+        let Some(records) = self.records.get_mut(from..) else { return };
+        let oneof_of = |record: &Record<'_>| message.fields().get(record.index as usize)?.oneof();
+        // The last member seen, and where its latest unbroken run begins.
+        let mut runs = vec![(u32::MAX, 0); message.oneofs()];
+        for (at, record) in records.iter().enumerate() {
+            if let Some(run) = oneof_of(record).and_then(|oneof| runs.get_mut(oneof))
+                && run.0 != record.index
+            {
+                *run = (record.index, at);
+            }
+        }
+        let mut at = 0;
+        let mut kept = 0;
+        while let Some(&record) = records.get(at) {
+            let run = oneof_of(&record).and_then(|oneof| runs.get(oneof));
+            if run.is_none_or(|&(_, start)| at >= start) {
+                records[kept] = record;
+                kept += 1;
+            }
+            at += 1;
+        }
+        self.records.truncate(from + kept);
+    }
+
+    /// The values of a record of a repeated field: one, or those packed in it.
+    fn items(&self, field: &Field, record: usize) -> Items<'a> {
+        let value = self.value(record);
+        let of = match field.kind() {
+            Kind::Enum(id) if self.pool.enum_type(id).is_closed() => Some(self.pool.enum_type(id)),
+            _ => None,
+        };
+        match value {
+            Value::Unset => Items::Single(None),
+            Value::Bytes(bytes) if field.kind().is_packable() => {
+                Items::Packed { reader: Reader::new(bytes), wire: field.kind().wire_type(), of }
+            }
+            single => Items::Single(Some(single)),
+        }
+    }
+
+    /// The records of one field of a message that was scanned.
+    pub(super) fn group_of(
+        &self,
+        message: &'a MessageType,
+        from: usize,
+        field: &Field,
+    ) -> Option<Range<usize>> {
+        let mut at = from;
+        while let Some((found, group)) = self.group(message, at) {
+            if found.number() == field.number() {
+                return Some(group);
+            }
+            at = group.end;
+        }
+        None
+    }
+
+    /// The last value of a field with this number of a message that was scanned.
+    pub(super) fn last_of(&self, message: &'a MessageType, from: usize, number: u32) -> Value<'a> {
+        let field = message.field(number);
+        field
+            .and_then(|field| self.group_of(message, from, field))
+            .map_or(Value::Unset, |group| self.last(group))
+    }
+
+    /// Puts a value on the stack and returns its place.
+    pub(super) fn push(&mut self, value: Value<'a>) -> Range<usize> {
+        let at = self.records.len();
+        self.records.push(Record { rank: 0, sequence: 0, index: 0, value });
+        at..at + 1
+    }
+
+    /// Takes everything from `from` on off the stack.
+    pub(super) fn pop(&mut self, from: usize) {
+        self.records.truncate(from);
+    }
+
+    fn last(&self, group: Range<usize>) -> Value<'a> {
+        if group.is_empty() { Value::Unset } else { self.value(group.end - 1) }
+    }
+
+    pub(super) fn value(&self, record: usize) -> Value<'a> {
+        self.records.get(record).map_or(Value::Unset, |record| record.value)
+    }
+}
+
+/// The key and the value of a map's entry, or of what brpc takes for one.
+fn key_and_value(entry: &MessageType) -> Result<(&Field, &Field), Error> {
+    match (entry.is_map_entry(), entry.fields()) {
+        (true, _) => entry.field(1).zip(entry.field(2)),
+        (false, [key, value]) => Some((key, value)),
+        _ => None,
+    }
+    .ok_or_else(Error::not_protobuf)
+}
+
+enum Items<'a> {
+    Single(Option<Value<'a>>),
+    Packed { reader: Reader<'a>, wire: WireType, of: Option<&'a EnumType> },
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Result<Value<'a>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (reader, wire, of) = match self {
+            Self::Single(value) => return value.take().map(Ok),
+            Self::Packed { reader, wire, of } => (reader, wire, of),
+        };
+        while !reader.is_empty() {
+            let value = match wire {
+                WireType::Fixed32 => reader.fixed32().map(Value::Fixed32),
+                WireType::Fixed64 => reader.fixed64().map(Value::Fixed64),
+                _ => reader.varint().map(Value::Varint),
+            };
+            match (value, &of) {
+                (None, _) => {
+                    *self = Items::Single(None);
+                    return Some(Err(Error::not_protobuf()));
+                }
+                (Some(Value::Varint(number)), Some(of)) if of.name(number as i32).is_none() => {}
+                (Some(value), _) => return Some(Ok(value)),
+            }
+        }
+        None
+    }
+}
+
+/// A value as its kind understands it.
+enum Scalar<'a> {
+    Bool(bool),
+    Int32(i32),
+    Int64(i64),
+    Uint32(u32),
+    Uint64(u64),
+    Float(f32),
+    Double(f64),
+    String(&'a [u8]),
+    Bytes(&'a [u8]),
+    Enum(Option<i32>),
+}
+
+fn scalar(kind: Kind, value: Value<'_>) -> Scalar<'_> {
+    let (bits, bytes) = match value {
+        Value::Unset => (0, [].as_slice()),
+        Value::Varint(bits) | Value::Fixed64(bits) => (bits, [].as_slice()),
+        Value::Fixed32(bits) => (bits.into(), [].as_slice()),
+        Value::Bytes(bytes) => (0, bytes),
+    };
+    match kind {
+        Kind::Bool => Scalar::Bool(bits != 0),
+        Kind::Int32 | Kind::Sfixed32 => Scalar::Int32(bits as i32),
+        Kind::Int64 | Kind::Sfixed64 => Scalar::Int64(bits as i64),
+        Kind::Uint32 | Kind::Fixed32 => Scalar::Uint32(bits as u32),
+        Kind::Uint64 | Kind::Fixed64 => Scalar::Uint64(bits),
+        Kind::Sint32 => Scalar::Int32(zigzag(u64::from(bits as u32)) as i32),
+        Kind::Sint64 => Scalar::Int64(zigzag(bits)),
+        Kind::Float => Scalar::Float(f32::from_bits(bits as u32)),
+        Kind::Double => Scalar::Double(f64::from_bits(bits)),
+        Kind::String => Scalar::String(bytes),
+        Kind::Bytes | Kind::Message(_) | Kind::Group(_) => Scalar::Bytes(bytes),
+        Kind::Enum(_) => Scalar::Enum((!matches!(value, Value::Unset)).then_some(bits as i32)),
+    }
+}
+
+fn zigzag(bits: u64) -> i64 {
+    (bits >> 1) as i64 ^ -((bits & 1) as i64)
+}
+
+fn is_zero(kind: Kind, value: Value<'_>) -> bool {
+    match (kind, value) {
+        (_, Value::Unset) => true,
+        // Of a varint these keep the low 32 bits alone, so that a large one may be their zero.
+        (Kind::Int32 | Kind::Uint32 | Kind::Sint32 | Kind::Enum(_), Value::Varint(bits)) => bits as u32 == 0,
+        (_, Value::Varint(bits) | Value::Fixed64(bits)) => bits == 0,
+        (_, Value::Fixed32(bits)) => bits == 0,
+        (_, Value::Bytes(bytes)) => bytes.is_empty(),
+    }
+}
+
+/// A string's text. proto3 demands UTF-8; proto2 does not, and there what is not UTF-8 is replaced, since no
+/// other format can hold it.
+fn text<'a>(field: &Field, bytes: &'a [u8]) -> Result<Cow<'a, str>, Error> {
+    match simdutf8::basic::from_utf8(bytes) {
+        Ok(text) => Ok(Cow::Borrowed(text)),
+        Err(_) if field.is_utf8_checked() => {
+            Err(Error::new(format!("string field {} is not UTF-8", field.full_name())))
+        }
+        Err(_) => Ok(String::from_utf8_lossy(bytes)),
+    }
+}

@@ -1,0 +1,35 @@
+use polyrpc_core::Json;
+
+use super::*;
+use crate::schema::Pool;
+use crate::schema::testing::{compile, pool};
+
+mod brpc;
+mod go;
+mod gob;
+mod hostile;
+mod proto3;
+mod text_format;
+mod values;
+mod witness;
+
+fn to(message: &Message, format: Format, text: &str) -> Result<Vec<u8>, Error> {
+    to_protobuf(message, format, text.as_bytes())
+}
+
+fn from(message: &Message, format: Format, bytes: &[u8]) -> Result<String, Error> {
+    from_protobuf(message, format, bytes).map(|bytes| String::from_utf8(bytes).unwrap())
+}
+
+/// A message, written in the text format.
+fn message(of: &Message, text: &str) -> Vec<u8> {
+    to(of, Format::ProtoText, text).unwrap()
+}
+
+/// What becomes of text in `format` when it is read and written again.
+fn again(of: &Message, format: Format, text: &str) -> Result<String, Error> {
+    from(of, format, &to(of, format, text)?)
+}
+
+/// Every kind of field, in every way it can be declared.
+const RICH: &str = include_str!("tests/rich.proto");

@@ -1,0 +1,170 @@
+//! Damaged bytes, lies about lengths, and nesting without end.
+
+use super::*;
+
+const FORMATS: [Format; 7] = [
+    Format::Protobuf,
+    Format::Json(Json::Brpc),
+    Format::Json(Json::Proto3),
+    Format::Json(Json::Go),
+    Format::ProtoText,
+    Format::MessagePack,
+    Format::Gob,
+];
+
+const SAMPLE: &str = r#"
+    scalars { f_double: 1.5 f_float: 0.1 f_int32: -1 f_uint64: 300 f_bool: true f_string: "aé\n" f_bytes: "\377" f_color: RED }
+    asked: 5 child { asked: 1 children { } } r_double: [1, 2] r_string: ["a", "b"] r_color: [RED, GREEN]
+    m_string { key: "k" value: 1 } m_message { key: 7 value { asked: 2 } } c_message { f_sint32: -7 }
+"#;
+
+#[test]
+fn damaged_bytes_never_panic() {
+    let pool = pool(RICH);
+    let rich = pool.message("rich.Rich").unwrap();
+    let bytes = message(&rich, SAMPLE);
+    for format in FORMATS {
+        let written = from_protobuf(&rich, format, &bytes).unwrap();
+        for at in 0..written.len() {
+            let _ = to_protobuf(&rich, format, &written[..at]);
+            for flip in [0x01, 0x10, 0x20, 0x80, 0xff] {
+                let mut damaged = written.clone();
+                damaged[at] ^= flip;
+                let _ = to_protobuf(&rich, format, &damaged);
+            }
+        }
+        for at in 0..bytes.len() {
+            let _ = from_protobuf(&rich, format, &bytes[..at]);
+            for flip in [0x01, 0x02, 0x08, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                let _ = from_protobuf(&rich, format, &damaged);
+            }
+        }
+    }
+}
+
+#[test]
+fn well_known_messages_survive_damage_too() {
+    let pool = pool(RICH);
+    let of = pool.message("rich.WellKnown").unwrap();
+    let json = r#"{"any":{"@type":"a/google.protobuf.Duration","value":"1s"},"mask":"a.b","struct":{"a":[1,null,{}]},
+                   "time":"2023-11-14T22:13:20.5Z","int64":"5","values":[true]}"#;
+    let bytes = to(&of, Format::Json(Json::Proto3), json).unwrap();
+    for at in 0..bytes.len() {
+        for flip in 1..=255 {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= flip;
+            let _ = from_protobuf(&of, Format::Json(Json::Proto3), &damaged);
+        }
+    }
+    for at in 0..json.len() {
+        let mut damaged = json.as_bytes().to_vec();
+        damaged[at] ^= 0x01;
+        let _ = to_protobuf(&of, Format::Json(Json::Proto3), &damaged);
+    }
+}
+
+/// Runs on a stack that a recursion without bound would overflow.
+fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
+}
+
+#[test]
+fn nesting_without_end_is_an_error_in_constant_stack() {
+    on_a_small_stack(|| {
+        let pool = pool_on_a_large_stack();
+        let rich = pool.message("rich.Rich").unwrap();
+        let well_known = pool.message("rich.WellKnown").unwrap();
+        let deep = 1_000_000;
+        for json in [
+            "{\"child\":",
+            "{\"children\":[",
+            "{\"unknown\":",
+            "[",
+            "{\"unknown\":[",
+            "{\"mMessage\":{\"1\":",
+        ] {
+            for dialect in [Json::Brpc, Json::BrpcLenient, Json::Proto3, Json::Go] {
+                assert!(to(&rich, Format::Json(dialect), &json.repeat(deep)).is_err());
+            }
+        }
+        for json in [
+            "{\"value\":",
+            "{\"value\":{\"a\":[",
+            "{\"list\":[",
+            "{\"any\":{\"@type\":\"a/rich.WellKnown\",\"any\":",
+        ] {
+            let (start, rest) = json.split_at(json.find(':').unwrap() + 1);
+            let text = [start, &(if rest.is_empty() { "[" } else { rest }).repeat(deep)].concat();
+            assert!(to(&well_known, Format::Json(Json::Proto3), &text).is_err());
+        }
+        assert!(to(&rich, Format::ProtoText, &"child {".repeat(deep)).is_err());
+        assert!(to_protobuf(&rich, Format::MessagePack, &b"\x81\xa5child".repeat(deep)).is_err());
+        assert!(to_protobuf(&rich, Format::MessagePack, &b"\x91".repeat(deep)).is_err());
+        assert!(to_protobuf(&rich, Format::MessagePack, &b"\x81\xa1x\x91".repeat(deep)).is_err());
+
+        let mut binary = Vec::new();
+        for _ in 0..2000 {
+            let mut outer = b"\x22".to_vec();
+            polyrpc_core::protobuf::put_varint(&mut outer, binary.len() as u64);
+            outer.append(&mut binary);
+            binary = outer;
+        }
+        for format in FORMATS.into_iter().filter(|format| *format != Format::Protobuf) {
+            assert!(from_protobuf(&rich, format, &binary).is_err(), "{format:?}");
+            assert!(from_protobuf(&rich, format, &b"\xa3\x06".repeat(deep)).is_err(), "{format:?}");
+        }
+    });
+}
+
+#[test]
+fn messages_as_deep_as_is_allowed_fit_a_small_stack() {
+    on_a_small_stack(|| {
+        let pool = pool_on_a_large_stack();
+        let rich = pool.message("rich.Rich").unwrap();
+        let json = format!("{}{{}}{}", "{\"mMessage\":{\"1\":".repeat(99), "}}".repeat(99));
+        let bytes = to(&rich, Format::Json(Json::Proto3), &json).unwrap();
+        // To brpc an entry of a map with such keys is a message of its own.
+        for format in FORMATS.into_iter().filter(|format| *format != Format::Json(Json::Brpc)) {
+            let written = from_protobuf(&rich, format, &bytes).unwrap();
+            assert!(to_protobuf(&rich, format, &written).is_ok(), "{format:?}");
+        }
+        let json = format!("{}{{}}{}", "{\"children\":[".repeat(99), "]}".repeat(99));
+        for dialect in [Json::Brpc, Json::Proto3, Json::Go] {
+            assert!(again(&rich, Format::Json(dialect), &json).is_ok(), "{dialect:?}");
+        }
+    });
+}
+
+/// The compiler of the tests needs more stack than what is tested.
+fn pool_on_a_large_stack() -> Pool {
+    std::thread::Builder::new().stack_size(8 << 20).spawn(|| pool(RICH)).unwrap().join().unwrap()
+}
+
+#[test]
+fn lengths_that_lie_are_found_out_at_the_end_of_the_bytes() {
+    let pool = pool(RICH);
+    let rich = pool.message("rich.Rich").unwrap();
+    for lie in [
+        b"\xdf\xff\xff\xff\xff".as_slice(),
+        b"\x81\xa7r_int32\xdd\xff\xff\xff\xff",
+        b"\x81\xacasked_string\xdb\xff\xff\xff\xff",
+        b"\x81\xa7r_bytes\x91\xc6\xff\xff\xff\xff",
+        b"\x81\xa1x\xc9\xff\xff\xff\xff\x00",
+        b"\xc1",
+        b"",
+    ] {
+        assert!(to_protobuf(&rich, Format::MessagePack, lie).is_err(), "{lie:?}");
+    }
+}
+
+#[test]
+fn bytes_without_a_schema_are_no_message() {
+    let pool = pool(RICH);
+    let rich = pool.message("rich.Rich").unwrap();
+    for format in [Format::Raw, Format::Other(4)] {
+        assert_eq!(to_protobuf(&rich, format, b""), Err(Error::Unsupported(format)));
+        assert_eq!(from_protobuf(&rich, format, b""), Err(Error::Unsupported(format)));
+    }
+}

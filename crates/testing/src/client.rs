@@ -1,0 +1,213 @@
+//! The clients' sessions: what a server may answer.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Client};
+use polyrpc_core::{Call, CallId, Compression, Credential, Format, Json, Message, Outbox, Violation};
+use polyrpc_wire::{baidu_std, fb_rpc, http1, net_rpc, rest_rpc, rpcx};
+
+use super::server::generation;
+use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
+
+/// Bytes for [`baidu_std::Client`].
+pub fn baidu_std_client(input: &[u8]) {
+    let config = || baidu_std::ClientConfig {
+        limits: LIMITS,
+        deliver_timeout: true,
+        streams: STREAMS,
+        ..<_>::default()
+    };
+    ask(|_| baidu_std::Client::new(config()), input);
+}
+
+/// Bytes for [`rpcx::Client`].
+pub fn rpcx_client(input: &[u8]) {
+    let config = || rpcx::ClientConfig { limits: LIMITS, ..<_>::default() };
+    ask(|_| rpcx::Client::new(config()), input);
+}
+
+/// Bytes for [`fb_rpc::Client`].
+pub fn fb_rpc_client(input: &[u8]) {
+    let config = || fb_rpc::ClientConfig { limits: LIMITS, ..<_>::default() };
+    ask(|_| fb_rpc::Client::new(config()), input);
+}
+
+/// Bytes for [`http1::Client`], which may speak JSON-RPC.
+pub fn http_client(input: &[u8]) {
+    let config = |json_rpc| http1::ClientConfig { limits: LIMITS, json_rpc, ..<_>::default() };
+    ask(|manner| http1::Client::new(config(manner.has(JSON_RPC))), input);
+}
+
+/// Bytes for [`http1::WebClient`].
+pub fn grpc_web_client(input: &[u8]) {
+    let config = || http1::WebClientConfig { limits: LIMITS, ..<_>::default() };
+    ask(|_| http1::WebClient::new(config()), input);
+}
+
+/// Bytes for [`rest_rpc::Client`], of the generation that the first one chooses. It has a subscription, where it can.
+pub fn rest_rpc_client(input: &[u8]) {
+    let Some((choice, input)) = input.split_first() else { return };
+    let config = rest_rpc::ClientConfig { limits: LIMITS, generation: generation(*choice) };
+    let subscribed = |_| {
+        let mut client = rest_rpc::Client::new(config.clone());
+        let _ = client.subscribe(CallId(1000), "key", "", &mut Outbox::new());
+        client
+    };
+    ask(subscribed, input);
+}
+
+/// Bytes for [`net_rpc::Client`], behind one that says in which codec, and whether HTTP comes first.
+pub fn net_rpc_client(input: &[u8]) {
+    let Some((&choice, input)) = input.split_first() else { return };
+    let codec = net_rpc::Codec::ALL.into_iter().cycle().nth((choice & 0x7f).into()).unwrap_or_default();
+    let connect = (choice & 0x80 != 0).then(|| net_rpc::CONNECT_PATH.to_owned());
+    let config = net_rpc::ClientConfig { limits: LIMITS, codec, connect, ..<_>::default() };
+    let message: &[u8] = match codec {
+        net_rpc::Codec::Gob => b"\x03\x04\x00\x02",
+        net_rpc::Codec::MessagePack => b"\x01",
+        net_rpc::Codec::Bson => b"\x05\0\0\0\0",
+        _ => b"{}",
+    };
+    ask_in(codec.format(), message, |_| net_rpc::Client::new(config.clone()), input);
+}
+
+/// Calls are made in JSON-RPC, where the protocol has it.
+const JSON_RPC: u8 = 1;
+/// The messages are compressed.
+const COMPRESSES: u8 = 1 << 1;
+/// Calls carry metadata, a credential and a timeout.
+const ADORNS: u8 = 1 << 2;
+/// Nobody waits for the calls' answers.
+const ONEWAY: u8 = 1 << 3;
+/// Calls are given up as soon as they are made.
+const CANCELS: u8 = 1 << 4;
+
+/// Calls bring two streams each, on which what comes is sent back.
+const OPENS: u8 = 1 << 5;
+
+/// Asserts that a client makes the same of the bytes of `input` whole and cut.
+fn ask<C: Client>(new: impl Fn(Manner) -> C, input: &[u8]) {
+    let Some((manner, _)) = Manner::read(input) else { return };
+    let format = if manner.has(JSON_RPC) { Format::Json(Json::Go) } else { Format::Protobuf };
+    ask_in(format, b"{}", new, input);
+}
+
+/// The same for a client that sends this message.
+fn ask_in<C: Client>(format: Format, message: &'static [u8], new: impl Fn(Manner) -> C, input: &[u8]) {
+    let Some((manner, bytes)) = Manner::read(input) else { return };
+    let message = (format, Bytes::from_static(message));
+    let whole = Connection::new(new(manner), manner, message.clone()).feed(&[bytes]);
+    let cut = Connection::new(new(manner), manner, message).feed(&manner.cut(bytes));
+    assert_eq!(cut, whole);
+}
+
+/// What a session made of some bytes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Heard {
+    answers: Vec<String>,
+    out: Vec<u8>,
+    violation: Option<Violation>,
+}
+
+struct Connection<C> {
+    session: C,
+    manner: Manner,
+    message: (Format, Bytes),
+    inbox: BytesMut,
+    out: Outbox,
+    heard: Heard,
+    calls: u64,
+    fed: usize,
+}
+
+impl<C: Client> Connection<C> {
+    /// A connection on which as many calls wait as may.
+    fn new(session: C, manner: Manner, message: (Format, Bytes)) -> Self {
+        let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());
+        let mut connection = Self { session, manner, message, inbox, out, heard, calls: 0, fed: 0 };
+        connection.session.heartbeat(&mut connection.out);
+        for _ in 0..connection.session.concurrency().min(4) {
+            connection.call();
+        }
+        connection
+    }
+
+    fn feed(mut self, chunks: &[&[u8]]) -> Heard {
+        for chunk in chunks {
+            self.inbox.extend_from_slice(chunk);
+            self.fed += chunk.len();
+            self.pull();
+            if self.heard.violation.is_some() {
+                break;
+            }
+        }
+        if self.heard.violation.is_none()
+            && let Some(last) = self.session.end_of_stream(&mut self.inbox)
+        {
+            self.hear(&last);
+        }
+        self.heard.out = self.out.take();
+        self.heard
+    }
+
+    fn pull(&mut self) {
+        loop {
+            match self.session.next_event(&mut self.inbox, &mut self.out) {
+                Ok(Some(answer)) => {
+                    self.hear(&answer);
+                    match answer {
+                        Answer::Reply(..) if self.session.reusable() => self.call(),
+                        Answer::Message(id, message) => self.echo(id, message),
+                        _ => {}
+                    }
+                }
+                Ok(None) => return assert_modest(self.session.wanted(), self.inbox.len()),
+                Err(violation) => return self.heard.violation = Some(violation),
+            }
+            assert_bounded(self.out.len(), self.fed);
+        }
+    }
+
+    fn echo(&mut self, id: CallId, message: Message) {
+        self.session.consumed(id, message.body.len(), &mut self.out);
+        if self.session.room(id) && self.session.writable(id) {
+            self.session.message(id, message.body, &mut self.out);
+        }
+    }
+
+    fn hear(&mut self, answer: &Answer) {
+        self.heard.answers.push(format!("{answer:?}"));
+    }
+
+    fn call(&mut self) {
+        // As many as the allowance for what nobody asked for covers.
+        if self.calls == 32 {
+            return;
+        }
+        let id = CallId(self.calls);
+        self.calls += 1;
+        let (format, message) = self.message.clone();
+        let mut call = Call::new("example.EchoService", "Echo", format, message);
+        call.oneway = self.manner.has(ONEWAY);
+        if self.manner.has(COMPRESSES) {
+            call.head.compression = Compression::Gzip;
+        }
+        if self.manner.has(ADORNS) {
+            call.head.metadata.insert("key", "value");
+            call.credential = Credential::Call(Some(Bytes::from_static(b"it is me")));
+            call.timeout = Some(Duration::from_millis(500));
+        }
+        // JSON-RPC has no compression, and says so.
+        let sent = match self.manner.has(OPENS) {
+            true => {
+                let streams = [CallId(id.0 + 100), CallId(id.0 + 200)];
+                self.session.send_beside(id, call, &streams, &Default::default(), &mut self.out)
+            }
+            false => self.session.send(id, call, &mut self.out),
+        };
+        if sent.is_ok() && self.manner.has(CANCELS) {
+            self.session.cancel(id, &mut self.out);
+        }
+    }
+}

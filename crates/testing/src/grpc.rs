@@ -1,0 +1,538 @@
+//! gRPC: whole sessions of either side, with calls that are answered, given up and reset meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Client as _, Event, Server as _, Verdict};
+use polyrpc_core::testing::tell;
+use polyrpc_core::{
+    Call, CallId, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status, StreamId,
+};
+use polyrpc_wire::grpc::{Client, ClientConfig, Methods, Server, ServerConfig, Ticket};
+use polyrpc_wire::http1;
+
+use super::frames::{self, RST_STREAM};
+use super::h2::{self, Heard, assert_same};
+use super::{LIMITS, Manner, assert_bounded};
+
+/// Bytes for [`Server`].
+///
+/// # Panics
+///
+/// When the session does not keep its word.
+pub fn grpc_server(input: &[u8]) {
+    let Some((manner, bytes)) = Manner::read(input) else { return };
+    let whole = Serving::new(manner).feed(&[bytes]);
+    assert_same_calls(&Serving::new(manner).feed(&manner.cut(bytes)), &whole, manner);
+    assert_same_calls(&Serving::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole, manner);
+    frames::assert_server_says(&whole.out, &frames::split_client(bytes));
+}
+
+/// Bytes for [`Client`].
+///
+/// # Panics
+///
+/// When the session does not keep its word.
+pub fn grpc_client(input: &[u8]) {
+    let Some((manner, bytes)) = Manner::read(input) else { return };
+    let whole = Asking::new(manner).feed(&[bytes]);
+    assert_same(&Asking::new(manner).feed(&manner.cut(bytes)), &whole);
+    assert_same(&Asking::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
+    frames::assert_client_says(&whole.out, &frames::split(bytes).0);
+}
+
+/// Asserts that each call came to the same. A server waits with the head of a request for what else has arrived: how
+/// the bytes were cut may change the order of calls, and whether one
+/// that was taken back at once, or before the connection ended, is heard of.
+fn assert_same_calls(cut: &Heard, whole: &Heard, manner: Manner) {
+    if cut.events == whole.events {
+        return assert_same(cut, whole);
+    }
+    // What becomes of one call then depends on the others.
+    let entangled = [REFUSES, DRAINS, HOLDS, LONG].into_iter().any(|habit| manner.has(habit));
+    if entangled || h2::is_calmed(cut) || h2::is_calmed(whole) {
+        return;
+    }
+    let (cut_calls, whole_calls) = (by_stream(cut), by_stream(whole));
+    let both = |stream: &&u32| cut_calls.contains_key(stream) && whole_calls.contains_key(stream);
+    for stream in cut_calls.keys().filter(both) {
+        assert_eq!(cut_calls[stream], whole_calls[stream]);
+        assert_eq!(said_on(cut, *stream), said_on(whole, *stream));
+    }
+    for (stream, events) in cut_calls.iter().chain(&whole_calls) {
+        if !both(&stream) {
+            let given_up = events[1..].iter().all(|event| event.ends_with("cancelled"));
+            assert!(given_up, "{events:?}");
+        }
+    }
+    assert_eq!(cut.violation, whole.violation);
+}
+
+fn by_stream(heard: &Heard) -> BTreeMap<u32, Vec<&str>> {
+    let mut calls: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+    for event in &heard.events {
+        let id = event.strip_prefix("StreamId(").and_then(|rest| rest.split_once(')')?.0.parse().ok());
+        calls.entry(id.unwrap_or_else(|| panic!("{event} is of no stream"))).or_default().push(event);
+    }
+    calls
+}
+
+fn said_on(heard: &Heard, stream: u32) -> Vec<frames::Frame<'_>> {
+    frames::split(&heard.out).0.into_iter().filter(|frame| frame.stream == stream).collect()
+}
+
+/// Every call fails.
+const FAILS: u8 = 1;
+/// The credential of the first call is refused.
+const REFUSES: u8 = 1 << 1;
+/// The server begins to go away at the second call.
+const DRAINS: u8 = 1 << 2;
+/// Answers begin with the call and have a message for each that came.
+const STREAMS: u8 = 1 << 3;
+/// What comes is not taken.
+const IDLES: u8 = 1 << 4;
+/// What is sent is longer than the first windows.
+const LONG: u8 = 1 << 5;
+/// Two calls stay unanswered before the newest is answered first, even if nobody waits for it any more.
+const HOLDS: u8 = 1 << 6;
+/// What is sent is compressed.
+const COMPRESSES: u8 = 1 << 7;
+
+/// Parts of their calls are kept back. Which call comes first depends on how the bytes were cut then.
+fn methods(manner: &Manner) -> Methods {
+    let mut methods = Methods::default();
+    if ![REFUSES, DRAINS, HOLDS].into_iter().any(|order| manner.has(order)) {
+        methods.add("example.EchoService", "Echo");
+    }
+    methods
+}
+
+/// A call that was not answered yet.
+struct Owed {
+    ticket: Ticket,
+    message: Bytes,
+    ended: bool,
+}
+
+/// A server's connection and who answers its calls.
+struct Serving {
+    session: Server,
+    manner: Manner,
+    inbox: BytesMut,
+    out: Outbox,
+    owed: BTreeMap<StreamId, Owed>,
+    calls: u32,
+    heard: Heard,
+    fed: usize,
+}
+
+impl Serving {
+    fn new(manner: Manner) -> Self {
+        Self {
+            session: Server::new(Arc::new(ServerConfig {
+                limits: LIMITS,
+                http: h2::config(),
+                gateway: Some(Arc::new(http1::ServerConfig { limits: LIMITS, ..<_>::default() })),
+                methods: methods(&manner),
+                ..<_>::default()
+            })),
+            manner,
+            inbox: BytesMut::new(),
+            out: Outbox::new(),
+            owed: BTreeMap::new(),
+            calls: 0,
+            heard: Heard::default(),
+            fed: 0,
+        }
+    }
+
+    fn feed(mut self, chunks: &[&[u8]]) -> Heard {
+        self.pull();
+        for chunk in chunks {
+            self.inbox.extend_from_slice(chunk);
+            self.fed += chunk.len();
+            self.pull();
+            if self.heard.violation.is_some() {
+                break;
+            }
+        }
+        self.tick(Duration::ZERO);
+        self.tick(Duration::from_secs(1));
+        // What is not whole by now never will be. A clock that has just begun is told the time twice.
+        self.tick(Duration::from_secs(200));
+        self.tick(Duration::from_secs(400));
+        let is_held_up = self.manner.has(IDLES) || self.heard.violation.is_some();
+        assert!(is_held_up || !self.session.wants_ticks(), "every clock has run out");
+        self.answer_all();
+        self.heard.out.extend(self.out.take());
+        self.reset_all();
+        self.heard
+    }
+
+    /// Lets time pass, unless the connection is over.
+    fn tick(&mut self, now: Duration) {
+        if self.heard.violation.is_none() {
+            self.session.tick(now, &mut self.out);
+            self.session.assert_sound();
+            self.pull();
+        }
+    }
+
+    fn pull(&mut self) {
+        loop {
+            match self.session.next_event(&mut self.inbox, &mut self.out) {
+                Ok(None) => break,
+                Err(violation) => {
+                    self.heard.violation = Some(violation);
+                    break;
+                }
+                // Whether a head comes alone is a matter of how the bytes were cut.
+                Ok(Some(Event::Head(_, stream))) => {
+                    self.session.judge(stream, Verdict::Accepted, &mut self.out);
+                }
+                Ok(Some(event)) => {
+                    let found = Found::of(event);
+                    self.handle(found);
+                }
+            }
+            self.session.assert_sound();
+            if !self.manner.has(LONG) {
+                assert_bounded(self.out.len(), self.fed);
+            }
+        }
+        self.session.assert_sound();
+    }
+
+    /// Nothing here may depend on how the bytes were cut.
+    fn handle(&mut self, found: Found) {
+        match found {
+            Found::Open(told, head, ticket) => self.open(told, head, ticket),
+            Found::Call(told, head, ticket, Ok(message)) if Server::stream(&ticket).is_none() => {
+                self.hear(told);
+                self.session.reply(ticket, Reply::new(Ok(message.body), head), &mut self.out);
+            }
+            Found::Call(told, head, ticket, Ok(message)) => {
+                let Some(stream) = Server::stream(&ticket) else { return };
+                self.open(told, head, ticket);
+                self.message(stream, message);
+                self.end(stream);
+            }
+            Found::Call(told, head, ticket, Err(spoiled)) => {
+                let Some(stream) = Server::stream(&ticket) else { return };
+                self.open(told, head, ticket);
+                if let Some(Owed { ticket, .. }) = self.owed.remove(&stream) {
+                    self.hear(format!("{stream:?} cancelled"));
+                    self.session.finish(ticket, Err(spoiled), Metadata::new(), &mut self.out);
+                }
+            }
+            Found::Message(stream, message) => {
+                let length = message.body.len();
+                self.message(stream, message);
+                if !self.manner.has(IDLES) {
+                    self.session.consumed(stream, length, &mut self.out);
+                }
+            }
+            Found::End(stream) => self.end(stream),
+            Found::Cancelled(stream) => self.cancelled(stream),
+            Found::Pause => {}
+            Found::Room(stream) => {
+                assert!(self.session.room(stream), "{stream:?} was said to have room");
+                self.hear(format!("{stream:?} has room"));
+            }
+        }
+    }
+
+    fn open(&mut self, told: String, head: Head, ticket: Ticket) {
+        let Some(stream) = Server::stream(&ticket) else { return };
+        self.hear(format!("{stream:?} {told}"));
+        self.calls += 1;
+        if self.calls == 2 && self.manner.has(DRAINS) {
+            self.session.drain(&mut self.out);
+        }
+        if self.calls == 1 && self.manner.has(REFUSES) {
+            self.session.refuse(ticket, Status::unauthenticated("not you"), &mut self.out);
+            return;
+        }
+        if self.manner.has(STREAMS) {
+            self.session.begin(stream, self.answer_head(&head), &mut self.out);
+        }
+        let before = self.owed.insert(stream, Owed { ticket, message: Bytes::new(), ended: false });
+        assert!(before.is_none(), "{stream:?} was opened twice");
+    }
+
+    fn message(&mut self, stream: StreamId, message: Message) {
+        let Some(owed) = self.owed.get_mut(&stream) else { return };
+        assert!(!owed.ended, "a message behind the end");
+        owed.message = message.body.clone();
+        self.hear(format!("{stream:?} {message:?}"));
+        if self.manner.has(STREAMS) {
+            self.session.message(stream, self.answer_body(message.body), &mut self.out);
+        }
+    }
+
+    fn end(&mut self, stream: StreamId) {
+        let Some(owed) = self.owed.get_mut(&stream) else { return };
+        assert!(!owed.ended, "it ended twice");
+        owed.ended = true;
+        self.hear(format!("{stream:?} ended"));
+        let held = if self.manner.has(HOLDS) { 2 } else { 0 };
+        if self.owed.values().filter(|owed| owed.ended).count() > held {
+            self.answer(stream);
+        }
+    }
+
+    /// Who holds his answer back may give it without having heard that nobody waits for it.
+    fn cancelled(&mut self, stream: StreamId) {
+        if self.owed.contains_key(&stream) {
+            self.hear(format!("{stream:?} cancelled"));
+        }
+        match self.manner.has(HOLDS) {
+            true => self.answer(stream),
+            false => drop(self.owed.remove(&stream)),
+        }
+    }
+
+    fn answer(&mut self, stream: StreamId) {
+        let Some(Owed { ticket, message, .. }) = self.owed.remove(&stream) else { return };
+        let trailers: Metadata = [("trailer", "value")].into_iter().collect();
+        let result = if self.manner.has(FAILS) { Err(Status::internal("no")) } else { Ok(()) };
+        if self.manner.has(STREAMS) {
+            return self.session.finish(ticket, result, trailers, &mut self.out);
+        }
+        let result = result.map(|()| self.answer_body(message));
+        let head = self.answer_head(&Head::default());
+        self.session.reply(ticket, Reply { trailers, ..Reply::new(result, head) }, &mut self.out);
+    }
+
+    fn answer_head(&self, head: &Head) -> Head {
+        let compresses = self.manner.has(COMPRESSES);
+        let compression = if compresses { Compression::Gzip } else { Compression::None };
+        Head { compression, metadata: head.metadata.clone(), ..Head::default() }
+    }
+
+    fn answer_body(&self, body: Bytes) -> Bytes {
+        if self.manner.has(LONG) { vec![b'.'; 40_000].into() } else { body }
+    }
+
+    fn answer_all(&mut self) {
+        while let Some((&stream, _)) = self.owed.last_key_value() {
+            self.answer(stream);
+        }
+        self.session.assert_sound();
+    }
+
+    /// Once all is answered and what is left is reset, nothing is left.
+    fn reset_all(&mut self) {
+        if self.heard.violation.is_some() || !self.inbox.is_empty() {
+            return;
+        }
+        let told = std::mem::take(&mut self.heard);
+        for stream in self.session.ids() {
+            self.inbox.extend(frames::frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+        }
+        self.pull();
+        // A header block may not be whole, or too much was reset.
+        if self.heard.violation.is_none() {
+            assert_eq!(self.session.ids(), [0; 0]);
+            assert!(!self.session.owes(), "nobody is left to whom anything is owed");
+        }
+        self.heard = told;
+    }
+
+    fn hear(&mut self, told: String) {
+        self.heard.events.push(told);
+    }
+}
+
+/// An event that borrows nothing.
+enum Found {
+    Open(String, Head, Ticket),
+    Call(String, Head, Ticket, Result<Message, Status>),
+    Message(StreamId, Message),
+    End(StreamId),
+    Room(StreamId),
+    Cancelled(StreamId),
+    Pause,
+}
+
+impl Found {
+    fn of(event: Event<'_, Ticket>) -> Self {
+        match event {
+            Event::Open(call, ticket, _) => Self::Open(tell_head(&call), call.head, ticket),
+            Event::Call(call, ticket) => {
+                let told = tell_head(&call);
+                let message = Message { body: call.body, compression: call.head.compression };
+                Self::Call(told, call.head, ticket, call.spoiled.map_or(Ok(message), Err))
+            }
+            Event::Message(stream, message) => Self::Message(stream, message),
+            Event::End(stream) => Self::End(stream),
+            Event::Room(stream) => Self::Room(stream),
+            Event::Cancelled(stream) => Self::Cancelled(stream),
+            Event::Pause => Self::Pause,
+            Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket => {
+                panic!("what begins as HTTP/2 stays it")
+            }
+            Event::Head(..) => panic!("a head was judged"),
+            Event::Alive => panic!("nobody asked"),
+            Event::Subscribe(_) => panic!("gRPC has no topics"),
+        }
+    }
+}
+
+/// A call without its message, of which nothing may be known yet.
+fn tell_head(call: &Call<'_>) -> String {
+    let mut call = Call { body: Bytes::new(), spoiled: None, authenticated: false, ..call.clone() };
+    call.head.compression = Compression::None;
+    tell(&call)
+}
+
+/// Calls are opened, and their messages follow.
+const OPENS: u8 = 1;
+/// Calls carry metadata, a credential and a timeout.
+const ADORNS: u8 = 1 << 1;
+/// Every third call is given up as soon as anything is heard of it.
+const CANCELS: u8 = 1 << 2;
+/// Every second call is unary where calls are opened.
+const MIXES: u8 = 1 << 3;
+/// Calls are those of gRPC-Web.
+const WEB: u8 = 1 << 4;
+
+/// A client's connection and who makes its calls.
+struct Asking {
+    session: Client,
+    manner: Manner,
+    inbox: BytesMut,
+    out: Outbox,
+    heard: Heard,
+    waiting: BTreeSet<CallId>,
+    calls: u64,
+}
+
+impl Asking {
+    fn new(manner: Manner) -> Self {
+        let session = Client::new(ClientConfig {
+            limits: LIMITS,
+            http: h2::config(),
+            authority: "me".into(),
+            tls: false,
+            web: manner.has(WEB),
+            credential: None,
+        });
+        let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());
+        let mut asking = Self { session, manner, inbox, out, heard, waiting: BTreeSet::new(), calls: 0 };
+        asking.session.heartbeat(&mut asking.out);
+        (0..4).for_each(|_| asking.call());
+        asking
+    }
+
+    fn feed(mut self, chunks: &[&[u8]]) -> Heard {
+        self.pull();
+        for chunk in chunks {
+            self.inbox.extend_from_slice(chunk);
+            self.pull();
+            if self.heard.violation.is_some() {
+                break;
+            }
+        }
+        self.cancel_all();
+        self.heard.out = self.out.take();
+        self.heard
+    }
+
+    fn pull(&mut self) {
+        loop {
+            match self.session.next_event(&mut self.inbox, &mut self.out) {
+                Ok(None) => break,
+                Ok(Some(answer)) => self.handle(answer),
+                Err(violation) => {
+                    self.heard.violation = Some(violation);
+                    break;
+                }
+            }
+            self.session.assert_sound();
+        }
+        self.session.assert_sound();
+    }
+
+    fn handle(&mut self, answer: Answer) {
+        self.heard.events.push(format!("{answer:?}"));
+        match answer {
+            Answer::Reply(id, _) => {
+                assert!(self.waiting.remove(&id), "{id:?} was answered and nobody waits for it");
+                self.call();
+            }
+            Answer::Head(id, _) => {
+                self.assert_waits(id);
+                self.session.message(id, self.body(), &mut self.out);
+                self.session.end(id, &mut self.out);
+            }
+            Answer::Message(id, message) => {
+                self.assert_waits(id);
+                if !self.manner.has(IDLES) {
+                    self.session.consumed(id, message.body.len(), &mut self.out);
+                }
+                if id.0.is_multiple_of(3) && self.manner.has(CANCELS) {
+                    self.session.cancel(id, &mut self.out);
+                    self.waiting.remove(&id);
+                }
+            }
+            Answer::Room(id) => {
+                self.assert_waits(id);
+                assert!(self.session.room(id), "{id:?} was said to have room");
+            }
+            Answer::Push(_) => panic!("gRPC pushes nothing"),
+            Answer::Alive | Answer::TooManyHeartbeats | Answer::GoAway => {}
+        }
+    }
+
+    fn assert_waits(&self, id: CallId) {
+        assert!(self.waiting.contains(&id), "{id:?} has ended and is heard of");
+    }
+
+    fn call(&mut self) {
+        if self.calls == 32 || !self.session.reusable() {
+            return;
+        }
+        let id = CallId(self.calls);
+        self.calls += 1;
+        let mut call = Call::new("example.EchoService", "Echo", Format::Protobuf, Bytes::new());
+        if self.manner.has(COMPRESSES) {
+            call.head.compression = Compression::Gzip;
+        }
+        if self.manner.has(ADORNS) {
+            call.head.metadata.insert("key", "value");
+            call.head.metadata.insert("key-bin", &[0, 1, 2][..]);
+            call.credential = Credential::Call(Some(Bytes::from_static(b"it is me")));
+            call.timeout = Some(Duration::from_millis(500));
+        }
+        let opens = self.manner.has(OPENS) && !(self.manner.has(MIXES) && id.0.is_multiple_of(2));
+        // The server may take no more calls.
+        let sent = match opens {
+            true => self.session.open(id, call, &mut self.out),
+            false => self.session.send(id, Call { body: self.body(), ..call }, &mut self.out),
+        };
+        if sent.is_err() {
+            return;
+        }
+        self.waiting.insert(id);
+        if opens {
+            self.session.message(id, self.body(), &mut self.out);
+        }
+    }
+
+    fn body(&self) -> Bytes {
+        let length = if self.manner.has(LONG) { 40_000 } else { 100 };
+        vec![b'.'; length].into()
+    }
+
+    /// Once all calls are given up, nothing is left.
+    fn cancel_all(&mut self) {
+        for id in std::mem::take(&mut self.waiting) {
+            self.session.cancel(id, &mut self.out);
+        }
+        self.session.assert_sound();
+        assert_eq!(self.session.ids(), [0; 0]);
+    }
+}

@@ -1,0 +1,258 @@
+//! HTTP/2 below gRPC: either side of a connection, and whoever stands on it.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_core::{Outbox, Violation};
+use polyrpc_wire::h2::hpack::encode_stateless;
+use polyrpc_wire::h2::{Config, Connection, ErrorCode, Event};
+
+use super::Manner;
+use super::frames::{self, GOAWAY, WINDOW_UPDATE};
+
+/// Frames for a [`Connection`]: of a client's, or of a server's with its preface.
+///
+/// # Panics
+///
+/// When the connection makes something else of the same bytes cut elsewhere, holds more than it may, or says what it
+/// must not.
+pub fn h2_frames(input: &[u8]) {
+    let Some((manner, bytes)) = Manner::read(input) else { return };
+    let whole = Spoken::new(manner).feed(&[bytes]);
+    assert_same(&Spoken::new(manner).feed(&manner.cut(bytes)), &whole);
+    assert_same(&Spoken::new(manner).feed(&bytes.chunks(1).collect::<Vec<_>>()), &whole);
+    match manner.has(CLIENT) {
+        true => frames::assert_client_says(&whole.out, &frames::split(bytes).0),
+        false => frames::assert_server_says(&whole.out, &frames::split_client(bytes)),
+    }
+}
+
+/// Our side is the client's.
+const CLIENT: u8 = 1;
+/// Messages are answered as soon as their head is here.
+const EARLY: u8 = 1 << 1;
+/// Every third message is answered by a reset.
+const RESETS: u8 = 1 << 2;
+/// What comes is not taken.
+const IDLES: u8 = 1 << 3;
+/// What is sent is longer than the first windows.
+const LONG: u8 = 1 << 4;
+/// It is said that we leave, at the second message.
+const LEAVES: u8 = 1 << 5;
+
+/// So little that the inputs of a fuzzer reach it.
+pub(super) fn config() -> Arc<Config> {
+    Arc::new(Config {
+        streams: 8,
+        header_list: 512,
+        frame: 16_384,
+        window: 512,
+        most_window: 2048,
+        connection_window: 65_536,
+        unsent: 512,
+        unsent_in_all: 100_000,
+        most_unsent: 200_000,
+        stalled: std::time::Duration::from_secs(30),
+        resets: 16,
+        resets_per_second: 100,
+    })
+}
+
+/// What was made of some bytes, told so that it does not depend on how many came at once.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) events: Vec<String>,
+    pub(super) out: Vec<u8>,
+    pub(super) violation: Option<Violation>,
+}
+
+/// Asserts that how the bytes were cut made no difference but those that it may make.
+pub(super) fn assert_same(cut: &Heard, whole: &Heard) {
+    if is_calmed(whole) || is_calmed(cut) {
+        // How many frames come in one go is a matter of how they are cut.
+        let both = cut.events.len().min(whole.events.len());
+        return assert_eq!(cut.events[..both], whole.events[..both]);
+    }
+    assert_eq!(cut.events, whole.events);
+    assert_eq!(cut.violation, whole.violation);
+    assert_eq!(without_grants(&cut.out), without_grants(&whole.out));
+}
+
+pub(super) fn is_calmed(heard: &Heard) -> bool {
+    let (said, _) = frames::split(&heard.out);
+    let calm = ErrorCode::ENHANCE_YOUR_CALM.0.to_be_bytes();
+    heard.violation.is_some()
+        && said.last().is_some_and(|last| last.kind == GOAWAY && last.payload.get(4..8) == Some(&calm))
+}
+
+/// The connection's window is given back once the inbox is empty, which is sooner if the bytes come one by one.
+fn without_grants(out: &[u8]) -> Vec<frames::Frame<'_>> {
+    let out = out.strip_prefix(polyrpc_wire::h2::PREFACE).unwrap_or(out);
+    let (said, _) = frames::split(out);
+    said.into_iter().filter(|frame| (frame.kind, frame.stream) != (WINDOW_UPDATE, 0)).collect()
+}
+
+/// A connection and who stands on it.
+struct Spoken {
+    connection: Connection,
+    manner: Manner,
+    inbox: BytesMut,
+    out: Outbox,
+    heard: Heard,
+    messages: u32,
+}
+
+impl Spoken {
+    fn new(manner: Manner) -> Self {
+        let connection = match manner.has(CLIENT) {
+            true => Connection::client(config()),
+            false => Connection::server(config()),
+        };
+        let (inbox, out, heard) = (BytesMut::new(), Outbox::new(), Heard::default());
+        let mut spoken = Self { connection, manner, inbox, out, heard, messages: 0 };
+        if manner.has(CLIENT) {
+            spoken.connection.ping(&mut spoken.out);
+            (0..4).for_each(|_| spoken.ask());
+        }
+        spoken
+    }
+
+    fn feed(mut self, chunks: &[&[u8]]) -> Heard {
+        self.pull();
+        for chunk in chunks {
+            self.inbox.extend_from_slice(chunk);
+            self.pull();
+            if self.heard.violation.is_some() {
+                break;
+            }
+        }
+        self.heard.out = self.out.take();
+        self.heard
+    }
+
+    fn pull(&mut self) {
+        loop {
+            let found = self.connection.next_event(&mut self.inbox, &mut self.out);
+            self.connection.assert_sound();
+            match found {
+                Ok(Some(event)) => self.handle(event),
+                Ok(None) => return self.assert_modest(),
+                Err(violation) => return self.heard.violation = Some(violation),
+            }
+            self.connection.assert_sound();
+        }
+    }
+
+    /// Whoever waits has less than a frame, and wants no more than one.
+    fn assert_modest(&self) {
+        const FRAME: usize = 9 + 16_384;
+        let (wanted, waiting) = (self.connection.wanted(), self.inbox.len());
+        assert!(wanted <= FRAME, "wants {wanted} bytes");
+        assert!(
+            waiting < FRAME && (wanted == 0 || wanted > waiting),
+            "wants {wanted} bytes and has {waiting}"
+        );
+    }
+
+    /// Nothing here may depend on how the bytes were cut.
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Headers { stream, end, .. } => {
+                self.hear(&event);
+                self.head(stream, end);
+            }
+            // A head whose data came with it is the same as one whose data come later.
+            Event::Whole { stream, fields, body } => {
+                self.handle(Event::Headers { stream, fields, end: false });
+                self.handle_data(stream, body, true);
+            }
+            Event::Data { stream, bytes, end } => self.handle_data(stream, bytes, end),
+            Event::Trailers { stream, .. } => {
+                self.hear(&event);
+                self.ended(stream);
+            }
+            _ => self.hear(&event),
+        }
+    }
+
+    fn head(&mut self, stream: u32, end: bool) {
+        if self.manner.has(EARLY) {
+            self.answer(stream);
+        }
+        if end {
+            self.ended(stream);
+        }
+    }
+
+    fn handle_data(&mut self, stream: u32, bytes: Bytes, end: bool) {
+        let length = bytes.len();
+        // Who has answered is told nothing of the rest, unless it was there already.
+        if !self.manner.has(EARLY) {
+            self.hear(&Event::Data { stream, bytes, end });
+        }
+        if !self.manner.has(IDLES) {
+            self.connection.consumed(stream, length, &mut self.out);
+        }
+        if end {
+            self.ended(stream);
+        }
+    }
+
+    fn ended(&mut self, stream: u32) {
+        match self.manner.has(CLIENT) {
+            true => self.ask(),
+            false if !self.manner.has(EARLY) => self.answer(stream),
+            false => {}
+        }
+    }
+
+    fn answer(&mut self, stream: u32) {
+        self.messages += 1;
+        if self.messages == 2 && self.manner.has(LEAVES) {
+            self.connection.leave(&mut self.out);
+        }
+        if self.messages.is_multiple_of(3) && self.manner.has(RESETS) {
+            return self.connection.reset(stream, ErrorCode::CANCEL, &mut self.out);
+        }
+        if self.manner.has(CLIENT) {
+            return self.send(stream, true);
+        }
+        self.connection.headers(stream, b"\x88", false, &mut self.out);
+        self.send(stream, false);
+        let mut trailers = Vec::new();
+        encode_stateless([(&b"trailer"[..], &b"value"[..])], &mut trailers);
+        self.connection.trailers(stream, &trailers, &mut self.out);
+    }
+
+    fn ask(&mut self) {
+        if !self.connection.may_open() || self.messages == 32 {
+            return;
+        }
+        self.messages += 1;
+        let mut block = Vec::new();
+        let encoder = self.connection.encoder();
+        encoder.begin(&mut block);
+        for (name, value) in [(":method", "POST"), (":scheme", "http"), (":path", "/a"), (":authority", "me")]
+        {
+            encoder.field(
+                name.as_bytes(),
+                value.as_bytes(),
+                polyrpc_wire::h2::hpack::Indexing::Likely,
+                &mut block,
+            );
+        }
+        let stream = self.connection.open(&block, false, &mut self.out);
+        if !self.manner.has(EARLY) {
+            self.send(stream, true);
+        }
+    }
+
+    fn send(&mut self, stream: u32, end: bool) {
+        let length = if self.manner.has(LONG) { 40_000 } else { 10 };
+        self.connection.data(stream, b"five!", Bytes::from(vec![b'.'; length]), end, &mut self.out);
+    }
+
+    fn hear(&mut self, event: &Event) {
+        self.heard.events.push(format!("{event:?}"));
+    }
+}

@@ -1,0 +1,149 @@
+//! What the fuzzer runs: a function for every session and every format, from bytes to nothing.
+//!
+//! Each panics where the code under test does not keep its word. They are here rather than in `fuzz/`, so
+//! that its corpus is replayed by `cargo test` (`tests/corpus.rs`) with no need of a nightly compiler.
+
+mod client;
+mod flatbuffers;
+mod frames;
+mod gob;
+mod grpc;
+mod h2;
+mod kcp;
+mod payload;
+mod server;
+mod sniff;
+mod struct_pack;
+mod transcode;
+mod websocket;
+
+pub use self::client::{
+    baidu_std_client, fb_rpc_client, grpc_web_client, http_client, net_rpc_client, rest_rpc_client,
+    rpcx_client,
+};
+pub use self::flatbuffers::{flatbuffers, whole_flatbuffers};
+pub use self::gob::gob;
+pub use self::grpc::{grpc_client, grpc_server};
+pub use self::h2::h2_frames;
+pub use self::kcp::kcp;
+pub use self::payload::{compress, msgpack, schema};
+pub use self::server::{
+    baidu_std_server, fb_rpc_server, http_server, json_rpc, net_rpc_server, rest_rpc_server, rpcx_server,
+};
+pub use self::sniff::sniff;
+pub use self::struct_pack::{struct_pack, struct_pack_types};
+pub use self::transcode::{
+    RICH, transcode_brpc, transcode_go, transcode_msgpack, transcode_proto3, transcode_protobuf,
+    transcode_text,
+};
+pub use self::websocket::websocket;
+
+use polyrpc_core::Limits;
+use polyrpc_wire::baidu_std;
+
+/// A fuzzed function.
+pub type Target = fn(&[u8]);
+
+/// Every target under the name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
+pub const TARGETS: [(&str, Target); 32] = [
+    ("baidu_std_client", baidu_std_client),
+    ("baidu_std_server", baidu_std_server),
+    ("compress", compress),
+    ("fb_rpc_client", fb_rpc_client),
+    ("fb_rpc_server", fb_rpc_server),
+    ("flatbuffers", flatbuffers),
+    ("gob", gob),
+    ("grpc_client", grpc_client),
+    ("grpc_server", grpc_server),
+    ("grpc_web_client", grpc_web_client),
+    ("h2_frames", h2_frames),
+    ("http_client", http_client),
+    ("http_server", http_server),
+    ("json_rpc", json_rpc),
+    ("msgpack", msgpack),
+    ("net_rpc_client", net_rpc_client),
+    ("net_rpc_server", net_rpc_server),
+    ("rest_rpc_client", rest_rpc_client),
+    ("rest_rpc_server", rest_rpc_server),
+    ("rpcx_client", rpcx_client),
+    ("rpcx_server", rpcx_server),
+    ("schema", schema),
+    ("sniff", sniff),
+    ("struct_pack", struct_pack),
+    ("struct_pack_types", struct_pack_types),
+    ("transcode_brpc", transcode_brpc),
+    ("transcode_go", transcode_go),
+    ("transcode_msgpack", transcode_msgpack),
+    ("transcode_proto3", transcode_proto3),
+    ("transcode_protobuf", transcode_protobuf),
+    ("transcode_text", transcode_text),
+    ("websocket", websocket),
+];
+
+/// What a fuzzed connection accepts: so little that the inputs of a fuzzer reach it.
+const LIMITS: Limits =
+    Limits { message: 2048, decompressed: 4096, header: 512, pace: polyrpc_core::session::Pace::DEFAULT };
+
+/// What the streams of a fuzzed connection may take up.
+const STREAMS: baidu_std::StreamLimits =
+    baidu_std::StreamLimits { streams: 8, unread: 512, unread_in_all: 1024, unconsumed_in_all: Some(256) };
+
+/// The most a session may let lie in its inbox while it waits: a message with what frames it. The longest
+/// line of a chunked HTTP body (4 KiB) is the one limit that cannot be set.
+const MOST_WAITING: usize = 4 << 10;
+
+/// How many bytes may go out for one that came in. The worst is a JSON-RPC batch of one-digit entries:
+/// each takes two bytes and is refused in a hundred.
+const MOST_ANSWERED: usize = 64;
+
+/// What goes out whatever came in: what a client asks, what a server pushes.
+const UNASKED: usize = 16 << 10;
+
+/// How a session is driven, told by the first two bytes of an input.
+///
+/// The first says where the rest is cut into chunks, the bits of the second what happens meanwhile.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    seed: u8,
+    bits: u8,
+}
+
+impl Manner {
+    fn read(input: &[u8]) -> Option<(Self, &[u8])> {
+        let (&[seed, bits], rest) = input.split_first_chunk()?;
+        Some((Self { seed, bits }, rest))
+    }
+
+    fn has(self, bit: u8) -> bool {
+        self.bits & bit != 0
+    }
+
+    /// Cuts `bytes` into chunks of up to 32 bytes; the seed 0 makes every byte one.
+    fn cut(self, bytes: &[u8]) -> Vec<&[u8]> {
+        let (mut rest, mut state) = (bytes, u32::from(self.seed));
+        let mut chunks = Vec::new();
+        while !rest.is_empty() {
+            state = state.wrapping_mul(1_664_525);
+            let length = 1 + (state >> 27) as usize;
+            let (chunk, after) = rest.split_at(length.min(rest.len()));
+            chunks.push(chunk);
+            rest = after;
+        }
+        chunks
+    }
+}
+
+/// Asserts what holds of a session whenever it waits for more bytes: it asks for no more than its limit
+/// allows, for more than it has, and does not let more pile up.
+fn assert_modest(wanted: usize, waiting: usize) {
+    const LARGEST_HEADER: usize = 32;
+    assert!(wanted <= LIMITS.message + LARGEST_HEADER, "wants {wanted} bytes");
+    assert!(wanted == 0 || wanted > waiting, "wants {wanted} bytes and has {waiting}");
+    assert!(waiting <= MOST_WAITING, "{waiting} bytes wait");
+}
+
+/// Asserts that no more went out than `taken` bytes may cause.
+fn assert_bounded(out: usize, taken: usize) {
+    let most = MOST_ANSWERED * taken + UNASKED;
+    assert!(out <= most, "{out} bytes went out for {taken} that came in");
+}

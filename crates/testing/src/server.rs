@@ -1,0 +1,281 @@
+//! The servers' sessions, driven as a connection drives them.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use polyrpc_core::session::{Event, Server, Verdict};
+use polyrpc_core::testing::{Heard, tell, tell_part};
+use polyrpc_core::{Call, Guess, Message, Metadata, Outbox, Protocol, Push, Reply, Status, StreamId};
+use polyrpc_wire::rest_rpc::Generation;
+use polyrpc_wire::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, sniff};
+
+use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
+
+/// Bytes for [`baidu_std::Server`].
+pub fn baidu_std_server(input: &[u8]) {
+    serve(baidu_std, Some(Protocol::BaiduStd), input);
+}
+
+/// Bytes for [`rpcx::Server`].
+pub fn rpcx_server(input: &[u8]) {
+    serve(rpcx, Some(Protocol::Rpcx), input);
+}
+
+/// Bytes for [`fb_rpc::Server`].
+pub fn fb_rpc_server(input: &[u8]) {
+    serve(fb_rpc, Some(Protocol::FbRpc), input);
+}
+
+/// Bytes for [`rest_rpc::Server`], of the generation that the first one chooses.
+pub fn rest_rpc_server(input: &[u8]) {
+    let Some((choice, input)) = input.split_first() else { return };
+    serve(|| rest_rpc(generation(*choice)), None, input);
+}
+
+/// Bytes for [`net_rpc::Server`], behind one that says which codec is set up: after all of them, none is.
+pub fn net_rpc_server(input: &[u8]) {
+    let Some((&choice, input)) = input.split_first() else { return };
+    let codec = net_rpc::Codec::ALL.get(usize::from(choice) % (net_rpc::Codec::ALL.len() + 1)).copied();
+    let own = codec.is_none().then_some(Protocol::NetRpc);
+    serve(|| net_rpc(codec), own, input);
+}
+
+/// Bytes for [`http1::Server`]. After a `CONNECT`, it leaves to another protocol what may well be HTTP.
+pub fn http_server(input: &[u8]) {
+    serve(http, None, input);
+}
+
+/// A body of JSON-RPC for [`http1::Server`].
+pub fn json_rpc(input: &[u8]) {
+    let Some((manner, body)) = input.split_first_chunk::<2>() else { return };
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json-rpc\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    http_server(&[manner, head.as_bytes(), body].concat());
+}
+
+pub(super) fn baidu_std() -> baidu_std::Server {
+    baidu_std::Server::new(Arc::new(baidu_std::ServerConfig {
+        limits: LIMITS,
+        streams: STREAMS,
+        ..<_>::default()
+    }))
+}
+
+pub(super) fn rpcx() -> rpcx::Server {
+    rpcx::Server::new(Arc::new(rpcx::ServerConfig { limits: LIMITS, ..<_>::default() }))
+}
+
+pub(super) fn fb_rpc() -> fb_rpc::Server {
+    fb_rpc::Server::new(Arc::new(fb_rpc::ServerConfig { limits: LIMITS, ..<_>::default() }))
+}
+
+pub(super) fn rest_rpc(generation: Generation) -> rest_rpc::Server {
+    let mut functions = rest_rpc::Functions::default();
+    functions.add("", "echo");
+    let config = rest_rpc::ServerConfig { limits: LIMITS, functions };
+    rest_rpc::Server::new(Arc::new(config), generation)
+}
+
+/// One of all generations.
+pub(super) fn generation(choice: u8) -> Generation {
+    let all = Generation::ALL;
+    all.get(usize::from(choice) % all.len()).copied().unwrap_or_default()
+}
+
+pub(super) fn net_rpc(codec: Option<net_rpc::Codec>) -> net_rpc::Server {
+    net_rpc::Server::new(Arc::new(net_rpc::ServerConfig { limits: LIMITS, codec }))
+}
+
+pub(super) fn grpc() -> grpc::Server {
+    grpc::Server::new(Arc::new(grpc::ServerConfig { limits: LIMITS, ..<_>::default() }))
+}
+
+pub(super) fn http() -> http1::Server {
+    http1::Server::new(Arc::new(http1::ServerConfig { limits: LIMITS, ..<_>::default() }))
+}
+
+/// Every call fails.
+const FAILS: u8 = 1;
+/// The credential of the first call is refused.
+const REFUSES: u8 = 1 << 1;
+/// The server begins to go away at the second call.
+const DRAINS: u8 = 1 << 2;
+/// A message is pushed at every fourth call.
+const PUSHES: u8 = 1 << 3;
+/// What calls offer beside them is accepted, and what comes on it is sent back.
+const ACCEPTS: u8 = 1 << 7;
+/// How many calls stay unanswered before the newest is answered first.
+const HOLDS: u8 = 7 << 4;
+
+/// Asserts that a server makes the same of the bytes of `input` whole and cut, and that what it leaves to
+/// another protocol is not of its `own`.
+fn serve<S: Server>(new: impl Fn() -> S, own: Option<Protocol>, input: &[u8]) {
+    let Some((manner, bytes)) = Manner::read(input) else { return };
+    let whole = Connection::new(new(), manner).feed(&[bytes]);
+    let cut = Connection::new(new(), manner).feed(&manner.cut(bytes));
+    assert_eq!(cut, whole);
+    if let (true, Some(own), Some(rest)) = (whole.0.foreign, own, bytes.get(whole.1..)) {
+        assert_ne!(sniff::sniff(rest, &[own]), Guess::Is(own), "it would be given to the same session again");
+    }
+}
+
+/// What a session made of some bytes, and how many of them it took.
+type Served = (Heard, usize);
+
+struct Connection<S: Server> {
+    session: S,
+    manner: Manner,
+    inbox: BytesMut,
+    out: Outbox,
+    owed: Vec<(S::Ticket, Reply)>,
+    /// Streams that were accepted.
+    streams: Vec<S::Ticket>,
+    heard: Heard,
+    fed: usize,
+    /// The server closes the connection.
+    refused: bool,
+}
+
+impl<S: Server> Connection<S> {
+    fn new(session: S, manner: Manner) -> Self {
+        Self {
+            session,
+            manner,
+            inbox: BytesMut::new(),
+            out: Outbox::new(),
+            owed: Vec::new(),
+            streams: Vec::new(),
+            heard: Heard::default(),
+            fed: 0,
+            refused: false,
+        }
+    }
+
+    fn feed(mut self, chunks: &[&[u8]]) -> Served {
+        for chunk in chunks {
+            self.inbox.extend_from_slice(chunk);
+            self.fed += chunk.len();
+            self.pull();
+            if self.is_over() {
+                break;
+            }
+        }
+        while !self.owed.is_empty() {
+            self.answer_down_to(0);
+            self.pull();
+        }
+        let taken = if self.is_violated() { 0 } else { self.fed - self.inbox.len() };
+        self.heard.out = self.out.take();
+        (self.heard, taken)
+    }
+
+    fn pull(&mut self) {
+        while !self.is_over() {
+            match self.session.next_event(&mut self.inbox, &mut self.out) {
+                Ok(Some(Event::Call(call, ticket))) => {
+                    let call = Call { authenticated: false, ..call };
+                    self.heard.calls.push(tell(&call));
+                    let reply = reply(&call, self.manner);
+                    self.handle(ticket, reply);
+                }
+                Ok(Some(Event::Foreign | Event::Connect | Event::Upgrade(_) | Event::WebSocket)) => {
+                    self.heard.foreign = true
+                }
+                // Whether a head comes before its body depends on how the bytes were cut.
+                Ok(Some(Event::Head(_, stream))) => {
+                    self.refused |= self.session.judge(stream, Verdict::Accepted, &mut self.out);
+                }
+                Ok(Some(event)) => {
+                    self.heard.calls.push(tell_part(&event));
+                    match event {
+                        Event::Message(stream, message) => self.echo(stream, message),
+                        Event::End(stream) => self.end(stream),
+                        _ => {}
+                    }
+                }
+                Err(violation) => self.heard.violation = Some(violation),
+                Ok(None) => {
+                    // Who holds answers back may hold the session back too.
+                    if self.owed.is_empty() {
+                        assert_modest(self.session.wanted(), self.inbox.len());
+                    }
+                    break;
+                }
+            }
+            assert_bounded(self.out.len(), self.fed);
+        }
+    }
+
+    /// Nothing here may depend on how the bytes were cut, only on what the session told before.
+    fn handle(&mut self, ticket: S::Ticket, reply: Reply) {
+        let number = self.heard.calls.len();
+        if number == 1 && self.manner.has(REFUSES) {
+            self.refused = self.session.refuse(ticket, Status::unauthenticated("not you"), &mut self.out);
+        } else if self.manner.has(ACCEPTS) && S::offered(&ticket).is_some() {
+            self.accept(ticket, reply);
+        } else {
+            self.owed.push((ticket, reply));
+        }
+        if number == 2 && self.manner.has(DRAINS) {
+            self.session.drain(&mut self.out);
+        }
+        if number.is_multiple_of(4) && self.manner.has(PUSHES) {
+            // Most protocols cannot, and say so.
+            let _ = self.session.push(push(), &mut self.out);
+        }
+        self.answer_down_to(usize::from((self.manner.bits & HOLDS) >> 4));
+    }
+
+    fn accept(&mut self, mut ticket: S::Ticket, reply: Reply) {
+        self.streams.extend(self.session.accept(&mut ticket, &Default::default()));
+        self.session.reply(ticket, reply, &mut self.out);
+    }
+
+    fn echo(&mut self, stream: StreamId, message: Message) {
+        self.session.consumed(stream, message.body.len(), &mut self.out);
+        if self.session.room(stream) {
+            self.session.message(stream, message.body, &mut self.out);
+        }
+    }
+
+    fn end(&mut self, stream: StreamId) {
+        let Some(at) = self.streams.iter().position(|ticket| S::stream(ticket) == Some(stream)) else {
+            return;
+        };
+        let ticket = self.streams.swap_remove(at);
+        self.session.finish(ticket, Ok(()), Metadata::new(), &mut self.out);
+    }
+
+    fn answer_down_to(&mut self, held: usize) {
+        while self.owed.len() > held {
+            let Some((ticket, reply)) = self.owed.pop() else { break };
+            self.session.reply(ticket, reply, &mut self.out);
+        }
+        assert_bounded(self.out.len(), self.fed);
+    }
+
+    fn is_violated(&self) -> bool {
+        self.heard.violation.is_some()
+    }
+
+    fn is_over(&self) -> bool {
+        self.refused || self.heard.foreign || self.is_violated()
+    }
+}
+
+/// The answer that repeats a call, or refuses to.
+fn reply(call: &Call<'_>, manner: Manner) -> Reply {
+    let result = match (&call.spoiled, manner.has(FAILS)) {
+        (Some(spoiled), _) => Err(spoiled.clone()),
+        (None, true) => Err(Status::internal("no").with_number(4321)),
+        (None, false) => Ok(call.body.clone()),
+    };
+    Reply { attachment: call.attachment.clone(), ..Reply::new(result, call.head.clone()) }
+}
+
+fn push() -> Push {
+    let metadata: Metadata = [("key", "value")].into_iter().collect();
+    Push { service: "service".into(), method: "method".into(), metadata, body: "body".into() }
+}

@@ -1,0 +1,54 @@
+//! Telling the protocol.
+
+use bytes::BytesMut;
+use polyrpc_core::session::{Event, Server};
+use polyrpc_core::{Guess, Outbox, Protocol};
+use polyrpc_wire::rest_rpc::generation;
+use polyrpc_wire::sniff::sniff as guess;
+
+use super::server;
+
+/// The first bytes of a connection; the input's first byte says which protocols are allowed.
+pub fn sniff(input: &[u8]) {
+    let Some((&choice, start)) = input.split_first() else { return };
+    let allowed: Vec<Protocol> = (0..)
+        .zip(Protocol::ALL)
+        .filter(|(at, _)| choice & 1 << at != 0)
+        .map(|(_, protocol)| protocol)
+        .collect();
+    let mut before = Guess::NeedMore;
+    for end in 0..=start.len().min(ENOUGH) {
+        let (seen, _) = start.split_at(end);
+        let now = guess(seen, &allowed);
+        assert!(before == Guess::NeedMore || now == before, "{before:?} became {now:?}");
+        if let Guess::Is(protocol) = now {
+            assert!(allowed.contains(&protocol));
+            assert_eq!(guess(seen, &[protocol]), now, "whatever else is allowed");
+            assert_is_not_foreign(protocol, seen);
+        }
+        before = now;
+    }
+    assert!(before != Guess::NeedMore || start.len() < ENOUGH, "{ENOUGH} bytes are enough");
+}
+
+/// As many bytes as the longest beginning of a protocol: the header of rest_rpc v0.21.
+const ENOUGH: usize = 32;
+
+/// Asserts that a session does not disown what it was recognised by: a server would give it back for ever.
+fn assert_is_not_foreign(protocol: Protocol, start: &[u8]) {
+    let disowns = match protocol {
+        Protocol::BaiduStd => disowns(server::baidu_std(), start),
+        Protocol::Rpcx => disowns(server::rpcx(), start),
+        Protocol::FbRpc => disowns(server::fb_rpc(), start),
+        Protocol::Grpc => disowns(server::grpc(), start),
+        Protocol::Http => disowns(server::http(), start),
+        Protocol::RestRpc => disowns(server::rest_rpc(generation(start).unwrap_or_default()), start),
+        Protocol::NetRpc => disowns(server::net_rpc(None), start),
+    };
+    assert!(!disowns, "{protocol:?} is not for its own session");
+}
+
+fn disowns(mut session: impl Server, start: &[u8]) -> bool {
+    let (mut inbox, mut out) = (BytesMut::from(start), Outbox::new());
+    matches!(session.next_event(&mut inbox, &mut out), Ok(Some(Event::Foreign))) && inbox.len() == start.len()
+}

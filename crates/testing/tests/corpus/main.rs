@@ -1,0 +1,103 @@
+//! Replays the fuzzer's corpus, `fuzz/corpus`, without the fuzzer.
+//!
+//! Its inputs come from two sources: [`seeds`], which
+//! `cargo test -p polyrpc-testing --test corpus -- --ignored` writes anew, and inputs under which something once
+//! broke, named for what it was.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polyrpc_testing as fuzz;
+use polyrpc_testing::{TARGETS, Target};
+
+mod blocks;
+mod hpack;
+mod seeds;
+
+#[test]
+fn every_input_of_the_corpus_is_survived() {
+    for (name, target) in targets() {
+        let inputs = files(&corpus(name));
+        assert!(!inputs.is_empty(), "{name} has no corpus");
+        for path in inputs {
+            // Told only if the target panics.
+            println!("{}", path.display());
+            target(&fs::read(&path).expect("a readable file"));
+        }
+    }
+}
+
+#[test]
+fn inputs_too_short_to_say_anything_are_survived() {
+    for (_, target) in targets() {
+        for length in 0..4 {
+            target(&[0; 4][..length]);
+        }
+    }
+}
+
+#[test]
+fn every_target_is_fuzzed() {
+    let fuzzed: BTreeSet<_> = files(&folder("fuzz_targets")).iter().map(|path| stem(path)).collect();
+    assert_eq!(fuzzed, targets().map(|(name, _)| name.to_owned()).collect());
+}
+
+#[test]
+fn blocks_made_at_random_say_the_same_to_both_decoders() {
+    let mut random = blocks::Random(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..4000 {
+        hpack::hpack(&blocks::conversation(&mut random));
+    }
+}
+
+#[test]
+fn the_messages_of_the_transcoder_are_compiled_from_its_tests() {
+    assert!(fuzz::RICH == seeds::rich(), "{} is not what its source says", rich().display());
+}
+
+/// Writes the seeds, for who has changed them. What else is in the corpus stays.
+#[test]
+#[ignore = "it writes files: `cargo test -p polyrpc-testing --test corpus -- --ignored`"]
+fn the_seeds_are_written() {
+    fs::write(rich(), seeds::rich()).expect("a writable file");
+    for (target, seeds) in seeds::all() {
+        let folder = corpus(target);
+        fs::create_dir_all(&folder).expect("a writable folder");
+        for (name, bytes) in seeds {
+            assert!(bytes.len() <= MAX_LENGTH, "{target}/{name} is {} bytes long", bytes.len());
+            fs::write(folder.join(name), bytes).expect("a writable file");
+        }
+    }
+}
+
+/// The targets of the crate, the one that needs another's decoder, and the one that stands behind a feature.
+fn targets() -> impl Iterator<Item = (&'static str, Target)> {
+    TARGETS.into_iter().chain([("hpack", hpack::hpack as Target), ("kcp", fuzz::kcp)])
+}
+
+/// The longest input the fuzzer makes (`./dev fuzz`).
+const MAX_LENGTH: usize = 4096;
+
+fn rich() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "src", "testing", "fuzz", "rich.binpb"].iter().collect()
+}
+
+fn corpus(target: &str) -> PathBuf {
+    folder("corpus").join(target)
+}
+
+fn folder(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", "..", "fuzz", name].iter().collect()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    files.sort();
+    files
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().and_then(|stem| stem.to_str()).expect("a plain name").to_owned()
+}
