@@ -10,8 +10,8 @@ use polyrpc::client::Options;
 use polyrpc::payload::compress;
 use polyrpc::{Client, Code, Compression, Format};
 use polyrpc_core::{Limits, Outbox, Protocol};
-use polyrpc_wire::h2::hpack::encode_stateless;
-use polyrpc_wire::h2::{Connection, Event};
+use polyrpc_wire::http::h2::hpack::encode_stateless;
+use polyrpc_wire::http::h2::{Connection, Event};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

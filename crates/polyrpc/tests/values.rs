@@ -13,8 +13,8 @@ use polyrpc::payload::Json;
 use polyrpc::server::{Listen, Running};
 use polyrpc::{Context, Format, Protocol, Result, Server};
 use polyrpc_core::{Call, Outbox};
-use polyrpc_wire::h2::hpack::encode_stateless;
-use polyrpc_wire::h2::{Connection, Event};
+use polyrpc_wire::http::h2::hpack::encode_stateless;
+use polyrpc_wire::http::h2::{Connection, Event};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Answers what it is asked, and shows it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::{Answer, Client};
 use polyrpc_core::{Call, CallId, Compression, Credential, Format, Json, Message, Outbox, Violation};
-use polyrpc_wire::{baidu_std, fb_rpc, http1, net_rpc, rest_rpc, rpcx};
+use polyrpc_wire::{baidu_std, fb_rpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
 
 use super::server::generation;
 use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
@@ -33,16 +33,16 @@ pub fn fb_rpc_client(input: &[u8]) {
     ask(|_| fb_rpc::Client::new(config()), input);
 }
 
-/// Bytes for [`http1::Client`], which may speak JSON-RPC.
+/// Bytes for [`http::Client`], which may speak JSON-RPC.
 pub fn http_client(input: &[u8]) {
-    let config = |json_rpc| http1::ClientConfig { limits: LIMITS, json_rpc, ..<_>::default() };
-    ask(|manner| http1::Client::new(config(manner.has(JSON_RPC))), input);
+    let config = |json_rpc| http::ClientConfig { limits: LIMITS, json_rpc, ..<_>::default() };
+    ask(|manner| http::Client::new(config(manner.has(JSON_RPC))), input);
 }
 
-/// Bytes for [`http1::WebClient`].
+/// Bytes for [`grpc_web::Client`].
 pub fn grpc_web_client(input: &[u8]) {
-    let config = || http1::WebClientConfig { limits: LIMITS, ..<_>::default() };
-    ask(|_| http1::WebClient::new(config()), input);
+    let config = || grpc_web::ClientConfig { limits: LIMITS, ..<_>::default() };
+    ask(|_| grpc_web::Client::new(config()), input);
 }
 
 /// Bytes for [`rest_rpc::Client`], of the generation that the first one chooses. It has a subscription, where it can.

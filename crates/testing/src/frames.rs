@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polyrpc_wire::h2::PREFACE;
-use polyrpc_wire::h2::hpack::Decoder;
+use polyrpc_wire::http::h2::PREFACE;
+use polyrpc_wire::http::h2::hpack::Decoder;
 
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;

@@ -10,8 +10,9 @@ use polyrpc_core::testing::tell;
 use polyrpc_core::{
     Call, CallId, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status, StreamId,
 };
-use polyrpc_wire::grpc::{Client, ClientConfig, Methods, Server, ServerConfig, Ticket};
-use polyrpc_wire::http1;
+use polyrpc_wire::grpc::{Client, ClientConfig};
+use polyrpc_wire::http;
+use polyrpc_wire::http_server::h2::{Methods, Server, ServerConfig, Ticket};
 
 use super::frames::{self, RST_STREAM};
 use super::h2::{self, Heard, assert_same};
@@ -134,7 +135,7 @@ impl Serving {
             session: Server::new(Arc::new(ServerConfig {
                 limits: LIMITS,
                 http: h2::config(),
-                gateway: Some(Arc::new(http1::ServerConfig { limits: LIMITS, ..<_>::default() })),
+                gateway: Some(Arc::new(http::ServerConfig { limits: LIMITS, ..<_>::default() })),
                 methods: methods(&manner),
                 ..<_>::default()
             })),

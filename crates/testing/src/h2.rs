@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::{Outbox, Violation};
-use polyrpc_wire::h2::hpack::encode_stateless;
-use polyrpc_wire::h2::{Config, Connection, ErrorCode, Event};
+use polyrpc_wire::http::h2::hpack::encode_stateless;
+use polyrpc_wire::http::h2::{Config, Connection, ErrorCode, Event};
 
 use super::Manner;
 use super::frames::{self, GOAWAY, WINDOW_UPDATE};
@@ -87,7 +87,7 @@ pub(super) fn is_calmed(heard: &Heard) -> bool {
 
 /// The connection's window is given back once the inbox is empty, which is sooner if the bytes come one by one.
 fn without_grants(out: &[u8]) -> Vec<frames::Frame<'_>> {
-    let out = out.strip_prefix(polyrpc_wire::h2::PREFACE).unwrap_or(out);
+    let out = out.strip_prefix(polyrpc_wire::http::h2::PREFACE).unwrap_or(out);
     let (said, _) = frames::split(out);
     said.into_iter().filter(|frame| (frame.kind, frame.stream) != (WINDOW_UPDATE, 0)).collect()
 }
@@ -237,7 +237,7 @@ impl Spoken {
             encoder.field(
                 name.as_bytes(),
                 value.as_bytes(),
-                polyrpc_wire::h2::hpack::Indexing::Likely,
+                polyrpc_wire::http::h2::hpack::Indexing::Likely,
                 &mut block,
             );
         }

@@ -7,7 +7,7 @@ use polyrpc_core::session::{Event, Server, Verdict};
 use polyrpc_core::testing::{Heard, tell, tell_part};
 use polyrpc_core::{Call, Guess, Message, Metadata, Outbox, Protocol, Push, Reply, Status, StreamId};
 use polyrpc_wire::rest_rpc::Generation;
-use polyrpc_wire::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, sniff};
+use polyrpc_wire::{baidu_std, fb_rpc, http, http_server, net_rpc, rest_rpc, rpcx, sniff};
 
 use super::{LIMITS, Manner, STREAMS, assert_bounded, assert_modest};
 
@@ -40,12 +40,12 @@ pub fn net_rpc_server(input: &[u8]) {
     serve(|| net_rpc(codec), own, input);
 }
 
-/// Bytes for [`http1::Server`]. After a `CONNECT`, it leaves to another protocol what may well be HTTP.
+/// Bytes for [`http_server::h1::Server`]. After a `CONNECT`, it leaves to another protocol what may well be HTTP.
 pub fn http_server(input: &[u8]) {
     serve(http, None, input);
 }
 
-/// A body of JSON-RPC for [`http1::Server`].
+/// A body of JSON-RPC for [`http_server::h1::Server`].
 pub fn json_rpc(input: &[u8]) {
     let Some((manner, body)) = input.split_first_chunk::<2>() else { return };
     let head = format!(
@@ -88,12 +88,12 @@ pub(super) fn net_rpc(codec: Option<net_rpc::Codec>) -> net_rpc::Server {
     net_rpc::Server::new(Arc::new(net_rpc::ServerConfig { limits: LIMITS, codec }))
 }
 
-pub(super) fn grpc() -> grpc::Server {
-    grpc::Server::new(Arc::new(grpc::ServerConfig { limits: LIMITS, ..<_>::default() }))
+pub(super) fn grpc() -> http_server::h2::Server {
+    http_server::h2::Server::new(Arc::new(http_server::h2::ServerConfig { limits: LIMITS, ..<_>::default() }))
 }
 
-pub(super) fn http() -> http1::Server {
-    http1::Server::new(Arc::new(http1::ServerConfig { limits: LIMITS, ..<_>::default() }))
+pub(super) fn http() -> http_server::h1::Server {
+    http_server::h1::Server::new(Arc::new(http::ServerConfig { limits: LIMITS, ..<_>::default() }))
 }
 
 /// Every call fails.

@@ -1,7 +1,7 @@
 //! Frames of WebSocket, of a client's or of a server's.
 
 use bytes::BytesMut;
-use polyrpc_wire::websocket::{CloseCode, Config, Endpoint, Event, Kind, Receiver, Role};
+use polyrpc_wire::http::websocket::{CloseCode, Config, Endpoint, Event, Kind, Receiver, Role};
 
 use super::Manner;
 

@@ -17,7 +17,7 @@ use polyrpc_payload::compress::{compress, decompress};
 use polyrpc_payload::transcode::to_protobuf;
 use polyrpc_payload::{gob, msgpack, schema};
 use polyrpc_testing::RICH;
-use polyrpc_wire::{baidu_std, http1, rpcx};
+use polyrpc_wire::{baidu_std, http, http_server, rpcx};
 use serde::de::IgnoredAny;
 
 /// What lengths are said to be.
@@ -348,16 +348,16 @@ fn rpcx_client(limits: Limits) -> rpcx::Client {
     rpcx::Client::new(rpcx::ClientConfig { limits, ..<_>::default() })
 }
 
-fn http_server(limits: Limits) -> http1::Server {
-    http1::Server::new(Arc::new(http1::ServerConfig { limits, ..<_>::default() }))
+fn http_server(limits: Limits) -> http_server::h1::Server {
+    http_server::h1::Server::new(Arc::new(http::ServerConfig { limits, ..<_>::default() }))
 }
 
-fn http_client(limits: Limits) -> http1::Client {
-    http1::Client::new(http1::ClientConfig { limits, ..<_>::default() })
+fn http_client(limits: Limits) -> http::Client {
+    http::Client::new(http::ClientConfig { limits, ..<_>::default() })
 }
 
-fn json_rpc_client(limits: Limits) -> http1::Client {
-    http1::Client::new(http1::ClientConfig { limits, json_rpc: true, ..<_>::default() })
+fn json_rpc_client(limits: Limits) -> http::Client {
+    http::Client::new(http::ClientConfig { limits, json_rpc: true, ..<_>::default() })
 }
 
 const NO_LIMITS: Limits = Limits {

@@ -15,18 +15,23 @@
 //!
 //! Each protocol is a folder with the same file names: `frame.rs` (the bytes), `session.rs` (the state
 //! machine, both sides), `status.rs` (its codes), `tests.rs`, `README.md`. Learn one, read all.
+//!
+//! What travels by HTTP is in layers: [`http`] is what HTTP is made of, and calls as plain HTTP; [`grpc`] and [`grpc_web`]
+//! stand on it; [`http_server`] answers all of them on one connection.
 
 pub mod sniff;
 
-pub mod baidu_std;
-pub mod fb_rpc;
+pub mod http_server;
+
 pub mod grpc;
 pub mod grpc_web;
-pub mod h2;
-pub mod http1;
-pub mod http_rule;
+pub mod http;
+
+pub mod baidu_std;
+pub mod fb_rpc;
 pub mod json_rpc;
 pub mod net_rpc;
 pub mod rest_rpc;
 pub mod rpcx;
-pub mod websocket;
+
+pub mod brpc_status;

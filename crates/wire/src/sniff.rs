@@ -2,7 +2,8 @@
 
 use polyrpc_core::{Guess, Protocol};
 
-use crate::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx};
+use crate::http::{h1, h2};
+use crate::{baidu_std, fb_rpc, net_rpc, rest_rpc, rpcx};
 
 /// Tells the protocol of a connection that begins with `start`, among those `allowed`.
 pub fn sniff(start: &[u8], allowed: &[Protocol]) -> Guess {
@@ -22,8 +23,8 @@ fn recognise(protocol: Protocol, start: &[u8]) -> Guess {
         Protocol::BaiduStd => baidu_std::recognise(start),
         Protocol::Rpcx => rpcx::recognise(start),
         Protocol::FbRpc => fb_rpc::recognise(start),
-        Protocol::Grpc => grpc::recognise(start),
-        Protocol::Http => http1::recognise(start),
+        Protocol::Grpc => h2::recognise(start),
+        Protocol::Http => h1::recognise(start),
         Protocol::RestRpc => rest_rpc::recognise(start),
         Protocol::NetRpc => net_rpc::recognise(start),
     }

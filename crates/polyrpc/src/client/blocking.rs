@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::{Answer, Client as Session};
 use polyrpc_core::{Call, CallId, Outbox, Protocol, Reply, Retry, Scope, Status};
-use polyrpc_wire::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, websocket};
+use polyrpc_wire::http::websocket;
+use polyrpc_wire::{baidu_std, fb_rpc, grpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
 use serde::Serialize;
@@ -238,8 +239,8 @@ impl Inner {
             Sessions::Rpcx(config) => Box::new(Connection::new(socket, rpcx::Client::new(config))),
             Sessions::FbRpc(config) => Box::new(Connection::new(socket, fb_rpc::Client::new(config))),
             Sessions::Grpc(config) => Box::new(Connection::new(socket, grpc::Client::new(config))),
-            Sessions::Http(config) => Box::new(Connection::new(socket, http1::Client::new(config))),
-            Sessions::GrpcWeb(config) => Box::new(Connection::new(socket, http1::WebClient::new(config))),
+            Sessions::Http(config) => Box::new(Connection::new(socket, http::Client::new(config))),
+            Sessions::GrpcWeb(config) => Box::new(Connection::new(socket, grpc_web::Client::new(config))),
             Sessions::RestRpc(config) => Box::new(Connection::new(socket, rest_rpc::Client::new(config))),
             Sessions::WebSocket(config, carried) => {
                 Box::new(Connection::new(socket, websocket::Client::new(config, carried.session())))

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::session::Client as Session;
 use polyrpc_core::{Protocol, Retry, Scope, Status};
-use polyrpc_wire::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, websocket};
+use polyrpc_wire::http::websocket;
+use polyrpc_wire::{baidu_std, fb_rpc, grpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
 
 use super::connect_gate::{ConnectGate, Probation};
 use super::connection::{Connection, Ears, PushHandler};
@@ -183,9 +184,9 @@ pub(super) enum Sessions {
     Rpcx(rpcx::ClientConfig),
     FbRpc(fb_rpc::ClientConfig),
     Grpc(grpc::ClientConfig),
-    Http(http1::ClientConfig),
+    Http(http::ClientConfig),
     /// gRPC-Web over HTTP/1.1.
-    GrpcWeb(http1::WebClientConfig),
+    GrpcWeb(grpc_web::ClientConfig),
     RestRpc(rest_rpc::ClientConfig),
     /// Any of the others, within a WebSocket.
     WebSocket(websocket::ClientConfig, Box<Self>),
@@ -235,7 +236,7 @@ impl Sessions {
                 Self::FbRpc(fb_rpc::ClientConfig { limits, magic, hash, credential })
             }
             Protocol::Grpc if url.web == Some(Http::One) => {
-                Self::GrpcWeb(http1::WebClientConfig { limits, authority: url.authority(), credential })
+                Self::GrpcWeb(grpc_web::ClientConfig { limits, authority: url.authority(), credential })
             }
             Protocol::Grpc => Self::Grpc(grpc::ClientConfig {
                 limits,
@@ -247,7 +248,7 @@ impl Sessions {
             }),
             Protocol::Http => {
                 let authority = url.authority();
-                Self::Http(http1::ClientConfig { limits, authority, credential, json_rpc: url.json_rpc })
+                Self::Http(http::ClientConfig { limits, authority, credential, json_rpc: url.json_rpc })
             }
             Protocol::RestRpc => Self::RestRpc(rest_rpc::ClientConfig { limits, generation: url.generation }),
             Protocol::NetRpc => Self::NetRpc(net_rpc::ClientConfig {
@@ -267,9 +268,9 @@ impl Sessions {
             Self::Rpcx(config) => Connection::start(stream, rpcx::Client::new(config), keepalive, ears),
             Self::FbRpc(config) => Connection::start(stream, fb_rpc::Client::new(config), keepalive, ears),
             Self::Grpc(config) => Connection::start(stream, grpc::Client::new(config), keepalive, ears),
-            Self::Http(config) => Connection::start(stream, http1::Client::new(config), keepalive, ears),
+            Self::Http(config) => Connection::start(stream, http::Client::new(config), keepalive, ears),
             Self::GrpcWeb(config) => {
-                Connection::start(stream, http1::WebClient::new(config), keepalive, ears)
+                Connection::start(stream, grpc_web::Client::new(config), keepalive, ears)
             }
             Self::RestRpc(config) => {
                 Connection::start(stream, rest_rpc::Client::new(config), keepalive, ears)
@@ -290,8 +291,8 @@ impl Sessions {
             Self::BaiduStd(config) => Box::new(baidu_std::Client::new(config)),
             Self::Rpcx(config) => Box::new(rpcx::Client::new(config)),
             Self::Grpc(config) => Box::new(grpc::Client::new(config)),
-            Self::Http(config) => Box::new(http1::Client::new(config)),
-            Self::GrpcWeb(config) => Box::new(http1::WebClient::new(config)),
+            Self::Http(config) => Box::new(http::Client::new(config)),
+            Self::GrpcWeb(config) => Box::new(grpc_web::Client::new(config)),
             Self::RestRpc(config) => Box::new(rest_rpc::Client::new(config)),
             Self::NetRpc(config) => Box::new(net_rpc::Client::new(config)),
             Self::FbRpc(config) => Box::new(fb_rpc::Client::new(config)),

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polyrpc_core::Status;
-use polyrpc_wire::http1;
+use polyrpc_wire::http;
 use tokio::sync::watch;
 
 use super::grpc::health::v1;
@@ -106,7 +106,7 @@ impl Health {
 #[derive(Debug)]
 pub(crate) struct Untold(pub(crate) Health);
 
-impl http1::Health for Untold {
+impl http::Health for Untold {
     fn is_serving(&self, service: &str) -> Option<bool> {
         service.is_empty().then(|| !self.0.0.borrow().stopped)
     }
@@ -116,7 +116,7 @@ impl http1::Health for Untold {
     }
 }
 
-impl http1::Health for Health {
+impl http::Health for Health {
     fn is_serving(&self, service: &str) -> Option<bool> {
         self.of(service).map(|serving| serving == Serving::Yes)
     }

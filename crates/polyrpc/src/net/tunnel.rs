@@ -3,7 +3,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use polyrpc_core::Outbox;
-use polyrpc_wire::websocket::{CloseCode, Endpoint, Role};
+use polyrpc_wire::http::websocket::{CloseCode, Endpoint, Role};
 
 use super::{Inbox, Source, Stream};
 

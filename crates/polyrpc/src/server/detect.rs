@@ -6,7 +6,7 @@ use std::{io, slice};
 
 use polyrpc_core::session::Server as Session;
 use polyrpc_core::{Guess, Protocol};
-use polyrpc_wire::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, sniff};
+use polyrpc_wire::{baidu_std, fb_rpc, http_server, net_rpc, rest_rpc, rpcx, sniff};
 
 use super::connection::{Connection, End};
 use super::data;
@@ -114,7 +114,7 @@ struct Link<'a> {
 
 impl Link<'_> {
     /// Speaks this protocol until the connection ends or goes on in another one.
-    async fn speak(self, protocol: Protocol, upgrade: Option<http1::Upgrade>) -> End {
+    async fn speak(self, protocol: Protocol, upgrade: Option<http_server::Upgrade>) -> End {
         let port = self.port;
         match protocol {
             Protocol::BaiduStd => self.run(baidu_std::Server::new(port.baidu_std.clone())).await,
@@ -122,14 +122,14 @@ impl Link<'_> {
             Protocol::FbRpc => self.run(fb_rpc::Server::new(port.fb_rpc.clone())).await,
             Protocol::Grpc => {
                 let session = match upgrade {
-                    None => grpc::Server::new(port.grpc.clone()),
-                    Some(upgrade) => grpc::Server::upgraded(port.grpc.clone(), upgrade),
+                    None => http_server::h2::Server::new(port.grpc.clone()),
+                    Some(upgrade) => http_server::h2::Server::upgraded(port.grpc.clone(), upgrade),
                 };
                 self.run(session).await
             }
             Protocol::Http => {
                 let config = if self.facts.peer.secured().is_some() { &port.https } else { &port.http };
-                self.run(http1::Server::new(config.clone())).await
+                self.run(http_server::h1::Server::new(config.clone())).await
             }
             Protocol::RestRpc => {
                 let generation = port.generation.or_else(|| rest_rpc::generation(&self.inbox.bytes));

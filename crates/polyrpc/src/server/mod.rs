@@ -56,11 +56,11 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use polyrpc_core::Protocol;
-use polyrpc_wire::http1;
+use polyrpc_wire::http;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-pub use polyrpc_wire::grpc_web::Cors;
+pub use polyrpc_wire::http::Cors;
 use polyrpc_wire::rpcx::Compressors;
 
 pub use self::concurrency::{Auto, Concurrency, Timely, UnknownConcurrency};
@@ -389,7 +389,7 @@ impl Server {
             metrics.attach(Arc::downgrade(&counts));
         }
         let own_health = self.health.clone().unwrap_or_default();
-        let health: Arc<dyn http1::Health> = match self.health {
+        let health: Arc<dyn http::Health> = match self.health {
             Some(health) => Arc::new(health),
             None => Arc::new(introspection::Untold(own_health.clone())),
         };
@@ -432,7 +432,7 @@ pub(crate) struct Shared {
     /// What the server itself says of how it is.
     own_health: Health,
     /// What it tells of that by HTTP.
-    health: Arc<dyn http1::Health>,
+    health: Arc<dyn http::Health>,
     data: Option<Arc<Data>>,
     open: Arc<Open>,
     publisher: Publisher,

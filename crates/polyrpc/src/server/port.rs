@@ -3,9 +3,10 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use polyrpc_core::{Format, Json, Protocol};
-use polyrpc_wire::http_rule::Routes;
+use polyrpc_wire::http::h2;
+use polyrpc_wire::http::rule::Routes;
 use polyrpc_wire::rest_rpc::{self, Functions, Generation};
-use polyrpc_wire::{baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
+use polyrpc_wire::{baidu_std, fb_rpc, http, http_server, net_rpc, rpcx};
 
 use super::authentication::Authenticator;
 use super::limits::Http2;
@@ -24,10 +25,10 @@ pub(super) struct Port {
     pub(super) baidu_std: Arc<baidu_std::ServerConfig>,
     pub(super) rpcx: Arc<rpcx::ServerConfig>,
     pub(super) fb_rpc: Arc<fb_rpc::ServerConfig>,
-    pub(super) grpc: Arc<grpc::ServerConfig>,
-    pub(super) http: Arc<http1::ServerConfig>,
+    pub(super) grpc: Arc<http_server::h2::ServerConfig>,
+    pub(super) http: Arc<http::ServerConfig>,
     /// Within TLS, where HTTP/2 is asked for in the handshake or not at all (RFC 9113, section 3.2).
-    pub(super) https: Arc<http1::ServerConfig>,
+    pub(super) https: Arc<http::ServerConfig>,
     pub(super) rest_rpc: Arc<rest_rpc::ServerConfig>,
     /// Every connection speaks this of rest_rpc, whatever it begins with.
     pub(super) generation: Option<Generation>,
@@ -87,7 +88,7 @@ impl Port {
         let shows = allowed.contains(&Protocol::NetRpc) && authenticator.is_none();
         let debug_page = if shows { net_rpc::page(&server.router.list()) } else { String::new() };
         let net_rpc = net_rpc::ServerConfig { limits: limits.clone(), codec };
-        let http = http1::ServerConfig {
+        let http = http::ServerConfig {
             limits: limits.clone(),
             address: address.to_string(),
             version,
@@ -98,13 +99,13 @@ impl Port {
             own: server.router.http_fallback().is_some().then(|| Arc::new(Own(server.clone())) as Arc<_>),
             health: Some(server.health.clone()),
             probes: probes(&server.router),
-            hosts: http1::Hosts { names: options.hosts, loopback: is_loopback(&address) },
+            hosts: http::Hosts { names: options.hosts, loopback: is_loopback(&address) },
             lenient: options.lenient_http,
             json: options.json,
             trust_connection: options.trust_http,
             switches: options.switch_protocols,
         };
-        let https = Arc::new(http1::ServerConfig { h2c: false, ..http.clone() });
+        let https = Arc::new(http::ServerConfig { h2c: false, ..http.clone() });
         let http = Arc::new(http);
         let rest_rpc =
             rest_rpc::ServerConfig { limits: limits.clone(), functions: functions(&server.router) };
@@ -112,7 +113,8 @@ impl Port {
         let methods = taking_one(&server.router);
         let trust_connection = options.trust_grpc;
         let http2 = Arc::new(http2);
-        let grpc = grpc::ServerConfig { limits, http: http2, cors, gateway, methods, trust_connection };
+        let grpc =
+            http_server::h2::ServerConfig { limits, http: http2, cors, gateway, methods, trust_connection };
         Self {
             server,
             address,
@@ -144,7 +146,7 @@ impl Port {
 /// Which methods the server has, for the sessions of HTTP.
 struct Own(Arc<Shared>);
 
-impl http1::Offers for Own {
+impl http::Offers for Own {
     fn offers(&self, service: &str, method: &str) -> bool {
         self.0.router.entry(service, method).is_ok()
     }
@@ -189,9 +191,9 @@ fn routes(router: &Router) -> Routes {
 }
 
 /// The paths of probes that no function has.
-fn probes(router: &Router) -> http1::Probes {
+fn probes(router: &Router) -> http::Probes {
     let is_free = |name| router.entry(name, "").is_err();
-    http1::Probes { live: is_free("livez"), ready: is_free("readyz") }
+    http::Probes { live: is_free("livez"), ready: is_free("readyz") }
 }
 
 /// What brpc tells of itself where nobody sets a version.
@@ -226,8 +228,8 @@ fn http2(limits: &Limits) -> h2::Config {
 }
 
 /// The methods whose calls gRPC brings as a whole, if it can.
-fn taking_one(router: &Router) -> grpc::Methods {
-    let mut methods = grpc::Methods::default();
+fn taking_one(router: &Router) -> http_server::h2::Methods {
+    let mut methods = http_server::h2::Methods::default();
     for (service, names) in router.list() {
         let takes_one = |name: &&String| {
             router.entry(&service, name).is_ok_and(|entry| !entry.method().shape().client_streams)

@@ -5,7 +5,7 @@ use foldhash::HashMap;
 use polyrpc_core::session::Missing;
 use polyrpc_payload::schema::Pool;
 use polyrpc_wire::fb_rpc::Directory;
-use polyrpc_wire::http_rule::Routes;
+use polyrpc_wire::http::rule::Routes;
 
 use super::Context;
 use super::entry::{Entry, Role};

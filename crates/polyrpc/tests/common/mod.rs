@@ -12,7 +12,7 @@ use polyrpc::server::Running;
 use polyrpc::{Client, Context, Protocol, Result, Retry, Server};
 use polyrpc_core::session::{Answer, Client as Session};
 use polyrpc_core::{Call, CallId, Outbox, Reply};
-use polyrpc_wire::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx};
+use polyrpc_wire::{baidu_std, fb_rpc, grpc, http, net_rpc, rest_rpc, rpcx};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -310,10 +310,9 @@ fn session(protocol: Protocol) -> Box<dyn Session + Send> {
             web: false,
             credential: None,
         })),
-        Protocol::Http => Box::new(http1::Client::new(http1::ClientConfig {
-            authority: "test".into(),
-            ..Default::default()
-        })),
+        Protocol::Http => {
+            Box::new(http::Client::new(http::ClientConfig { authority: "test".into(), ..Default::default() }))
+        }
         Protocol::RestRpc => Box::new(rest_rpc::Client::new(Default::default())),
         // In the codec of the calls that are made here.
         Protocol::NetRpc => Box::new(net_rpc::Client::new(net_rpc::ClientConfig {

@@ -1,6 +1,6 @@
 //! Header blocks made at random, most of them of good parts.
 
-use polyrpc_wire::h2::hpack::{Indexing, stateless_field};
+use polyrpc_wire::http::h2::hpack::{Indexing, stateless_field};
 
 /// Numbers that are the same in every run (xorshift).
 pub(crate) struct Random(pub(crate) u64);

@@ -25,7 +25,7 @@ use h2::Codec;
 use h2::frame::{Frame, Headers};
 use h2::proto::Error;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use polyrpc_wire::h2::hpack::{DecodeError, Decoder, Encoder, Fields, Indexing, stateless_field};
+use polyrpc_wire::http::h2::hpack::{DecodeError, Decoder, Encoder, Fields, Indexing, stateless_field};
 
 /// A conversation in steps, each behind its kind and its length: a block, fields to be written, or another size for the
 /// table.

@@ -5,7 +5,6 @@ mod frame;
 mod meta;
 mod metadata;
 mod session;
-pub mod status;
 mod stream;
 
 #[cfg(test)]

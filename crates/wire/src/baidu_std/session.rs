@@ -17,8 +17,9 @@ use super::body::{self, Body, Unsendable, Unusable};
 use super::frame::{self, Cut, Frame, Kind};
 use super::meta::{Malformed, Meta, Request, Response, StreamSettings};
 use super::metadata;
-use super::status::{self, EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
 use super::stream::{self, Asked, Found, Handled, Offering, Served, StreamLimits};
+use crate::brpc_status as status;
+use crate::brpc_status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
 
 /// What all connections of a server have in common.
 #[derive(Debug, Clone, Default)]

@@ -12,8 +12,9 @@ use polyrpc_core::{
 
 use super::frame::{self, Frame, Kind};
 use super::meta::{self, Meta, StreamMeta};
-use super::status::{self, EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
 use super::{Client, ClientConfig, Server, ServerConfig, Ticket, recognise};
+use crate::brpc_status as status;
+use crate::brpc_status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
 
 mod captured;
 mod streams;

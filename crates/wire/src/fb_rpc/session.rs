@@ -12,7 +12,7 @@ use polyrpc_core::{
 use super::directory::{Directory, ServiceHash, service_id};
 use super::frame::{self, Cut, Frame, Magic, Request, Response, Sizes};
 use super::status;
-use crate::baidu_std::status::{ELOGOFF, ENOMETHOD, EREQUEST, ERESPONSE, status as failure};
+use crate::brpc_status::{ELOGOFF, ENOMETHOD, EREQUEST, ERESPONSE, status as failure};
 
 /// What all connections of a server have in common.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use polyrpc_core::{Code, Status};
 
-use crate::baidu_std::status as brpc;
+use crate::brpc_status as brpc;
 
 /// The number that tells `status` to a peer: its own if it has one, else brpc's for its code.
 ///

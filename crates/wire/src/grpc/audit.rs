@@ -1,37 +1,8 @@
 //! What holds of a session at any time, whatever the peer sent. Whoever fuzzes asserts it after every event.
 
-use polyrpc_core::session::Server as _;
-
+use super::Client;
 use super::frame::PREFIX;
-use super::{Client, Server};
-use crate::h2::Config;
-
-impl Server {
-    /// Asserts that nothing is kept of calls that are over, and no more of the others than the limits allow.
-    #[doc(hidden)]
-    pub fn assert_sound(&self) {
-        self.http.assert_sound();
-        for stream in self.parts.audited() {
-            assert!(self.http.knows(stream), "stream {stream} is over, and its beginning is kept");
-        }
-        for (stream, incoming) in self.open.audited() {
-            assert!(self.http.knows(*stream), "stream {stream} is over, and its request is kept");
-            assert_within(incoming.held(), self.config.limits.message, &self.config.http);
-        }
-        let [counted, heads] = self.audited_heads();
-        assert_eq!(counted, heads, "bytes of heads");
-        let buffered = self.open.held() + self.parts.held() + self.http.buffered() + self.remembered();
-        assert_eq!(self.buffered(), buffered, "bytes of requests");
-        let unsent = self.http.queued() + self.audited_batches();
-        assert_eq!(self.unsent(), unsent, "bytes of answers");
-    }
-
-    /// The streams that are open.
-    #[doc(hidden)]
-    pub fn ids(&self) -> Vec<u32> {
-        self.http.ids()
-    }
-}
+use crate::http::h2::Config;
 
 impl Client {
     /// Asserts that nothing is kept of calls that are over, and no more of the others than the limits allow.
@@ -59,7 +30,7 @@ impl Client {
 }
 
 /// Of a message that is not whole there is less than its length; behind it lies what a window lets through.
-fn assert_within(held: usize, message: usize, http: &Config) {
+pub(crate) fn assert_within(held: usize, message: usize, http: &Config) {
     let most = PREFIX + message + http.most_window as usize;
     assert!(held <= most, "{held} bytes of a message");
 }

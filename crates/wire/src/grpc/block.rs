@@ -5,16 +5,16 @@ use polyrpc_core::digits::put_decimal;
 use polyrpc_core::{Compression, Format, Metadata, Status};
 
 use super::{coding, metadata, status};
-use crate::h2::hpack::{Indexing, encode_stateless, stateless_field};
+use crate::http::h2::hpack::{Indexing, encode_stateless, stateless_field};
 
 /// `:status 200`, `content-type: application/grpc`.
-pub(super) const HEAD: &[u8] = b"\x88\x0f\x10\x8b\x1d\x75\xd0\x62\x0d\x26\x3d\x4c\x4d\x65\x64";
+pub(crate) const HEAD: &[u8] = b"\x88\x0f\x10\x8b\x1d\x75\xd0\x62\x0d\x26\x3d\x4c\x4d\x65\x64";
 
 /// `grpc-status: 0`.
-pub(super) const OK: &[u8] = b"\0\x88\x9a\xca\xc8\xb2\x12\x34\xda\x8f\x010";
+pub(crate) const OK: &[u8] = b"\0\x88\x9a\xca\xc8\xb2\x12\x34\xda\x8f\x010";
 
 /// The head of an answer in this format.
-pub(super) fn head(format: Format, compression: Compression, metadata: &Metadata) -> Vec<u8> {
+pub(crate) fn head(format: Format, compression: Compression, metadata: &Metadata) -> Vec<u8> {
     let mut block = Vec::with_capacity(64);
     encode_stateless([(&b":status"[..], &b"200"[..]), (b"content-type", content_type(format))], &mut block);
     if let Some(name) = coding::name(compression).filter(|_| compression != Compression::None) {
@@ -25,7 +25,7 @@ pub(super) fn head(format: Format, compression: Compression, metadata: &Metadata
 }
 
 /// What follows the messages: how the call ended.
-pub(super) fn trailers(failure: Option<&Status>, metadata: &Metadata) -> Vec<u8> {
+pub(crate) fn trailers(failure: Option<&Status>, metadata: &Metadata) -> Vec<u8> {
     let mut block = Vec::with_capacity(64);
     status::write(failure, metadata, |name, value| {
         stateless_field(name, value, Indexing::Unlikely, &mut block)
@@ -34,7 +34,7 @@ pub(super) fn trailers(failure: Option<&Status>, metadata: &Metadata) -> Vec<u8>
 }
 
 /// An answer of HTTP alone.
-pub(super) fn http(code: u16, fields: &[(&[u8], &[u8])]) -> Vec<u8> {
+pub(crate) fn http(code: u16, fields: &[(&[u8], &[u8])]) -> Vec<u8> {
     let (mut block, mut text) = (Vec::new(), Vec::new());
     put_decimal(&mut text, code.into());
     encode_stateless([(&b":status"[..], &text[..])], &mut block);

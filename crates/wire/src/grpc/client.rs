@@ -8,16 +8,16 @@ use polyrpc_core::{
     session,
 };
 
+use super::dialect::Dialect;
 use super::outgoing::{End, Outgoing, not_one};
 use super::{block, coding, frame, metadata, status, timeout};
-use crate::grpc_web::Dialect;
-use crate::h2::hpack::{Fields, Indexing};
-use crate::h2::{self, Connection, ErrorCode};
+use crate::http::h2::hpack::{Fields, Indexing};
+use crate::http::h2::{self, Connection, ErrorCode};
 
 /// What a client's connection is made with.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
-    /// What a call accepts, counted as in [`ServerConfig::limits`](super::ServerConfig::limits).
+    /// What a call accepts, counted as in [`ServerConfig::limits`](crate::http_server::h2::ServerConfig::limits).
     pub limits: Limits,
     /// What the connection accepts.
     pub http: Arc<h2::Config>,
@@ -34,7 +34,7 @@ pub struct ClientConfig {
 /// The client's side of a connection.
 #[derive(Debug)]
 pub struct Client {
-    pub(super) config: ClientConfig,
+    pub(crate) config: ClientConfig,
     pub(super) http: Connection,
     pub(super) calls: BTreeMap<u32, Outgoing>,
     pub(super) streams: HashMap<CallId, u32>,
@@ -80,7 +80,7 @@ impl Client {
 
     /// How many streams are open.
     #[cfg(test)]
-    pub(super) fn streams(&self) -> usize {
+    pub(crate) fn streams(&self) -> usize {
         self.http.streams()
     }
 }

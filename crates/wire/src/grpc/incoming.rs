@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use polyrpc_core::{Code, Compression, Message, Status};
 
+use super::base64::Decoder;
+use super::dialect::Dialect;
 use super::frame::{Assembler, Framed, Malformed};
-use crate::grpc_web::{Decoder, Dialect};
 
 /// The messages of one request, put together as their bytes come.
 #[derive(Debug)]

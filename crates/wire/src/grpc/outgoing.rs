@@ -4,11 +4,11 @@ use bytes::Bytes;
 use polyrpc_core::{CallId, Compression, Fault, Format, Head, Message, Metadata, Reply, Status};
 use polyrpc_payload::compress;
 
+use super::dialect::Dialect;
 use super::frame::{Assembler, Malformed};
 use super::incoming::unreadable;
-use super::{block, coding, metadata, request, status};
-use crate::grpc_web::{Dialect, fields};
-use crate::h2::hpack::Fields;
+use super::{block, coding, metadata, request, status, trailers};
+use crate::http::h2::hpack::Fields;
 
 /// A call that was not answered yet.
 #[derive(Debug)]
@@ -183,7 +183,7 @@ impl Outgoing {
         if !self.assembler.is_empty() {
             return Err(behind_trailers());
         }
-        web.told = Some(End::read(&fields(&text)).unwrap_or_else(End::without_status));
+        web.told = Some(End::read(&trailers::fields(&text)).unwrap_or_else(End::without_status));
         self.begun = false;
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata};
 
+use super::dialect::Dialect;
 use super::{coding, metadata, timeout};
-use crate::grpc_web::Dialect;
 
 /// A request's head, as it was understood.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Request {
     }
 
     /// About how many bytes it takes in memory.
-    pub(super) fn footprint(&self) -> usize {
+    pub(crate) fn footprint(&self) -> usize {
         let names = self.service.capacity() + self.method.capacity();
         let credential = self.credential.as_ref().map_or(0, Bytes::len);
         size_of::<Self>() + names + credential + self.metadata.footprint()

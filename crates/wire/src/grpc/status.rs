@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use polyrpc_core::digits::{hexadecimal, put_decimal};
-use polyrpc_core::{Code, Fault, Metadata, Retry, Scope, Status};
+use polyrpc_core::session::Missing;
+use polyrpc_core::{Call, Code, Fault, Metadata, Retry, Scope, Status};
 
 use super::{coding, metadata};
 
@@ -89,6 +90,14 @@ pub(super) fn of_reset(code: u32) -> Status {
         _ => Status::internal(format!("the server reset the stream with HTTP/2 error {code}")),
     };
     status.with_fault(Fault::Peer)
+}
+
+/// The failure of a call to something that does not exist.
+pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+    Status::unimplemented(match missing {
+        Missing::Service => format!("unknown service {}", call.service),
+        Missing::Method => format!("unknown method {} for service {}", call.method, call.service),
+    })
 }
 
 /// Appends a text in percent-encoding: printable ASCII but `%` as it is, the rest by its bytes.

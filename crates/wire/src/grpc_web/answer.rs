@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Metadata, Status};
 
-use super::Dialect;
+use crate::grpc::dialect::Dialect;
 use crate::grpc::{coding, frame, metadata, status};
 
 /// The fields of an answer's head.

@@ -3,15 +3,8 @@
 #![doc = include_str!("README.md")]
 
 mod answer;
-mod base64;
-mod cors;
-mod dialect;
-mod fields;
+mod client;
 
-pub use cors::Cors;
+pub use client::{Client, ClientConfig};
 
 pub(crate) use answer::{head, message, trailers};
-pub(crate) use base64::Decoder;
-pub(crate) use cors::{Preflight, expose};
-pub(crate) use dialect::Dialect;
-pub(crate) use fields::fields;

@@ -1,7 +1,7 @@
 //! Seeds of what stands on HTTP/2: conversations captured from real peers, each frame, and each known flood.
 
-use polyrpc_wire::h2::PREFACE;
-use polyrpc_wire::h2::hpack::encode_stateless;
+use polyrpc_wire::http::h2::PREFACE;
+use polyrpc_wire::http::h2::hpack::encode_stateless;
 
 use super::{Seeds, Side, behind, behind_manners, conversation};
 

@@ -9,7 +9,8 @@ use polyrpc_core::{CallId, Compression, Fault, Message, Outbox, Reply, Status};
 use super::end::Remote;
 use super::{News, StreamLimits, Streams, Why, reset_all};
 use crate::baidu_std::meta::StreamSettings;
-use crate::baidu_std::status::{self, ECONNRESET, EREQUEST};
+use crate::brpc_status as status;
+use crate::brpc_status::{ECONNRESET, EREQUEST};
 
 /// The streams of a client's connection.
 #[derive(Debug)]

@@ -12,8 +12,9 @@ use serde_json::Value;
 use super::server;
 use crate::baidu_std::frame::{self, Cut, Frame, Kind};
 use crate::baidu_std::meta::{Meta, StreamMeta};
-use crate::baidu_std::status::{self, EREQUEST};
 use crate::baidu_std::{Server, body};
+use crate::brpc_status as status;
+use crate::brpc_status::EREQUEST;
 
 pub(super) use Direction::{ToClient, ToServer};
 

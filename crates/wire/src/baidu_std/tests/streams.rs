@@ -6,7 +6,7 @@ use polyrpc_core::{Message, StreamId};
 use super::*;
 use crate::baidu_std::StreamLimits;
 use crate::baidu_std::meta::FrameType;
-use crate::baidu_std::status::ECONNRESET;
+use crate::brpc_status::ECONNRESET;
 
 mod vectors {
     use super::*;

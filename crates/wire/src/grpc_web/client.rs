@@ -1,0 +1,444 @@
+//! The client's side of a connection of HTTP/1.1 that carries calls of gRPC-Web: one at a time, whose messages leave and
+//! come one by one.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_core::digits::put_decimal;
+use polyrpc_core::session::Answer;
+use polyrpc_core::{Call, CallId, Compression, Fault, Format, Limits, Outbox, Status, Violation, session};
+
+use crate::grpc::dialect::Dialect;
+use crate::grpc::outgoing::{End, Outgoing, not_one};
+use crate::grpc::{self, coding, frame as grpc_frame, metadata, timeout};
+use crate::http::client::check_name;
+use crate::http::h1::chunked::{self, Chunked};
+use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
+use crate::http::h2::hpack::Fields;
+use crate::http::head::WriteHead;
+
+/// How a client of gRPC-Web speaks to its peer.
+#[derive(Debug, Clone, Default)]
+pub struct ClientConfig {
+    /// What a connection will accept; each message has the limit, and not their sum.
+    pub limits: Limits,
+    /// The peer's name for the `Host` field: `host:port`.
+    pub authority: String,
+    /// What calls without a credential of their own carry in `Authorization`.
+    pub credential: Option<Bytes>,
+}
+
+/// The client's side of a connection of gRPC-Web over HTTP/1.1.
+///
+/// A connection has one call at a time. One whose answer is not awaited to its end takes no more calls.
+#[derive(Debug)]
+pub struct Client {
+    config: Arc<ClientConfig>,
+    /// The call that is not answered yet.
+    call: Option<Outgoing>,
+    /// More of the request follows.
+    sending: bool,
+    reading: Reading,
+    scanned: usize,
+    /// Bytes of messages that were handed out and not taken.
+    untaken: usize,
+    /// Nobody waits for the answer.
+    oneway: bool,
+    ending: bool,
+}
+
+/// What comes next.
+#[derive(Debug)]
+enum Reading {
+    Head,
+    Body(Rest),
+    /// All of the answer is here.
+    Over,
+}
+
+/// What of a body has not come.
+#[derive(Debug)]
+enum Rest {
+    Bytes(usize),
+    Chunks(Box<Chunked>),
+    UntilClose,
+}
+
+impl Client {
+    /// A session of a new connection.
+    pub fn new(config: impl Into<Arc<ClientConfig>>) -> Self {
+        Self {
+            config: config.into(),
+            call: None,
+            sending: false,
+            reading: Reading::Head,
+            scanned: 0,
+            untaken: 0,
+            oneway: false,
+            ending: false,
+        }
+    }
+
+    /// Writes the head of a request, whose body is of `length` bytes or else comes in chunks.
+    fn begin(&self, call: &Call<'_>, length: Option<usize>, out: &mut Outbox) -> Result<(), Status> {
+        if !call.attachment.is_empty() {
+            return Err(Status::unimplemented("gRPC-Web has no attachments"));
+        }
+        check_name(call.service)?;
+        check_name(call.method)?;
+        let credential = call.credential.bytes().or(self.config.credential.as_ref());
+        if !credential.is_none_or(|credential| frame::is_field_value(credential)) {
+            return Err(Status::invalid_argument("the credential cannot stand in an HTTP field"));
+        }
+        let head = out.buffer();
+        for part in ["POST /", call.service, "/", call.method, " HTTP/1.1\r\n"] {
+            head.extend_from_slice(part.as_bytes());
+        }
+        head.lenient_field("host", self.config.authority.as_bytes());
+        frame::field(head, "content-type", &Dialect::Web.content_type(call.head.format));
+        match length {
+            Some(length) => {
+                head.extend_from_slice(b"content-length: ");
+                put_decimal(head, length as u64);
+                head.extend_from_slice(b"\r\n");
+            }
+            None => frame::field(head, "transfer-encoding", b"chunked"),
+        }
+        frame::field(head, "x-grpc-web", b"1");
+        frame::field(head, "user-agent", grpc::USER_AGENT);
+        frame::field(head, "grpc-accept-encoding", coding::ACCEPTED);
+        let sends = coding::applied(call.head.compression);
+        if let Some(name) = coding::name(sends).filter(|_| sends != Compression::None) {
+            frame::field(head, "grpc-encoding", name);
+        }
+        if let Some(time) = call.timeout {
+            let mut text = Vec::with_capacity(9);
+            timeout::write(time, &mut text);
+            frame::field(head, "grpc-timeout", &text);
+        }
+        if let Some(credential) = credential {
+            frame::field(head, "authorization", credential);
+        }
+        metadata::write(&call.head.metadata, |name, value| {
+            for part in [name, b": ", value, b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        });
+        head.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    /// Whether a call may leave, and how its messages are compressed.
+    fn check(&self, call: &Call<'_>) -> Result<Compression, Status> {
+        if self.ending || self.call.is_some() {
+            return Err(Status::unavailable("the connection takes no more calls"));
+        }
+        let sends = coding::applied(call.head.compression);
+        match coding::name(sends) {
+            Some(_) => Ok(sends),
+            None => Err(Status::unimplemented(format!("gRPC has no name for {}", sends.as_str()))),
+        }
+    }
+
+    fn sent(&mut self, id: CallId, streamed: bool, written: (Format, Compression)) {
+        let limit = self.config.limits.header;
+        self.call = Some(Outgoing::new(id, streamed, written, Dialect::Web, limit));
+        (self.sending, self.untaken) = (streamed, 0);
+    }
+
+    /// The call to which a command is meant, while more of its request may follow.
+    fn open_call(&self, id: CallId) -> Option<&Outgoing> {
+        self.call.as_ref().filter(|call| call.id == id && self.sending)
+    }
+
+    /// Takes heads out of `inbox` up to the first that is not interim.
+    fn read_head(&mut self, inbox: &mut BytesMut) -> Result<Step, Violation> {
+        loop {
+            if inbox.is_empty() {
+                return Ok(Step::Wait);
+            }
+            let Some(call) = &mut self.call else {
+                return Err(Violation::new("a response came that no call waits for"));
+            };
+            let limit = self.config.limits.header;
+            let end = match frame::head_end(inbox, &mut self.scanned) {
+                Some(end) if end <= limit => end,
+                None if inbox.len() <= limit => return Ok(Step::Wait),
+                _ => return Err(Refusal::long_head().into()),
+            };
+            self.scanned = 0;
+            let head = Head::parse(&inbox.split_to(end).freeze())?;
+            if head.is_interim() {
+                continue;
+            }
+            self.ending |= !head.keep;
+            self.reading = Reading::Body(match head.framing {
+                Framing::Length(length) => Rest::Bytes(length),
+                Framing::Chunked => Rest::Chunks(Box::default()),
+                Framing::UntilClose => Rest::UntilClose,
+            });
+            return Ok(match call.begin(&head.fields, false) {
+                Ok(()) if call.streamed => Step::Answer(Answer::Head(call.id, call.head.clone())),
+                Ok(()) => Step::Next,
+                Err(status) => {
+                    call.end = Some(End::failed(status));
+                    self.end()
+                }
+            });
+        }
+    }
+
+    /// Takes what of a body is in `inbox`, and what there is in it.
+    fn read_body(&mut self, inbox: &mut BytesMut) -> Result<Step, Violation> {
+        match self.take() {
+            Step::Wait => {}
+            step => return Ok(step),
+        }
+        let Reading::Body(rest) = &mut self.reading else { return Ok(self.end()) };
+        let (piece, over) = rest.pull(inbox, self.config.limits.header)?;
+        let Some(call) = &mut self.call else { return Ok(Step::Wait) };
+        if piece.is_empty() && !over {
+            return Ok(Step::Wait);
+        }
+        call.push(piece);
+        if call.end.is_some() {
+            return Ok(self.end());
+        }
+        if over {
+            call.body_ended();
+            self.reading = Reading::Over;
+        }
+        Ok(Step::Next)
+    }
+
+    /// The next message out of what is here.
+    fn take(&mut self) -> Step {
+        let limit = self.config.limits.message;
+        let Some(call) = &mut self.call else { return Step::Wait };
+        while call.begun {
+            let failed = match call.next(limit) {
+                Ok(Some(message)) if call.streamed => {
+                    self.untaken += message.body.len();
+                    return Step::Answer(Answer::Message(call.id, message));
+                }
+                Ok(Some(message)) => match call.message.replace(message) {
+                    None => continue,
+                    Some(_) => not_one("more than one message in a unary answer"),
+                },
+                Ok(None) => break,
+                Err(status) => status,
+            };
+            call.begun = false;
+            call.end = Some(End::failed(failed.with_fault(Fault::Peer)));
+            return self.end();
+        }
+        Step::Wait
+    }
+
+    /// The call is over: nothing more is read of its answer.
+    fn end(&mut self) -> Step {
+        // The rest of a body, or of the request, would stand before the next call.
+        self.ending |= self.sending || !matches!(self.reading, Reading::Over);
+        self.reading = Reading::Head;
+        (self.sending, self.untaken) = (false, 0);
+        match self.call.take().and_then(Outgoing::into_answer) {
+            Some((id, reply)) => Step::Answer(Answer::Reply(id, reply)),
+            None => Step::Next,
+        }
+    }
+}
+
+/// What was found.
+enum Step {
+    Answer(Answer),
+    /// Something else may be found at once.
+    Next,
+    /// More bytes are needed.
+    Wait,
+}
+
+impl session::Client for Client {
+    fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        let sends = self.check(&call)?;
+        let (compressed, body) = coding::shrink(sends, call.body.clone());
+        let prefix = grpc_frame::prefix(compressed, body.len());
+        self.begin(&call, Some(prefix.len() + body.len()), out)?;
+        out.copy(&prefix);
+        out.body(body);
+        self.sent(id, false, (call.head.format, sends));
+        // The next call could not be told from one that waits: it takes another connection.
+        self.oneway = call.oneway;
+        self.ending |= call.oneway;
+        Ok(())
+    }
+
+    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        let sends = self.check(&call)?;
+        self.begin(&call, None, out)?;
+        self.sent(id, true, (call.head.format, sends));
+        Ok(())
+    }
+
+    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        let Some(call) = self.open_call(id) else { return };
+        let (compressed, body) = coding::shrink(call.sends, message);
+        chunked::write(&grpc_frame::prefix(compressed, body.len()), body, out);
+    }
+
+    fn end(&mut self, id: CallId, out: &mut Outbox) {
+        if self.open_call(id).is_some() {
+            self.sending = false;
+            out.copy(chunked::END);
+        }
+    }
+
+    fn half_closes(&self) -> bool {
+        true
+    }
+
+    fn consumed(&mut self, _id: CallId, bytes: usize, _out: &mut Outbox) {
+        self.untaken = self.untaken.saturating_sub(bytes);
+    }
+
+    fn holds_back(&self) -> bool {
+        self.untaken > self.config.limits.message
+    }
+
+    fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+        loop {
+            if self.holds_back() {
+                return Ok(None);
+            }
+            if self.ending && self.call.is_none() {
+                // The rest of an answer that nobody wants.
+                inbox.clear();
+                return Ok(None);
+            }
+            let step = match self.reading {
+                Reading::Head => self.read_head(inbox)?,
+                Reading::Body(_) | Reading::Over => self.read_body(inbox)?,
+            };
+            match step {
+                Step::Answer(answer) => return Ok(Some(answer)),
+                Step::Next => {}
+                Step::Wait => return Ok(None),
+            }
+        }
+    }
+
+    /// What is still to come of its answer would stand before the next one: the connection takes no more calls.
+    fn cancel(&mut self, id: CallId, _out: &mut Outbox) {
+        if self.call.take_if(|call| call.id == id).is_some() {
+            self.ending = true;
+            (self.sending, self.untaken) = (false, 0);
+        }
+    }
+
+    fn wanted(&self) -> usize {
+        0
+    }
+
+    fn owes(&self) -> bool {
+        self.oneway && self.call.is_some()
+    }
+
+    fn concurrency(&self) -> usize {
+        1
+    }
+
+    fn reusable(&self) -> bool {
+        !self.ending
+    }
+
+    fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<Answer> {
+        self.ending = true;
+        let Reading::Body(Rest::UntilClose) = self.reading else { return None };
+        self.call.as_mut()?.body_ended();
+        match self.end() {
+            Step::Answer(answer) => Some(answer),
+            Step::Next | Step::Wait => None,
+        }
+    }
+}
+
+impl Rest {
+    /// What of the body is in `inbox`, and whether that was all of it. What chunks say beside it may have `overhead`
+    /// bytes.
+    fn pull(&mut self, inbox: &mut BytesMut, overhead: usize) -> Result<(Bytes, bool), Refusal> {
+        match self {
+            Self::Bytes(left) => {
+                let here = (*left).min(inbox.len());
+                *left -= here;
+                Ok((inbox.split_to(here).freeze(), *left == 0))
+            }
+            Self::Chunks(chunked) => match chunked.read(inbox, usize::MAX, overhead)? {
+                Some(last) => Ok((last, true)),
+                None => Ok((chunked.take(), false)),
+            },
+            Self::UntilClose => Ok((inbox.split().freeze(), false)),
+        }
+    }
+}
+
+/// The head of a response.
+struct Head {
+    status: u16,
+    keep: bool,
+    framing: Framing,
+    /// As HTTP/2 has them: the status among them, names in lower case.
+    fields: Fields,
+}
+
+impl Head {
+    fn parse(head: &Bytes) -> Result<Self, Refusal> {
+        let mut slots = [const { MaybeUninit::uninit() }; frame::MAX_FIELDS];
+        let mut parsed = httparse::Response::new(&mut []);
+        let whole = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+            &mut parsed,
+            head,
+            &mut slots,
+        );
+        let (Ok(httparse::Status::Complete(_)), Some(status), Some(version)) =
+            (whole, parsed.code, parsed.version)
+        else {
+            return Err(Refusal::malformed("the head of the response is malformed"));
+        };
+        if status == 101 {
+            return Err(Refusal::malformed("the peer changes to another protocol unasked"));
+        }
+        let http10 = version == 0;
+        let mut read = Self { status, keep: !http10, framing: Framing::Length(0), fields: Fields::default() };
+        read.fields.push(b":status", status.to_string().as_bytes());
+        let mut lengths = Lengths::default();
+        for header in parsed.headers.iter() {
+            read.take(&header.name.to_ascii_lowercase(), header.value, &mut lengths)?;
+        }
+        // These have no body, whatever their fields say (RFC 9112 §6.3).
+        if !read.is_interim() && !matches!(status, 204 | 304) {
+            read.framing = lengths.framing(http10, usize::MAX)?.unwrap_or(Framing::UntilClose);
+            read.keep &= read.framing != Framing::UntilClose;
+        }
+        Ok(read)
+    }
+
+    fn take(&mut self, name: &str, value: &[u8], lengths: &mut Lengths) -> Result<(), Refusal> {
+        match name {
+            "content-length" => lengths.content_length(value)?,
+            "transfer-encoding" => lengths.transfer_encoding(value)?,
+            "connection" => {
+                for option in frame::list(value) {
+                    self.keep &= !option.eq_ignore_ascii_case(b"close");
+                }
+            }
+            _ => {}
+        }
+        self.fields.push(name.as_bytes(), value);
+        Ok(())
+    }
+
+    /// Whether another response follows to the same request (RFC 9110 §15.2).
+    fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status)
+    }
+}

@@ -1,0 +1,536 @@
+//! The client's side of a connection.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_core::digits::put_decimal;
+use polyrpc_core::session::Answer;
+use polyrpc_core::{
+    Call, CallId, Compression, Format, Head, Json, Limits, Metadata, Outbox, Reply, Status, Violation,
+    session,
+};
+use polyrpc_payload::compress;
+
+use super::h1::chunked::Chunked;
+use super::h1::frame::{self, Framing, Lengths, Refusal};
+use super::head::WriteHead;
+use super::mapping::{brpc, failure, gateway, query, status};
+use crate::http_server::request;
+use crate::json_rpc;
+
+/// How a client speaks to its peer.
+#[derive(Debug, Clone, Default)]
+pub struct ClientConfig {
+    /// What a connection will accept.
+    pub limits: Limits,
+    /// The peer's name for the `Host` field: `host:port`.
+    pub authority: String,
+    /// What calls without a credential of their own carry in `Authorization`.
+    pub credential: Option<Bytes>,
+    /// Calls are JSON-RPC 2.0 objects posted to `/`, as rpcx understands them, instead of brpc's
+    /// `POST /Service/Method`.
+    pub json_rpc: bool,
+}
+
+/// The client's side of a connection.
+///
+/// Responses come in the order of the calls, so a call waits for all before it; [`concurrency`] says one.
+///
+/// [`concurrency`]: session::Client::concurrency
+#[derive(Debug)]
+pub struct Client {
+    config: Arc<ClientConfig>,
+    /// Calls without a response, oldest first.
+    waiting: VecDeque<CallId>,
+    reading: Reading,
+    scanned: usize,
+    ending: bool,
+}
+
+/// What comes next.
+#[derive(Debug)]
+enum Reading {
+    Head,
+    Body(Box<Partial>),
+}
+
+/// A response whose body is not here yet.
+#[derive(Debug)]
+struct Partial {
+    response: Response,
+    chunked: Chunked,
+}
+
+impl Client {
+    /// A session of a new connection.
+    pub fn new(config: impl Into<Arc<ClientConfig>>) -> Self {
+        Self {
+            config: config.into(),
+            waiting: VecDeque::new(),
+            reading: Reading::Head,
+            scanned: 0,
+            ending: false,
+        }
+    }
+
+    /// Writes a call in brpc's mapping.
+    fn send_mapped(&self, call: &Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        let content_type = brpc::content_type(call.head.format)
+            .ok_or_else(|| Status::unimplemented("HTTP has no content type for this format"))?;
+        let coding = match call.head.compression {
+            Compression::None => None,
+            Compression::Gzip => Some("gzip"),
+            Compression::Zlib => Some("deflate"),
+            other => {
+                let text = format!("HTTP has no content coding for {}", other.as_str());
+                return Err(Status::unimplemented(text));
+            }
+        };
+        check_name(call.service)?;
+        check_name(call.method)?;
+        let credential = self.credential(call)?;
+        let body = match coding {
+            None => call.body.clone(),
+            Some(_) => compress::compress(call.head.compression, &call.body)
+                .map_err(|error| Status::internal(error.to_string()))?
+                .into(),
+        };
+
+        let head = out.buffer();
+        head.extend_from_slice(b"POST /");
+        if !call.service.is_empty() {
+            head.extend_from_slice(call.service.as_bytes());
+            head.push(b'/');
+        }
+        head.extend_from_slice(call.method.as_bytes());
+        self.write_common(head, content_type, body.len(), credential);
+        frame::field(head, "Accept-Encoding", b"gzip");
+        if let Some(coding) = coding {
+            frame::field(head, "Content-Encoding", coding.as_bytes());
+        }
+        if let Some(timeout) = call.timeout {
+            let milliseconds = timeout.as_millis().min(MAX_TIMEOUT_MS);
+            frame::field(head, "connect-timeout-ms", milliseconds.to_string().as_bytes());
+        }
+        frame::metadata_fields(head, &call.head.metadata);
+        head.extend_from_slice(b"\r\n");
+        out.body(body);
+        Ok(())
+    }
+
+    /// Writes a call as JSON-RPC, its metadata as rpcx reads it.
+    fn send_json_rpc(&self, id: CallId, call: &Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        if !matches!(call.head.format, Format::Json(_)) {
+            return Err(Status::unimplemented("JSON-RPC carries nothing but JSON"));
+        }
+        if call.head.compression != Compression::None {
+            return Err(Status::unimplemented("JSON-RPC has no compression"));
+        }
+        let credential = self.credential(call)?;
+        let mut metadata = Cow::Borrowed(&call.head.metadata);
+        if let Some(timeout) = call.timeout {
+            let milliseconds = timeout.as_millis().min(MAX_TIMEOUT_MS);
+            metadata.to_mut().insert(gateway::SERVER_TIMEOUT, milliseconds.to_string());
+        }
+        let mut body = Vec::with_capacity(call.body.len() + 64);
+        let answered = (!call.oneway).then_some(id.0);
+        json_rpc::write_request(&mut body, call.service, call.method, &call.body, answered);
+
+        let head = out.buffer();
+        head.extend_from_slice(b"POST /");
+        self.write_common(head, brpc::JSON, body.len(), credential);
+        frame::field(head, "X-JSONRPC-2.0", b"true");
+        if !metadata.is_empty() {
+            gateway::meta_field(&metadata, head);
+        }
+        head.extend_from_slice(b"\r\n");
+        out.body(body.into());
+        Ok(())
+    }
+
+    /// Writes what every request has behind its path.
+    fn write_common(
+        &self,
+        head: &mut Vec<u8>,
+        content_type: &str,
+        length: usize,
+        credential: Option<&Bytes>,
+    ) {
+        head.extend_from_slice(b" HTTP/1.1\r\n");
+        head.lenient_field("Host", self.config.authority.as_bytes());
+        head.extend_from_slice(b"Content-Length: ");
+        put_decimal(head, length as u64);
+        head.extend_from_slice(b"\r\n");
+        frame::field(head, "Content-Type", content_type.as_bytes());
+        if let Some(credential) = credential {
+            frame::field(head, "Authorization", credential);
+        }
+    }
+
+    fn credential<'c>(&'c self, call: &'c Call<'_>) -> Result<Option<&'c Bytes>, Status> {
+        let credential = call.credential.bytes().or(self.config.credential.as_ref());
+        match credential.is_none_or(|credential| frame::is_field_value(credential)) {
+            true => Ok(credential),
+            false => Err(Status::invalid_argument("the credential cannot stand in an HTTP field")),
+        }
+    }
+
+    /// Takes heads out of `inbox` up to the first that is not interim; its body may be here already.
+    fn read_head(&mut self, inbox: &mut BytesMut) -> Result<Option<Answer>, Violation> {
+        loop {
+            if inbox.is_empty() {
+                return Ok(None);
+            }
+            if self.waiting.is_empty() {
+                return Err(Violation::new("a response came that no call waits for"));
+            }
+            let limits = &self.config.limits;
+            let end = match frame::head_end(inbox, &mut self.scanned) {
+                Some(end) if end <= limits.header => end,
+                None if inbox.len() <= limits.header => return Ok(None),
+                _ => return Err(Refusal::long_head().into()),
+            };
+            self.scanned = 0;
+            let head = inbox.split_to(end).freeze();
+            let response = Response::parse(&head, limits.message)?;
+            if response.is_interim() {
+                continue;
+            }
+            self.ending |= !response.keep;
+            return match response.framing {
+                Framing::Length(length) if inbox.len() >= length => {
+                    let body = inbox.split_to(length).freeze();
+                    self.finish(response, body)
+                }
+                _ => {
+                    self.reading = Reading::Body(Box::new(Partial { response, chunked: Chunked::default() }));
+                    self.read_body(inbox)
+                }
+            };
+        }
+    }
+
+    fn read_body(&mut self, inbox: &mut BytesMut) -> Result<Option<Answer>, Violation> {
+        let limits = &self.config.limits;
+        let Reading::Body(partial) = &mut self.reading else { return Ok(None) };
+        let body = match partial.response.framing {
+            Framing::Length(length) if inbox.len() >= length => Some(inbox.split_to(length).freeze()),
+            Framing::Length(_) => None,
+            Framing::Chunked => partial.chunked.read(inbox, limits.message, limits.header)?,
+            Framing::UntilClose if inbox.len() > limits.message => return Err(Refusal::too_large().into()),
+            Framing::UntilClose => None,
+        };
+        match body {
+            Some(body) => self.finish_partial(body),
+            None => Ok(None),
+        }
+    }
+
+    fn finish_partial(&mut self, body: Bytes) -> Result<Option<Answer>, Violation> {
+        match std::mem::replace(&mut self.reading, Reading::Head) {
+            Reading::Body(partial) => self.finish(partial.response, body),
+            Reading::Head => Ok(None),
+        }
+    }
+
+    /// A response is whole.
+    fn finish(&mut self, response: Response, body: Bytes) -> Result<Option<Answer>, Violation> {
+        let Some(id) = self.waiting.pop_front() else { return Ok(None) };
+        let reply = match self.config.json_rpc {
+            true => response.into_json_rpc_reply(body, id)?,
+            false => response.into_reply(body),
+        };
+        Ok(Some(Answer::Reply(id, reply)))
+    }
+}
+
+impl session::Client for Client {
+    fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        if !call.attachment.is_empty() {
+            return Err(Status::unimplemented("HTTP has no room for an attachment beside the message"));
+        }
+        match self.config.json_rpc {
+            true => self.send_json_rpc(id, &call, out)?,
+            false => self.send_mapped(&call, out)?,
+        }
+        self.waiting.push_back(id);
+        Ok(())
+    }
+
+    fn next_event(&mut self, inbox: &mut BytesMut, _out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+        match self.reading {
+            Reading::Head => self.read_head(inbox),
+            Reading::Body(_) => self.read_body(inbox),
+        }
+    }
+
+    /// A call sent now would wait behind a response that nobody wants any more, so the connection takes none.
+    fn cancel(&mut self, id: CallId, _out: &mut Outbox) {
+        self.ending |= self.waiting.contains(&id);
+    }
+
+    fn wanted(&self) -> usize {
+        match &self.reading {
+            Reading::Body(partial) => match partial.response.framing {
+                Framing::Length(length) => length,
+                Framing::Chunked | Framing::UntilClose => 0,
+            },
+            Reading::Head => 0,
+        }
+    }
+
+    fn concurrency(&self) -> usize {
+        1
+    }
+
+    fn reusable(&self) -> bool {
+        !self.ending
+    }
+
+    fn end_of_stream(&mut self, inbox: &mut BytesMut) -> Option<Answer> {
+        self.ending = true;
+        match &self.reading {
+            Reading::Body(partial) if partial.response.framing == Framing::UntilClose => {
+                let body = inbox.split().freeze();
+                self.finish_partial(body).unwrap_or_default()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A response without its body.
+#[derive(Debug)]
+struct Response {
+    status: u16,
+    reason: Bytes,
+    keep: bool,
+    framing: Framing,
+    content_type: Option<Bytes>,
+    content_encoding: Option<Bytes>,
+    error_code: Option<i32>,
+    /// The words for a failure in rpcx's gateway.
+    rpcx_error: Option<Bytes>,
+    metadata: Metadata,
+}
+
+impl Response {
+    /// Reads a whole head; the message may have `limit` bytes.
+    fn parse(head: &Bytes, limit: usize) -> Result<Self, Refusal> {
+        let mut slots = [const { MaybeUninit::uninit() }; frame::MAX_FIELDS];
+        let mut parsed = httparse::Response::new(&mut []);
+        let whole = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+            &mut parsed,
+            head,
+            &mut slots,
+        );
+        let (Ok(httparse::Status::Complete(_)), Some(status), Some(version)) =
+            (whole, parsed.code, parsed.version)
+        else {
+            return Err(Refusal::malformed("the head of the response is malformed"));
+        };
+        if status == 101 {
+            return Err(Refusal::malformed("the peer changes to another protocol unasked"));
+        }
+        let http10 = version == 0;
+        let mut response = Self {
+            status,
+            reason: head.slice_ref(parsed.reason.unwrap_or_default().as_bytes()),
+            keep: !http10,
+            framing: Framing::Length(0),
+            content_type: None,
+            content_encoding: None,
+            error_code: None,
+            rpcx_error: None,
+            metadata: Metadata::new(),
+        };
+        let mut lengths = Lengths::default();
+        for header in parsed.headers.iter() {
+            response.take(header.name, head.slice_ref(header.value), &mut lengths)?;
+        }
+        // These have no body, whatever their fields say (RFC 9112 §6.3).
+        if !response.is_interim() && !matches!(status, 204 | 304) {
+            let told = lengths.framing(http10, limit.saturating_sub(head.len()))?;
+            response.framing = told.unwrap_or(Framing::UntilClose);
+            response.keep &= response.framing != Framing::UntilClose;
+        }
+        Ok(response)
+    }
+
+    fn take(&mut self, name: &str, value: Bytes, lengths: &mut Lengths) -> Result<(), Refusal> {
+        let mut buffer = [0; 32];
+        let Some(lower) = frame::lower_case(name, &mut buffer) else {
+            let lower = name.to_ascii_lowercase();
+            if frame::is_metadata(&lower) {
+                frame::add_metadata(&mut self.metadata, &lower, value);
+            }
+            return Ok(());
+        };
+        match lower {
+            "content-length" => lengths.content_length(&value)?,
+            "transfer-encoding" => lengths.transfer_encoding(&value)?,
+            "connection" => self.connection(&value),
+            "content-type" => self.content_type = Some(value),
+            "content-encoding" => self.content_encoding = Some(value),
+            brpc::ERROR_CODE => {
+                self.error_code = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok());
+            }
+            "x-rpcx-errormessage" if !value.is_empty() => self.rpcx_error = Some(value),
+            // What cannot be read of it is no reason to fail a call that was answered.
+            "x-rpcx-meta" => _ = query::decode(&value, &mut self.metadata),
+            other if frame::is_metadata(other) => frame::add_metadata(&mut self.metadata, other, value),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for option in frame::list(value) {
+            match () {
+                () if option.eq_ignore_ascii_case(b"close") => self.keep = false,
+                () if option.eq_ignore_ascii_case(b"keep-alive") => self.keep = true,
+                () => {}
+            }
+        }
+    }
+
+    fn into_reply(self, body: Bytes) -> Reply {
+        let format = self.content_type.as_deref().and_then(brpc::format_of).unwrap_or(brpc::DEFAULT);
+        let compression = match self.content_encoding.as_deref() {
+            None => Some(Compression::None),
+            Some(coding) => request::coding_of(coding),
+        };
+        let result = match compression {
+            _ if !self.is_success() => Err(self.failure(&body)),
+            Some(Compression::None) if self.is_no_message(&body) => Err(self.no_message(&body)),
+            Some(_) => Ok(body),
+            None => Err(Status::unimplemented("the content-encoding of the response is not understood")),
+        };
+        let compression = compression.unwrap_or_default();
+        Reply::new(result, Head { format, compression, metadata: self.metadata, ..Head::default() })
+    }
+
+    /// A response in JSON-RPC. A failure before the call (no such path, too large) is told by HTTP alone.
+    fn into_json_rpc_reply(self, body: Bytes, id: CallId) -> Result<Reply, Violation> {
+        let result = match json_rpc::read_response(&body, id.0) {
+            Ok(result) => result,
+            Err(_) if !self.is_success() => Err(self.failure(&body)),
+            // The answer to a notification.
+            Err(_) if body.is_empty() => Ok(Bytes::new()),
+            Err(reason) => return Err(Violation::new(reason)),
+        };
+        let head = Head { format: Format::Json(Json::Go), metadata: self.metadata, ..Head::default() };
+        Ok(Reply::new(result, head))
+    }
+
+    /// Whether another response follows to the same request (RFC 9110 §15.2).
+    fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status)
+    }
+
+    fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// The failure a response tells: its body in words, or the reason phrase where there is no text.
+    #[cold]
+    fn failure(&self, body: &[u8]) -> Status {
+        if let Some(told) = self.told(body) {
+            return told;
+        }
+        let text = match self.content_encoding {
+            None => body.get(..MAX_TEXT).unwrap_or(body),
+            Some(_) => b"",
+        };
+        let text = match (text, &self.rpcx_error) {
+            ([], Some(told)) => String::from_utf8_lossy(told).into_owned(),
+            ([], None) => format!("HTTP {} {}", self.status, String::from_utf8_lossy(&self.reason)),
+            (text, _) => String::from_utf8_lossy(text).into_owned(),
+        };
+        status::read(self.status, self.error_code, text)
+    }
+}
+
+impl Response {
+    /// Whether a success holds nothing that a method answers: rpcx's gateway tells failures so, and any other server that
+    /// is asked for a path shows a page.
+    fn is_no_message(&self, body: &[u8]) -> bool {
+        let is_json = |body: &[u8]| matches!(body.first(), Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9'));
+        let is_word = |body: &[u8]| matches!(body, b"null" | b"true" | b"false");
+        let body = body.trim_ascii();
+        match self.content_type.as_deref().map(|named| (brpc::format_of(named), named)) {
+            _ if self.rpcx_error.is_some() => true,
+            // It says itself that there is none.
+            _ if self.status == 204 => false,
+            None | Some((Some(Format::Json(_)), _)) => body.is_empty(),
+            Some((None, named)) if is_text(named) => !is_json(body) && !is_word(body),
+            Some(_) => false,
+        }
+    }
+
+    /// What came instead of a message.
+    #[cold]
+    fn no_message(&self, body: &[u8]) -> Status {
+        if let Some(text) = &self.rpcx_error {
+            return Status::unknown(format!(
+                "{}, as rpcx's gateway tells it in HTTP {}: it is not called by `POST /Service/Method`",
+                String::from_utf8_lossy(text),
+                self.status
+            ));
+        }
+        let content_type =
+            self.content_type.as_deref().map_or_else(|| "none".into(), String::from_utf8_lossy);
+        let begin = String::from_utf8_lossy(body.get(..BEGIN).unwrap_or(body));
+        Status::unknown(format!(
+            "HTTP {} {} came without a message: Content-Type {content_type}, {}",
+            self.status,
+            String::from_utf8_lossy(&self.reason),
+            match &*begin {
+                "" => "an empty body".to_owned(),
+                begin => format!("a body that begins with {begin:?}"),
+            }
+        ))
+    }
+
+    /// The failure that a body of JSON tells.
+    #[cold]
+    fn told(&self, body: &[u8]) -> Option<Status> {
+        let content_type = self.content_type.as_deref()?;
+        if self.content_encoding.is_some() || !matches!(brpc::format_of(content_type), Some(Format::Json(_)))
+        {
+            return None;
+        }
+        let told = failure::read(body)?;
+        // What may be tried again the HTTP status says better.
+        let read = status::read(self.status, self.error_code, String::new());
+        let told = if read.code() == told.code() { told.with_retry(read.retry()) } else { told };
+        Some(match self.error_code {
+            Some(number) => told.with_number(number),
+            None => told,
+        })
+    }
+}
+
+fn is_text(content_type: &[u8]) -> bool {
+    content_type.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"text/"))
+}
+
+/// How much is shown of a body that is no message.
+const BEGIN: usize = 200;
+
+/// Whether a name can be one component of a path.
+pub(crate) fn check_name(name: &str) -> Result<(), Status> {
+    match name.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#".contains(&byte)) {
+        true => Ok(()),
+        false => Err(Status::invalid_argument(format!("{name:?} cannot be part of a path"))),
+    }
+}
+
+/// How much of a failed call's body becomes the text of the failure: as much as brpc shows.
+const MAX_TEXT: usize = 2048;
+
+/// The longest timeout that can be told: ten digits, as in the Connect protocol.
+const MAX_TIMEOUT_MS: u128 = 9_999_999_999;

@@ -1,0 +1,245 @@
+use std::sync::Arc;
+
+use super::fields::Fields;
+use super::table::{OVERHEAD, STATIC, Table, static_field};
+use super::{huffman, integer};
+
+/// Reads the header blocks of one direction of a connection.
+///
+/// A block that equals one of the last, bit for bit, and neither changes the dynamic table nor was read before a
+/// change of it, gives the same list without being read again: peers that call the same method with the same
+/// headers send exactly such blocks.
+#[derive(Debug)]
+pub struct Decoder {
+    table: Table,
+    /// What the peer was allowed, and has acknowledged.
+    allowed: usize,
+    /// The peer must say that its table shrank before anything else (RFC 7541, §4.2).
+    owes_update: bool,
+    max_list: usize,
+    recent: Recent,
+    /// The field being read; kept for their buffers.
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// Why a block could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The block is broken, and with it the state that both sides share: the connection cannot go on.
+    Broken,
+    /// The list is larger than allowed. The shared state is sound: only this message cannot be taken.
+    TooLarge {
+        /// The size of the whole list, counted as `SETTINGS_MAX_HEADER_LIST_SIZE` does.
+        size: usize,
+        /// The fields that still fitted, in their order.
+        fields: Arc<Fields>,
+    },
+}
+
+impl Decoder {
+    /// A decoder whose dynamic table holds at most `table` bytes and that gives no list larger than `max_list`,
+    /// counted as `SETTINGS_MAX_HEADER_LIST_SIZE` does.
+    pub fn new(table: usize, max_list: usize) -> Self {
+        Self {
+            table: Table::new(table),
+            allowed: table,
+            owes_update: false,
+            max_list,
+            recent: Recent::default(),
+            name: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Reads a whole block.
+    ///
+    /// # Errors
+    ///
+    /// See [`DecodeError`].
+    pub fn decode(&mut self, block: &[u8]) -> Result<Arc<Fields>, DecodeError> {
+        if let Some(fields) = self.recent.find(block) {
+            return Ok(fields.clone());
+        }
+        let mut reading = Reading { fields: Fields::with_room(), changes: false, dropped: 0 };
+        self.read(block, &mut reading)?;
+        if reading.changes {
+            self.recent.clear();
+        }
+        if block.len() > LONGEST {
+            self.rest();
+        }
+        let fields = Arc::new(reading.fields);
+        if reading.dropped > 0 {
+            return Err(DecodeError::TooLarge { size: fields.size() + reading.dropped, fields });
+        }
+        if !reading.changes {
+            self.recent.add(block, &fields);
+        }
+        Ok(fields)
+    }
+
+    /// The buffers of a long field are not kept.
+    #[cold]
+    fn rest(&mut self) {
+        self.name.shrink_to(LONGEST);
+        self.value.shrink_to(LONGEST);
+    }
+
+    fn read(&mut self, mut block: &[u8], reading: &mut Reading) -> Result<(), DecodeError> {
+        let mut updates = 0;
+        while let Some(&first) = block.first() {
+            if first & 0xe0 == 0x20 {
+                // Only at the beginning, and two at most: the least size in between and the last (§4.2).
+                updates += 1;
+                if !reading.fields.is_empty() || reading.dropped > 0 || updates > 2 {
+                    return Err(DecodeError::Broken);
+                }
+                self.update_size(&mut block)?;
+                reading.changes = true;
+                continue;
+            }
+            if self.owes_update {
+                return Err(DecodeError::Broken);
+            }
+            self.field(first, &mut block, reading).ok_or(DecodeError::Broken)?;
+        }
+        Ok(())
+    }
+
+    fn update_size(&mut self, block: &mut &[u8]) -> Result<(), DecodeError> {
+        let size = integer::decode(block, 5).filter(|size| *size <= self.allowed);
+        self.table.resize(size.ok_or(DecodeError::Broken)?);
+        self.owes_update = false;
+        Ok(())
+    }
+
+    /// Reads one field (§6.1, §6.2); `None` if it is broken.
+    fn field(&mut self, first: u8, block: &mut &[u8], reading: &mut Reading) -> Option<()> {
+        if first & 0x80 != 0 {
+            let index = integer::decode(block, 7)?;
+            let (name, value) = lookup(&self.table, index)?;
+            reading.add(name, value, self.max_list);
+            return Some(());
+        }
+        let inserts = first & 0x40 != 0;
+        let index = integer::decode(block, if inserts { 6 } else { 4 })?;
+        self.name.clear();
+        match index {
+            0 => string(block, &mut self.name)?,
+            index => self.name.extend_from_slice(lookup(&self.table, index)?.0),
+        }
+        self.value.clear();
+        string(block, &mut self.value)?;
+        reading.add(&self.name, &self.value, self.max_list);
+        if inserts {
+            self.table.insert(&self.name, &self.value, 0);
+            reading.changes = true;
+        }
+        Some(())
+    }
+
+    /// The peer has acknowledged that its table may hold so many bytes. If that is less than its table holds, it
+    /// must say so at the beginning of its next block.
+    pub fn allow(&mut self, size: usize) {
+        self.owes_update = size < self.table.limit();
+        self.allowed = size;
+    }
+
+    /// Bytes of what is remembered of the blocks that were read. The table is counted as its size is.
+    pub(in crate::http::h2) fn held(&self) -> usize {
+        self.table.size() + self.recent.held
+    }
+
+    /// The same bytes of recent blocks, counted anew.
+    pub(in crate::http::h2) fn audited(&self) -> usize {
+        self.table.size() + self.recent.audited()
+    }
+
+    /// The most that recent blocks take.
+    pub(in crate::http::h2) const MOST_RECENT: usize = RECENT * (LONGEST + Fields::LARGEST_KEPT);
+}
+
+/// A block being read.
+struct Reading {
+    fields: Fields,
+    /// The block changed the dynamic table.
+    changes: bool,
+    /// The size of the fields that the list had no room for.
+    dropped: usize,
+}
+
+impl Reading {
+    /// Adds a field, unless the list would become too large. What fits behind a field that does not is still added, so
+    /// that the request can be answered in the right protocol.
+    fn add(&mut self, name: &[u8], value: &[u8], max: usize) {
+        let size = name.len() + value.len() + OVERHEAD;
+        if self.fields.size() + size > max {
+            self.dropped = self.dropped.saturating_add(size);
+            return;
+        }
+        self.fields.push(name, value);
+    }
+}
+
+fn lookup(table: &Table, index: usize) -> Option<(&[u8], &[u8])> {
+    if index <= STATIC {
+        return static_field(index).map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    }
+    table.get(index - STATIC - 1).map(|entry| (entry.name(), entry.value()))
+}
+
+/// Reads a string, in Huffman code or not (§5.2); `None` if it is broken.
+fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let coded = block.first()? & 0x80 != 0;
+    let length = integer::decode(block, 7)?;
+    let (text, rest) = block.split_at_checked(length)?;
+    *block = rest;
+    match coded {
+        true => huffman::decode(text, out).ok(),
+        false => {
+            out.extend_from_slice(text);
+            Some(())
+        }
+    }
+}
+
+/// The last blocks that left the dynamic table as it is, and what they said.
+#[derive(Debug, Default)]
+struct Recent {
+    blocks: [Option<(Box<[u8]>, Arc<Fields>)>; RECENT],
+    next: usize,
+    /// Bytes that they take.
+    held: usize,
+}
+
+/// Peers alternate between few blocks: one or two methods, heads and trailers.
+const RECENT: usize = 4;
+
+/// A longer block is rarely the same twice, and would be kept by every connection.
+const LONGEST: usize = 1024;
+
+impl Recent {
+    fn find(&self, block: &[u8]) -> Option<&Arc<Fields>> {
+        let known = self.blocks.iter().flatten().find(|(known, _)| **known == *block);
+        known.map(|(_, fields)| fields)
+    }
+
+    fn add(&mut self, block: &[u8], fields: &Arc<Fields>) {
+        if block.len() <= LONGEST && fields.may_be_kept() {
+            let replaced = self.blocks[self.next].replace((block.into(), fields.clone()));
+            self.held += block.len() + fields.footprint();
+            self.held -= replaced.map_or(0, |(block, fields)| block.len() + fields.footprint());
+            self.next = (self.next + 1) % RECENT;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.blocks = Default::default();
+        self.held = 0;
+    }
+
+    fn audited(&self) -> usize {
+        self.blocks.iter().flatten().map(|(block, fields)| block.len() + fields.footprint()).sum()
+    }
+}

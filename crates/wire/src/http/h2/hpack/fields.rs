@@ -1,0 +1,120 @@
+use std::fmt;
+use std::sync::OnceLock;
+
+use super::table::OVERHEAD;
+use crate::http::h2::message::{Malformed, Meaning, judge};
+
+/// A list of header fields, as one block brought them.
+///
+/// All names and values lie one behind the other in one buffer, so that a list costs two allocations however many
+/// fields it has.
+#[derive(Clone, Default)]
+pub struct Fields {
+    bytes: Vec<u8>,
+    ends: Vec<Ends>,
+    /// Worked out once for a list that comes again and again.
+    meaning: OnceLock<Result<Meaning, Malformed>>,
+}
+
+/// Where a field's name and its value end; it begins where the one before ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Ends {
+    name: u32,
+    value: u32,
+}
+
+impl Fields {
+    /// An empty list with room for a usual one.
+    pub(super) fn with_room() -> Self {
+        Self { bytes: Vec::with_capacity(256), ends: Vec::with_capacity(12), meaning: OnceLock::new() }
+    }
+
+    /// Adds a field.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.meaning.take();
+        self.bytes.extend_from_slice(name);
+        let name = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(value);
+        self.ends.push(Ends { name, value: self.bytes.len() as u32 });
+    }
+
+    /// The fields in the order in which they came, as name and value.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut start = 0;
+        self.ends.iter().map(move |ends| {
+            let (name, value) = (ends.name as usize, ends.value as usize);
+            let field = (&self.bytes[start..name], &self.bytes[name..value]);
+            start = value;
+            field
+        })
+    }
+
+    /// The value of the first field of this name.
+    pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// How many fields there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are no fields.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// What the list is: the head of a message, or trailers.
+    pub(in crate::http::h2) fn meaning(&self) -> Result<Meaning, Malformed> {
+        *self.meaning.get_or_init(|| judge(self))
+    }
+
+    /// Whether the list is worth keeping for the case that it comes again. A short block may stand for a very large list,
+    /// which every connection would hold as long as it is open.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.bytes.len() <= Self::LONGEST_KEPT && self.ends.len() <= Self::MOST_KEPT
+    }
+
+    /// Bytes of names and values in the longest list that is kept.
+    const LONGEST_KEPT: usize = 1 << 10;
+
+    /// Fields in the longest list that is kept.
+    const MOST_KEPT: usize = 32;
+
+    /// What the largest list that is kept takes in memory: the room of a list doubles as it grows.
+    pub(super) const LARGEST_KEPT: usize =
+        size_of::<Self>() + 2 * (Self::LONGEST_KEPT + Self::MOST_KEPT * size_of::<Ends>());
+
+    /// How many bytes it takes in memory.
+    pub(crate) fn footprint(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity() + self.ends.capacity() * size_of::<Ends>()
+    }
+
+    /// The size as `SETTINGS_MAX_HEADER_LIST_SIZE` counts it (RFC 9113, §6.5.2).
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len() + self.ends.len() * OVERHEAD
+    }
+}
+
+impl PartialEq for Fields {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes && self.ends == other.ends
+    }
+}
+
+impl Eq for Fields {}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        f.debug_list().entries(self.iter().map(|(name, value)| (text(name), text(value)))).finish()
+    }
+}
+
+impl<'a> FromIterator<(&'a [u8], &'a [u8])> for Fields {
+    fn from_iter<I: IntoIterator<Item = (&'a [u8], &'a [u8])>>(fields: I) -> Self {
+        let mut list = Self::default();
+        fields.into_iter().for_each(|(name, value)| list.push(name, value));
+        list
+    }
+}

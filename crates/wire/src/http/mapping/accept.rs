@@ -1,0 +1,74 @@
+//! Which JSON a caller wants, by its `Accept` field.
+//!
+//! `application/proto-json` is brpc's name for canonical JSON. A parameter says the same of `application/json`, as those
+//! of OData (`application/json;odata.metadata=none`) do: `application/json;dialect=proto3`, or `brpc`, or `go`.
+
+use polyrpc_core::Json;
+
+use super::brpc::{JSON, PROTO_JSON};
+use crate::http::h1::frame;
+
+/// What an `Accept` field wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Accepted {
+    /// It does not say.
+    Any,
+    /// This, under this content type.
+    Dialect(Json, &'static str),
+    /// A dialect that there is none of.
+    Unknown,
+}
+
+/// The first type that names a dialect counts.
+pub(super) fn dialect(accept: Option<&[u8]>) -> Accepted {
+    let Some(accept) = accept else { return Accepted::Any };
+    frame::list(accept).map(of_type).find(|accepted| *accepted != Accepted::Any).unwrap_or(Accepted::Any)
+}
+
+fn of_type(element: &[u8]) -> Accepted {
+    let mut parts = element.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let essence = parts.next().unwrap_or_default();
+    match () {
+        () if essence.eq_ignore_ascii_case(PROTO_JSON.as_bytes()) => {
+            Accepted::Dialect(Json::Proto3, PROTO_JSON)
+        }
+        () if essence.eq_ignore_ascii_case(JSON.as_bytes()) => match parts.find_map(parameter) {
+            None => Accepted::Any,
+            Some(b"proto3") => Accepted::Dialect(Json::Proto3, JSON),
+            Some(b"brpc") => Accepted::Dialect(Json::Brpc, JSON),
+            Some(b"go") => Accepted::Dialect(Json::Go, JSON),
+            Some(_) => Accepted::Unknown,
+        },
+        () => Accepted::Any,
+    }
+}
+
+/// The value of the parameter `dialect`.
+fn parameter(part: &[u8]) -> Option<&[u8]> {
+    let at = part.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = (part.get(..at)?, part.get(at + 1..)?);
+    let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    name.trim_ascii().eq_ignore_ascii_case(b"dialect").then(|| bare.unwrap_or(value).trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_or_brpcs_own_type_names_the_dialect() {
+        for (accept, want) in [
+            ("", Accepted::Any),
+            ("*/*", Accepted::Any),
+            ("text/html, application/json;q=0.9", Accepted::Any),
+            ("application/proto-json", Accepted::Dialect(Json::Proto3, PROTO_JSON)),
+            ("text/html, Application/JSON ; Dialect=\"proto3\" ; q=1", Accepted::Dialect(Json::Proto3, JSON)),
+            ("application/json;dialect=brpc, application/proto-json", Accepted::Dialect(Json::Brpc, JSON)),
+            ("application/json;dialect=go", Accepted::Dialect(Json::Go, JSON)),
+            ("application/json;dialect=yaml", Accepted::Unknown),
+        ] {
+            assert_eq!(dialect(Some(accept.as_bytes())), want, "{accept}");
+        }
+        assert_eq!(dialect(None), Accepted::Any);
+    }
+}

@@ -1,0 +1,750 @@
+//! What a whole request asks for: a call, several, or what is answered without one. It is the same whether the
+//! request came by HTTP/1 or HTTP/2.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc_core::session::{Missing, Verdict};
+use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata, Reply, Status};
+
+use super::brpc::{self, Path};
+use super::config::ServerConfig;
+use super::{browser, failure, gateway, health, routed, status};
+use crate::grpc::request::is_meant;
+use crate::http::cors::Preflight;
+use crate::http::head::WriteHead;
+use crate::http::rule::{Found, Lookup};
+use crate::http::websocket::handshake::Unfit;
+use crate::http_server::request::{Method, Request};
+use crate::json_rpc::{self, Incoming};
+use crate::net_rpc;
+
+/// What a request asks for. The names of its call are not in the call.
+pub(crate) enum Asked {
+    /// Nothing that a method would do.
+    Answer(Answer),
+    /// A call.
+    Call(Call<'static>, Form),
+    /// A call whose answer nobody reads: the response is this.
+    Notify(Call<'static>, Answer),
+    /// Several calls, answered together.
+    Batch(Entries, json_rpc::Batch),
+}
+
+impl Asked {
+    /// Reads a whole request; where it asks for a call, `names` has its names then.
+    pub(crate) fn read(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Self {
+        match Kind::of(config, &request, Some(&body)) {
+            Kind::Answer(answer) => Self::Answer(answer),
+            Kind::JsonRpc => json_rpc_calls(request, &body, names),
+            Kind::Gateway => gateway_call(request, body, names),
+            Kind::Routed(found) => routed_call(config, &found, request, body, names),
+            Kind::Mapped => mapped_call(config, request, body, names),
+        }
+    }
+}
+
+/// What kind of request it is.
+enum Kind<'c> {
+    /// It calls no method.
+    Answer(Answer),
+    JsonRpc,
+    Gateway,
+    Routed(Found<'c>),
+    Mapped,
+}
+
+impl<'c> Kind<'c> {
+    /// Tells the kind of a request. Where the body is not here yet, it is assumed to be JSON-RPC if it may be.
+    fn of(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
+        let kind = Self::sort(config, request, body);
+        let guarded = !matches!(&kind, Self::Answer(answer) if answer.is_harmless());
+        match guarded.then(|| browser::refusal(config, request)).flatten() {
+            Some(answer) => Self::Answer(answer),
+            None => match (kind, request.wrong_timeout) {
+                (Self::Answer(answer), _) => Self::Answer(answer),
+                // brpc passes over what it cannot read.
+                (_, Some(wrong)) if !config.lenient => Self::Answer(Answer::Failed(400, wrong)),
+                (kind, _) => kind,
+            },
+        }
+    }
+
+    fn sort(config: &'c ServerConfig, request: &Request, body: Option<&[u8]>) -> Self {
+        match (request.method, request.path.as_str()) {
+            (Method::Options, _) => Self::Answer(Answer::Options(request.preflight())),
+            (_, RPCX_PATH | net_rpc::CONNECT_PATH) => Self::Answer(Answer::MustConnect),
+            _ if speaks_json_rpc(request, body) => Self::JsonRpc,
+            _ if speaks_gateway(request) => Self::Gateway,
+            (_, path) if config.routes.leads(path) => {
+                match config.routes.find(request.method.as_str(), path) {
+                    Lookup::Found(found) => Self::Routed(found),
+                    Lookup::OtherVerbs(verbs) => {
+                        Self::Answer(Answer::other_verb(verbs.join(", "), request.content_type.as_deref()))
+                    }
+                    Lookup::Nothing => Self::Mapped,
+                }
+            }
+            (Method::Get | Method::Head, "/" | "") => Self::Answer(Answer::Text(200, INDEX)),
+            (Method::Get | Method::Head, "/version") => Self::Answer(Answer::Version),
+            (Method::Get | Method::Head, net_rpc::PAGE_PATH) if !config.debug_page.is_empty() => {
+                Self::Answer(Answer::DebugPage)
+            }
+            (Method::Get | Method::Head, _) => {
+                health::answer(config, request).map_or(Self::Mapped, Self::Answer)
+            }
+            _ => Self::Mapped,
+        }
+    }
+}
+
+/// Whether somebody else answers a request: it is no call of a method that the server has, and none of its own pages.
+pub(crate) fn is_for_others(config: &ServerConfig, request: &Request) -> bool {
+    let Some(own) = &config.own else { return false };
+    if request.grpc.is_some() || speaks_json_rpc(request, None) || speaks_gateway(request) {
+        return false;
+    }
+    let path = request.path.as_str();
+    let is_shown = matches!(request.method, Method::Get | Method::Head);
+    match path {
+        "*" | RPCX_PATH | net_rpc::CONNECT_PATH => false,
+        "/version" if is_shown => false,
+        net_rpc::PAGE_PATH if is_shown && !config.debug_page.is_empty() => false,
+        _ if is_shown && health::answer(config, request).is_some() => false,
+        path if config.routes.leads(path)
+            && !is_unknown(config.routes.find(request.method.as_str(), path)) =>
+        {
+            false
+        }
+        path => {
+            let path = Path::parse(path);
+            !own.offers(path.service, path.method)
+        }
+    }
+}
+
+fn is_unknown(lookup: Lookup<'_>) -> bool {
+    matches!(lookup, Lookup::Nothing)
+}
+
+/// What is known of a request before its body is here.
+pub(crate) struct Peeked {
+    /// The names of the call are set. In JSON-RPC the body has them.
+    pub(crate) named: bool,
+    /// The same that the calls of the request will have.
+    pub(crate) credential: Credential,
+    /// The request is answered like this, whatever its body holds; there is nothing to judge.
+    pub(crate) answer: Option<Answer>,
+}
+
+impl Peeked {
+    fn answer(answer: Answer) -> Self {
+        Self { named: false, credential: Credential::Call(None), answer: Some(answer) }
+    }
+}
+
+/// Reads the head of a request whose body is not here; where it names a call, `names` has its names then.
+#[cold]
+pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) -> Peeked {
+    let (named, credential) = match Kind::of(config, request, None) {
+        Kind::Answer(answer) => return Peeked::answer(answer),
+        Kind::JsonRpc if request.compression() != Some(Compression::None) => {
+            return Peeked::answer(Answer::UnsupportedCoding);
+        }
+        Kind::JsonRpc => match meta_of(request) {
+            Ok(reserved) => (false, request.authorization.clone().or(reserved.credential)),
+            Err(answer) => return Peeked::answer(answer),
+        },
+        Kind::Gateway => match gateway_names(request, names) {
+            Ok(reserved) => (true, request.authorization.clone().or(reserved.credential)),
+            Err(answer) => return Peeked::answer(answer),
+        },
+        Kind::Routed(found) => {
+            if let Err(answer) = routed::check(config, request) {
+                return Peeked::answer(answer);
+            }
+            names.set(found.route().service(), found.route().method());
+            (true, request.authorization.clone())
+        }
+        Kind::Mapped => {
+            let path = Path::parse(request.path.as_str());
+            if let Err(answer) = brpc::check(config, request, &path) {
+                return Peeked::answer(answer);
+            }
+            names.set(path.service, path.method);
+            return Peeked { named: true, credential: mapped_credential(config, request), answer: None };
+        }
+    };
+    Peeked { named, credential: Credential::Call(credential), answer: None }
+}
+
+/// The answer to a request whose head was judged, unless it was accepted.
+#[cold]
+pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict) -> Option<Answer> {
+    let form = match Kind::of(config, request, None) {
+        Kind::Answer(answer) => return Some(answer),
+        Kind::JsonRpc => Form::JsonRpc(json_rpc::Owed::without_id()),
+        Kind::Gateway => Form::Gateway(gateway_fields(request)),
+        Kind::Routed(found) => Form::Routed(routed::Ticket(found.route().clone())),
+        Kind::Mapped => {
+            let format = request.content_type.as_deref().and_then(brpc::format_of);
+            Form::Mapped(brpc::Ticket::new(request, format.unwrap_or(brpc::DEFAULT), config))
+        }
+    };
+    let refused = match verdict {
+        Verdict::Accepted => return None,
+        Verdict::Unauthenticated(status) => Refused { form, status, unauthenticated: true },
+        Verdict::Refused(status) => Refused { form, status, unauthenticated: false },
+        Verdict::Missing(missing) => {
+            let mut names = Names::default();
+            peek(config, request, &mut names);
+            let (service, method) = names.parts();
+            let mut call = Call::new(service, method, Format::default(), Bytes::new());
+            Path::parse(request.path.as_str()).note_rest(&mut call.head.metadata);
+            let status = form.unknown(&call, missing);
+            Refused { form, status, unauthenticated: false }
+        }
+    };
+    Some(Answer::Refused(Box::new(refused)))
+}
+
+/// brpc's mapping: the path names service and method.
+fn mapped_call(config: &ServerConfig, mut request: Request, body: Bytes, names: &mut Names) -> Asked {
+    let path = Path::parse(request.path.as_str());
+    let (format, compression) = match brpc::check(config, &request, &path) {
+        Ok(understood) => understood,
+        Err(answer) => return Asked::Answer(answer),
+    };
+    names.set(path.service, path.method);
+    path.note_rest(&mut request.metadata);
+    let ticket = brpc::Ticket::new(&request, format, config);
+    let call = Call {
+        timeout: request.timeout,
+        credential: mapped_credential(config, &request),
+        authenticated: request.accepted,
+        head: Head { format, compression, metadata: request.metadata, plain_http: true, ..Head::default() },
+        ..Call::new("", "", format, body)
+    };
+    Asked::Call(call, Form::Mapped(ticket))
+}
+
+/// Proxies send the requests of many callers on one connection, so that each must bring its credential, unless the
+/// listener is for brpc's clients only. Within HTTP/2 even these do.
+fn mapped_credential(config: &ServerConfig, request: &Request) -> Credential {
+    let credential = request.authorization.clone();
+    match config.trust_connection && !request.h2 {
+        true => Credential::Connection(credential),
+        false => Credential::Call(credential),
+    }
+}
+
+/// The verb and the path are those that a `.proto` declares.
+fn routed_call(
+    config: &ServerConfig,
+    found: &Found<'_>,
+    request: Request,
+    body: Bytes,
+    names: &mut Names,
+) -> Asked {
+    let (compression, dialect) = match routed::check(config, &request) {
+        Ok(understood) => understood,
+        Err(answer) => return Asked::Answer(answer),
+    };
+    let message = routed::plain(compression, body, config.limits.decompressed).and_then(|body| {
+        let message = found.message(request.query.as_str(), &body);
+        message.map_err(|unfit| Status::invalid_argument(unfit.to_string()))
+    });
+    let message = match message {
+        Ok(message) => message,
+        Err(status) => return Asked::Answer(Answer::Unfit(status)),
+    };
+    let route = found.route();
+    names.set(route.service(), route.method());
+    let format = Format::Json(dialect);
+    let call = Call {
+        timeout: request.timeout,
+        credential: Credential::Call(request.authorization),
+        authenticated: request.accepted,
+        head: Head { format, metadata: request.metadata, plain_http: true, ..Head::default() },
+        ..Call::new("", "", format, message)
+    };
+    Asked::Call(call, Form::Routed(routed::Ticket(route.clone())))
+}
+
+/// rpcx's gateway: fields name service and method.
+fn gateway_call(request: Request, body: Bytes, names: &mut Names) -> Asked {
+    let coding = request.compression();
+    let mut fields = request.gateway.unwrap_or_default();
+    let mut metadata = request.metadata;
+    fields.default_service_path(&request.path);
+    let reserved = fields.read_meta(&mut metadata);
+    let (described, reserved) = match (fields.describe(), reserved) {
+        (Ok(described), Ok(reserved)) => (described, reserved),
+        (Err(wrong), _) | (_, Err(wrong)) => return Asked::Answer(Answer::Unreadable(fields, wrong)),
+    };
+    let Some(compression) = gateway_compression(described.compression, coding) else {
+        return Asked::Answer(Answer::UnsupportedCoding);
+    };
+    names.set(described.service, described.method);
+    let call = Call {
+        timeout: reserved.timeout.or(request.timeout),
+        credential: Credential::Call(request.authorization.or(reserved.credential)),
+        authenticated: request.accepted,
+        head: Head { format: described.format, compression, metadata, plain_http: true, ..Head::default() },
+        ..Call::new("", "", described.format, body)
+    };
+    Asked::Call(call, Form::Gateway(fields))
+}
+
+/// How the message is compressed. rpcx-gateway takes `Content-Encoding: gzip` for the compress type.
+fn gateway_compression(told: Compression, coding: Option<Compression>) -> Option<Compression> {
+    match told {
+        Compression::None => coding,
+        told => Some(told),
+    }
+}
+
+fn gateway_fields(request: &Request) -> Box<gateway::Fields> {
+    let mut fields = request.gateway.clone().unwrap_or_default();
+    fields.default_service_path(&request.path);
+    fields
+}
+
+/// Sets the names that a request to the gateway has in its head; gives what else it tells, or its answer if it cannot be
+/// read.
+fn gateway_names(request: &Request, names: &mut Names) -> Result<gateway::Reserved, Answer> {
+    let fields = gateway_fields(request);
+    let reserved = fields.read_meta(&mut Metadata::new());
+    let (described, reserved) = match (fields.describe(), reserved) {
+        (Ok(described), Ok(reserved)) => (described, reserved),
+        (Err(wrong), _) | (_, Err(wrong)) => return Err(Answer::Unreadable(fields, wrong)),
+    };
+    if gateway_compression(described.compression, request.compression()).is_none() {
+        return Err(Answer::UnsupportedCoding);
+    }
+    names.set(described.service, described.method);
+    Ok(reserved)
+}
+
+/// What `X-RPCX-Meta` tells beside metadata, in JSON-RPC.
+fn meta_of(request: &Request) -> Result<gateway::Reserved, Answer> {
+    let reserved = request.gateway.as_ref().map(|fields| fields.read_meta(&mut Metadata::new()));
+    reserved.transpose().map(Option::unwrap_or_default).map_err(|_| WRONG_META)
+}
+
+fn json_rpc_calls(request: Request, body: &Bytes, names: &mut Names) -> Asked {
+    if request.compression() != Some(Compression::None) {
+        return Asked::Answer(Answer::UnsupportedCoding);
+    }
+    let mut metadata = request.metadata;
+    let reserved = request.gateway.map(|fields| fields.read_meta(&mut metadata)).transpose();
+    let Ok(reserved) = reserved.map(Option::unwrap_or_default) else {
+        return Asked::Answer(WRONG_META);
+    };
+    let common = Common {
+        metadata,
+        timeout: reserved.timeout.or(request.timeout),
+        credential: request.authorization.or(reserved.credential),
+        authenticated: request.accepted,
+    };
+    match json_rpc::read(body) {
+        Incoming::Refused(response) => Asked::Answer(Answer::Json(response)),
+        Incoming::One(request) => {
+            let owed = json_rpc::Owed::to(&request);
+            let call = common.call(request, names);
+            match owed {
+                Some(owed) => Asked::Call(call, Form::JsonRpc(owed)),
+                None => Asked::Notify(call, Answer::Json(Vec::new())),
+            }
+        }
+        Incoming::Many(requests, refused) => {
+            let missing = requests.iter().filter(|request| request.id.is_some()).count();
+            let batch = json_rpc::Batch::new(&refused, missing);
+            Asked::Batch(Entries { requests: requests.into_iter(), message: body.len(), common }, batch)
+        }
+    }
+}
+
+/// The calls of a JSON-RPC batch that are not handed out yet.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    requests: std::vec::IntoIter<json_rpc::Request>,
+    /// Bytes of the message that all of them are slices of.
+    message: usize,
+    common: Common,
+}
+
+impl Entries {
+    /// Bytes that are held for as long as there are any.
+    pub(crate) fn held(&self) -> usize {
+        self.message
+    }
+
+    /// The next call, and what is owed to it unless it is a notification.
+    pub(crate) fn next(&mut self, names: &mut Names) -> Option<(Call<'static>, Option<json_rpc::Owed>)> {
+        let request = self.requests.next()?;
+        let owed = json_rpc::Owed::to(&request);
+        Some((self.common.clone().call(request, names), owed))
+    }
+}
+
+/// What every call of one JSON-RPC message has in common.
+#[derive(Debug, Clone)]
+struct Common {
+    metadata: Metadata,
+    timeout: Option<Duration>,
+    credential: Option<Bytes>,
+    authenticated: bool,
+}
+
+impl Common {
+    fn call(self, request: json_rpc::Request, names: &mut Names) -> Call<'static> {
+        let (service, method) = request.names();
+        names.set(service, method);
+        let format = Format::Json(Json::Go);
+        Call {
+            timeout: self.timeout,
+            oneway: request.id.is_none(),
+            credential: Credential::Call(self.credential),
+            authenticated: self.authenticated,
+            head: Head {
+                format,
+                positional: request.positional,
+                metadata: self.metadata,
+                plain_http: true,
+                ..Head::default()
+            },
+            ..Call::new("", "", format, request.params)
+        }
+    }
+}
+
+/// The names of the call handed out last, in a buffer that is used again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    text: String,
+    /// Where the service ends and the method begins.
+    split: usize,
+}
+
+impl Names {
+    /// A buffer larger than this is not kept.
+    const KEEP: usize = 4 << 10;
+
+    pub(crate) fn set(&mut self, service: &str, method: &str) {
+        if self.text.capacity() > Self::KEEP {
+            self.text = String::new();
+        }
+        self.text.clear();
+        self.text.push_str(service);
+        self.text.push_str(method);
+        self.split = service.len();
+    }
+
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        self.text.split_at_checked(self.split).unwrap_or_default()
+    }
+}
+
+/// The form that the response to a call takes.
+#[derive(Debug)]
+pub(crate) enum Form {
+    Mapped(brpc::Ticket),
+    Routed(routed::Ticket),
+    Gateway(Box<gateway::Fields>),
+    JsonRpc(json_rpc::Owed),
+}
+
+impl Form {
+    /// Whether a request without a body calls with the default message: by its verb it may have none (brpc
+    /// `policy/http_rpc_protocol.cpp`).
+    pub(crate) fn may_be_empty(&self) -> bool {
+        matches!(self, Self::Mapped(_))
+    }
+
+    /// Writes the head of the response and returns its body.
+    pub(crate) fn answer(self, reply: Reply, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+        match self {
+            Self::Mapped(ticket) => ticket.answer(reply, config, head),
+            Self::Routed(ticket) => ticket.answer(reply, head),
+            Self::Gateway(fields) => fields.answer(reply, head),
+            Self::JsonRpc(owed) => {
+                let body = json(owed.answer(&reply).into(), head);
+                if !reply.head.metadata.is_empty() {
+                    gateway::meta_field(&reply.head.metadata, head);
+                }
+                body
+            }
+        }
+    }
+
+    /// The failure of a call to something that does not exist.
+    pub(crate) fn unknown(&self, call: &Call<'_>, missing: Missing) -> Status {
+        match self {
+            Self::Mapped(_) => unknown(call, missing),
+            Self::Routed(_) | Self::Gateway(_) | Self::JsonRpc(_) => unknown_to_rpcx(call, missing),
+        }
+    }
+
+    /// The same for a call whose credential was refused.
+    pub(crate) fn refuse(self, status: Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+        match self {
+            // A listener for brpc's clients answers as brpc does.
+            Self::Mapped(_) if config.trust_connection => brpc::refuse(&status, head),
+            Self::Mapped(ticket) => ticket.answer(Reply::failure(brpc::named(status)), config, head),
+            Self::Gateway(fields) => fields.failure(401, status.words(), head),
+            Self::Routed(_) | Self::JsonRpc(_) => self.answer(Reply::failure(status), config, head),
+        }
+    }
+}
+
+/// The failure of a call to something that does not exist, in brpc's words.
+pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+    brpc::unknown(call, missing)
+}
+
+/// The failure of a call to something that does not exist, in rpcx's words.
+#[cold]
+pub(crate) fn unknown_to_rpcx(call: &Call<'_>, missing: Missing) -> Status {
+    Status::unimplemented(match missing {
+        Missing::Service => format!("rpcx: can't find service {}", call.service),
+        Missing::Method => format!("rpcx: can't find method {}", call.method),
+    })
+}
+
+/// A request that was refused by its head.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    form: Form,
+    status: Status,
+    unauthenticated: bool,
+}
+
+impl Refused {
+    fn write(self, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+        match self.unauthenticated {
+            true => self.form.refuse(self.status, config, head),
+            false => self.form.answer(Reply::failure(self.status), config, head),
+        }
+    }
+}
+
+/// What is answered without calling a method.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Text(u16, &'static str),
+    /// A failure before there is a call: its HTTP status and why.
+    Failed(u16, &'static str),
+    Version,
+    /// What the server offers, as Go's `net/rpc` shows it.
+    DebugPage,
+    /// The methods of HTTP that are understood, or the leave that a browser asks for.
+    Options(Option<Preflight>),
+    MustConnect,
+    /// The path belongs to a method, which other methods of HTTP call.
+    OtherVerb {
+        verbs: String,
+        /// Whoever asks reads no JSON.
+        in_text: bool,
+    },
+    /// The content type is none of those in which a message may come.
+    UnsupportedType {
+        /// Whoever asks reads no JSON.
+        in_text: bool,
+    },
+    /// The message that a rule makes of the request cannot be made.
+    Unfit(Status),
+    UnsupportedCoding,
+    /// A WebSocket was asked for in a way that cannot be granted.
+    NoWebSocket(Unfit),
+    /// The server is going away.
+    GoingAway,
+    /// A request to the gateway that cannot be read.
+    Unreadable(Box<gateway::Fields>, &'static str),
+    /// What is owed for JSON-RPC that calls nothing, or nothing any more.
+    Json(Vec<u8>),
+    /// The request was refused by its head.
+    Refused(Box<Refused>),
+}
+
+impl Answer {
+    /// The answer to a request whose content type is none of those in which a message may come.
+    #[cold]
+    pub(super) fn unsupported_type(content_type: Option<&[u8]>) -> Self {
+        Self::UnsupportedType { in_text: content_type.is_some_and(reads_no_json) }
+    }
+
+    /// The answer to a request by a method of HTTP that calls nothing there.
+    #[cold]
+    pub(super) fn other_verb(verbs: String, content_type: Option<&[u8]>) -> Self {
+        Self::OtherVerb { verbs, in_text: content_type.is_some_and(reads_no_json) }
+    }
+
+    /// Whether anybody may be given it: it tells nothing of what could be called.
+    fn is_harmless(&self) -> bool {
+        !matches!(self, Self::DebugPage)
+    }
+
+    /// Writes the head of the response and returns its body.
+    pub(crate) fn write(self, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+        match self {
+            Self::Text(http, text) => plain(http, text, head),
+            Self::Failed(http, text) => failure::refusal(http, text, config, head),
+            Self::Version => plain(200, &config.version, head),
+            Self::DebugPage => html(&config.debug_page, head),
+            Self::Options(preflight) => options(preflight, head),
+            Self::MustConnect => {
+                let body = plain(405, "405 must CONNECT\n", head);
+                head.field("Allow", b"CONNECT");
+                body
+            }
+            Self::OtherVerb { verbs, in_text } => {
+                const TEXT: &str = "this path is called by another method of HTTP\n";
+                let body = match in_text {
+                    true => plain(405, TEXT, head),
+                    false => failure::refusal(405, TEXT, config, head),
+                };
+                head.field("Allow", verbs.as_bytes());
+                body
+            }
+            Self::UnsupportedType { in_text } => {
+                const TEXT: &str = "the Content-Type is not one of a message\n";
+                let body = match in_text {
+                    true => plain(415, TEXT, head),
+                    false => failure::refusal(415, TEXT, config, head),
+                };
+                head.field("Accept", brpc::ACCEPTED_TYPES.as_bytes());
+                body
+            }
+            Self::Unfit(status) => routed::failure(&status, head),
+            Self::UnsupportedCoding => unsupported_coding(config, head),
+            Self::NoWebSocket(unfit) => no_websocket(unfit, head),
+            Self::GoingAway => brpc::failure(&going_away(), &Metadata::new(), config, head),
+            // rpcx answers 200 to a request it cannot read: the failure is in the fields.
+            Self::Unreadable(fields, wrong) => fields.failure(200, wrong, head),
+            Self::Json(text) => json(text.into(), head),
+            Self::Refused(refused) => refused.write(config, head),
+        }
+    }
+}
+
+/// Whether who sends this content type looks for no JSON in an answer: a client of gRPC, which may take it for a failure
+/// of Connect's, or whoever sends a picture, sound or the like.
+#[cold]
+fn reads_no_json(content_type: &[u8]) -> bool {
+    let begins = |start: &&[u8]| {
+        content_type.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
+    };
+    is_meant(content_type) || [&b"image/"[..], b"audio/", b"video/", b"font/"].iter().any(begins)
+}
+
+/// Whether a request is JSON-RPC: it says so, or it is JSON sent where nothing else is called. Without its body it
+/// may be.
+fn speaks_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
+    if request.method != Method::Post {
+        return false;
+    }
+    let content_type = request.content_type.as_deref().unwrap_or_default();
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let is = |name: &str| essence.eq_ignore_ascii_case(name.as_bytes());
+    request.json_rpc
+        || is("application/json-rpc")
+        || is("application/jsonrequest")
+        || is(brpc::JSON)
+            && matches!(request.path.as_str(), "/" | "/jsonrpc")
+            && body.is_none_or(json_rpc::announces)
+}
+
+/// Whether a request is for rpcx's gateway. It takes GET and PUT as rpcx does, and any content type: what names the call
+/// are fields that a page cannot send to another origin unasked.
+fn speaks_gateway(request: &Request) -> bool {
+    matches!(request.method, Method::Post | Method::Get | Method::Put)
+        && request.gateway.as_ref().is_some_and(|fields| fields.names_a_call())
+}
+
+/// A response of text.
+pub(crate) fn plain(http: u16, text: &str, head: &mut impl WriteHead) -> Bytes {
+    head.begin(http, Some(text.len()));
+    head.field("Content-Type", b"text/plain");
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// The answer to a request whose body did not come in time.
+#[cold]
+pub(crate) fn late(status: &Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+    match config.json() {
+        Json::BrpcLenient => plain(408, status.message(), head),
+        _ => failure::write(408, status, head),
+    }
+}
+
+/// A page.
+fn html(text: &str, head: &mut impl WriteHead) -> Bytes {
+    head.begin(200, Some(text.len()));
+    head.field("Content-Type", b"text/html; charset=utf-8");
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// A response of JSON-RPC.
+pub(crate) fn json(body: Bytes, head: &mut impl WriteHead) -> Bytes {
+    head.begin(200, Some(body.len()));
+    if !body.is_empty() {
+        head.field("Content-Type", brpc::JSON.as_bytes());
+    }
+    body
+}
+
+fn options(preflight: Option<Preflight>, head: &mut impl WriteHead) -> Bytes {
+    head.begin(204, None);
+    match preflight {
+        Some(preflight) => preflight.allow(|name, value| head.field(name, value)),
+        None => head.field("Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+    }
+    Bytes::new()
+}
+
+#[cold]
+fn unsupported_coding(config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
+    const TEXT: &str = "the content-encoding is not understood";
+    let body = match config.json() {
+        Json::BrpcLenient => plain(415, &format!("[{}][E{}]{TEXT}", config.address, status::EREQUEST), head),
+        _ => failure::refusal(415, TEXT, config, head),
+    };
+    head.field("Accept-Encoding", b"gzip, deflate");
+    head.field(brpc::ERROR_CODE, status::EREQUEST.to_string().as_bytes());
+    body
+}
+
+#[cold]
+fn no_websocket(unfit: Unfit, head: &mut impl WriteHead) -> Bytes {
+    let body = plain(unfit.http(), unfit.reason(), head);
+    if unfit == Unfit::Version {
+        // What the client may ask for instead (RFC 6455 §4.4).
+        head.field("Upgrade", b"websocket");
+        head.field("Sec-WebSocket-Version", b"13");
+    }
+    body
+}
+
+/// brpc's words for a call that comes too late.
+#[cold]
+fn going_away() -> Status {
+    Status::unavailable("Server is stopping").with_number(status::ELOGOFF)
+}
+
+/// Why a WebSocket is not opened that is not one of this server's own.
+pub(crate) const NO_WEBSOCKET: &str = "a WebSocket is opened here for rpcx only, at /_rpcx_\n";
+
+const WRONG_META: Answer = Answer::Failed(400, "wrong X-RPCX-Meta");
+
+/// Where rpcx's clients connect to (rpcx `share/share.go`).
+pub(crate) const RPCX_PATH: &str = "/_rpcx_";
+
+const INDEX: &str = "\
+POST /Service/Method   calls a method; the body is JSON, or what Content-Type says
+POST /jsonrpc          calls by JSON-RPC 2.0
+GET  /health           whether the server takes calls; /health/Service: whether the service does
+GET  /readyz           whether the server takes calls; ?service=Service: whether the service does
+GET  /livez            whether the server runs
+GET  /version          which version runs
+";

@@ -1,0 +1,81 @@
+//! Requests that somebody else answers: what travels between him and the wire, the same over HTTP/1 and HTTP/2.
+
+use bytes::Bytes;
+
+use polyrpc_core::Metadata;
+
+use crate::http::h1::frame;
+
+/// The fields of a request's head, as they came, behind `:method`, `:path` and `:authority`. What is for this hop only
+/// is left out.
+pub(crate) fn request(
+    method: &str,
+    target: Bytes,
+    authority: Bytes,
+    fields: Vec<(String, Bytes)>,
+) -> Metadata {
+    let mut metadata = Metadata::new();
+    metadata.append(":method", method.as_bytes().to_vec());
+    metadata.append(":path", target);
+    metadata.append(":authority", authority);
+    let connection = fields.iter().filter(|(name, _)| name == "connection");
+    let named = connection.flat_map(|(_, value)| frame::list(value));
+    let named: Vec<String> = named.map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
+    for (name, value) in fields {
+        if !is_of_hop(&name) && !named.contains(&name) {
+            metadata.append(name, value);
+        }
+    }
+    metadata
+}
+
+/// What a response says in its head.
+#[derive(Debug)]
+pub(crate) struct Response<'m> {
+    pub(crate) status: u16,
+    /// How long its body is.
+    pub(crate) length: Option<u64>,
+    fields: &'m Metadata,
+}
+
+impl<'m> Response<'m> {
+    pub(crate) fn read(fields: &'m Metadata) -> Self {
+        let status = fields.get(":status").and_then(|status| status.parse().ok());
+        let length = fields.get("content-length").and_then(|length| length.parse().ok());
+        // What announces another response is none.
+        Self { status: status.filter(|status| (200..=999).contains(status)).unwrap_or(500), length, fields }
+    }
+
+    /// Whether no body follows, whatever the fields say (RFC 9110, §6.4.1).
+    pub(crate) fn is_bare(&self, head_only: bool) -> bool {
+        head_only || matches!(self.status, 204 | 304)
+    }
+
+    /// Its fields, without those that cannot stand in a head and those that are for this hop only.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&'m str, &'m Bytes)> {
+        let no_length = self.status == 204;
+        clean(self.fields).filter(move |(name, _)| !(no_length && *name == "content-length"))
+    }
+}
+
+/// The entries that may travel as fields.
+pub(crate) fn clean(fields: &Metadata) -> impl Iterator<Item = (&str, &Bytes)> {
+    fields.iter().filter(|(name, value)| {
+        !is_of_hop(name) && frame::is_field_name(name) && frame::is_field_value(value)
+    })
+}
+
+/// Whether a field is for this hop only, or for who keeps the connection (RFC 9110, §7.6.1).
+fn is_of_hop(name: &str) -> bool {
+    const OF_HOP: [&str; 8] = [
+        "connection",
+        "expect",
+        "http2-settings",
+        "keep-alive",
+        "proxy-connection",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    OF_HOP.iter().any(|known| name.eq_ignore_ascii_case(known))
+}

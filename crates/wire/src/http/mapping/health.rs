@@ -1,0 +1,72 @@
+//! What load balancers and probes ask: `GET /health` and `GET /readyz` answer 200 while calls are taken, 503 while they are
+//! not; `GET /livez` answers 200 for as long as the server runs.
+
+use std::fmt;
+
+use super::asked::Answer;
+use super::config::ServerConfig;
+use crate::http_server::request::Request;
+
+/// Knows whether services take calls.
+pub trait Health: fmt::Debug + Send + Sync {
+    /// Whether this service takes calls; the empty name means the server as a whole. `None` if there is no such service.
+    fn is_serving(&self, service: &str) -> Option<bool>;
+
+    /// Whether it speaks of services, so that `/health/Service` asks for one. Else that path is a method's.
+    fn knows_services(&self) -> bool {
+        true
+    }
+}
+
+/// Which paths of probes the server answers itself. A function of the same name keeps its path.
+#[derive(Debug, Clone, Copy)]
+pub struct Probes {
+    /// `/livez`: whether the server runs.
+    pub live: bool,
+    /// `/readyz`: whether it takes calls.
+    pub ready: bool,
+}
+
+impl Default for Probes {
+    fn default() -> Self {
+        Self { live: true, ready: true }
+    }
+}
+
+const PATH: &str = "/health";
+const READY: &str = "/readyz";
+const LIVE: &str = "/livez";
+
+/// The answer to a request for `/health`, `/health/Service`, `/health?service=Service`, `/readyz`,
+/// `/readyz?service=Service` or `/livez`; `None` for any other path.
+pub(super) fn answer(config: &ServerConfig, request: &Request) -> Option<Answer> {
+    let path = request.path.as_str();
+    match path {
+        LIVE => return config.probes.live.then_some(OK),
+        READY => return config.probes.ready.then(|| readiness(config, service_asked(request))),
+        _ => {}
+    }
+    let named = path.strip_prefix(PATH)?;
+    let knows_services = config.health.as_deref().is_some_and(Health::knows_services);
+    match named.strip_prefix('/') {
+        Some(service) if knows_services => Some(readiness(config, service)),
+        None if named.is_empty() => Some(readiness(config, service_asked(request))),
+        _ => None,
+    }
+}
+
+fn readiness(config: &ServerConfig, service: &str) -> Answer {
+    match config.health.as_ref().map_or(Some(true), |health| health.is_serving(service)) {
+        Some(true) => OK,
+        Some(false) => Answer::Text(503, "not serving\n"),
+        None => Answer::Text(404, "no such service\n"),
+    }
+}
+
+const OK: Answer = Answer::Text(200, "OK");
+
+/// The service that the query names; else the empty name.
+fn service_asked(request: &Request) -> &str {
+    let mut pairs = request.query.as_str().split('&');
+    pairs.find_map(|pair| pair.strip_prefix("service=")).unwrap_or_default()
+}

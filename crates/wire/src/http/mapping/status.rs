@@ -1,0 +1,222 @@
+//! Failures over HTTP: a status, and brpc's number beside it in `x-bd-error-code`.
+//!
+//! The numbers are those of [brpc](crate::brpc_status), the statuses those that brpc's
+//! `policy/http_rpc_protocol.cpp` derives from them.
+
+pub(super) use crate::brpc_status::{ELOGOFF, ENOMETHOD, EREQUEST, ERPCAUTH};
+
+use polyrpc_core::{Code, Retry, Status};
+
+use crate::brpc_status::{
+    EAGAIN, EBUSY, ECANCELED, EEXIST, EHOSTDOWN, EINTERNAL, EINVAL, EIO, ELIMIT, ENOENT, ENOSERVICE,
+    EOVERCROWDED, EPERM, ERANGE, ERESPONSE, ERPCTIMEDOUT, ESRCH, ETIMEDOUT, code_of, number, number_of,
+};
+use crate::http::head::WriteHead;
+
+/// The HTTP status and the number that tell `status` to a peer. Its own number, if it has one, also
+/// decides the HTTP status where brpc gives that number one.
+pub(super) fn write(status: &Status) -> (u16, i32) {
+    let number = number(status);
+    if is_too_large(status) {
+        return (413, number);
+    }
+    let http = http_of(number).or_else(|| http_of(number_of(status.code())));
+    (http.unwrap_or(500), number)
+}
+
+/// Whether a limit was exceeded that no other server would have raised: a message is too large. A server that has too
+/// much to do is another matter (503), which proxies take elsewhere.
+pub(super) fn is_too_large(status: &Status) -> bool {
+    let exceeds = status.code() == Code::ResourceExhausted && status.retry() == Retry::Never;
+    exceeds && status.number().is_none_or(|number| number == ELIMIT)
+}
+
+/// Writes the fields that a failure of this status comes with.
+#[cold]
+pub(super) fn fields(http: u16, status: &Status, head: &mut impl WriteHead) {
+    match http {
+        // RFC 9110 §15.5.2 wants one. Which schemes there are is the authenticator's to know.
+        401 => head.field("WWW-Authenticate", b"Bearer, Basic realm=\"rpc\""),
+        429 | 503 if status.code() == Code::ResourceExhausted => head.field("Retry-After", b"1"),
+        _ => {}
+    }
+}
+
+/// The failure that a peer tells by an HTTP status, and by a number if it is brpc or us.
+#[cold]
+pub(crate) fn read(http: u16, number: Option<i32>, text: String) -> Status {
+    // A number without an HTTP status of its own says less than the one that came with it.
+    let code = number.filter(|number| http_of(*number).is_some()).and_then(code_of);
+    let status = Status::new(code.unwrap_or_else(|| meaning(http)), text);
+    let status = match (http, status.code()) {
+        (413, Code::ResourceExhausted) => status.with_retry(Retry::Never),
+        _ => status,
+    };
+    match number {
+        Some(number) => status.with_number(number),
+        None => status,
+    }
+}
+
+/// The HTTP status for a number.
+fn http_of(number: i32) -> Option<u16> {
+    Some(match number {
+        EREQUEST | EINVAL => 400,
+        ERPCAUTH => 401,
+        EPERM => 403,
+        ENOSERVICE | ENOMETHOD | ESRCH => 404,
+        EAGAIN | EEXIST => 409,
+        EBUSY => 412,
+        ERANGE => 416,
+        ECANCELED | EINTERNAL | EIO | ENOENT | EOVERCROWDED | ERESPONSE => 500,
+        EHOSTDOWN | ELIMIT | ELOGOFF => 503,
+        ERPCTIMEDOUT | ETIMEDOUT => 504,
+        _ => return None,
+    })
+}
+
+/// What an HTTP status says when nothing stands beside it.
+pub(super) fn meaning(http: u16) -> Code {
+    match http {
+        400 | 406 | 411 | 415 | 421 | 422 => Code::InvalidArgument,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 | 405 | 501 | 505 => Code::Unimplemented,
+        408 | 504 => Code::DeadlineExceeded,
+        409 => Code::AlreadyExists,
+        412 => Code::FailedPrecondition,
+        413 | 431 => Code::ResourceExhausted,
+        416 => Code::OutOfRange,
+        429 => Code::ResourceExhausted,
+        499 => Code::Cancelled,
+        500 => Code::Internal,
+        502 | 503 => Code::Unavailable,
+        _ => Code::Unknown,
+    }
+}
+
+/// The words for an HTTP status.
+pub(crate) fn phrase(http: u16) -> &'static str {
+    match http {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
+        204 => "No Content",
+        205 => "Reset Content",
+        206 => "Partial Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        424 => "Failed Dependency",
+        425 => "Too Early",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        507 => "Insufficient Storage",
+        511 => "Network Authentication Required",
+        _ => "Unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_comes_back_from_its_number_and_unknown_as_internal() {
+        for code in Code::ALL {
+            let (http, number) = write(&Status::new(code, ""));
+            let want = if code == Code::Unknown { Code::Internal } else { code };
+            assert_eq!(read(http, Some(number), String::new()).code(), want, "{code}");
+        }
+    }
+
+    #[test]
+    fn every_number_comes_back_as_itself_with_its_status() {
+        for (number, http) in (0..5000).filter_map(|number| Some((number, http_of(number)?))) {
+            let status = read(http, Some(number), "text".to_owned());
+            assert_eq!(write(&status), (http, number));
+            assert_eq!((Some(status.code()), status.message()), (code_of(number), "text"));
+        }
+    }
+
+    #[test]
+    fn message_that_is_too_large_is_413_and_overload_503() {
+        let overload = Status::resource_exhausted("");
+        assert_eq!(write(&overload), (503, ELIMIT));
+        let too_large = overload.with_retry(Retry::Never);
+        assert_eq!(write(&too_large), (413, ELIMIT));
+        let back = read(413, Some(ELIMIT), String::new());
+        assert_eq!((back.code(), back.retry()), (Code::ResourceExhausted, Retry::Never));
+        assert_eq!(read(503, Some(ELIMIT), String::new()).retry(), Retry::Elsewhere);
+        assert_eq!(write(&too_large.with_number(54321)).0, 503);
+    }
+
+    #[test]
+    fn every_code_has_a_status() {
+        assert!(Code::ALL.into_iter().all(|code| http_of(number_of(code)).is_some()));
+    }
+
+    #[test]
+    fn brpc_numbers_have_brpc_statuses() {
+        for (number, http) in [
+            (1001, 404),
+            (1002, 404),
+            (1003, 400),
+            (22, 400),
+            (1004, 401),
+            (2003, 503),
+            (2004, 503),
+            (1, 403),
+            (1008, 504),
+            (110, 504),
+            (2001, 500),
+            (54321, 500),
+        ] {
+            assert_eq!(write(&Status::internal("").with_number(number)), (http, number));
+        }
+    }
+
+    #[test]
+    fn a_number_nobody_knows_leaves_the_status_to_the_code() {
+        assert_eq!(write(&Status::invalid_argument("").with_number(7)), (400, 7));
+        assert_eq!(write(&Status::internal("").with_number(0)), (500, EINTERNAL));
+    }
+
+    #[test]
+    fn without_a_number_the_status_is_all_there_is() {
+        assert_eq!(read(503, None, String::new()).code(), Code::Unavailable);
+        assert_eq!(read(503, None, String::new()).number(), None);
+        assert_eq!(read(418, None, String::new()).code(), Code::Unknown);
+    }
+}

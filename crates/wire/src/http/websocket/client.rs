@@ -1,0 +1,237 @@
+//! The client's side of a connection that carries another protocol.
+
+use std::fmt;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc_core::{Call, CallId, Limits, Outbox, Status, Violation};
+
+use super::session::{Endpoint, Random, Role};
+use super::{CloseCode, handshake};
+use crate::http::h1::frame::head_end;
+
+/// How a client asks for its WebSocket.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// What is accepted: a head of HTTP is bounded by [`Limits::header`].
+    pub limits: Limits,
+    /// The server, as `host:port`.
+    pub authority: String,
+    /// Where on the server: rpcx's path is `/_rpcx_`.
+    pub path: String,
+    /// Where keys are taken from.
+    pub random: Random,
+}
+
+/// The client of any protocol, within a WebSocket.
+///
+/// ```text
+/// New ──▶ Shaking ──▶ Open       asked for with the first call; what is sent meanwhile waits
+/// ```
+///
+/// One round's calls are one message. The inner protocol is forgotten here, so that the code of a connection exists
+/// once for all protocols within a WebSocket.
+pub struct Client {
+    config: ClientConfig,
+    inner: Box<dyn Session + Send>,
+    state: State,
+    /// What the inner protocol sends, before it is wrapped.
+    outgoing: Outbox,
+    /// What came for the inner protocol.
+    arrived: BytesMut,
+    /// Bytes that lie in the inbox as the beginning of a frame.
+    left: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    Shaking { key: String, scanned: usize },
+    Open { endpoint: Endpoint, ponged: bool, gone: bool },
+}
+
+impl Client {
+    /// A session of a new connection.
+    pub fn new(config: ClientConfig, inner: Box<dyn Session + Send>) -> Self {
+        let (outgoing, arrived) = (Outbox::new(), BytesMut::new());
+        Self { config, inner, state: State::New, outgoing, arrived, left: 0 }
+    }
+
+    /// Sends what the inner protocol wants sent, as soon as it may be.
+    fn pass_on(&mut self, out: &mut Outbox) {
+        match &mut self.state {
+            State::New => {
+                let key = handshake::key([(self.config.random)(), (self.config.random)()]);
+                out.copy(handshake::request(&self.config.authority, &self.config.path, &key).as_bytes());
+                self.state = State::Shaking { key, scanned: 0 };
+            }
+            State::Shaking { .. } => {}
+            State::Open { endpoint, .. } => {
+                endpoint.answer(out.buffer());
+                if !self.outgoing.is_empty() && endpoint.is_open() {
+                    let mut message = self.outgoing.take();
+                    endpoint.wrap(&mut message, out.buffer());
+                    out.body(message.into());
+                }
+            }
+        }
+    }
+
+    /// Reads the server's answer to the handshake, once it is here.
+    fn shake(&mut self, inbox: &mut BytesMut) -> Result<(), Violation> {
+        let State::Shaking { key, scanned } = &mut self.state else { return Ok(()) };
+        let end = head_end(inbox, scanned);
+        let limit = self.config.limits.header;
+        if end.unwrap_or(inbox.len()) > limit {
+            return Err(Violation::new("the answer to the request for a WebSocket is too long"));
+        }
+        let Some(end) = end else { return Ok(()) };
+        let head = inbox.split_to(end);
+        handshake::check(&head, key).map_err(Violation::new)?;
+        let endpoint = Endpoint::new(Role::Client(self.config.random));
+        self.state = State::Open { endpoint, ponged: false, gone: false };
+        Ok(())
+    }
+
+    /// What the connection itself tells.
+    fn own_event(&mut self, out: &mut Outbox) -> Option<Answer> {
+        let State::Open { endpoint, ponged, gone } = &mut self.state else { return None };
+        if std::mem::take(ponged) {
+            return Some(Answer::Alive);
+        }
+        if endpoint.is_open() || std::mem::replace(gone, true) {
+            return None;
+        }
+        endpoint.close(CloseCode::NORMAL, out.buffer());
+        Some(Answer::GoAway)
+    }
+
+    /// Whether a further call may wait for the server to grant the WebSocket.
+    fn admit(&self) -> Result<(), Status> {
+        match self.outgoing.len() < MOST_WAITING {
+            true => Ok(()),
+            false => {
+                Err(Status::resource_exhausted("the server does not answer the request for a WebSocket"))
+            }
+        }
+    }
+
+    /// Gives the inner session a command, and sends what comes of it.
+    fn command<T>(
+        &mut self,
+        out: &mut Outbox,
+        command: impl FnOnce(&mut dyn Session, &mut Outbox) -> T,
+    ) -> T {
+        let result = command(&mut *self.inner, &mut self.outgoing);
+        self.pass_on(out);
+        result
+    }
+}
+
+impl Session for Client {
+    fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        self.admit()?;
+        self.command(out, |inner, out| inner.send(id, call, out))
+    }
+
+    fn open(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
+        self.admit()?;
+        self.command(out, |inner, out| inner.open(id, call, out))
+    }
+
+    fn message(&mut self, id: CallId, message: Bytes, out: &mut Outbox) {
+        self.command(out, |inner, out| inner.message(id, message, out));
+    }
+
+    fn end(&mut self, id: CallId, out: &mut Outbox) {
+        self.command(out, |inner, out| inner.end(id, out));
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.inner.hint()
+    }
+
+    fn half_closes(&self) -> bool {
+        self.inner.half_closes()
+    }
+
+    fn close(&mut self, id: CallId, out: &mut Outbox) {
+        self.command(out, |inner, out| inner.close(id, out));
+    }
+
+    fn room(&self, id: CallId) -> bool {
+        self.inner.room(id)
+    }
+
+    fn consumed(&mut self, id: CallId, bytes: usize, out: &mut Outbox) {
+        self.command(out, |inner, out| inner.consumed(id, bytes, out));
+    }
+
+    fn next_event(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Result<Option<Answer>, Violation> {
+        self.shake(inbox)?;
+        if let State::Open { endpoint, ponged, .. } = &mut self.state {
+            *ponged |= endpoint.receive(inbox, &mut self.arrived);
+        }
+        self.left = inbox.len();
+        let event = self.inner.next_event(&mut self.arrived, &mut self.outgoing);
+        self.pass_on(out);
+        Ok(event?.or_else(|| self.own_event(out)))
+    }
+
+    fn cancel(&mut self, id: CallId, out: &mut Outbox) {
+        self.command(out, |inner, out| inner.cancel(id, out));
+    }
+
+    fn holds_back(&self) -> bool {
+        self.inner.holds_back()
+    }
+
+    fn wanted(&self) -> usize {
+        match self.inner.wanted().saturating_sub(self.arrived.len()) {
+            0 => 0,
+            missing => self.left + missing,
+        }
+    }
+
+    fn owes(&self) -> bool {
+        !self.outgoing.is_empty() || self.inner.owes()
+    }
+
+    fn concurrency(&self) -> usize {
+        self.inner.concurrency()
+    }
+
+    fn reusable(&self) -> bool {
+        let ends = matches!(&self.state, State::Open { endpoint, .. } if !endpoint.is_open());
+        !ends && self.inner.reusable()
+    }
+
+    fn end_of_stream(&mut self, _inbox: &mut BytesMut) -> Option<Answer> {
+        self.inner.end_of_stream(&mut self.arrived)
+    }
+
+    /// Where the inner protocol has no word for it, WebSocket has.
+    fn heartbeat(&mut self, out: &mut Outbox) -> bool {
+        if self.command(out, |inner, out| inner.heartbeat(out)) {
+            return true;
+        }
+        let State::Open { endpoint, .. } = &mut self.state else { return false };
+        let open = endpoint.is_open();
+        if open {
+            endpoint.ping(out.buffer());
+        }
+        open
+    }
+}
+
+/// Bytes of calls that may wait for the server's answer to the handshake.
+const MOST_WAITING: usize = 4 << 20;
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("config", &self.config)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}

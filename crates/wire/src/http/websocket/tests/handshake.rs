@@ -1,0 +1,139 @@
+//! How a connection of HTTP becomes a WebSocket (RFC 6455 §4).
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use polyrpc_core::session::{Event, Server as _};
+use polyrpc_core::testing::{assert_any_split, assert_bytes, assert_survives_damage};
+use polyrpc_core::{Outbox, Reply};
+
+use crate::http::{Cors, ServerConfig};
+use crate::http_server::h1::Server;
+
+/// The request of the RFC (§1.3), at rpcx's path.
+const REQUEST: &str = "GET /_rpcx_ HTTP/1.1\r\nHost: server.example.com\r\nUpgrade: websocket\r\n\
+    Connection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+    Origin: http://server.example.com\r\nSec-WebSocket-Version: 13\r\n\r\n";
+
+fn server() -> Server {
+    Server::new(Arc::new(ServerConfig::default()))
+}
+
+/// What a server answers, and whether it goes on in WebSocket.
+fn answer_of(mut server: Server, request: &str) -> (String, bool) {
+    let (mut inbox, mut out) = (BytesMut::from(request), Outbox::new());
+    let event = server.next_event(&mut inbox, &mut out).expect("no violation");
+    let granted = matches!(event, Some(Event::WebSocket));
+    (String::from_utf8(out.take()).expect("text"), granted)
+}
+
+fn answer(request: &str) -> (String, bool) {
+    answer_of(server(), request)
+}
+
+#[test]
+fn the_request_of_the_rfc_is_granted() {
+    let (answer, granted) = answer(REQUEST);
+    assert!(granted);
+    assert_bytes(
+        answer,
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+    );
+    assert_any_split(server, format!("{REQUEST}\u{82}\u{5}").as_bytes());
+}
+
+#[test]
+fn what_is_no_request_for_a_websocket_is_refused_in_http() {
+    for (from, to, status) in [
+        ("Version: 13", "Version: 8", "HTTP/1.1 426 Upgrade Required\r\n"),
+        ("Sec-WebSocket-Version: 13\r\n", "", "HTTP/1.1 426 Upgrade Required\r\n"),
+        ("dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZQ==", "HTTP/1.1 400 Bad Request\r\n"),
+        ("dGhlIHNhbXBsZSBub25jZQ==", "????", "HTTP/1.1 400 Bad Request\r\n"),
+        ("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", "", "HTTP/1.1 400 Bad Request\r\n"),
+        ("Origin", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin", "HTTP/1.1 400 Bad Request\r\n"),
+        ("keep-alive, Upgrade", "keep-alive", "HTTP/1.1 400 Bad Request\r\n"),
+        ("Origin", "Sec-WebSocket-Protocol: rpcx, b\r\nOrigin", "HTTP/1.1 400 Bad Request\r\n"),
+        ("Origin", "Sec-WebSocket-Protocol: a b\r\nOrigin", "HTTP/1.1 400 Bad Request\r\n"),
+        ("http://server.example.com", "http://server.example.com.evil/", "HTTP/1.1 403 Forbidden\r\n"),
+        ("http://server", "http://other", "HTTP/1.1 403 Forbidden\r\n"),
+        ("http://server.example.com", "null", "HTTP/1.1 403 Forbidden\r\n"),
+        // These ask for none at all.
+        ("Upgrade: websocket", "Upgrade: other", "HTTP/1.1 405 Method Not Allowed\r\n"),
+        ("HTTP/1.1", "HTTP/1.0", "HTTP/1.1 405 Method Not Allowed\r\n"),
+        ("GET", "PUT", "HTTP/1.1 405 Method Not Allowed\r\n"),
+    ] {
+        let (answer, granted) = answer(&REQUEST.replacen(from, to, 1));
+        assert!(!granted && answer.starts_with(status), "{to}: {answer}");
+        let tells_version = answer.contains("\r\nSec-WebSocket-Version: 13\r\n");
+        assert_eq!(tells_version, status.contains("426"), "{answer}");
+    }
+}
+
+#[test]
+fn the_connection_goes_on_in_http_behind_a_refusal() {
+    let refused = REQUEST.replace("Version: 13", "Version: 8");
+    let (answers, _) = answer(&(refused + "GET /health HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert!(answers.contains("426") && answers.ends_with("OK"), "{answers}");
+}
+
+#[test]
+fn names_and_values_are_understood_in_any_case_and_a_page_need_not_tell_its_origin() {
+    let odd =
+        REQUEST.replace("Upgrade: websocket", "upgrade: h2, WebSocket").replace("Upgrade\r\n", "UPGRADE\r\n");
+    assert!(answer(&odd).1);
+    assert!(answer(&REQUEST.replace("Origin: http://server.example.com\r\n", "")).1);
+    assert!(answer(&REQUEST.replace("http://server.example.com", "https://Server.Example.Com")).1);
+    // Clients in Go write a URL.
+    assert!(answer(&REQUEST.replace("http://server.example.com", "http://server.example.com/")).1);
+}
+
+#[test]
+fn a_page_is_told_that_what_it_calls_the_protocol_is_spoken() {
+    let (answer, granted) = answer(&REQUEST.replace("Origin", "Sec-WebSocket-Protocol: rpcx\r\nOrigin"));
+    assert!(granted && answer.ends_with("=\r\nSec-WebSocket-Protocol: rpcx\r\n\r\n"), "{answer}");
+}
+
+#[test]
+fn pages_of_other_origins_may_call_where_they_are_allowed() {
+    let foreign = REQUEST.replace("http://server", "http://other");
+    let with = |cors| {
+        let config = ServerConfig { cors, ..ServerConfig::default() };
+        answer_of(Server::new(config.into()), &foreign).1
+    };
+    assert!(with(Cors::Any));
+    assert!(with(Cors::Origins(vec!["http://other.example.com".into()])));
+    assert!(!with(Cors::Origins(vec!["http://third.example.com".into()])));
+}
+
+#[test]
+fn it_is_granted_when_everything_before_it_was_answered() {
+    let mut server = server();
+    let (mut inbox, mut out) = (BytesMut::new(), Outbox::new());
+    inbox.extend_from_slice(b"POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    inbox.extend_from_slice(REQUEST.as_bytes());
+    inbox.extend_from_slice(b"\x82");
+    let Ok(Some(Event::Call(call, ticket))) = server.next_event(&mut inbox, &mut out) else {
+        panic!("a call")
+    };
+    let reply = Reply::message(call.head.format, "{}".into());
+    drop(call);
+    assert!(server.next_event(&mut inbox, &mut out).expect("waits").is_none());
+    assert!(out.is_empty() && server.holds_back());
+    server.reply(ticket, reply, &mut out);
+    assert!(matches!(server.next_event(&mut inbox, &mut out), Ok(Some(Event::WebSocket))));
+    assert_eq!(inbox, b"\x82"[..]);
+}
+
+#[test]
+fn a_server_that_goes_away_grants_none() {
+    let mut server = server();
+    server.drain(&mut Outbox::new());
+    let (answer, granted) = answer_of(server, REQUEST);
+    assert!(!granted && answer.contains("503"), "{answer}");
+}
+
+#[test]
+fn damage_is_survived() {
+    assert_survives_damage(server, REQUEST.as_bytes(), 64 << 10);
+}

@@ -1,0 +1,330 @@
+//! Requests that somebody else answers: one at a time, their bodies piece by piece both ways.
+
+use std::mem::MaybeUninit;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_core::{
+    Call, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status, StreamId,
+};
+
+use super::rest::Rest;
+use super::web::id;
+use super::{CONTINUE, Form, Live, Reading, SKIPPED, Step};
+use crate::http::h1::chunked::{self, Chunked};
+use crate::http::h1::frame;
+use crate::http::head::WriteHead;
+use crate::http::mapping::asked::{self, Answer};
+use crate::http::mapping::exchange::{self, Response};
+use crate::http::mapping::{browser, brpc};
+use crate::http_server::h1::order::Exchange;
+use crate::http_server::h1::{Server, Ticket};
+use crate::http_server::request::{Method, Request};
+
+/// A request that waits until nothing else is owed.
+#[derive(Debug)]
+pub(super) struct Opening {
+    request: Request,
+    metadata: Metadata,
+}
+
+impl Opening {
+    pub(super) fn new(request: Request, head: &Bytes) -> Self {
+        let metadata = fields_of(head, &request);
+        Self { request, metadata }
+    }
+
+    /// Bytes that are held here.
+    pub(super) fn held(&self) -> usize {
+        self.metadata.footprint()
+    }
+}
+
+/// All fields of a head, which was found to be one.
+fn fields_of(head: &Bytes, request: &Request) -> Metadata {
+    let mut slots = [const { MaybeUninit::uninit() }; frame::MAX_FIELDS];
+    let mut parsed = httparse::Request::new(&mut []);
+    let _ =
+        httparse::ParserConfig::default().parse_request_with_uninit_headers(&mut parsed, head, &mut slots);
+    let fields = parsed.headers.iter();
+    let fields = fields.map(|field| (field.name.to_ascii_lowercase(), Bytes::copy_from_slice(field.value)));
+    exchange::request(request.method.as_str(), request.target(), request.host.clone(), fields.collect())
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(super) struct Passing {
+    exchange: Exchange,
+    head_only: bool,
+    /// `None`: the head of the response was not sent.
+    body: Option<Body>,
+}
+
+/// How the body of a response leaves.
+#[derive(Debug)]
+enum Body {
+    Nothing,
+    /// So many bytes are missing.
+    Length(u64),
+    Chunks,
+    UntilClose,
+}
+
+/// The body of a request, as it comes.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    rest: Rest,
+    /// Bytes that were handed out and not taken.
+    untaken: usize,
+    /// The peer waits to be told to send it.
+    expects: bool,
+    /// Nobody takes the rest. So much was thrown away.
+    unwanted: Option<usize>,
+}
+
+/// How many bytes of a body may be untaken.
+const UNTAKEN: usize = 64 << 10;
+
+impl Pieces {
+    /// Bytes that are held here.
+    pub(super) fn held(&self) -> usize {
+        match &self.rest {
+            Rest::Chunks(chunked) => chunked.held(),
+            Rest::Nothing | Rest::Bytes(_) => 0,
+        }
+    }
+
+    /// So many bytes were taken.
+    pub(super) fn taken(&mut self, bytes: usize) {
+        self.untaken = self.untaken.saturating_sub(bytes);
+    }
+
+    /// Whether what comes is thrown away.
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.unwanted.is_some()
+    }
+
+    /// Whether more may come than is worth to be thrown away.
+    fn is_long(&self) -> bool {
+        match &self.rest {
+            Rest::Nothing => false,
+            Rest::Bytes(left) => *left > SKIPPED || self.expects,
+            Rest::Chunks(_) => true,
+        }
+    }
+}
+
+impl Server {
+    /// Hands out a request that somebody else answers.
+    pub(super) fn open_exchange(&mut self, out: &mut Outbox) -> Step {
+        if self.order.owed() > 0 {
+            return self.hold();
+        }
+        let opening = match std::mem::replace(&mut self.reading, Reading::Head) {
+            Reading::Opening(opening) => *opening,
+            other => {
+                self.reading = other;
+                return Step::Next;
+            }
+        };
+        let Opening { request, metadata } = opening;
+        let head_only = request.method == Method::Head;
+        let exchange = self.order.open(request.http10, head_only, None);
+        let refusal = match () {
+            () if self.draining => Some(Answer::GoingAway),
+            () if request.websocket.is_some() => Some(NO_WEBSOCKET),
+            () => browser::wrong_host(&self.config, &request),
+        };
+        if let Some(answer) = refusal {
+            self.close_or_skip(&request);
+            return self.respond(exchange, answer, out);
+        }
+        if !request.keep || self.retiring {
+            self.order.close();
+        }
+        let rest = Rest::of(request.framing, Chunked::default());
+        let pieces = Pieces { rest, untaken: 0, expects: request.expects, unwanted: None };
+        self.reading = Reading::Pieces(Box::new(pieces));
+        let passing = Passing { exchange: exchange.clone(), head_only, body: None };
+        self.live = Some(Box::new(Live::Passing(passing)));
+        self.unanswered += 1;
+        self.names.set("", request.path.as_str());
+        let call = Call {
+            head: Head { format: Format::Raw, metadata, plain_http: true, ..Head::default() },
+            credential: Credential::Call(request.authorization),
+            ..Call::new("", "", Format::Raw, Bytes::new())
+        };
+        Step::Open(call, Ticket { exchange, form: Form::Exchange })
+    }
+
+    /// Hands out the next piece of a body.
+    pub(super) fn next_piece(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        let Reading::Pieces(pieces) = &mut self.reading else { return Step::Next };
+        let Some(id) = Live::passing(&self.live).map(|passing| id(&passing.exchange)) else {
+            return self.discard_pieces(inbox);
+        };
+        loop {
+            if pieces.rest.is_nothing() {
+                self.reading = Reading::Head;
+                return Step::End(id);
+            }
+            if pieces.untaken > UNTAKEN {
+                return self.hold();
+            }
+            match pieces.rest.pull(inbox, self.config.limits.header) {
+                Ok(Some(piece)) if piece.is_empty() => {}
+                Ok(Some(body)) => {
+                    pieces.expects = false;
+                    pieces.untaken += body.len();
+                    return Step::Message(id, Message { body, compression: Compression::None });
+                }
+                Ok(None) => {
+                    if std::mem::take(&mut pieces.expects) {
+                        out.copy(CONTINUE);
+                    }
+                    return Step::Wait;
+                }
+                Err(_) => return self.break_off(id),
+            }
+        }
+    }
+
+    /// Throws away what nobody takes, if it is short.
+    fn discard_pieces(&mut self, inbox: &mut BytesMut) -> Step {
+        let Reading::Pieces(pieces) = &mut self.reading else { return Step::Next };
+        let is_over = self.order.is_closing() || pieces.rest.is_nothing();
+        let thrown = pieces.unwanted.get_or_insert(0);
+        if is_over {
+            self.reading = Reading::Head;
+            return Step::Next;
+        }
+        match pieces.rest.pull(inbox, self.config.limits.header) {
+            Ok(Some(piece)) if *thrown + piece.len() <= SKIPPED => {
+                *thrown += piece.len();
+                Step::Next
+            }
+            Ok(None) => Step::Wait,
+            Ok(Some(_)) | Err(_) => {
+                self.reading = Reading::Head;
+                self.order.close();
+                Step::Next
+            }
+        }
+    }
+
+    /// The end of a body is in doubt: nothing more can be read, and who answers is told that nobody waits.
+    #[cold]
+    fn break_off(&mut self, id: StreamId) -> Step {
+        self.reading = Reading::Head;
+        self.live = None;
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.order.end();
+        self.order.close();
+        Step::Cancelled(id)
+    }
+
+    /// Whether this request is the one that is being answered.
+    pub(super) fn passes(&self, stream: StreamId) -> bool {
+        Live::passing(&self.live).is_some_and(|passing| id(&passing.exchange) == stream)
+    }
+
+    /// Writes the head of the response, once.
+    pub(super) fn begin_passing(&mut self, fields: &Metadata, out: &mut Outbox) {
+        let Some(passing) = Live::passing_mut(&mut self.live).filter(|passing| passing.body.is_none()) else {
+            return;
+        };
+        let response = Response::read(fields);
+        let body = match response.length {
+            _ if response.is_bare(passing.head_only) => Body::Nothing,
+            Some(length) => Body::Length(length),
+            None if passing.exchange.takes_chunks() => Body::Chunks,
+            None => {
+                self.order.close();
+                Body::UntilClose
+            }
+        };
+        let head = out.buffer();
+        head.begin(response.status, None);
+        for (name, value) in response.fields() {
+            frame::field(head, name, value);
+        }
+        if matches!(body, Body::Chunks) {
+            frame::field(head, "transfer-encoding", b"chunked");
+        }
+        passing.body = Some(body);
+        self.order.begin(&passing.exchange, out);
+    }
+
+    /// Sends a piece of the response's body. What is more than its head says is not sent.
+    pub(super) fn pass(&mut self, mut piece: Bytes, out: &mut Outbox) {
+        let Some(Passing { body: Some(body), .. }) = Live::passing_mut(&mut self.live) else { return };
+        match body {
+            Body::Nothing => {}
+            Body::Length(left) => {
+                piece.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= piece.len() as u64;
+                out.body(piece);
+            }
+            Body::Chunks => chunked::write(&[], piece, out),
+            Body::UntilClose => out.body(piece),
+        }
+    }
+
+    /// Ends the response. One that is not whole ends the connection, so that the peer sees it.
+    pub(super) fn end_passing(&mut self, result: Result<(), Status>, trailers: &Metadata, out: &mut Outbox) {
+        if Live::passing(&self.live).is_some_and(|passing| passing.body.is_none()) {
+            match result {
+                Ok(()) => self.begin_passing(&NOTHING.into_iter().collect(), out),
+                Err(status) => return self.fail_passing(&status, &Metadata::new(), out),
+            }
+        }
+        let Some(passing) = Live::take_passing(&mut self.live) else { return };
+        let is_whole = match passing.body {
+            Some(Body::Length(left)) => left == 0,
+            _ => result.is_ok(),
+        };
+        match passing.body {
+            Some(Body::Chunks) if is_whole => {
+                out.copy(b"0\r\n");
+                for (name, value) in exchange::clean(trailers) {
+                    frame::field(out.buffer(), name, value);
+                }
+                out.copy(b"\r\n");
+            }
+            _ if !is_whole => self.order.close(),
+            _ => {}
+        }
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.order.end();
+        if matches!(&self.reading, Reading::Pieces(pieces) if pieces.is_long()) {
+            self.order.close();
+        }
+    }
+
+    /// Answers instead of whoever should have.
+    pub(super) fn reply_exchange(&mut self, exchange: &Exchange, reply: Reply, out: &mut Outbox) {
+        if !self.passes(id(exchange)) {
+            return;
+        }
+        match reply.result {
+            Ok(_) => self.end_passing(Ok(()), &reply.trailers, out),
+            Err(status) => self.fail_passing(&status, &reply.head.metadata, out),
+        }
+    }
+
+    #[cold]
+    fn fail_passing(&mut self, status: &Status, metadata: &Metadata, out: &mut Outbox) {
+        let Some(passing) = Live::take_passing(&mut self.live) else { return };
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if matches!(&self.reading, Reading::Pieces(pieces) if pieces.is_long()) {
+            self.order.close();
+        }
+        let config = &self.config;
+        self.order.respond(passing.exchange, out, |head| brpc::failure(status, metadata, config, head));
+    }
+}
+
+/// A response without anything.
+const NOTHING: [(&str, &str); 2] = [(":status", "200"), ("content-length", "0")];
+
+/// The answer to a WebSocket that somebody else would have to open.
+pub(super) const NO_WEBSOCKET: Answer = Answer::Failed(501, asked::NO_WEBSOCKET);

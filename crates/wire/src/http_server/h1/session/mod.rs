@@ -1,0 +1,888 @@
+//! The server's side of a connection: requests in, responses out. What a request asks for is in
+//! [`asked`](crate::http::mapping::asked), what is different about gRPC-Web in [`web`].
+
+mod exchange;
+mod piecewise;
+mod rest;
+mod web;
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use polyrpc_core::session::{Event, Handover, Missing, RequestHead, Untold, Verdict};
+use polyrpc_core::{
+    Call, Credential, Guess, Head, Message, Metadata, Outbox, Reply, Status, StreamId, Violation, session,
+};
+
+use self::exchange::{Opening, Passing, Pieces};
+use self::piecewise::Piecewise;
+use self::web::Web;
+use super::order::{Exchange, Order};
+use crate::http::h1::chunked::Chunked;
+use crate::http::h1::frame::{self, Framing, Refusal};
+use crate::http::h1::recognise;
+use crate::http::mapping::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
+use crate::http::mapping::config::ServerConfig;
+use crate::http::mapping::{browser, refused};
+use crate::http_server::request::{Method, Request};
+use crate::http_server::{Upgrade, upgrade};
+use crate::{grpc, json_rpc, net_rpc};
+
+/// The server's side of a connection.
+///
+/// ```text
+/// Head ──▶ Body ──▶ Head          a request, its body here or still to come
+///            ├────▶ Entries ──▶ Head    a JSON-RPC batch, handed out call by call
+///            ├────▶ Messages ──▶ Head   a call of gRPC-Web that is not one message
+///            ├────▶ Opening ──▶ Pieces ──▶ Head   what somebody else answers
+///            └────▶ Skip ──▶ Head       a request that was refused before its body came
+/// ```
+///
+/// Where the body is not here yet, the head is given out first ([`Event::Head`]), and the body is read once the request
+/// was [accepted](session::Server::judge).
+///
+/// Requests may be answered in any order; their responses leave in the order of the requests. Every call
+/// that is not one-way must be answered or its connection ended, for later responses wait for its own.
+#[derive(Debug)]
+pub struct Server {
+    config: Arc<ServerConfig>,
+    reading: Reading,
+    order: Order,
+    batches: Vec<(u64, json_rpc::Batch)>,
+    names: Names,
+    /// What is answered piece by piece; nothing else is answered meanwhile.
+    live: Option<Box<Live>>,
+    /// What comes next waits for an answer.
+    held: bool,
+    /// How much of the inbox was searched in vain for the end of a head.
+    scanned: usize,
+    /// Calls handed out and not answered yet.
+    unanswered: u32,
+    draining: bool,
+    /// The next answer is the connection's last.
+    retiring: bool,
+    untold: Untold,
+}
+
+/// What is answered piece by piece.
+#[derive(Debug)]
+enum Live {
+    /// A call of gRPC-Web.
+    Web(Web),
+    /// A request that somebody else answers.
+    Passing(Passing),
+}
+
+impl Live {
+    fn web(live: &Option<Box<Self>>) -> Option<&Web> {
+        match live.as_deref() {
+            Some(Self::Web(web)) => Some(web),
+            _ => None,
+        }
+    }
+
+    fn web_mut(live: &mut Option<Box<Self>>) -> Option<&mut Web> {
+        match live.as_deref_mut() {
+            Some(Self::Web(web)) => Some(web),
+            _ => None,
+        }
+    }
+
+    fn take_web(live: &mut Option<Box<Self>>) -> Option<Web> {
+        match *live.take()? {
+            Self::Web(web) => Some(web),
+            other @ Self::Passing(_) => {
+                *live = Some(Box::new(other));
+                None
+            }
+        }
+    }
+
+    fn passing(live: &Option<Box<Self>>) -> Option<&Passing> {
+        match live.as_deref() {
+            Some(Self::Passing(passing)) => Some(passing),
+            _ => None,
+        }
+    }
+
+    fn passing_mut(live: &mut Option<Box<Self>>) -> Option<&mut Passing> {
+        match live.as_deref_mut() {
+            Some(Self::Passing(passing)) => Some(passing),
+            _ => None,
+        }
+    }
+
+    fn take_passing(live: &mut Option<Box<Self>>) -> Option<Passing> {
+        match *live.take()? {
+            Self::Passing(passing) => Some(passing),
+            other @ Self::Web(_) => {
+                *live = Some(Box::new(other));
+                None
+            }
+        }
+    }
+}
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// How many requests of a connection may be unanswered. A client that pipelines more is read on when its
+/// first ones are answered: [`next_event`](session::Server::next_event) is worth calling after a reply.
+const MAX_UNANSWERED: u32 = 64;
+
+/// What comes next.
+#[derive(Debug)]
+enum Reading {
+    Head,
+    Body(Box<Partial>),
+    Entries(Box<(Exchange, Entries)>),
+    Messages(Box<Piecewise>),
+    /// What somebody else answers, once nothing else is owed.
+    Opening(Box<Opening>),
+    /// Its body.
+    Pieces(Box<Pieces>),
+    /// So many bytes of a request that was answered already.
+    Skip(usize),
+}
+
+/// A request whose body is not here yet.
+#[derive(Debug)]
+struct Partial {
+    request: Request,
+    chunked: Chunked,
+    judged: Judged,
+    /// Bytes of the head.
+    head: usize,
+}
+
+/// Whether a body is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    /// The head was not given out.
+    No,
+    /// The verdict is to come.
+    Asked,
+    Accepted,
+}
+
+/// How long a body that nobody wants may be for its connection to go on behind it.
+const SKIPPED: usize = 64 << 10;
+
+/// What a step of reading led to.
+enum Step {
+    /// More bytes are needed, or a reply.
+    Wait,
+    /// A head to be judged; where it names a call, the names are in the session.
+    Head {
+        stream: StreamId,
+        named: bool,
+        credential: Credential,
+    },
+    /// Something was read; there may be more.
+    Next,
+    /// A call; its names are in the session.
+    Call(Call<'static>, Ticket),
+    /// A call whose messages follow; its names are in the session.
+    Open(Call<'static>, Ticket),
+    Message(StreamId, Message),
+    End(StreamId),
+    Cancelled(StreamId),
+    Upgrade(Box<Upgrade>),
+    WebSocket,
+    Connect,
+    Foreign,
+}
+
+/// Which call a reply belongs to, and the form it takes.
+#[derive(Debug)]
+pub struct Ticket {
+    exchange: Exchange,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    Http(asked::Form),
+    /// Somebody else answers.
+    Exchange,
+    /// One of several JSON-RPC responses that leave together.
+    Entry(json_rpc::Owed),
+    /// What nobody reads.
+    Nothing,
+    Web,
+}
+
+impl Server {
+    /// A session of a new connection.
+    pub fn new(config: Arc<ServerConfig>) -> Self {
+        Self {
+            config,
+            reading: Reading::Head,
+            order: Order::default(),
+            batches: Vec::new(),
+            names: Names::default(),
+            live: None,
+            held: false,
+            scanned: 0,
+            unanswered: 0,
+            draining: false,
+            retiring: false,
+            untold: Untold::default(),
+        }
+    }
+
+    fn advance(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        self.held = false;
+        loop {
+            let busy = self.is_full() || self.live.is_some();
+            let step = match &mut self.reading {
+                Reading::Messages(_) => self.next_message(inbox, out),
+                Reading::Pieces(_) => self.next_piece(inbox, out),
+                _ if busy => self.hold(),
+                Reading::Head if self.order.is_closing() => {
+                    inbox.clear();
+                    Step::Wait
+                }
+                Reading::Head => self.read_head(inbox, out),
+                Reading::Body(_) => self.read_body(inbox, out),
+                Reading::Entries(..) => self.next_entry(),
+                Reading::Opening(_) => self.open_exchange(out),
+                Reading::Skip(_) => self.skip(inbox),
+            };
+            if !matches!(step, Step::Next) {
+                return step;
+            }
+        }
+    }
+
+    /// What comes next waits for an answer.
+    fn hold(&mut self) -> Step {
+        self.held = true;
+        Step::Wait
+    }
+
+    fn is_full(&self) -> bool {
+        self.unanswered >= MAX_UNANSWERED || self.order.owed() >= u64::from(MAX_UNANSWERED)
+    }
+
+    fn read_head(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        skip_blank_lines(inbox);
+        if matches!(inbox[..], [] | [b'\r']) {
+            return Step::Wait;
+        }
+        match recognise(inbox) {
+            Guess::NeedMore => return Step::Wait,
+            Guess::Unknown if self.config.switches => return Step::Foreign,
+            Guess::Unknown => return self.give_up(Refusal::malformed("this is no request of HTTP/1"), out),
+            Guess::Is(_) => {}
+        }
+        let limits = &self.config.limits;
+        let end = match frame::head_end(inbox, &mut self.scanned) {
+            Some(end) if end <= limits.header => end,
+            None if inbox.len() <= limits.header => return Step::Wait,
+            _ => return self.give_up(Refusal::long_head(), out),
+        };
+        // What answers CONNECT is not HTTP any more, so everything before it must have left.
+        if inbox.starts_with(b"CONNECT ") && self.order.owed() > 0 {
+            return self.hold();
+        }
+        self.scanned = 0;
+        let head = inbox.split_to(end).freeze();
+        // A body that somebody else takes may have any length.
+        let limit = if self.config.own.is_some() { usize::MAX } else { limits.message };
+        match Request::parse(&head, limit) {
+            Ok(request) if self.config.own.is_some() => self.take_or_pass(request, &head, inbox, out),
+            Ok(request) => self.take(request, end, inbox, out),
+            Err(refusal) => self.give_up(refusal, out),
+        }
+    }
+
+    /// Takes a request that may be for somebody else.
+    #[cold]
+    fn take_or_pass(
+        &mut self,
+        request: Request,
+        head: &Bytes,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Step {
+        if request.method != Method::Connect && asked::is_for_others(&self.config, &request) {
+            self.reading = Reading::Opening(Box::new(Opening::new(request, head)));
+            return Step::Next;
+        }
+        let room = self.config.limits.message.saturating_sub(head.len());
+        match request.framing {
+            Framing::Length(length) if length > room && request.grpc.is_none() => {
+                self.give_up(Refusal::too_large(), out)
+            }
+            _ => self.take(request, head.len(), inbox, out),
+        }
+    }
+
+    /// Takes a request whose head was read; its body may be here already.
+    fn take(&mut self, request: Request, head: usize, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        if request.method == Method::Connect {
+            return self.connect(&request, out);
+        }
+        let length = match request.framing {
+            // What is compressed is judged before it is decompressed, as some requests are here.
+            Framing::Length(length)
+                if inbox.len() >= length
+                    && !request.expects
+                    && !request.comes_last()
+                    && request.is_plain() =>
+            {
+                length
+            }
+            _ => {
+                let (chunked, judged) = (Chunked::default(), Judged::No);
+                self.reading = Reading::Body(Box::new(Partial { request, chunked, judged, head }));
+                return Step::Next;
+            }
+        };
+        let body = inbox.split_to(length).freeze();
+        self.take_whole(request, body, out)
+    }
+
+    fn read_body(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        let limits = &self.config.limits;
+        let Reading::Body(partial) = &mut self.reading else { return Step::Next };
+        if partial.request.comes_last() && self.order.owed() > 0 {
+            return self.hold();
+        }
+        if partial.judged == Judged::Asked {
+            return self.hold();
+        }
+        let most = partial.request.most(limits.message);
+        let is_long = match partial.request.framing {
+            Framing::Length(length) => length > most,
+            Framing::Chunked | Framing::UntilClose => false,
+        };
+        if is_long && partial.judged == Judged::Accepted {
+            return self.begin_piecewise(out);
+        }
+        let body = match partial.request.framing {
+            Framing::Length(length) if inbox.len() >= length => Ok(Some(inbox.split_to(length).freeze())),
+            Framing::Length(_) | Framing::UntilClose => Ok(None),
+            // Whatever it is, its messages are looked at once it is longer than one of them may be.
+            Framing::Chunked if partial.request.is_web() => {
+                let read = partial.chunked.read(inbox, usize::MAX, limits.header);
+                if partial.chunked.held() > most && partial.judged == Judged::Accepted {
+                    return self.begin_piecewise(out);
+                }
+                read
+            }
+            Framing::Chunked => partial.chunked.read(inbox, most, limits.header),
+        };
+        match body {
+            Ok(None) if partial.judged == Judged::No => self.ask(out),
+            Ok(None) => Step::Wait,
+            Err(refusal) => self.give_up(refusal, out),
+            Ok(Some(body)) => match std::mem::replace(&mut self.reading, Reading::Head) {
+                Reading::Body(partial) => self.take_whole(partial.request, body, out),
+                other => {
+                    self.reading = other;
+                    Step::Next
+                }
+            },
+        }
+    }
+
+    /// Gives out the head of the request whose body is not here, unless it has an answer of its own.
+    #[cold]
+    fn ask(&mut self, out: &mut Outbox) -> Step {
+        let Reading::Body(partial) = &mut self.reading else { return Step::Next };
+        let request = &partial.request;
+        if self.draining {
+            return self.decline(Answer::GoingAway, out);
+        }
+        // The latter is gRPC's own, which goes on in HTTP/2.
+        if request.is_web() || request.grpc.is_some() && request.upgrade.is_some() {
+            return self.ask_web(out);
+        }
+        let peeked = asked::peek(&self.config, request, &mut self.names);
+        if let Some(answer) = peeked.answer {
+            return self.decline(answer, out);
+        }
+        self.await_verdict(peeked.named, peeked.credential)
+    }
+
+    /// Waits for the verdict about the request whose head was read.
+    fn await_verdict(&mut self, named: bool, credential: Credential) -> Step {
+        let Reading::Body(partial) = &mut self.reading else { return Step::Next };
+        partial.judged = Judged::Asked;
+        Step::Head { stream: StreamId(self.order.upcoming()), named, credential }
+    }
+
+    /// Answers a request whose body is not here, and does not read that. The connection goes on behind a short one.
+    #[cold]
+    fn decline(&mut self, answer: Answer, out: &mut Outbox) -> Step {
+        let Some(partial) = self.give_partial_up() else { return Step::Next };
+        let origin = self.config.cors.origin(&partial.request.metadata);
+        let answer = match answer {
+            Answer::Options(Some(_)) if origin.is_none() => Answer::Options(None),
+            answer => answer,
+        };
+        let exchange =
+            self.order.open(partial.request.http10, partial.request.method == Method::Head, origin);
+        self.close_or_skip(&partial.request);
+        self.respond(exchange, answer, out)
+    }
+
+    /// The request whose body is not here, which is not read any more.
+    fn give_partial_up(&mut self) -> Option<Box<Partial>> {
+        match std::mem::replace(&mut self.reading, Reading::Head) {
+            Reading::Body(partial) => Some(partial),
+            other => {
+                self.reading = other;
+                None
+            }
+        }
+    }
+
+    /// What follows a request that was declined: its body is thrown away if it is short and surely comes.
+    fn close_or_skip(&mut self, request: &Request) {
+        match request.framing {
+            Framing::Length(length)
+                if length <= SKIPPED && request.keep && !request.expects && !self.draining =>
+            {
+                self.reading = Reading::Skip(length);
+            }
+            _ => self.order.close(),
+        }
+    }
+
+    fn skip(&mut self, inbox: &mut BytesMut) -> Step {
+        let Reading::Skip(left) = &mut self.reading else { return Step::Next };
+        let here = inbox.len().min(*left);
+        inbox.advance(here);
+        *left -= here;
+        if *left > 0 {
+            return Step::Wait;
+        }
+        self.reading = Reading::Head;
+        Step::Next
+    }
+
+    /// Answers `Expect: 100-continue` to a request that was accepted, once no earlier response is owed, since responses
+    /// keep their order.
+    fn invite_body(&mut self, out: &mut Outbox) {
+        if let Reading::Body(partial) = &mut self.reading
+            && partial.request.expects
+            && partial.judged == Judged::Accepted
+            && self.order.owed() == 0
+        {
+            out.copy(CONTINUE);
+            partial.request.expects = false;
+        }
+    }
+
+    /// Answers `CONNECT`: to `/_rpcx_` rpcx frames follow on this connection (rpcx `server/server.go`), to
+    /// `/_goRPC_` what Go's `net/rpc` speaks. Their clients want these very lines.
+    fn connect(&mut self, request: &Request, out: &mut Outbox) -> Step {
+        out.copy(match request.path.as_str() {
+            _ if self.draining => return self.give_up(Refusal::no_proxy(), out),
+            RPCX_PATH => b"HTTP/1.0 200 Connected to rpcx\n\n",
+            net_rpc::CONNECT_PATH => net_rpc::CONNECTED,
+            _ => return self.give_up(Refusal::no_proxy(), out),
+        });
+        Step::Connect
+    }
+
+    /// Answers a request whose end is in doubt, after which nothing more can be read.
+    #[cold]
+    fn give_up(&mut self, refusal: Refusal, out: &mut Outbox) -> Step {
+        let exchange = self.order.open(false, false, None);
+        self.reading = Reading::Head;
+        self.order.close();
+        self.respond(exchange, Answer::Failed(refusal.status, refusal.reason), out)
+    }
+
+    /// A request is whole: answers it here, or makes a call of it.
+    fn take_whole(&mut self, mut request: Request, body: Bytes, out: &mut Outbox) -> Step {
+        if request.expects && self.order.owed() == 0 {
+            // It came before it was invited.
+            out.copy(CONTINUE);
+        }
+        // What answers it is not HTTP/1 any more, so that everything before it must have left; it need not be granted.
+        if let Some(settings) = request.upgrade.take()
+            && self.config.h2c
+            && !self.draining
+            && self.order.owed() == 0
+        {
+            out.copy(upgrade::SWITCHING);
+            request.h2 = true;
+            return Step::Upgrade(Box::new(Upgrade { settings: *settings, request, body }));
+        }
+        if request.asks_for_websocket() && !self.draining {
+            return self.open_websocket(request, out);
+        }
+        let origin = self.config.cors.origin(&request.metadata);
+        let is_foreign = origin.is_none();
+        let exchange = self.order.open(request.http10, request.method == Method::Head, origin);
+        if !request.keep || self.draining || self.retiring {
+            self.order.close();
+        }
+        if self.draining {
+            return self.respond(exchange, Answer::GoingAway, out);
+        }
+        if request.is_web() {
+            return self.begin_web(exchange, request, body, out);
+        }
+        match Asked::read(&self.config, request, body, &mut self.names) {
+            Asked::Answer(Answer::Options(Some(_))) if is_foreign => {
+                self.respond(exchange, Answer::Options(None), out)
+            }
+            Asked::Answer(answer) => self.respond(exchange, answer, out),
+            Asked::Call(call, form) => self.call(call, Ticket { exchange, form: Form::Http(form) }),
+            Asked::Notify(call, answer) => {
+                self.respond(exchange.clone(), answer, out);
+                self.call(call, Ticket { exchange, form: Form::Nothing })
+            }
+            Asked::Batch(entries, mut batch) => {
+                match batch.finish() {
+                    Some(response) => {
+                        self.respond(exchange.clone(), Answer::Json(response), out);
+                    }
+                    None => {
+                        self.order.holds(0, batch.len());
+                        self.batches.push((exchange.number(), batch));
+                    }
+                }
+                self.reading = Reading::Entries(Box::new((exchange, entries)));
+                Step::Next
+            }
+        }
+    }
+
+    /// Answers a request for a WebSocket, within which any protocol follows on this connection. Nothing is owed before it.
+    fn open_websocket(&mut self, request: Request, out: &mut Outbox) -> Step {
+        let fields = &request.metadata;
+        let origin = fields.bytes("origin").filter(|_| self.config.cors.origin(fields).is_none());
+        let granted = request.websocket.as_ref().map(|wish| wish.grant(origin.map(|origin| &origin[..])));
+        let answer = match (granted, browser::wrong_host(&self.config, &request)) {
+            (Some(Ok(answer)), None) => {
+                out.copy(answer.as_bytes());
+                return Step::WebSocket;
+            }
+            (Some(Err(unfit)), _) => Answer::NoWebSocket(unfit),
+            (_, Some(answer)) => answer,
+            (None, None) => return Step::Next,
+        };
+        let exchange = self.order.open(request.http10, false, None);
+        if !request.keep {
+            self.order.close();
+        }
+        self.respond(exchange, answer, out)
+    }
+
+    /// Hands out the next call of a batch.
+    fn next_entry(&mut self) -> Step {
+        let Reading::Entries(batch) = &mut self.reading else { return Step::Next };
+        let (exchange, entries) = &mut **batch;
+        let Some((call, owed)) = entries.next(&mut self.names) else {
+            self.reading = Reading::Head;
+            return Step::Next;
+        };
+        let ticket = Ticket { exchange: exchange.clone(), form: owed.map_or(Form::Nothing, Form::Entry) };
+        self.call(call, ticket)
+    }
+
+    fn call(&mut self, call: Call<'static>, ticket: Ticket) -> Step {
+        if !call.oneway {
+            self.unanswered += 1;
+        }
+        Step::Call(call, ticket)
+    }
+
+    /// Answers a request without a call.
+    fn respond(&mut self, exchange: Exchange, answer: Answer, out: &mut Outbox) -> Step {
+        if let Some(cause) = refused::cause(&answer) {
+            self.untold.note(cause);
+        }
+        let config = &self.config;
+        self.order.respond(exchange, out, |head| answer.write(config, head));
+        Step::Next
+    }
+
+    /// Adds a response to its batch, which is answered with the last of them.
+    fn answer_entry(&mut self, exchange: Exchange, response: &[u8], out: &mut Outbox) {
+        let Some(at) = self.batches.iter().position(|(number, _)| *number == exchange.number()) else {
+            return;
+        };
+        let Some((_, batch)) = self.batches.get_mut(at) else { return };
+        let before = batch.len();
+        batch.add(response);
+        self.order.holds(before, batch.len());
+        if let Some(whole) = batch.finish() {
+            // It was ended by a bracket.
+            self.order.holds(whole.len().saturating_sub(1), 0);
+            self.batches.swap_remove(at);
+            self.respond(exchange, Answer::Json(whole), out);
+        }
+    }
+}
+
+impl session::Server for Server {
+    type Ticket = Ticket;
+
+    fn in_head(&self) -> bool {
+        matches!(self.reading, Reading::Head)
+    }
+
+    fn next_event(
+        &mut self,
+        inbox: &mut BytesMut,
+        out: &mut Outbox,
+    ) -> Result<Option<Event<'_, Ticket>>, Violation> {
+        Ok(match self.advance(inbox, out) {
+            Step::Wait | Step::Next => None,
+            Step::Head { stream, named, credential } => {
+                let target = named.then(|| self.names.parts());
+                Some(Event::Head(RequestHead { target, credential }, stream))
+            }
+            Step::Foreign => Some(Event::Foreign),
+            Step::Connect => Some(Event::Connect),
+            Step::Upgrade(upgrade) => Some(Event::Upgrade(Handover::new(*upgrade))),
+            Step::WebSocket => Some(Event::WebSocket),
+            Step::Call(call, ticket) => {
+                let (service, method) = self.names.parts();
+                Some(Event::Call(Call { service, method, ..call }, ticket))
+            }
+            Step::Open(call, ticket) => {
+                let (service, method) = self.names.parts();
+                let id = web::id(&ticket.exchange);
+                Some(Event::Open(Call { service, method, ..call }, ticket, id))
+            }
+            Step::Message(id, message) => Some(Event::Message(id, message)),
+            Step::End(id) => Some(Event::End(id)),
+            Step::Cancelled(id) => Some(Event::Cancelled(id)),
+        })
+    }
+
+    fn reply(&mut self, ticket: Ticket, reply: Reply, out: &mut Outbox) {
+        let Ticket { exchange, form } = ticket;
+        let config = &self.config;
+        match form {
+            Form::Nothing => return,
+            Form::Web => return self.reply_web(exchange, reply, out),
+            Form::Exchange => return self.reply_exchange(&exchange, reply, out),
+            Form::Http(form) => {
+                self.order.respond(exchange, out, |head| form.answer(reply, config, head));
+            }
+            Form::Entry(owed) => self.answer_entry(exchange, &owed.answer(&reply), out),
+        }
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.invite_body(out);
+    }
+
+    fn judge(&mut self, stream: StreamId, verdict: Verdict, out: &mut Outbox) -> bool {
+        let number = self.order.upcoming();
+        let partial = match &mut self.reading {
+            Reading::Body(partial) if partial.judged == Judged::Asked && stream.0 == number => partial,
+            _ => return false,
+        };
+        if verdict == Verdict::Accepted {
+            partial.judged = Judged::Accepted;
+            partial.request.accepted = true;
+            self.invite_body(out);
+            return false;
+        }
+        if partial.request.is_web() {
+            self.refuse_web(verdict, out);
+        } else if let Some(answer) = asked::refused(&self.config, &partial.request, verdict) {
+            self.decline(answer, out);
+        }
+        self.order.is_closing()
+    }
+
+    fn buffered(&self) -> usize {
+        match &self.reading {
+            Reading::Head | Reading::Skip(_) => 0,
+            Reading::Body(partial) => partial.head + partial.chunked.held(),
+            Reading::Entries(batch) => batch.1.held(),
+            Reading::Messages(messages) => messages.held(),
+            Reading::Opening(opening) => opening.held(),
+            Reading::Pieces(pieces) => pieces.held(),
+        }
+    }
+
+    fn unsent(&self) -> usize {
+        self.order.held()
+    }
+
+    fn abort(&mut self, status: &Status, out: &mut Outbox) {
+        // An answer that is being written would be garbled by another.
+        if self.live.is_some() || self.order.is_closing() {
+            return;
+        }
+        // Only the oldest request can be answered now: that which is being read, if nothing else is owed.
+        if self.order.owed() == 0 && matches!(self.reading, Reading::Body(_)) {
+            let status = status.clone();
+            let request = match self.give_partial_up() {
+                Some(partial) => partial.request,
+                None => return,
+            };
+            let exchange = self.order.open(request.http10, request.method == Method::Head, None);
+            self.order.close();
+            if let Some(answer) = asked::refused(&self.config, &request, Verdict::Refused(status)) {
+                self.respond(exchange, answer, out);
+            }
+        }
+    }
+
+    fn may_be_empty(ticket: &Ticket) -> bool {
+        matches!(&ticket.form, Form::Http(form) if form.may_be_empty())
+    }
+
+    /// A call of gRPC-Web is answered as gRPC answers.
+    fn unreadable_to(ticket: &Ticket) -> fn(Status) -> Status {
+        match ticket.form {
+            Form::Web => grpc::incoming::corrupt,
+            Form::Http(_) | Form::Entry(_) | Form::Exchange | Form::Nothing => std::convert::identity,
+        }
+    }
+
+    fn unknown(call: &Call<'_>, missing: Missing) -> Status {
+        asked::unknown(call, missing)
+    }
+
+    fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
+        match &ticket.form {
+            Form::Web => grpc::status::unknown(call, missing),
+            Form::Http(form) => form.unknown(call, missing),
+            Form::Exchange => Self::unknown(call, missing),
+            Form::Entry(_) | Form::Nothing => asked::unknown_to_rpcx(call, missing),
+        }
+    }
+
+    fn stream(ticket: &Ticket) -> Option<StreamId> {
+        matches!(ticket.form, Form::Web | Form::Exchange).then(|| web::id(&ticket.exchange))
+    }
+
+    fn is_exchange(ticket: &Ticket) -> bool {
+        matches!(ticket.form, Form::Exchange)
+    }
+
+    fn begin(&mut self, stream: StreamId, head: Head, out: &mut Outbox) {
+        if self.answers(stream) {
+            self.begin_answer(&head, out);
+        } else if self.passes(stream) {
+            self.begin_passing(&head.metadata, out);
+        }
+    }
+
+    fn consumed(&mut self, stream: StreamId, bytes: usize, _: &mut Outbox) {
+        if self.answers(stream)
+            && let Reading::Messages(messages) = &mut self.reading
+        {
+            messages.taken(bytes);
+        }
+        if self.passes(stream)
+            && let Reading::Pieces(pieces) = &mut self.reading
+        {
+            pieces.taken(bytes);
+        }
+    }
+
+    fn message(&mut self, stream: StreamId, message: Bytes, out: &mut Outbox) {
+        if self.answers(stream) {
+            self.answer_message(message, out);
+        } else if self.passes(stream) {
+            self.pass(message, out);
+        }
+    }
+
+    fn finish(&mut self, ticket: Ticket, result: Result<(), Status>, trailers: Metadata, out: &mut Outbox) {
+        if self.answers(web::id(&ticket.exchange)) {
+            self.end_answer(result.err().as_ref(), &trailers, out);
+        } else if self.passes(web::id(&ticket.exchange)) {
+            self.end_passing(result, &trailers, out);
+        }
+    }
+
+    fn holds_back(&self) -> bool {
+        self.held
+    }
+
+    fn refuse(&mut self, ticket: Ticket, status: Status, out: &mut Outbox) -> bool {
+        let Ticket { exchange, form } = ticket;
+        let Form::Http(form) = form else {
+            self.reply(Ticket { exchange, form }, Reply::failure(status), out);
+            return false;
+        };
+        self.unanswered = self.unanswered.saturating_sub(1);
+        // brpc hangs up, for which its clients have one credential for a connection.
+        let closes = self.config.trust_connection && matches!(form, asked::Form::Mapped(_));
+        if closes {
+            self.order.close();
+        }
+        let config = &self.config;
+        self.order.respond(exchange, out, |head| form.refuse(status, config, head));
+        if !closes {
+            self.invite_body(out);
+        }
+        closes
+    }
+
+    fn wanted(&self) -> usize {
+        match &self.reading {
+            // No room is made for a body that may be refused.
+            Reading::Body(partial) => match partial.request.framing {
+                Framing::Length(length) if partial.judged == Judged::Accepted => {
+                    length.min(partial.request.most(self.config.limits.message))
+                }
+                _ => 0,
+            },
+            Reading::Head
+            | Reading::Entries(..)
+            | Reading::Messages(_)
+            | Reading::Opening(_)
+            | Reading::Pieces(_)
+            | Reading::Skip(_) => 0,
+        }
+    }
+
+    fn mid_message(&self, inbox: &BytesMut) -> bool {
+        match &self.reading {
+            _ if self.held => false,
+            Reading::Head => !inbox.is_empty() && !self.is_full() && !self.order.is_closing(),
+            Reading::Body(_) | Reading::Skip(_) => true,
+            Reading::Messages(messages) => messages.is_inside(),
+            // How long a body may pause that somebody else takes, is his matter.
+            Reading::Pieces(pieces) => pieces.is_unwanted(),
+            Reading::Entries(..) | Reading::Opening(_) => false,
+        }
+    }
+
+    fn refused(&mut self) -> Option<session::Refusals> {
+        self.untold.take()
+    }
+
+    fn retire(&mut self) {
+        self.retiring = true;
+    }
+
+    fn drain(&mut self, _out: &mut Outbox) {
+        self.draining = true;
+        // The newest response says that it is the last, unless a further request is on its way: that one is
+        // read to its end and refused.
+        if self.order.owed() > 0 && !matches!(self.reading, Reading::Body(_)) {
+            self.order.close();
+        }
+    }
+
+    fn finished(&self) -> bool {
+        self.order.is_closing() && self.live.is_none() && matches!(self.reading, Reading::Head)
+    }
+}
+
+/// Empty lines before a request are ignored (RFC 9112 §2.2): old clients end a body with one more line end.
+fn skip_blank_lines(inbox: &mut BytesMut) {
+    loop {
+        match inbox[..] {
+            [b'\r', b'\n', ..] => inbox.advance(2),
+            [b'\n', ..] => inbox.advance(1),
+            _ => return,
+        }
+    }
+}

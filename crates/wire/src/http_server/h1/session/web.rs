@@ -1,0 +1,290 @@
+//! gRPC-Web over HTTP/1: one call at a time, whose answer leaves message by message.
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Refused, Server as _, Verdict};
+use polyrpc_core::{Call, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
+
+use super::piecewise::{Came, Piecewise};
+use super::{Form, Live, Partial, Reading, Step};
+use crate::grpc::dialect::Dialect;
+use crate::grpc::incoming::{compressed_without_name, unknown_encoding};
+use crate::grpc::request::{Accepts, Request as GrpcRequest, Unfit};
+use crate::grpc::{self, frame as grpc_frame};
+use crate::grpc_web;
+use crate::http::h1::{chunked, frame};
+use crate::http::mapping::asked::Answer;
+use crate::http::mapping::browser;
+use crate::http_server::h1::order::Exchange;
+use crate::http_server::h1::{Server, Ticket};
+use crate::http_server::request::Request;
+
+/// A call that is being answered.
+#[derive(Debug)]
+pub(super) struct Web {
+    exchange: Exchange,
+    dialect: Dialect,
+    format: Format,
+    accepts: Accepts,
+    /// The head was sent; messages are compressed so.
+    begun: Option<Compression>,
+}
+
+impl Server {
+    /// Gives out the head of a call of gRPC-Web whose body is not here.
+    #[cold]
+    pub(super) fn ask_web(&mut self, out: &mut Outbox) -> Step {
+        let Reading::Body(partial) = &self.reading else { return Step::Next };
+        if let Some(answer) = browser::refusal(&self.config, &partial.request) {
+            return self.decline(answer, out);
+        }
+        match partial.request.grpc.as_deref() {
+            Some(Ok(request)) => {
+                self.names.set(&request.service, &request.method);
+                let credential = request.call(Bytes::new(), Compression::None).credential;
+                self.await_verdict(true, credential)
+            }
+            _ => self.begin_declined(None, out),
+        }
+    }
+
+    /// Answers a call of gRPC-Web that was not accepted, and whose body is not read.
+    #[cold]
+    pub(super) fn refuse_web(&mut self, verdict: Verdict, out: &mut Outbox) {
+        let (service, method) = self.names.parts();
+        let failure = match verdict {
+            Verdict::Accepted => return,
+            Verdict::Unauthenticated(status) | Verdict::Refused(status) => status,
+            Verdict::Missing(missing) => {
+                grpc::status::unknown(&Call::new(service, method, Format::Protobuf, Bytes::new()), missing)
+            }
+        };
+        self.begin_declined(Some(&failure), out);
+    }
+
+    /// Answers a call of gRPC-Web whose body is not here: with this failure, or that which its head has.
+    fn begin_declined(&mut self, failure: Option<&Status>, out: &mut Outbox) -> Step {
+        let Some(partial) = self.give_partial_up() else { return Step::Next };
+        let request = partial.request;
+        let origin = self.config.cors.origin(&request.metadata);
+        let exchange = self.order.open(request.http10, false, origin);
+        self.close_or_skip(&request);
+        let dialect = request.dialect();
+        let (Some(failure), Some(Ok(request))) = (failure, request.grpc.as_deref()) else {
+            return self.begin_web(exchange, request, Bytes::new(), out);
+        };
+        let (format, accepts) = (request.format, request.accepts);
+        self.live = Some(Box::new(Live::Web(Web { exchange, dialect, format, accepts, begun: None })));
+        self.unanswered += 1;
+        self.end_answer(Some(failure), &Metadata::new(), out);
+        Step::Next
+    }
+
+    /// A call of gRPC-Web is whole.
+    pub(super) fn begin_web(
+        &mut self,
+        exchange: Exchange,
+        request: Request,
+        body: Bytes,
+        out: &mut Outbox,
+    ) -> Step {
+        if let Some(answer) = browser::refusal(&self.config, &request) {
+            return self.respond(exchange, answer, out);
+        }
+        let authenticated = request.accepted;
+        let dialect = request.dialect();
+        let exchange_of = exchange.clone();
+        let web = |format, accepts| Web { exchange: exchange_of, dialect, format, accepts, begun: None };
+        let failure = match request.grpc.map_or(Err(Unfit::ContentType), |grpc| *grpc) {
+            Ok(request) => {
+                self.live = Some(Box::new(Live::Web(web(request.format, request.accepts))));
+                let ticket = Ticket { exchange, form: Form::Web };
+                return self.call_web(request, body, authenticated, ticket);
+            }
+            Err(Unfit::Method | Unfit::ContentType) => {
+                return self.respond(
+                    exchange,
+                    // A client of gRPC-Web reads no JSON; over HTTP/2 it gets text too.
+                    Answer::Text(415, "want content-type: application/grpc-web\n"),
+                    out,
+                );
+            }
+            Err(Unfit::Path) => {
+                self.untold.note(Refused::Unknown);
+                Status::unimplemented("malformed method name")
+            }
+            Err(Unfit::Encoding) => {
+                self.untold.note(Refused::Unsupported);
+                unknown_encoding()
+            }
+            Err(Unfit::Fields) => {
+                self.untold.note(Refused::TooLarge);
+                Status::resource_exhausted("too many fields")
+            }
+            Err(Unfit::Timeout) => Status::internal("malformed grpc-timeout"),
+        };
+        self.live = Some(Box::new(Live::Web(web(Format::Protobuf, Accepts::default()))));
+        self.end_answer(Some(&failure), &Metadata::new(), out);
+        Step::Next
+    }
+
+    /// Hands a call out: as one if its body is one message, as usual; else its messages one by one.
+    fn call_web(&mut self, request: GrpcRequest, body: Bytes, authenticated: bool, ticket: Ticket) -> Step {
+        self.unanswered += 1;
+        self.names.set(&request.service, &request.method);
+        let sole = grpc_frame::sole(&body, self.config.limits.message);
+        let sole = sole.filter(|_| request.dialect == Dialect::Web);
+        if let Some(framed) = sole {
+            let compression = if framed.compressed { request.compression } else { Compression::None };
+            let spoiled =
+                (framed.compressed && compression == Compression::None).then(compressed_without_name);
+            let call = unnamed(&request, framed.body, compression);
+            return Step::Call(Call { spoiled, authenticated, ..call }, ticket);
+        }
+        let messages = Piecewise::whole(request.dialect, request.compression, body);
+        self.reading = Reading::Messages(Box::new(messages));
+        let call = unnamed(&request, Bytes::new(), request.compression);
+        Step::Open(Call { authenticated, ..call }, ticket)
+    }
+
+    /// Hands the next message of a request out.
+    pub(super) fn next_message(&mut self, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        let Reading::Messages(messages) = &mut self.reading else { return Step::Next };
+        // It may have been answered before its messages were taken.
+        let id = Live::web(&self.live).map(|web| id(&web.exchange));
+        if id.is_none() {
+            messages.forget();
+        }
+        let limits = &self.config.limits;
+        match (messages.next(inbox, limits.message, limits.header), id) {
+            (Came::Message(message), Some(id)) => Step::Message(id, message),
+            (Came::End, Some(id)) => {
+                self.reading = Reading::Head;
+                Step::End(id)
+            }
+            (Came::Failed(status), Some(id)) => {
+                messages.forget();
+                if status.code() == Code::ResourceExhausted {
+                    self.untold.note(Refused::TooLarge);
+                }
+                self.end_answer(Some(&status), &Metadata::new(), out);
+                Step::Cancelled(id)
+            }
+            (Came::Wait, _) => Step::Wait,
+            (Came::Full, _) => self.hold(),
+            (Came::Lost, _) => {
+                self.reading = Reading::Head;
+                self.order.close();
+                Step::Next
+            }
+            (Came::Message(_) | Came::End | Came::Failed(_) | Came::Discarded, _) => {
+                self.reading = Reading::Head;
+                Step::Next
+            }
+        }
+    }
+
+    /// Hands a call out whose body is longer than what is read as a whole: its messages follow as they come.
+    #[cold]
+    pub(super) fn begin_piecewise(&mut self, out: &mut Outbox) -> Step {
+        let Some(partial) = self.give_partial_up() else { return Step::Next };
+        let Partial { request, chunked, .. } = *partial;
+        if request.expects && self.order.owed() == 0 {
+            out.copy(super::CONTINUE);
+        }
+        let origin = self.config.cors.origin(&request.metadata);
+        let exchange = self.order.open(request.http10, false, origin);
+        if !request.keep || self.draining {
+            self.order.close();
+        }
+        let (dialect, framing, authenticated) = (request.dialect(), request.framing, request.accepted);
+        let Some(Ok(request)) = request.grpc.as_deref() else {
+            self.order.close();
+            return self.begin_web(exchange, request, Bytes::new(), out);
+        };
+        let (format, accepts) = (request.format, request.accepts);
+        let ticket = Ticket { exchange: exchange.clone(), form: Form::Web };
+        self.live = Some(Box::new(Live::Web(Web { exchange, dialect, format, accepts, begun: None })));
+        self.unanswered += 1;
+        self.names.set(&request.service, &request.method);
+        let messages = Piecewise::begun(dialect, request.compression, framing, chunked);
+        self.reading = Reading::Messages(Box::new(messages));
+        let call = unnamed(request, Bytes::new(), request.compression);
+        Step::Open(Call { authenticated, ..call }, ticket)
+    }
+
+    /// Whether this call is the one that is being answered: it may have been refused since it was handed out.
+    pub(super) fn answers(&self, stream: StreamId) -> bool {
+        Live::web(&self.live).is_some_and(|web| id(&web.exchange) == stream)
+    }
+
+    pub(super) fn reply_web(&mut self, exchange: Exchange, reply: Reply, out: &mut Outbox) {
+        let Reply { result, head, trailers, .. } = reply;
+        let id = id(&exchange);
+        self.begin(id, head, out);
+        let result = result.map(|message| self.message(id, message, out));
+        self.finish(Ticket { exchange, form: Form::Web }, result, trailers, out);
+    }
+
+    /// Writes the head of the answer, once.
+    pub(super) fn begin_answer(&mut self, head: &Head, out: &mut Outbox) {
+        let Some(web) = Live::web_mut(&mut self.live).filter(|web| web.begun.is_none()) else { return };
+        let compression = web.accepts.choose(head.compression);
+        web.begun = Some(compression);
+        if !web.exchange.takes_chunks() {
+            // What ends the body is the end of the connection.
+            self.order.close();
+        }
+        let text = out.buffer();
+        text.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        grpc_web::head(web.dialect, web.format, compression, &head.metadata, |name, value| {
+            for part in [name, b": ", value, b"\r\n"] {
+                text.extend_from_slice(part);
+            }
+        });
+        if web.exchange.takes_chunks() {
+            frame::field(text, "transfer-encoding", b"chunked");
+        }
+        self.order.begin(&web.exchange, out);
+    }
+
+    pub(super) fn answer_message(&mut self, message: Bytes, out: &mut Outbox) {
+        self.begin_answer(&Head::default(), out);
+        let Some(Web { exchange, dialect, begun, .. }) = Live::web(&self.live) else { return };
+        let chunks = exchange.takes_chunks();
+        grpc_web::message(*dialect, begun.unwrap_or_default(), message, |prefix, body| {
+            write(chunks, prefix, body, out);
+        });
+    }
+
+    /// Writes how the call ended.
+    pub(super) fn end_answer(&mut self, failure: Option<&Status>, trailers: &Metadata, out: &mut Outbox) {
+        self.begin_answer(&Head::default(), out);
+        let Some(Web { exchange, dialect, .. }) = Live::take_web(&mut self.live) else { return };
+        let chunks = exchange.takes_chunks();
+        grpc_web::trailers(dialect, failure, trailers, |prefix, body| write(chunks, prefix, body, out));
+        if chunks {
+            out.copy(chunked::END);
+        }
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.order.end();
+    }
+}
+
+/// A stream's name, where there is one at a time.
+pub(super) fn id(exchange: &Exchange) -> StreamId {
+    StreamId(exchange.number())
+}
+
+/// The call that a request describes; its names are in the session.
+fn unnamed(request: &GrpcRequest, body: Bytes, compression: Compression) -> Call<'static> {
+    Call { service: "", method: "", ..request.call(body, compression) }
+}
+
+fn write(chunks: bool, prefix: &[u8], body: Bytes, out: &mut Outbox) {
+    if chunks {
+        chunked::write(prefix, body, out);
+    } else {
+        out.copy(prefix);
+        out.body(body);
+    }
+}

@@ -1,0 +1,258 @@
+//! Where messages end: limits, chunks, smuggling, damage.
+
+use polyrpc_core::testing::{assert_any_split, assert_survives_damage, damage, hear};
+use polyrpc_core::{Guess, Protocol};
+
+use super::*;
+use crate::http::h1::recognise;
+
+#[test]
+fn methods_are_recognised_and_http2_is_not() {
+    for method in ["GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS", "PATCH", "CONNECT"] {
+        let line = format!("{method} / HTTP/1.1");
+        assert_eq!(recognise(line.as_bytes()), Guess::Is(Protocol::Http));
+        for n in 0..=method.len() {
+            assert_eq!(recognise(&line.as_bytes()[..n]), Guess::NeedMore, "{method} {n}");
+        }
+    }
+    assert_eq!(recognise(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Guess::Unknown);
+    assert_eq!(recognise(b"get / HTTP/1.1"), Guess::Unknown);
+    assert_eq!(recognise(b"GETX"), Guess::Unknown);
+}
+
+/// Asserts that a request is refused with `status`, that the connection ends, and that nothing behind it is
+/// taken for another request, however it is cut.
+#[track_caller]
+fn assert_refused(request: &str, status: u16) {
+    let (response, finished) = refused(request);
+    assert_eq!(
+        (response.status, response.field("connection"), finished),
+        (status, Some("close"), true),
+        "{request:?}"
+    );
+    assert_any_split(server, request.as_bytes());
+}
+
+#[test]
+fn a_request_whose_end_is_in_doubt_is_refused() {
+    let smuggled = "0\r\n\r\nGET /admin HTTP/1.1\r\nHost: a\r\n\r\n";
+    for fields in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5",
+        "Content-Length: 5\r\nContent-Length: 6",
+        "Content-Length: 5, 5",
+        "Content-Length: +5",
+        "Content-Length: -1",
+        "Content-Length: 0x5",
+        "Content-Length: 5 5",
+        "Content-Length:",
+        "Content-Length : 5",
+        " Content-Length: 5",
+        "Content-Length: 5\r\n folded: 1",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "X\0: 5",
+        "X: \x01",
+        "no colon",
+        ": no name",
+        "X: a\rb",
+    ] {
+        assert_refused(&format!("POST /S/M HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n{smuggled}"), 400);
+    }
+    for coding in ["gzip, chunked", "chunked, gzip", "identity", "xchunked", "\"chunked\"", "chunked;a=b"] {
+        assert_refused(
+            &format!("POST /S/M HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: {coding}\r\n\r\n{smuggled}"),
+            501,
+        );
+    }
+    assert_refused(&format!("POST /S/M HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n{smuggled}"), 400);
+}
+
+#[test]
+fn a_request_line_that_is_none_is_refused() {
+    for line in
+        ["GET /", "GET  / HTTP/1.1", "GET / HTTP/3.0", "GET / HTTP/1.1 x", "GET /a b HTTP/1.1", "GET / ICY"]
+    {
+        assert_refused(&format!("{line}\r\n\r\n"), 400);
+    }
+}
+
+#[test]
+fn equal_lengths_may_repeat_and_lines_may_end_with_a_line_feed() {
+    let mut talk = Talk::new();
+    talk.say(
+        "POST /S/M HTTP/1.1\nHost: a\nContent-Length: 3\nContent-Length: 3\n\nabc\r\n\r\n\nPOST /S/M HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    let calls = talk.calls();
+    assert_eq!(calls.len(), 2);
+    assert_eq!(calls[0].0.body, "abc");
+}
+
+#[test]
+fn lying_lengths_ask_for_no_memory() {
+    for (length, status) in [
+        ("65536", 413),
+        ("2147483647", 413),
+        ("2147483648", 413),
+        ("4294967295", 413),
+        ("9223372036854775808", 413),
+        ("18446744073709551615", 413),
+        ("18446744073709551616", 413),
+        ("99999999999999999999999999", 413),
+    ] {
+        assert_refused(&format!("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"), status);
+    }
+    let mut talk = Talk::new();
+    assert!(talk.say("POST /S/M HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n").call().is_none());
+    assert_eq!(talk.server.wanted(), 60000);
+    assert!(talk.server.mid_message(&talk.inbox));
+}
+
+fn chunked(body: &str) -> String {
+    format!("POST /S/M HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n{body}")
+}
+
+#[test]
+fn chunks_are_put_together() {
+    for body in [
+        "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+        "5;name=value;x=\"y\"\r\nabcde\r\n0;last\r\nTrailer: 1\r\nOther: 2\r\n\r\n",
+        "0005 \r\nabcde\r\n00\r\n\r\n",
+    ] {
+        let request = chunked(body) + &bare("/S/M");
+        let mut talk = Talk::new();
+        let calls = talk.say(&request).calls();
+        assert_eq!(calls.len(), 2);
+        assert_eq!(calls[0].0.body, "abcde");
+        assert_any_split(server, request.as_bytes());
+        assert_survives_damage(server, request.as_bytes(), config().limits.message);
+    }
+}
+
+#[test]
+fn broken_chunks_are_refused() {
+    for (body, status) in [
+        ("\r\n", 400),
+        ("x\r\n", 400),
+        ("-1\r\n", 400),
+        ("+1\r\n", 400),
+        ("0x1\r\n", 400),
+        (";a\r\n", 400),
+        ("3 3\r\n", 400),
+        ("3\nabc\r\n0\r\n\r\n", 400),
+        ("3;a\nb\r\nabc\r\n0\r\n\r\n", 400),
+        ("3\r\r\nabc\r\n", 400),
+        ("3\r\nabcd\r\n", 400),
+        ("3\r\nabc\n0\r\n\r\n", 400),
+        ("3\r\nabc0\r\n\r\n", 400),
+        ("0\r\nTrailer\n\r\n", 400),
+        ("7fffffff\r\n", 413),
+        ("80000000\r\n", 413),
+        ("ffffffff\r\n", 413),
+        ("7fffffffffffffff\r\n", 413),
+        ("ffffffffffffffff\r\n", 413),
+        ("10000000000000000\r\n", 413),
+        ("ffffffffffffffffffffff\r\n", 413),
+    ] {
+        assert_refused(&chunked(body), status);
+    }
+}
+
+#[test]
+fn many_chunks_stay_within_the_limit() {
+    let mut request = chunked("");
+    for _ in 0..17 {
+        request += "1000\r\n";
+        request += &"x".repeat(4096);
+        request += "\r\n";
+    }
+    assert_eq!(refused(&request).0.status, 413);
+}
+
+#[test]
+fn extensions_and_trailers_have_a_limit_of_their_own() {
+    let extended = format!("1;{}\r\nx\r\n", "e".repeat(2000)).repeat(3);
+    assert_refused(&chunked(&extended), 431);
+    assert_refused(&chunked(&format!("0\r\n{}\r\n", format!("T: {}\r\n", "t".repeat(2000)).repeat(3))), 431);
+    assert_refused(&chunked(&"1".repeat(5000)), 431);
+}
+
+#[test]
+fn a_head_has_a_limit() {
+    let fits = format!("POST /S/M HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat((4 << 10) - 36));
+    assert_eq!(fits.len(), 4 << 10);
+    assert_eq!(Talk::new().say(&fits).calls().len(), 1);
+    for long in [
+        fits.replace("X: ", "X: x"),
+        format!("GET /{}", "x".repeat(5000)),
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(101)),
+    ] {
+        assert_eq!(refused(&long).0.status, 431);
+    }
+}
+
+#[test]
+fn bytes_of_another_protocol_are_answered_with_400_unless_it_may_follow() {
+    for foreign in [&b"\r\n\x08\0\0\x10"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRPC\0\0\0\0"] {
+        let bytes = [&b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"[..], foreign].concat();
+        let heard = hear(server(), &[&bytes]);
+        let out = String::from_utf8(heard.out).expect("text");
+        assert!(!heard.foreign && out.starts_with("HTTP/1.1 200 "), "{out}");
+        assert!(out.contains("HTTP/1.1 400 ") && out.contains("Connection: close"), "{out}");
+        let heard = hear(switching(), &[&bytes]);
+        assert!(heard.foreign && heard.calls.is_empty());
+        let heard = hear(switching(), &[foreign]);
+        assert!(heard.foreign && heard.out.is_empty());
+    }
+}
+
+#[test]
+fn every_kind_of_request_survives_any_split_and_damage() {
+    let rpc =
+        r#"[{"jsonrpc":"2.0","method":"A.B","params":[1,{"a":"]"}],"id":1},{"jsonrpc":"2.0","method":"n"}]"#;
+    for request in [
+        post("/S/M/x", "application/proto", "\n\x05hello"),
+        post("/jsonrpc", "application/json", rpc),
+        "PUT /A HTTP/1.1\r\nHost: a\r\nX-RPCX-ServiceMethod: B\r\nX-RPCX-SerializeType: 1\r\nX-RPCX-Meta: a=%20\r\n\r\n"
+            .to_owned(),
+        "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nOPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+        "POST /S/M HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab".to_owned(),
+        "CONNECT /_rpcx_ HTTP/1.0\n\n".to_owned(),
+    ] {
+        assert_any_split(server, request.as_bytes());
+        assert_survives_damage(server, request.as_bytes(), config().limits.message);
+    }
+}
+
+#[test]
+fn a_head_that_trickles_in_is_searched_once() {
+    let mut talk = Talk::new();
+    let request = format!("POST /S/M HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(2000));
+    let (last, start) = request.as_bytes().split_last().expect("bytes");
+    for byte in start {
+        assert!(talk.say([*byte]).call().is_none());
+    }
+    assert_eq!(talk.say([*last]).calls().len(), 1);
+}
+
+#[test]
+fn damaged_requests_mean_the_same_however_they_are_cut() {
+    for request in [
+        post("/S/M", "application/proto", "\n\x05hello") + &get("/health"),
+        chunked("3;a=b\r\nabc\r\n0\r\nT: 1\r\n\r\n") + &bare("/S/M"),
+        post("/jsonrpc", "application/json", r#"{"jsonrpc":"2.0","method":"A.B","params":[1],"id":1}"#),
+    ] {
+        damage(request.as_bytes(), |damaged| {
+            let single: Vec<&[u8]> = damaged.chunks(1).collect();
+            assert_eq!(hear(server(), &single), hear(server(), &[damaged]), "{}", damaged.escape_ascii());
+        });
+    }
+}
+
+#[test]
+fn many_small_requests_and_chunks_need_no_deep_stack() {
+    let mut talk = Talk::new();
+    let out = talk.say(get("/health").repeat(50_000)).serve(echo);
+    assert_eq!(out.windows(6).filter(|part| part == b"\r\n\r\nOK").count(), 50_000);
+    let body = "1\r\nx\r\n".repeat(50_000) + "0\r\n\r\n";
+    assert_eq!(talk.say(chunked(&body)).calls().len(), 1);
+}

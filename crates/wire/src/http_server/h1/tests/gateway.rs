@@ -1,0 +1,149 @@
+//! rpcx's gateway.
+
+use std::time::Duration;
+
+use polyrpc_core::session::Missing;
+use polyrpc_core::{Compression, Credential, Format, Json};
+use polyrpc_payload::compress;
+
+use super::*;
+use crate::http::mapping::asked::unknown_to_rpcx;
+
+fn request(fields: &str, body: &str) -> String {
+    format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
+}
+
+const MUL: &str = "X-RPCX-ServicePath: Arith\r\nX-RPCX-ServiceMethod: Mul\r\n";
+
+#[test]
+fn the_serialize_type_tells_the_format() {
+    for (number, format) in [
+        ("0", Format::Raw),
+        ("1", Format::Json(Json::Go)),
+        ("2", Format::Protobuf),
+        ("3", Format::MessagePack),
+        ("4", Format::Other(4)),
+    ] {
+        let text = request(&format!("{MUL}X-RPCX-SerializeType: {number}\r\n"), "body");
+        let (call, _) = Talk::new().say(text).call().expect("a call");
+        assert_eq!((call.service, call.method, call.head.format), ("Arith", "Mul", format));
+    }
+}
+
+#[test]
+fn a_request_that_cannot_be_read_is_answered_200_with_the_failure_in_fields() {
+    for (fields, want) in [
+        ("X-RPCX-SerializeType: 1\r\n", "empty servicepath"),
+        ("X-RPCX-ServicePath: Arith\r\nX-RPCX-SerializeType: 1\r\n", "empty servicemethod"),
+        (MUL, "empty serialized type"),
+        (
+            "X-RPCX-ServicePath: A\r\nX-RPCX-ServiceMethod: B\r\nX-RPCX-SerializeType: x\r\n",
+            "wrong serialized type",
+        ),
+        (
+            "X-RPCX-ServicePath: A\r\nX-RPCX-ServiceMethod: B\r\nX-RPCX-SerializeType: 1\r\nX-RPCX-CompressType: z\r\n",
+            "wrong compress type",
+        ),
+        (
+            "X-RPCX-ServicePath: A\r\nX-RPCX-ServiceMethod: B\r\nX-RPCX-SerializeType: 1\r\nX-RPCX-Meta: a=%\r\n",
+            "wrong metadata",
+        ),
+    ] {
+        let (response, finished) = refused(request(fields, "{}"));
+        assert_eq!((response.status, finished, response.text()), (200, false, ""));
+        assert_eq!(response.field("x-rpcx-messagestatustype"), Some("Error"));
+        assert_eq!(response.field("x-rpcx-errormessage"), Some(want));
+    }
+}
+
+#[test]
+fn the_path_names_the_service_if_no_field_does() {
+    let text =
+        "POST /Arith HTTP/1.1\r\nHost: a\r\nX-RPCX-ServiceMethod: Mul\r\nX-RPCX-SerializeType: 1\r\n\r\n";
+    let (call, _) = Talk::new().say(text).call().expect("a call");
+    assert_eq!((call.service, call.method), ("Arith", "Mul"));
+}
+
+#[test]
+fn metadata_credential_and_deadline_come_in_one_field() {
+    let meta = "X-RPCX-Meta: k=a+b%21&__AUTH=token&__ServerTimeout=4999&k=second\r\n";
+    let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\ntraceparent: 00\r\n{meta}"), "{}");
+    let (call, _) = Talk::new().say(&text).call().expect("a call");
+    assert_eq!(call.head.metadata.get("k"), Some("a b!"));
+    assert_eq!(call.head.metadata.get("traceparent"), Some("00"));
+    assert_eq!(call.head.metadata.len(), 2);
+    assert_eq!(call.timeout, Some(Duration::from_millis(4999)));
+    assert_eq!(call.credential, Credential::Call(Some(Bytes::from_static(b"token"))));
+
+    let text = text.replace("traceparent: 00", "Authorization: bearer x");
+    let (call, _) = Talk::new().say(text).call().expect("a call");
+    assert_eq!(call.credential, Credential::Call(Some(Bytes::from_static(b"bearer x"))));
+}
+
+#[test]
+fn too_much_metadata_is_refused_before_it_costs_time() {
+    let meta: String = (0..300).map(|n| format!("k{n}=&")).collect();
+    let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-Meta: {meta}\r\n"), "{}");
+    assert_eq!(refused(text).0.field("x-rpcx-errormessage"), Some("wrong metadata"));
+}
+
+#[test]
+fn an_answer_is_compressed_if_the_request_was_and_it_is_long() {
+    let zipped = compress::compress(Compression::Gzip, b"{}").expect("gzip");
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\n{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-CompressType: 1\r\nContent-Length: {}\r\n\r\n",
+        zipped.len()
+    );
+    let text = [head.as_bytes(), &zipped].concat();
+    let (call, _) = Talk::new().say(&text).call().expect("a call");
+    assert_eq!((call.head.compression, &call.body[..]), (Compression::Gzip, &zipped[..]));
+    for (length, compressed) in [(1024, None), (1025, Some("1"))] {
+        let body = vec![b' '; length];
+        let response = answer(&text, |call| Reply::message(call.head.format, body.clone().into()));
+        assert_eq!(response.field("x-rpcx-compresstype"), compressed);
+        if compressed.is_some() {
+            assert_eq!(compress::decompress(Compression::Gzip, &response.body, 1 << 20).expect("gzip"), body);
+        }
+    }
+}
+
+#[test]
+fn oneway_and_heartbeat_are_only_flags() {
+    for flag in ["Oneway", "Heartbeat"] {
+        let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-{flag}: 1\r\n"), "{}");
+        let response = answer(text, |call| {
+            assert!(!call.oneway);
+            Reply::message(call.head.format, Bytes::from_static(b"done"))
+        });
+        assert_eq!(response.text(), "done", "{flag}");
+    }
+}
+
+#[test]
+fn a_message_id_is_a_number_of_64_bits_and_comes_back() {
+    for (id, is_one) in [
+        ("0", true),
+        ("18446744073709551615", true),
+        ("18446744073709551616", false),
+        ("abc", false),
+        ("+1", false),
+        ("-1", false),
+        ("1.0", false),
+    ] {
+        let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\nX-RPCX-MessageID: {id}\r\n"), "{}");
+        let response = if is_one { answer(text, echo) } else { refused(text).0 };
+        assert_eq!((response.status, response.field("x-rpcx-messageid")), (200, Some(id)));
+        let failure = response.field("x-rpcx-errormessage");
+        assert_eq!(failure, (!is_one).then_some("wrong message id"), "{id}");
+    }
+}
+
+#[test]
+fn failures_keep_to_their_line() {
+    let text = request(&format!("{MUL}X-RPCX-SerializeType: 1\r\n"), "{}");
+    let response = answer(&text, failing(Status::unknown("a\r\nb\0c")));
+    assert_eq!((response.status, response.field("x-rpcx-errormessage")), (500, Some("a  b c")));
+    let (call, _) = Talk::new().say(text).call().expect("a call");
+    assert_eq!(unknown_to_rpcx(&call, Missing::Service).message(), "rpcx: can't find service Arith");
+    assert_eq!(unknown_to_rpcx(&call, Missing::Method).message(), "rpcx: can't find method Mul");
+}

@@ -1,0 +1,420 @@
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use polyrpc_core::session::Missing;
+use polyrpc_core::testing::{assert_any_split, assert_survives_damage};
+use polyrpc_core::{Code, Compression, Format, Head, Metadata, StreamId};
+
+use super::*;
+use crate::http::Cors;
+
+const WEB: &str = "application/grpc-web+proto";
+const TEXT: &str = "application/grpc-web-text";
+
+fn request(content_type: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST /example.EchoService/Echo HTTP/1.1\r\nHost: h\r\nContent-Type: {content_type}\r\n{fields}\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+fn framed(flag: u8, body: &[u8]) -> Vec<u8> {
+    [&[flag][..], &(body.len() as u32).to_be_bytes(), body].concat()
+}
+
+/// The head and the frames of a chunked response, and whether that is all there is.
+fn response(bytes: &[u8]) -> (String, Vec<(u8, Vec<u8>)>) {
+    let end = bytes.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+    let mut body = match head.contains("transfer-encoding: chunked") {
+        true => unchunked(&bytes[end..]),
+        false => bytes[end..].to_vec(),
+    };
+    if head.contains("grpc-web-text") {
+        let mut decoder = crate::grpc::base64::Decoder::default();
+        body = decoder.push(&body).expect("base64").bytes.to_vec();
+    }
+    let (mut frames, mut rest) = (Vec::new(), &body[..]);
+    while let Some((&[flag, a, b, c, d], behind)) = rest.split_first_chunk::<5>() {
+        let (frame, behind) = behind.split_at(u32::from_be_bytes([a, b, c, d]) as usize);
+        frames.push((flag, frame.to_vec()));
+        rest = behind;
+    }
+    assert!(rest.is_empty());
+    (head, frames)
+}
+
+fn unchunked(bytes: &[u8]) -> Vec<u8> {
+    let mut inbox = BytesMut::from(bytes);
+    let body = crate::http::h1::chunked::Chunked::default().read(&mut inbox, 1 << 20, 1 << 10);
+    assert!(inbox.is_empty(), "nothing follows");
+    body.expect("chunks").expect("all of them").to_vec()
+}
+
+fn echo(call: &Call<'_>) -> Reply {
+    Reply::message(call.head.format, call.body.clone())
+}
+
+#[test]
+fn a_call_is_answered_with_its_trailers_in_the_body() {
+    let mut talk = Talk::new();
+    let fields = "grpc-timeout: 7S\r\nX-Key: value\r\nData-Bin: q6s\r\n";
+    talk.say(request(WEB, fields, &framed(0, b"hello")));
+    let (call, ticket) = talk.call().expect("a call");
+    assert_eq!((call.service, call.method), ("example.EchoService", "Echo"));
+    assert_eq!((call.head.format, &call.body[..]), (Format::Protobuf, &b"hello"[..]));
+    assert_eq!(call.timeout, Some(std::time::Duration::from_secs(7)));
+    assert_eq!(call.head.metadata.get("x-key"), Some("value"));
+    assert_eq!(call.head.metadata.bytes("data-bin").unwrap()[..], [0xab, 0xab]);
+    let mut reply = echo(&call);
+    reply.head.metadata.insert("Before", "b");
+    reply.trailers.insert("behind-bin", &[1][..]);
+    talk.reply(ticket, reply);
+    let (head, frames) = response(&talk.out.take());
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\ncontent-type: application/grpc-web+proto\r\nbefore: b\r\n"),
+        "{head}"
+    );
+    assert_eq!(frames, [(0, b"hello".to_vec()), (0x80, b"grpc-status:0\r\nbehind-bin:AQ\r\n".to_vec())]);
+}
+
+#[test]
+fn text_is_answered_with_text() {
+    let mut talk = Talk::new();
+    let message = framed(0, b"hello");
+    // Each part padded by itself, as `doc/PROTOCOL-WEB.md` allows.
+    let text = [STANDARD.encode(&message[..4]), STANDARD.encode(&message[4..])].concat();
+    talk.say(request(TEXT, "", text.as_bytes()));
+    let (call, ticket) = talk.open().expect("an opened call");
+    assert_eq!(call.method, "Echo");
+    assert_eq!(talk.parts(), ["StreamId(0): hello", "StreamId(0) ended"]);
+    talk.reply(ticket, Reply::message(Format::Protobuf, Bytes::from_static(b"hello")));
+    let (head, frames) = response(&talk.out.take());
+    assert!(head.contains("content-type: application/grpc-web-text+proto\r\n"), "{head}");
+    assert_eq!(frames, [(0, b"hello".to_vec()), (0x80, b"grpc-status:0\r\n".to_vec())]);
+}
+
+#[test]
+fn a_failure_is_told_in_the_body_too() {
+    let mut talk = Talk::new();
+    let out = talk
+        .say(request(WEB, "", &framed(0, b"")))
+        .serve(|_| Reply::failure(Status::not_found("n\u{f6}t here\n").with_details(&b"details"[..])));
+    let (head, frames) = response(&out);
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"));
+    let want = "grpc-status:5\r\ngrpc-message:n%C3%B6t here%0A\r\ngrpc-status-details-bin:ZGV0YWlscw\r\n";
+    assert_eq!(frames, [(0x80, want.as_bytes().to_vec())]);
+}
+
+#[test]
+fn what_does_not_exist_is_told_in_the_words_of_grpc() {
+    let mut talk = Talk::new();
+    talk.say(request(WEB, "", &framed(0, b"")));
+    let (call, ticket) = talk.call().expect("a call");
+    let status = Server::unknown_to(&ticket, &call, Missing::Service);
+    assert_eq!(status.message(), "unknown service example.EchoService");
+}
+
+#[test]
+fn an_answer_of_several_messages_leaves_piece_by_piece() {
+    let mut talk = Talk::new();
+    talk.say(request(WEB, "", &framed(0, b"")));
+    let (_, ticket) = talk.call().expect("a call");
+    let stream = Server::stream(&ticket).expect("it may stream");
+    talk.server.begin(stream, Head::default(), &mut talk.out);
+    let mut whole = talk.out.take();
+    assert!(whole.ends_with(b"transfer-encoding: chunked\r\n\r\n"));
+    for message in [&b"one"[..], b"", b"three"] {
+        talk.server.message(stream, Bytes::copy_from_slice(message), &mut talk.out);
+        whole.extend(talk.out.take());
+    }
+    talk.server.finish(ticket, Err(Status::new(Code::Aborted, "enough")), Metadata::new(), &mut talk.out);
+    whole.extend(talk.out.take());
+    let (_, frames) = response(&whole);
+    let end = b"grpc-status:10\r\ngrpc-message:enough\r\n".to_vec();
+    assert_eq!(frames, [(0, b"one".to_vec()), (0, vec![]), (0, b"three".to_vec()), (0x80, end)]);
+}
+
+#[test]
+fn one_call_is_answered_at_a_time() {
+    let mut talk = Talk::new();
+    let plain = "POST /EchoService/Echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
+    talk.say(plain).say(request(WEB, "", &framed(0, b"1"))).say(plain);
+    let (call, ticket) = talk.call().expect("the first");
+    assert!(talk.call().is_none(), "gRPC-Web waits until nothing is owed");
+    assert!(talk.server.holds_back());
+    talk.reply(ticket, echo(&call));
+    talk.out.take();
+    let (call, ticket) = talk.call().expect("the second");
+    assert!(talk.call().is_none(), "nothing else while it is answered");
+    assert!(talk.server.holds_back());
+    talk.reply(ticket, echo(&call));
+    let (_, frames) = response(&talk.out.take());
+    assert_eq!(frames.len(), 2);
+    assert!(talk.call().is_some());
+}
+
+#[test]
+fn to_http_1_0_the_answer_ends_with_the_connection() {
+    let mut talk = Talk::new();
+    let request = String::from_utf8(request(WEB, "Connection: keep-alive\r\n", &framed(0, b"hi"))).unwrap();
+    let out = talk.say(request.replace("HTTP/1.1", "HTTP/1.0")).serve(echo);
+    let (head, frames) = response(&out);
+    assert!(head.contains("Connection: close\r\n") && !head.contains("chunked"), "{head}");
+    assert_eq!(frames.len(), 2);
+    assert!(talk.server.finished());
+}
+
+#[test]
+fn a_connection_that_is_to_be_closed_is_finished_only_with_the_answer() {
+    let mut talk = Talk::new();
+    talk.say(request(WEB, "Connection: close\r\n", &framed(0, b"")));
+    let (call, ticket) = talk.call().expect("a call");
+    assert!(talk.call().is_none() && !talk.server.finished());
+    talk.reply(ticket, echo(&call));
+    assert!(talk.server.finished());
+    assert!(response(&talk.out.take()).0.contains("Connection: close\r\n"));
+}
+
+#[test]
+fn messages_are_compressed_as_both_sides_say() {
+    let mut talk = Talk::new();
+    let text = vec![b'a'; 5000];
+    let zipped = polyrpc_payload::compress::compress(Compression::Gzip, &text).unwrap();
+    let fields = "grpc-encoding: gzip\r\ngrpc-accept-encoding: gzip\r\n";
+    talk.say(request(WEB, fields, &framed(1, &zipped)));
+    let (call, ticket) = talk.call().expect("a call");
+    assert_eq!((call.head.compression, &call.body[..]), (Compression::Gzip, &zipped[..]));
+    let head = Head { compression: Compression::Gzip, ..Head::default() };
+    talk.reply(ticket, Reply::new(Ok(text.into()), head));
+    let (head, frames) = response(&talk.out.take());
+    assert!(head.contains("grpc-encoding: gzip\r\n"));
+    assert!(frames[0].0 == 1 && frames[0].1.len() < 200);
+}
+
+#[test]
+fn what_cannot_be_read_fails_and_the_connection_goes_on() {
+    for (content_type, body, code) in [
+        (WEB, framed(2, b""), Code::Internal),
+        (WEB, framed(0, b"hello")[..7].to_vec(), Code::Internal),
+        (WEB, framed(0, &[0; 70_000])[..100].to_vec(), Code::ResourceExhausted),
+        (TEXT, b"no base64!".to_vec(), Code::Internal),
+    ] {
+        let mut talk = Talk::new();
+        talk.say(request(content_type, "", &body));
+        talk.open().expect("it is opened all the same");
+        assert_eq!(talk.parts(), ["StreamId(0) cancelled"]);
+        let (_, frames) = response(&talk.out.take());
+        assert!(frames[0].1.starts_with(format!("grpc-status:{}\r\n", code as u8).as_bytes()));
+        talk.say(request(WEB, "", &framed(0, b"")));
+        assert!(talk.call().is_some());
+    }
+}
+
+#[test]
+fn what_is_no_call_of_grpc_web_is_refused() {
+    let mut talk = Talk::new();
+    talk.say(request("application/grpc-web+thrift", "", b""));
+    assert!(talk.call().is_none());
+    let heard = talk.heard();
+    assert!(heard.starts_with("HTTP/1.1 415 ") && heard.contains("text/plain"), "{heard}");
+    talk.out.take();
+    talk.say(format!("DELETE /S/M HTTP/1.1\r\nHost: a\r\nContent-Type: {WEB}\r\nContent-Length: 0\r\n\r\n"));
+    assert!(talk.call().is_none());
+    let heard = talk.heard();
+    assert!(heard.starts_with("HTTP/1.1 405 ") && heard.contains("text/plain"), "{heard}");
+    talk.out.take();
+    talk.say(request(WEB, "grpc-timeout: soon\r\n", b""));
+    assert!(talk.call().is_none());
+    let (_, frames) = response(&talk.out.take());
+    assert_eq!(frames[0].1, b"grpc-status:13\r\ngrpc-message:malformed grpc-timeout\r\n");
+}
+
+#[test]
+fn bytes_may_be_cut_anywhere_or_damaged() {
+    let text = STANDARD.encode(framed(0, b"hello"));
+    for bytes in [
+        request(WEB, "", &framed(0, b"hello")),
+        request(TEXT, "", text.as_bytes()),
+        request(WEB, "", &[framed(0, b"one"), framed(0, b"two")].concat()),
+    ] {
+        assert_any_split(server, &bytes);
+        assert_survives_damage(server, &bytes, 64 << 10);
+    }
+}
+
+// -- pages of other origins
+
+fn talk_with(cors: Cors) -> Talk {
+    let config = ServerConfig { cors, ..(*config()).clone() };
+    Talk { server: Server::new(config.into()), ..Talk::new() }
+}
+
+const PREFLIGHT: &str = "OPTIONS /example.EchoService/Echo HTTP/1.1\r\nHost: a\r\nOrigin: https://page\r\n\
+    Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type,x-grpc-web\r\n\r\n";
+
+#[test]
+fn a_page_may_call_if_its_origin_is_allowed() {
+    for cors in [Cors::Any, Cors::Origins(vec!["https://page".to_owned()])] {
+        let mut talk = talk_with(cors);
+        assert!(talk.say(PREFLIGHT).call().is_none());
+        let leave = talk.heard();
+        assert!(leave.starts_with("HTTP/1.1 204 "), "{leave}");
+        for field in [
+            "access-control-allow-origin: https://page",
+            "access-control-allow-methods: POST, GET, PUT, PATCH, DELETE",
+            "access-control-allow-headers: content-type,x-grpc-web",
+            "access-control-max-age: 7200",
+            "vary: origin",
+        ] {
+            assert!(leave.contains(&format!("{field}\r\n")), "{field} in {leave}");
+        }
+        let out = talk.say(request(WEB, "Origin: https://page\r\n", &framed(0, b""))).serve(echo);
+        let (head, _) = response(&out);
+        assert!(head.contains("access-control-allow-origin: https://page\r\n"));
+        assert!(head.contains(
+            "access-control-expose-headers: grpc-status, grpc-message, grpc-status-details-bin\r\n"
+        ));
+    }
+}
+
+#[test]
+fn a_page_may_not_call_unless_its_origin_is_allowed() {
+    for cors in [Cors::None, Cors::Origins(vec!["https://other".to_owned()])] {
+        let mut talk = talk_with(cors);
+        assert!(talk.say(PREFLIGHT).call().is_none());
+        assert!(!talk.heard().contains("access-control"));
+        talk.say(request(WEB, "Origin: https://page\r\n", &framed(0, b"")));
+        assert!(talk.call().is_none());
+        let said = talk.heard();
+        assert!(said.starts_with("HTTP/1.1 403 ") && !said.contains("access-control"), "{said}");
+    }
+}
+
+impl Talk {
+    /// The next call, if its messages follow.
+    fn open(&mut self) -> Option<(Call<'static>, Ticket)> {
+        match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
+            Some(Event::Open(call, ticket, _)) => Some((owned(call), ticket)),
+            _ => None,
+        }
+    }
+
+    /// What follows of calls, as text.
+    fn parts(&mut self) -> Vec<String> {
+        let mut parts = Vec::new();
+        while let Some(event) = self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation")
+        {
+            parts.push(match event {
+                Event::Message(id, message) => format!("{id:?}: {}", message.body.escape_ascii()),
+                Event::End(id) => format!("{id:?} ended"),
+                Event::Cancelled(StreamId(id)) => format!("StreamId({id}) cancelled"),
+                _ => "something else".to_owned(),
+            });
+        }
+        parts
+    }
+}
+
+/// The limit of the tests' server is 64 KiB a message.
+#[test]
+fn a_message_may_be_as_long_as_the_limit_however_it_is_framed() {
+    let longest = framed(0, &vec![b'm'; 64 << 10]);
+    for (content_type, body) in [(WEB, longest.clone()), (TEXT, STANDARD.encode(&longest).into_bytes())] {
+        let mut talk = Talk::new();
+        talk.say(request(content_type, "", &body));
+        let event = talk.server.next_event(&mut talk.inbox, &mut talk.out).unwrap();
+        assert!(matches!(event, Some(Event::Call(..) | Event::Open(..))), "{content_type}");
+    }
+    let mut talk = Talk::new();
+    talk.say(request(WEB, "", &framed(0, &vec![b'm'; (64 << 10) + 1])));
+    while talk.server.next_event(&mut talk.inbox, &mut talk.out).unwrap().is_some() {}
+    let (_, frames) = response(&talk.out.take());
+    let trailers = String::from_utf8(frames[0].1.clone()).unwrap();
+    assert!(trailers.contains("grpc-status:8\r\n"), "{trailers}");
+}
+
+/// A request whose body comes in chunks.
+fn in_chunks(body: &[u8]) -> Vec<u8> {
+    let head = "POST /example.EchoService/Echo HTTP/1.1\r\nHost: h\r\nContent-Type: application/grpc-web+proto\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    let mut bytes = head.as_bytes().to_vec();
+    for chunk in body.chunks(5000) {
+        bytes.extend([format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+    }
+    [&bytes[..], b"0\r\n\r\n"].concat()
+}
+
+/// Says `bytes` in pieces; how long the messages are that come, and how it ends. A handler takes each at once.
+fn upload(talk: &mut Talk, bytes: &[u8], takes: bool) -> Vec<String> {
+    let mut told = Vec::new();
+    for piece in bytes.chunks(8 << 10) {
+        talk.say(piece);
+        while let Some(event) = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation")
+        {
+            match event {
+                Event::Head(_, stream) => {
+                    talk.server.judge(stream, Verdict::Accepted, &mut talk.out);
+                }
+                Event::Message(id, message) => {
+                    told.push(message.body.len().to_string());
+                    if takes {
+                        talk.server.consumed(id, message.body.len(), &mut talk.out);
+                    }
+                }
+                Event::End(_) => told.push("end".into()),
+                Event::Cancelled(_) => told.push("cancelled".into()),
+                Event::Open(..) => told.push("open".into()),
+                _ => told.push("something else".into()),
+            }
+        }
+        assert!(talk.server.buffered() <= 100 << 10, "no more is held than a message may have");
+    }
+    told
+}
+
+#[test]
+fn each_message_has_the_limit_and_not_the_body() {
+    let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
+    for bytes in [request(WEB, "", &body), in_chunks(&body)] {
+        let mut talk = Talk::new();
+        let told = upload(&mut talk, &bytes, true);
+        assert_eq!((told.len(), &told[0][..], &told[11][..]), (12, "open", "end"), "{told:?}");
+        assert!(told[1..11].iter().all(|length| length == "40960"));
+        assert!(talk.inbox.is_empty());
+    }
+}
+
+#[test]
+fn no_more_of_a_long_body_is_read_than_the_handler_takes() {
+    let body: Vec<u8> = (0..10).flat_map(|_| framed(0, &[b'm'; 40 << 10])).collect();
+    for bytes in [request(WEB, "", &body), in_chunks(&body)] {
+        let mut talk = Talk::new();
+        assert_eq!(upload(&mut talk, &bytes, false), ["open", "40960", "40960"]);
+        assert!(talk.server.holds_back());
+        talk.server.consumed(StreamId(0), 80 << 10, &mut talk.out);
+        let mut more = 0;
+        while let Some(event) = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation")
+        {
+            assert!(matches!(event, Event::Message(..)), "{event:?}");
+            more += 1;
+        }
+        assert_eq!(more, 2, "as much as was taken");
+        assert!(talk.server.holds_back());
+    }
+}
+
+#[test]
+fn a_message_of_a_long_body_that_is_too_long_is_refused_in_the_words_of_grpc() {
+    let body = [framed(0, b"short"), framed(0, &vec![b'm'; 150 << 10])].concat();
+    for bytes in [request(WEB, "", &body), in_chunks(&body)] {
+        let mut talk = Talk::new();
+        assert_eq!(upload(&mut talk, &bytes, true), ["open", "5", "cancelled"]);
+        let (head, frames) = response(&talk.out.take());
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert!(frames[0].1.starts_with(b"grpc-status:8\r\n"));
+        // What came behind it was thrown away.
+        assert!(talk.inbox.is_empty());
+    }
+}

@@ -1,0 +1,383 @@
+//! Requests that are judged before their body is here, and what pages in browsers may do.
+
+use polyrpc_core::session::Missing;
+use polyrpc_core::{Credential, StreamId};
+
+use super::routed::routes;
+use super::*;
+use crate::http::{Cors, Hosts};
+
+const HEAD: &str = "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\nContent-Length: 4\r\n\r\n";
+
+/// The head that waits for a verdict: its names, its credential, and where the verdict goes.
+fn head(talk: &mut Talk) -> (Option<(String, String)>, Credential, StreamId) {
+    match talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation") {
+        Some(Event::Head(head, stream)) => {
+            let target = head.target.map(|(service, method)| (service.to_owned(), method.to_owned()));
+            (target, head.credential, stream)
+        }
+        other => panic!("want a head, got {other:?}"),
+    }
+}
+
+fn none(talk: &mut Talk) {
+    let event = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation");
+    assert!(event.is_none(), "{event:?}");
+}
+
+fn judge(talk: &mut Talk, stream: StreamId, verdict: Verdict) -> bool {
+    talk.server.judge(stream, verdict, &mut talk.out)
+}
+
+fn unauthenticated() -> Verdict {
+    Verdict::Unauthenticated(Status::unauthenticated("who?"))
+}
+
+#[test]
+fn body_is_read_once_its_head_was_accepted() {
+    let mut talk = Talk::new();
+    talk.say(HEAD);
+    let (target, credential, stream) = head(&mut talk);
+    assert_eq!(target, Some(("Echo".to_owned(), "Say".to_owned())));
+    assert_eq!(credential, Credential::Call(Some(Bytes::from_static(b"me"))));
+    none(talk.say("tr"));
+    assert!(talk.server.holds_back() && !talk.server.mid_message(&talk.inbox));
+    assert_eq!((talk.server.wanted(), talk.inbox.len()), (0, 2), "nothing is read, no room is made");
+    assert!(!judge(&mut talk, stream, Verdict::Accepted));
+    none(&mut talk);
+    assert!(!talk.server.holds_back() && talk.server.mid_message(&talk.inbox));
+    assert_eq!(talk.server.wanted(), 4);
+    let (call, _) = talk.say("ue").call().expect("a call");
+    assert!(call.authenticated);
+    assert_eq!(call.body, "true");
+}
+
+#[test]
+fn whole_request_is_no_head() {
+    let mut talk = Talk::new();
+    let (call, _) = talk.say(HEAD).say("true").call().expect("a call");
+    assert!(!call.authenticated);
+    let chunked = HEAD.replace("Content-Length: 4", "Transfer-Encoding: chunked");
+    let (call, _) = talk.say(chunked).say("4\r\ntrue\r\n0\r\n\r\n").call().expect("a call");
+    assert!(!call.authenticated);
+}
+
+#[test]
+fn body_is_invited_only_once_its_head_was_accepted() {
+    let expecting = HEAD.replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n");
+    let mut talk = Talk::new();
+    talk.say(&expecting);
+    let (.., stream) = head(&mut talk);
+    assert!(talk.out.is_empty());
+    judge(&mut talk, stream, Verdict::Accepted);
+    assert_eq!(talk.heard(), "HTTP/1.1 100 Continue\r\n\r\n");
+    assert!(talk.say("true").call().is_some());
+    assert!(talk.out.is_empty());
+
+    let mut talk = Talk::new();
+    talk.say(&expecting);
+    let (.., stream) = head(&mut talk);
+    assert!(judge(&mut talk, stream, unauthenticated()), "whether the body comes is unknown");
+    let said = talk.heard();
+    assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("Connection: close"), "{said}");
+}
+
+#[test]
+fn refused_request_is_answered_before_its_body_comes() {
+    let mut talk = Talk::new();
+    talk.say(HEAD);
+    let (.., stream) = head(&mut talk);
+    assert!(!judge(&mut talk, stream, unauthenticated()), "a short body is thrown away");
+    let said = talk.heard();
+    assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("WWW-Authenticate: Bearer"), "{said}");
+    let (call, _) = talk.say("true").say(bare("/Next/Call")).call().expect("the next request");
+    assert_eq!((call.service, call.method), ("Next", "Call"));
+
+    let long = HEAD.replace("Length: 4", "Length: 65000");
+    let long = format!("{}{}", long, "x".repeat(10));
+    let config = ServerConfig { limits: Limits::default(), ..(*config()).clone() };
+    for (request, verdict, http) in [
+        (long.replace("65000", "1000000"), Verdict::Missing(Missing::Service), 404),
+        (long.replace("65000", "1000000"), Verdict::Refused(Status::resource_exhausted("full")), 503),
+        (long.replace("Content-Length: 65000", "Transfer-Encoding: chunked"), unauthenticated(), 401),
+    ] {
+        let mut talk = Talk { server: Server::new(Arc::new(config.clone())), ..Talk::new() };
+        talk.say(request.replace("xxxxxxxxxx", ""));
+        let (.., stream) = head(&mut talk);
+        assert!(judge(&mut talk, stream, verdict), "the connection ends");
+        none(talk.say("x".repeat(1000)).say(bare("/Next/Call")));
+        assert!(talk.server.finished() && talk.inbox.is_empty());
+        let said = talk.heard();
+        assert!(said.starts_with(&format!("HTTP/1.1 {http} ")), "{said}");
+        assert!(said.contains("Connection: close"), "{said}");
+    }
+}
+
+#[test]
+fn refusal_waits_for_earlier_responses() {
+    let mut talk = Talk::new();
+    let (call, ticket) = talk.say(post("/S/M", "application/json", "1")).call().expect("a call");
+    talk.say(HEAD);
+    let (.., stream) = head(&mut talk);
+    judge(&mut talk, stream, unauthenticated());
+    assert!(talk.out.is_empty());
+    assert!(talk.server.unsent() > 50);
+    talk.reply(ticket, echo(&call));
+    assert_eq!(talk.server.unsent(), 0);
+    let said = talk.heard();
+    assert!(said.find(" 200 OK").expect("200") < said.find(" 401 ").expect("401"), "{said}");
+}
+
+#[test]
+fn verdict_about_another_request_changes_nothing() {
+    let mut talk = Talk::new();
+    talk.say(HEAD);
+    let (.., stream) = head(&mut talk);
+    assert!(!judge(&mut talk, StreamId(stream.0 + 1), unauthenticated()));
+    assert!(talk.out.is_empty());
+    judge(&mut talk, stream, Verdict::Accepted);
+    assert!(!judge(&mut talk, stream, unauthenticated()), "the first verdict holds");
+    assert!(talk.say("true").call().is_some());
+}
+
+#[test]
+fn call_of_grpc_web_is_judged_by_its_head() {
+    let request = "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\n\
+        Content-Type: application/grpc-web+proto\r\nContent-Length: 9\r\n\r\n";
+    let mut talk = Talk::new();
+    talk.say(request);
+    let (target, credential, stream) = head(&mut talk);
+    assert_eq!(target, Some(("Echo".to_owned(), "Say".to_owned())));
+    assert_eq!(credential.bytes().map(|bytes| &bytes[..]), Some(&b"me"[..]));
+    judge(&mut talk, stream, Verdict::Accepted);
+    let (call, ticket) = talk.say(b"\0\0\0\0\x04true").call().expect("a call");
+    assert!(call.authenticated);
+    talk.reply(ticket, echo(&call));
+    talk.out.take();
+    talk.say(request);
+    let (.., stream) = head(&mut talk);
+    assert!(!judge(&mut talk, stream, unauthenticated()));
+    assert!(String::from_utf8_lossy(&talk.out.take()).contains("grpc-status:16"));
+    assert!(talk.say(b"\0\0\0\0\x04true").say(bare("/Next/Call")).call().is_some());
+}
+
+#[test]
+fn incomplete_body_counts_as_held() {
+    let mut talk = Talk::new();
+    let chunked = HEAD.replace("Content-Length: 4", "Transfer-Encoding: chunked");
+    talk.say(&chunked).say(format!("1000\r\n{}", "x".repeat(1000)));
+    let (.., stream) = head(&mut talk);
+    assert_eq!(talk.server.buffered(), chunked.len() + 1000);
+    judge(&mut talk, stream, Verdict::Accepted);
+    none(talk.say("x".repeat(1000)));
+    assert_eq!(talk.server.buffered(), chunked.len() + 2000);
+}
+
+#[test]
+fn gathered_responses_of_a_batch_count_as_unsent() {
+    let one = r#"{"jsonrpc":"2.0","method":"a.b","params":[1],"id":1}"#;
+    let mut talk = Talk::new();
+    let request = post("/jsonrpc", "application/json", &format!("[{one},{one},1]"));
+    let mut calls = talk.say(&request).calls();
+    let refused = talk.server.unsent();
+    assert!(refused > 50, "the entry that is no request is answered already");
+    let (call, ticket) = calls.remove(0);
+    talk.reply(ticket, echo(&call));
+    assert!(talk.server.unsent() > refused);
+    let (call, ticket) = calls.remove(0);
+    talk.reply(ticket, echo(&call));
+    assert_eq!(talk.server.unsent(), 0);
+    assert!(talk.heard().contains(" 200 OK"));
+}
+
+#[test]
+fn batch_of_more_than_a_thousand_entries_is_one_error() {
+    let batch = |entries| {
+        let text = format!("[{}]", vec!["1"; entries].join(","));
+        refused(post("/jsonrpc", "application/json-rpc", &text)).0
+    };
+    assert!(batch(1000).body.len() > 50_000);
+    let response = batch(1001);
+    assert!(response.body.len() < 200 && response.text().contains("more than 1000 entries"), "{response:?}");
+}
+
+#[test]
+fn request_has_one_host_that_is_well_formed() {
+    let request = |fields: &str| format!("POST /S/M HTTP/1.1\r\n{fields}\r\n");
+    for fields in [
+        "",
+        "Host: a\r\nHost: a\r\n",
+        "Host: a\r\nHost: b\r\n",
+        "Host: a b\r\n",
+        "Host: a, b\r\n",
+        "Host: a/b\r\n",
+        "Host: user@a\r\n",
+        "Host: a:b\r\n",
+        "Host: a:1:2\r\n",
+        "Host: [::1\r\n",
+        "Host: [x]\r\n",
+        "Host: []\r\n",
+        "Host: [::1]a\r\n",
+        "Host: :80\r\n",
+    ] {
+        let (response, finished) = refused(request(fields));
+        assert_eq!((response.status, finished), (400, true), "{fields}");
+    }
+    for fields in
+        ["Host: a\r\n", "Host:\r\n", "host: a.b:80\r\n", "Host: [::1]:80\r\n", "Host: 127.0.0.1\r\n"]
+    {
+        assert!(Talk::new().say(request(fields)).call().is_some(), "{fields}");
+    }
+    assert!(Talk::new().say("POST /S/M HTTP/1.0\r\n\r\n").call().is_some(), "HTTP/1.0 knows none");
+}
+
+/// What a server of this configuration answers to a request, 200 if it is a call.
+fn status(config: &ServerConfig, request: &str) -> u16 {
+    let mut talk = Talk { server: Server::new(Arc::new(config.clone())), ..Talk::new() };
+    Response::parse(&talk.say(request).serve(echo)).status
+}
+
+#[test]
+fn method_runs_by_post_unless_it_is_declared_otherwise() {
+    let strict = ServerConfig { routes: routes(), ..(*config()).clone() };
+    let lenient = ServerConfig { lenient: true, ..strict.clone() };
+    for verb in ["GET", "HEAD", "PUT", "DELETE", "PATCH"] {
+        let request = format!("{verb} /S/M HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut talk = Talk { server: Server::new(Arc::new(strict.clone())), ..Talk::new() };
+        let answer = talk.say(&request).serve(|call| panic!("{verb} calls {call:?}"));
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("Allow: POST\r\n"), "{answer}");
+        let mut talk = Talk { server: Server::new(Arc::new(lenient.clone())), ..Talk::new() };
+        assert!(talk.say(&request).call().is_some(), "{verb}");
+    }
+    assert_eq!(status(&strict, "GET /v1/books/1 HTTP/1.1\r\nHost: a\r\n\r\n"), 200, "a rule");
+    assert_eq!(status(&strict, "GET /Books/Get HTTP/1.1\r\nHost: a\r\n\r\n"), 405, "has a rule only");
+    assert_eq!(status(&strict, "GET /Books/List HTTP/1.1\r\nHost: a\r\n\r\n"), 200, "free of side effects");
+    assert_eq!(status(&strict, "PUT /Books/List HTTP/1.1\r\nHost: a\r\n\r\n"), 405);
+}
+
+#[test]
+fn page_of_another_origin_calls_nothing_unless_it_is_allowed() {
+    let strict = ServerConfig { routes: routes(), ..(*config()).clone() };
+    let with = |cors| ServerConfig { cors, ..strict.clone() };
+    let any = with(Cors::Any);
+    let some = with(Cors::Origins(vec!["https://page".into()]));
+    let lenient = ServerConfig { lenient: true, ..strict.clone() };
+    let post = |path: &str, fields: &str| {
+        format!("POST {path} HTTP/1.1\r\nHost: a:80\r\n{fields}Content-Length: 2\r\n\r\n{{}}")
+    };
+    let json = "Content-Type: application/json\r\n";
+    for (fields, want) in [
+        ("", [200, 200, 200, 200]),
+        ("Origin: http://a:80\r\n", [200, 200, 200, 200]),
+        ("Origin: https://page\r\n", [403, 200, 200, 200]),
+        ("Origin: https://other\r\n", [403, 200, 403, 200]),
+        ("Origin: null\r\n", [403, 200, 403, 200]),
+        ("Origin: http://a\r\n", [403, 200, 403, 200]),
+        ("Sec-Fetch-Site: same-origin\r\n", [200, 200, 200, 200]),
+        ("Sec-Fetch-Site: none\r\n", [200, 200, 200, 200]),
+        ("Sec-Fetch-Site: cross-site\r\n", [403, 200, 403, 200]),
+        ("Sec-Fetch-Site: same-site\r\n", [403, 200, 403, 200]),
+    ] {
+        for request in [
+            post("/S/M", &format!("{json}{fields}")),
+            post("/v1/books", &format!("{json}{fields}")),
+            format!("GET /v1/books/1 HTTP/1.1\r\nHost: a:80\r\n{fields}\r\n"),
+            post(
+                "/",
+                &format!(
+                    "X-RPCX-ServicePath: A\r\nX-RPCX-ServiceMethod: B\r\nX-RPCX-SerializeType: 1\r\n{fields}"
+                ),
+            ),
+        ] {
+            let got = [&strict, &any, &some, &lenient].map(|config| status(config, &request));
+            assert_eq!(got, want, "{request}");
+        }
+    }
+    // Without a type, a page could have sent it unasked.
+    assert_eq!(status(&strict, &post("/S/M", "Origin: http://a:80\r\n")), 415);
+    assert_eq!(status(&strict, &post("/v1/books", "Origin: http://a:80\r\n")), 415);
+    assert_eq!(status(&strict, &post("/v1/books", "Content-Type: text/plain\r\n")), 415);
+    assert_eq!(status(&strict, "GET /health HTTP/1.1\r\nHost: a\r\nOrigin: https://page\r\n\r\n"), 200);
+}
+
+#[test]
+fn host_is_checked_where_a_page_could_have_chosen_it() {
+    let strict = ServerConfig { routes: routes(), ..(*config()).clone() };
+    let with = |names: &[&str], loopback| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        ServerConfig { hosts: Hosts { names, loopback }, ..strict.clone() }
+    };
+    let local = with(&[], true);
+    let listed = with(&["api.example"], false);
+    let both = with(&["api.example"], true);
+    let lenient = ServerConfig { lenient: true, ..local.clone() };
+    let get = |host: &str| format!("GET /v1/books/1 HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let post = |host: &str, origin: &str| {
+        format!("POST /S/M HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n{origin}\r\n")
+    };
+    let rebound = "Origin: http://evil.example\r\n";
+    for (request, want) in [
+        (get("127.0.0.1:80"), [200, 200, 200, 200]),
+        (get("localhost:80"), [200, 200, 200, 200]),
+        (get("api.example:80"), [421, 200, 200, 200]),
+        (get("evil.example"), [421, 421, 421, 200]),
+        (post("evil.example", rebound), [421, 421, 421, 200]),
+        (post("evil.example", ""), [200, 421, 421, 200]),
+        (post("service.mesh", ""), [200, 421, 421, 200]),
+        ("GET /v1/books/1 HTTP/1.0\r\n\r\n".to_owned(), [200, 421, 421, 200]),
+    ] {
+        let got = [&local, &listed, &both, &lenient].map(|config| status(config, &request));
+        assert_eq!(got, want, "{request}");
+    }
+}
+
+#[test]
+fn credential_holds_for_the_connection_only_where_that_is_wanted() {
+    let trusting = ServerConfig { trust_connection: true, ..(*config()).clone() };
+    let mut talk = Talk { server: Server::new(Arc::new(trusting)), ..Talk::new() };
+    let (call, ticket) = talk.say(bare("/S/M")).call().expect("a call");
+    assert_eq!(call.credential, Credential::Connection(None));
+    assert!(talk.server.refuse(ticket, Status::unauthenticated(""), &mut talk.out), "as brpc does");
+    assert!(talk.heard().starts_with("HTTP/1.1 403 "));
+
+    let mut talk = Talk::new();
+    let (call, ticket) = talk.say(bare("/S/M")).call().expect("a call");
+    assert_eq!(call.credential, Credential::Call(None));
+    assert!(!talk.server.refuse(ticket, Status::unauthenticated(""), &mut talk.out));
+    let said = talk.heard();
+    assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("Fail to authenticate"), "{said}");
+    assert!(talk.say(bare("/S/M")).call().is_some(), "the other callers of a proxy are served");
+}
+
+#[test]
+fn message_that_is_too_large_is_413_and_overload_is_503() {
+    let too_large = Status::resource_exhausted("large").with_retry(polyrpc_core::Retry::Never);
+    for path in ["/S/M", "/v1/books"] {
+        let config = ServerConfig { routes: routes(), ..(*config()).clone() };
+        let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };
+        let request = post(path, "application/json", "{}");
+        let response = Response::parse(&talk.say(&request).serve(failing(too_large.clone())));
+        assert_eq!((response.status, response.field("retry-after")), (413, None), "{path}");
+        let overload = Status::resource_exhausted("full");
+        let response = Response::parse(&talk.say(&request).serve(failing(overload)));
+        let want = if path == "/S/M" { 503 } else { 429 };
+        assert_eq!((response.status, response.field("retry-after")), (want, Some("1")), "{path}");
+    }
+}
+
+#[test]
+fn call_of_grpc_that_goes_on_in_http_2_is_judged_by_its_head() {
+    let config = ServerConfig { h2c: true, ..(*config()).clone() };
+    let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };
+    talk.say(
+        "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+         HTTP2-Settings: AAMAAABk\r\nContent-Type: application/grpc\r\nContent-Length: 9\r\n\r\n",
+    );
+    let (target, _, stream) = head(&mut talk);
+    assert_eq!(target, Some(("Echo".to_owned(), "Say".to_owned())));
+    judge(&mut talk, stream, Verdict::Accepted);
+    talk.say(b"\0\0\0\0\x04true");
+    let event = talk.server.next_event(&mut talk.inbox, &mut talk.out).expect("no violation");
+    assert!(matches!(event, Some(Event::Upgrade(_))), "{event:?}");
+}

@@ -1,0 +1,202 @@
+//! Tests by topic, and what they share.
+
+mod client;
+mod framing;
+mod gateway;
+mod grpc_web;
+mod json_rpc;
+mod judged;
+mod mapping;
+mod order;
+mod peek;
+mod routed;
+mod upgrade;
+mod vectors;
+mod web_client;
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Event, Server as _, Verdict};
+use polyrpc_core::{Call, Json, Limits, Outbox, Reply, Status};
+
+use super::{Server, Ticket};
+use crate::http::ServerConfig;
+
+fn config() -> Arc<ServerConfig> {
+    Arc::new(ServerConfig {
+        limits: Limits { message: 64 << 10, decompressed: 64 << 10, header: 4 << 10, ..Limits::default() },
+        address: "127.0.0.1:18001".to_owned(),
+        version: "Impl".to_owned(),
+        ..ServerConfig::default()
+    })
+}
+
+fn server() -> Server {
+    Server::new(config())
+}
+
+/// One that takes the requests that brpc takes.
+fn lenient() -> Server {
+    Server::new(Arc::new(ServerConfig {
+        lenient: true,
+        json: Some(Json::BrpcLenient),
+        ..(*config()).clone()
+    }))
+}
+
+/// One on whose connection other protocols may follow.
+fn switching() -> Server {
+    Server::new(Arc::new(ServerConfig { switches: true, ..(*config()).clone() }))
+}
+
+/// A server session with its inbox and outbox.
+struct Talk {
+    server: Server,
+    inbox: BytesMut,
+    out: Outbox,
+}
+
+impl Talk {
+    fn new() -> Self {
+        Self { server: server(), inbox: BytesMut::new(), out: Outbox::new() }
+    }
+
+    /// With a server that is as lenient as brpc.
+    fn lenient() -> Self {
+        Self { server: lenient(), ..Self::new() }
+    }
+
+    fn say(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.inbox.extend_from_slice(bytes.as_ref());
+        self
+    }
+
+    /// The next call, if there is one.
+    fn call(&mut self) -> Option<(Call<'static>, Ticket)> {
+        loop {
+            match self.server.next_event(&mut self.inbox, &mut self.out).expect("no violation") {
+                Some(Event::Call(call, ticket)) => return Some((owned(call), ticket)),
+                Some(Event::Head(_, stream)) => {
+                    self.server.judge(stream, Verdict::Accepted, &mut self.out);
+                }
+                Some(_) => panic!("not a call"),
+                None => return None,
+            }
+        }
+    }
+
+    /// The calls that are here.
+    fn calls(&mut self) -> Vec<(Call<'static>, Ticket)> {
+        std::iter::from_fn(|| self.call()).collect()
+    }
+
+    fn reply(&mut self, ticket: Ticket, reply: Reply) -> &mut Self {
+        self.server.reply(ticket, reply, &mut self.out);
+        self
+    }
+
+    /// Answers every call that is here.
+    fn serve(&mut self, handler: impl Fn(&Call<'_>) -> Reply) -> Vec<u8> {
+        while let Some((call, ticket)) = self.call() {
+            self.reply(ticket, handler(&call));
+        }
+        self.out.take()
+    }
+
+    /// What leaves, as text.
+    fn heard(&mut self) -> String {
+        String::from_utf8(self.out.take()).expect("text")
+    }
+}
+
+/// What a new server says to `bytes`, its calls answered by `handler`.
+fn answer(bytes: impl AsRef<[u8]>, handler: impl Fn(&Call<'_>) -> Reply) -> Response {
+    let mut talk = Talk::new();
+    let out = talk.say(bytes).serve(handler);
+    assert!(talk.inbox.is_empty(), "the whole request is read");
+    Response::parse(&out)
+}
+
+/// What a new server answers by itself.
+fn refused(bytes: impl AsRef<[u8]>) -> (Response, bool) {
+    let mut talk = Talk::new();
+    let out = talk.say(bytes).serve(|call| panic!("unexpected {call:?}"));
+    (Response::parse(&out), talk.server.finished())
+}
+
+/// Answers with the body of the call.
+fn echo(call: &Call<'_>) -> Reply {
+    Reply::message(call.head.format, call.body.clone())
+}
+
+fn failing(status: Status) -> impl Fn(&Call<'_>) -> Reply {
+    move |_| Reply::failure(status.clone())
+}
+
+fn post(path: &str, content_type: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// A call without a body.
+fn bare(path: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+/// A response told apart.
+#[derive(Debug)]
+struct Response {
+    status: u16,
+    fields: Vec<(String, String)>,
+    body: Bytes,
+}
+
+impl Response {
+    /// The only response in `bytes`.
+    fn parse(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let (head, _) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {text:?}"));
+        let body = Bytes::copy_from_slice(&bytes[head.len() + 4..]);
+        let mut lines = head.split("\r\n");
+        let status = lines.next().expect("a status line").split(' ').nth(1).expect("a status");
+        let fields = lines.map(|line| line.split_once(": ").expect("a field"));
+        let response = Self {
+            status: status.parse().expect("a number"),
+            fields: fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect(),
+            body,
+        };
+        let length = response.field("content-length").map_or(0, |length| length.parse().expect("a length"));
+        assert_eq!(response.body.len(), length, "one response and nothing more in {text:?}");
+        response
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("text")
+    }
+}
+
+fn owned(call: Call<'_>) -> Call<'static> {
+    Call {
+        service: call.service.to_owned().leak(),
+        method: call.method.to_owned().leak(),
+        body: call.body,
+        attachment: call.attachment,
+        head: call.head,
+        timeout: call.timeout,
+        oneway: call.oneway,
+        credential: call.credential,
+        authenticated: call.authenticated,
+        spoiled: call.spoiled,
+    }
+}

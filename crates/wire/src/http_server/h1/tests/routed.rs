@@ -1,0 +1,97 @@
+//! Verbs and paths of `google.api.http`.
+
+use polyrpc_core::{Compression, Credential, Format, Json};
+use polyrpc_payload::compress;
+use polyrpc_payload::schema::testing::pool;
+
+use super::*;
+use crate::http::rule::Routes;
+
+const BOOKS: &str = r#"
+    syntax = "proto3";
+    import "google/protobuf/descriptor.proto";
+    message HttpRule { string get = 2; string post = 4; string body = 7; }
+    extend google.protobuf.MethodOptions { HttpRule http = 72295728; }
+    message Book { string name = 1; bool deep = 2; }
+    service Books {
+      rpc Get(Book) returns (Book) { option (http) = { get: "/v1/books/{name}" }; }
+      rpc List(Book) returns (Book) { option idempotency_level = NO_SIDE_EFFECTS; }
+      rpc Create(Book) returns (Book) { option (http) = { post: "/v1/books" body: "*" }; }
+    }
+"#;
+
+/// The routes of `BOOKS`.
+pub(super) fn routes() -> Routes {
+    let pool = pool(BOOKS);
+    let mut routes = Routes::default();
+    for method in pool.service("Books").unwrap().methods() {
+        routes.add("Books", method).unwrap();
+    }
+    routes
+}
+
+fn talk() -> Talk {
+    let config = ServerConfig { routes: routes(), ..(*config()).clone() };
+    Talk { server: Server::new(Arc::new(config)), ..Talk::new() }
+}
+
+#[test]
+fn a_path_of_a_rule_is_its_method() {
+    let mut talk = talk();
+    let (call, _) = talk
+        .say("GET /v1/books/a%2Fb?deep=true HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\n\r\n")
+        .call()
+        .unwrap();
+    assert_eq!((call.service, call.method, call.head.format), ("Books", "Get", Format::Json(Json::Proto3)));
+    assert_eq!(&call.body[..], br#"{"deep":true,"name":"a/b"}"#);
+    assert!(matches!(&call.credential, Credential::Call(Some(token)) if &token[..] == b"me"));
+}
+
+#[test]
+fn a_compressed_body_is_read_here() {
+    let body = compress::compress(Compression::Gzip, br#"{"name":"n"}"#).unwrap();
+    let head = format!(
+        "POST /v1/books HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut talk = talk();
+    let (call, _) = talk.say([head.as_bytes(), &body].concat()).call().unwrap();
+    assert_eq!((call.method, &call.body[..]), ("Create", &br#"{"name":"n"}"#[..]));
+}
+
+#[test]
+fn what_is_no_request_is_answered_and_the_connection_goes_on() {
+    let mut talk = talk();
+    for (request, status, body) in [
+        (
+            "DELETE /v1/books/1 HTTP/1.1\r\nHost: a\r\n\r\n",
+            "405 Method Not Allowed",
+            r#"{"code":12,"message":"this path is called by another method of HTTP","details":[]}"#,
+        ),
+        (
+            "GET /v1/books/1?deep=no HTTP/1.1\r\nHost: a\r\n\r\n",
+            "400 Bad Request",
+            r#"{"code":3,"message":"`deep` is true or false, not `no`","details":[]}"#,
+        ),
+        (
+            "POST /v1/books HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx",
+            "400 Bad Request",
+            r#""details":[]}"#,
+        ),
+    ] {
+        assert!(talk.say(request).call().is_none());
+        let said = talk.heard();
+        assert!(said.starts_with(&format!("HTTP/1.1 {status}\r\n")) && said.ends_with(body), "{said}");
+    }
+    assert!(talk.say("GET /v1/books/1 HTTP/1.1\r\nHost: a\r\n\r\n").call().is_some());
+}
+
+#[test]
+fn other_paths_are_as_they_were() {
+    let mut talk = talk();
+    assert!(talk.say("GET /health HTTP/1.1\r\nHost: a\r\n\r\n").call().is_none());
+    assert!(talk.heard().ends_with("\r\n\r\nOK"));
+    let (call, _) =
+        talk.say("POST /Books/Get HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}").call().unwrap();
+    assert_eq!((call.service, call.method, call.head.format), ("Books", "Get", Format::Json(Json::Brpc)));
+}

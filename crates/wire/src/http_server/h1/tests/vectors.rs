@@ -1,0 +1,209 @@
+//! Requests and responses captured from brpc and rpcx.
+
+use polyrpc_core::session::Missing;
+use polyrpc_core::testing::{assert_any_split, assert_bytes, assert_survives_damage, hex};
+use polyrpc_core::{Format, Json};
+use serde_json::Value;
+
+use super::*;
+use crate::http::mapping::asked::unknown_to_rpcx;
+
+fn file(path: &str) -> Vec<u8> {
+    let path = format!("{}/../../vectors/{path}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The frames of a captured conversation, whose file is a list or has one under `vectors`.
+fn frames(path: &str) -> Vec<Bytes> {
+    let file: Value = serde_json::from_slice(&file(path)).expect("JSON");
+    let list = file.as_array().or_else(|| file["vectors"].as_array()).expect("a list").clone();
+    list.iter().map(|frame| hex(frame["hex"].as_str().expect("hexadecimal digits"))).collect()
+}
+
+/// The echo service of the captured brpc server, told by the bytes of its messages.
+fn echo_service(call: &Call<'_>) -> Reply {
+    let json = Format::Json(Json::Brpc);
+    match (call.service, call.method, call.head.format, &call.body[..]) {
+        ("EchoService" | "example.EchoService", "Echo", format, body) => match body {
+            br#"{"message":"fail-code"}"# => {
+                Reply::failure(Status::internal("custom error").with_number(54321))
+            }
+            b"" => Reply::failure(Status::invalid_argument(
+                "example.EchoRequest needs to be created from a non-empty json, it has required fields.",
+            )),
+            b"{}" => Reply::failure(Status::invalid_argument(
+                "Fail to parse http json body as example.EchoRequest: Missing required field: \
+                 example.EchoRequest.message",
+            )),
+            br#"message: "pt""# => Reply::message(format, Bytes::from_static(b"message: \"pt\"\n")),
+            _ => Reply::message(format, call.body.clone()),
+        },
+        ("EchoService", ..) => Reply::failure(Server::unknown(call, Missing::Method)),
+        _ => Reply {
+            head: polyrpc_core::Head { format: json, ..Default::default() },
+            ..Reply::failure(Server::unknown(call, Missing::Service))
+        },
+    }
+}
+
+#[test]
+fn brpc_would_have_answered_the_same_bytes() {
+    let service = "/example.EchoService/Echo";
+    for (name, request) in [
+        ("post_json", post("/EchoService/Echo", "application/json", r#"{"message":"hi json"}"#)),
+        ("post_json_failed", post(service, "application/json", r#"{"message":"fail-code"}"#)),
+        ("post_json_missing_required", post(service, "application/json", "{}")),
+        ("post_proto_text", post(service, "application/proto-text", r#"message: "pt""#)),
+        ("post_default_ct", post(service, "application/x-www-form-urlencoded", r#"{"message":"hi"}"#)),
+        ("get_health", get("/health")),
+        ("get_version", get("/version")),
+        ("get_EchoService_Nope", get("/EchoService/Nope")),
+        ("get_nosuch", get("/nosuch")),
+        ("get_pb_required", get("/EchoService/Echo")),
+    ] {
+        let got = Talk::lenient().say(&request).serve(echo_service);
+        assert_bytes(got, file(&format!("http/{name}.txt")));
+        assert_any_split(lenient, request.as_bytes());
+        assert_any_split(server, request.as_bytes());
+    }
+}
+
+#[test]
+fn brpcs_own_client_is_answered_the_same_bytes() {
+    for name in ["http_json", "http_proto"] {
+        let frames = frames(&format!("http/{name}.json"));
+        let mut talk = Talk::new();
+        let (call, ticket) = talk.say(&frames[0]).call().expect("a call");
+        assert_eq!((call.service, call.method), ("example.EchoService", "Echo"));
+        assert_eq!(call.head.metadata.get("log-id"), Some("9"));
+        talk.reply(ticket, echo_service(&call));
+        assert_bytes(talk.out.take(), &frames[1]);
+        assert_any_split(server, &frames[0]);
+        assert_survives_damage(server, &frames[0], config().limits.message);
+    }
+}
+
+#[test]
+fn a_path_without_a_method_names_none() {
+    let response = answer(bare("/EchoService"), echo_service);
+    assert_eq!((response.status, response.field("x-bd-error-code")), (404, Some("1002")));
+    assert_eq!(
+        response.text(),
+        r#"{"code":12,"message":"Missing method name for service=EchoService","details":[]}"#
+    );
+}
+
+#[test]
+fn a_refused_credential_is_answered_as_brpc_does_and_ends_the_connection() {
+    let config = ServerConfig {
+        trust_connection: true,
+        lenient: true,
+        json: Some(Json::BrpcLenient),
+        ..(*config()).clone()
+    };
+    let mut talk = Talk { server: Server::new(Arc::new(config)), ..Talk::new() };
+    let (_, ticket) = talk.say(get("/EchoService/Echo")).call().expect("a call");
+    assert!(talk.server.refuse(ticket, Status::unauthenticated(""), &mut talk.out));
+    assert!(talk.server.finished());
+    let want = String::from_utf8(file("http/auth_missing.txt")).expect("text");
+    assert_eq!(talk.heard().replace("Connection: close\r\n", ""), want);
+}
+
+#[test]
+fn http_and_baidu_std_may_follow_each_other_on_one_connection() {
+    let cases: Value = serde_json::from_slice(&file("baidu_std/malformed.json")).expect("JSON");
+    let cases = cases["cases"].as_array().expect("a list");
+    let case = cases.iter().find(|case| case["name"] == "http_then_prpc").expect("the case");
+    let sent = hex(case["vectors"][0]["hex"].as_str().expect("digits"));
+    let received = hex(case["vectors"][1]["hex"].as_str().expect("digits"));
+    let (mut server, mut inbox, mut out) = (switching(), BytesMut::from(&sent[..]), Outbox::new());
+    let event = server.next_event(&mut inbox, &mut out).expect("no violation");
+    assert!(matches!(event, Some(Event::Foreign)));
+    assert!(inbox.starts_with(b"PRPC"), "the foreign bytes are untouched");
+    let answered = out.take();
+    assert_bytes(&answered, &received[..answered.len()]);
+    assert_any_split(switching, &sent);
+    assert_any_split(super::server, &sent);
+}
+
+/// The service of the captured rpcx server.
+fn arith(call: &Call<'_>) -> Reply {
+    let mut reply = Reply::message(call.head.format, Bytes::from_static(br#"{"C":56}"#));
+    match (call.service, call.method) {
+        ("Arith", "Mul") => reply,
+        ("Arith", "Meta") => {
+            let value = call.head.metadata.bytes("k1").expect("k1").clone();
+            reply.head.metadata.insert("echo", value);
+            reply
+        }
+        ("Arith", "Error") => Reply::failure(Status::unknown("boom")),
+        ("Arith", _) => Reply::failure(unknown_to_rpcx(call, Missing::Method)),
+        _ => Reply::failure(unknown_to_rpcx(call, Missing::Service)),
+    }
+}
+
+#[test]
+fn rpcxs_gateway_would_have_answered_the_same() {
+    for name in ["gateway_ok", "gateway_path", "gateway_error", "gateway_auth_ok", "gateway_auth_bad"] {
+        let frames = frames(&format!("rpcx/{name}.json"));
+        let mut talk = Talk::new();
+        let (call, ticket) = talk.say(&frames[0]).call().expect("a call");
+        match name {
+            "gateway_auth_bad" => {
+                assert!(!talk.server.refuse(ticket, Status::unauthenticated("invalid token"), &mut talk.out));
+            }
+            _ => _ = talk.reply(ticket, arith(&call)),
+        }
+        let (got, want) = (Response::parse(&talk.out.take()), Response::parse(&frames[1]));
+        assert_eq!((got.status, got.text()), (want.status, want.text()), "{name}");
+        for (field, value) in want.fields.iter().filter(|(field, _)| field.starts_with("x-rpcx-")) {
+            assert_eq!(got.field(field), Some(value.as_str()), "{name}: {field}");
+        }
+        assert_eq!((got.field("connection"), talk.server.finished()), (Some("close"), true), "{name}");
+        assert_any_split(server, &frames[0]);
+        assert_survives_damage(server, &frames[0], config().limits.message);
+    }
+}
+
+#[test]
+fn rpcxs_json_rpc_would_have_answered_the_same() {
+    for name in ["ok", "error", "nomethod", "badmethod", "notify", "parse"] {
+        let frames = frames(&format!("rpcx/jsonrpc2_{name}.json"));
+        let got = answer(&frames[0], arith);
+        let want = Response::parse(&frames[1]);
+        assert_eq!((got.status, got.body.is_empty()), (want.status, want.body.is_empty()), "{name}");
+        assert_any_split(server, &frames[0]);
+        assert_survives_damage(server, &frames[0], config().limits.message);
+        if want.body.is_empty() {
+            continue;
+        }
+        let got: Value = serde_json::from_slice(&got.body).expect("JSON");
+        let want: Value = serde_json::from_slice(&want.body).expect("JSON");
+        assert_eq!(got["jsonrpc"], "2.0");
+        assert_eq!(got["id"], want["id"], "{name}");
+        assert_eq!(got.get("result"), want.get("result"), "{name}");
+        assert_eq!(got["error"]["code"], want["error"]["code"], "{name}");
+        if !["badmethod", "parse"].contains(&name) {
+            assert_eq!(got["error"]["message"], want["error"]["message"], "{name}");
+        }
+    }
+}
+
+#[test]
+fn connect_hands_the_connection_over_to_rpcx() {
+    let frames = frames("rpcx/http.json");
+    let sent = [&frames[0][..], &frames[1]].concat();
+    let (mut server, mut inbox, mut out) = (server(), BytesMut::from(&sent[..]), Outbox::new());
+    let event = server.next_event(&mut inbox, &mut out).expect("no violation");
+    assert!(matches!(event, Some(Event::Connect)));
+    assert_bytes(inbox, &frames[1]);
+    assert_bytes(out.take(), &frames[2]);
+}
+
+#[test]
+fn only_connect_is_allowed_where_rpcx_connects() {
+    let frames = frames("rpcx/http_connect_wrong_method.json");
+    let got = answer(&frames[0], arith);
+    let want = Response::parse(&frames[1]);
+    assert_eq!((got.status, got.text()), (want.status, want.text()));
+}

@@ -1,0 +1,33 @@
+//! What holds of a session at any time, whatever the peer sent. Whoever fuzzes asserts it after every event.
+
+use polyrpc_core::session::Server as _;
+
+use super::Server;
+use crate::grpc::audit::assert_within;
+
+impl Server {
+    /// Asserts that nothing is kept of calls that are over, and no more of the others than the limits allow.
+    #[doc(hidden)]
+    pub fn assert_sound(&self) {
+        self.http.assert_sound();
+        for stream in self.parts.audited() {
+            assert!(self.http.knows(stream), "stream {stream} is over, and its beginning is kept");
+        }
+        for (stream, incoming) in self.open.audited() {
+            assert!(self.http.knows(*stream), "stream {stream} is over, and its request is kept");
+            assert_within(incoming.held(), self.config.limits.message, &self.config.http);
+        }
+        let [counted, heads] = self.audited_heads();
+        assert_eq!(counted, heads, "bytes of heads");
+        let buffered = self.open.held() + self.parts.held() + self.http.buffered() + self.remembered();
+        assert_eq!(self.buffered(), buffered, "bytes of requests");
+        let unsent = self.http.queued() + self.audited_batches();
+        assert_eq!(self.unsent(), unsent, "bytes of answers");
+    }
+
+    /// The streams that are open.
+    #[doc(hidden)]
+    pub fn ids(&self) -> Vec<u32> {
+        self.http.ids()
+    }
+}

@@ -1,0 +1,234 @@
+//! Requests of HTTP/2 that somebody else answers: their bodies go through piece by piece, both ways, as far as the
+//! windows are open.
+
+use bytes::Bytes;
+use polyrpc_core::session::Event;
+use polyrpc_core::{Call, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status};
+
+use super::http::{Block, Calls, Incoming, Owed, Responding};
+use super::{Found, id};
+use crate::grpc::request::is_meant;
+use crate::http::h2::ErrorCode;
+use crate::http::h2::hpack::{Fields, Indexing, stateless_field};
+use crate::http::head::WriteHead;
+use crate::http::mapping::exchange::{self, Response};
+use crate::http::mapping::{asked, browser, brpc};
+use crate::http_server::h2::{Server, Ticket};
+use crate::http_server::request::{Method, Request};
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(super) struct Passing {
+    head_only: bool,
+    /// The head of the response was sent.
+    begun: bool,
+    /// It has no body.
+    bare: bool,
+}
+
+/// The body of a request, as it comes.
+#[derive(Debug)]
+pub(in crate::http_server::h2) struct Pieces {
+    piece: Bytes,
+    ended: bool,
+}
+
+impl Pieces {
+    /// Bytes that were not given out.
+    pub(super) fn held(&self) -> usize {
+        self.piece.len()
+    }
+}
+
+impl Calls {
+    /// Whether somebody else answers on this stream.
+    pub(super) fn is_passing(&self, stream: u32) -> bool {
+        !self.passing.is_empty() && self.passing.contains_key(&stream)
+    }
+}
+
+impl Server {
+    /// Hands out a request that somebody else answers, if he does.
+    #[cold]
+    pub(super) fn pass_on(
+        &mut self,
+        stream: u32,
+        fields: &Fields,
+        body: &Bytes,
+        end: bool,
+        out: &mut Outbox,
+    ) -> Option<Found> {
+        let config = self.config.gateway.as_ref().filter(|config| config.own.is_some())?.clone();
+        if fields.get(b"content-type").is_some_and(is_meant) {
+            return None;
+        }
+        // What cannot be understood is refused with those that are calls.
+        let request = Request::of_h2(fields, usize::MAX).ok()?;
+        if !asked::is_for_others(&config, &request) {
+            return None;
+        }
+        let responding = Responding::to(&request, &config).without_origin();
+        if let Some(answer) = browser::wrong_host(&config, &request) {
+            return Some(self.http_answer(stream, &responding, answer, out));
+        }
+        let head_only = request.method == Method::Head;
+        self.http_calls.passing.insert(stream, Passing { head_only, begun: false, bare: false });
+        self.http_calls.names.set("", request.path.as_str());
+        let pieces = Pieces { piece: body.clone(), ended: end };
+        let incoming = super::Incoming::Http(Box::new(Incoming::Pieces(pieces)));
+        self.open.insert(stream, incoming);
+        self.taking = Some(stream);
+        let metadata = metadata_of(fields, &request);
+        let call = Call {
+            head: Head { format: Format::Raw, metadata, plain_http: true, ..Head::default() },
+            credential: Credential::Call(request.authorization),
+            ..Call::new("", "", Format::Raw, Bytes::new())
+        };
+        let http = Some(Box::new(Owed::of_exchange(responding)));
+        Some(Found::Exchange(Box::new((call, Ticket { stream, http }))))
+    }
+
+    /// The request that was found last, with its names.
+    pub(super) fn exchange(&self, (call, ticket): (Call<'static>, Ticket)) -> Event<'_, Ticket> {
+        let (service, method) = self.http_calls.names.parts();
+        let stream = id(ticket.stream);
+        Event::Open(Call { service, method, ..call }, ticket, stream)
+    }
+
+    /// A piece of a body has come. `false`: it is of no such request.
+    pub(super) fn add_piece(&mut self, stream: u32, bytes: &Bytes, end: bool) -> bool {
+        let added = self.open.change(stream, |incoming| match incoming {
+            super::Incoming::Http(incoming) => match &mut **incoming {
+                Incoming::Pieces(pieces) => {
+                    pieces.piece = bytes.clone();
+                    pieces.ended |= end;
+                    true
+                }
+                Incoming::Body(_) | Incoming::Whole(..) => false,
+            },
+            super::Incoming::Messages(_) => false,
+        });
+        if added == Some(true) {
+            self.taking = Some(stream);
+        }
+        added == Some(true)
+    }
+
+    /// The next piece of a body; `None` if the request is no such one.
+    pub(super) fn next_piece(&mut self, stream: u32) -> Option<Found> {
+        let taken = self.open.change(stream, |incoming| match incoming {
+            super::Incoming::Http(incoming) => match &mut **incoming {
+                Incoming::Pieces(pieces) => Some((std::mem::take(&mut pieces.piece), pieces.ended)),
+                Incoming::Body(_) | Incoming::Whole(..) => None,
+            },
+            super::Incoming::Messages(_) => None,
+        });
+        Some(match taken?? {
+            (body, _) if !body.is_empty() => {
+                Found::Message(id(stream), Message { body, compression: Compression::None })
+            }
+            (_, true) => {
+                self.taking = None;
+                self.open.remove(stream);
+                Found::End(id(stream))
+            }
+            (_, false) => {
+                self.taking = None;
+                Found::Nothing
+            }
+        })
+    }
+
+    /// Sends the head of a response, once.
+    #[cold]
+    pub(super) fn pass_head(&mut self, stream: u32, fields: &Metadata, out: &mut Outbox) {
+        let Some(passing) = self.http_calls.passing.get_mut(&stream).filter(|passing| !passing.begun) else {
+            return;
+        };
+        let response = Response::read(fields);
+        (passing.begun, passing.bare) = (true, response.is_bare(passing.head_only));
+        let bare = passing.bare;
+        let mut block = Block(Vec::with_capacity(128));
+        block.begin(response.status, None);
+        for (name, value) in response.fields() {
+            block.field(name, value);
+        }
+        self.http.headers(stream, &block.0, bare, out);
+    }
+
+    /// Sends a piece of a response's body.
+    #[cold]
+    pub(super) fn pass(&mut self, stream: u32, piece: Bytes, out: &mut Outbox) {
+        let sends =
+            self.http_calls.passing.get(&stream).is_some_and(|passing| passing.begun && !passing.bare);
+        if sends && !piece.is_empty() {
+            self.http.data(stream, &[], piece, false, out);
+        }
+    }
+
+    /// Ends a response. One that is not whole is broken off.
+    #[cold]
+    pub(super) fn end_exchange(
+        &mut self,
+        stream: u32,
+        owed: &Owed,
+        result: Result<(), Status>,
+        trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
+        let Some(Passing { begun, bare, .. }) = self.http_calls.passing.remove(&stream) else { return };
+        match result {
+            Err(status) if !begun => self.fail_exchange(stream, owed.responding(), &status, out),
+            Err(_) => self.http.reset(stream, ErrorCode::INTERNAL_ERROR, out),
+            Ok(()) if !begun => self.http.headers(stream, &Block::of("200").0, true, out),
+            Ok(()) if bare => {}
+            Ok(()) if trailers.is_empty() => self.http.data(stream, &[], Bytes::new(), true, out),
+            Ok(()) => {
+                let mut block = Vec::new();
+                for (name, value) in exchange::clean(trailers) {
+                    let name = name.to_ascii_lowercase();
+                    stateless_field(name.as_bytes(), value, Indexing::Unlikely, &mut block);
+                }
+                self.http.trailers(stream, &block, out);
+            }
+        }
+    }
+
+    /// Answers instead of whoever should have.
+    #[cold]
+    pub(super) fn reply_exchange(
+        &mut self,
+        stream: u32,
+        responding: &Responding,
+        reply: Reply,
+        out: &mut Outbox,
+    ) {
+        let unread = self.open.remove(stream);
+        if self.http_calls.passing.remove(&stream).is_none() {
+            return;
+        }
+        match reply.result {
+            Ok(_) => self.http.headers(stream, &Block::of("200").0, true, out),
+            Err(status) => self.fail_exchange(stream, responding, &status, out),
+        }
+        if unread.is_some() {
+            self.http_throw_away(stream, out);
+        }
+    }
+
+    #[cold]
+    fn fail_exchange(&mut self, stream: u32, responding: &Responding, status: &Status, out: &mut Outbox) {
+        self.respond(stream, responding, out, |config, head| {
+            brpc::failure(status, &Metadata::new(), config, head)
+        });
+    }
+}
+
+/// All fields of a head.
+fn metadata_of(fields: &Fields, request: &Request) -> Metadata {
+    let list = fields
+        .iter()
+        .filter(|(name, _)| !name.starts_with(b":"))
+        .map(|(name, value)| (String::from_utf8_lossy(name).into_owned(), Bytes::copy_from_slice(value)));
+    exchange::request(request.method.as_str(), request.target(), request.host.clone(), list.collect())
+}

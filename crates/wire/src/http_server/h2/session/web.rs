@@ -1,0 +1,114 @@
+//! gRPC-Web on a stream of HTTP/2.
+
+use bytes::Bytes;
+use polyrpc_core::session::Server as _;
+use polyrpc_core::{Compression, Format, Head, Metadata, Outbox, Status};
+
+use super::id;
+use crate::grpc::dialect::Dialect;
+use crate::grpc::request::{Request, kind};
+use crate::grpc_web;
+use crate::http::Cors;
+use crate::http::cors::{Preflight, expose};
+use crate::http::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
+use crate::http_server::h2::Server;
+
+/// How a call of gRPC-Web is answered.
+#[derive(Debug)]
+pub(super) struct Web {
+    dialect: Dialect,
+    /// The page that may read the answer is of this origin.
+    origin: Option<Bytes>,
+}
+
+impl Web {
+    pub(super) fn new(request: &Request, cors: &Cors) -> Self {
+        Self { dialect: request.dialect, origin: cors.origin(&request.metadata) }
+    }
+
+    /// What the head of a call says that could not be read; `None` if it is none of gRPC-Web.
+    pub(super) fn of(fields: &Fields, cors: &Cors) -> Option<Self> {
+        let (dialect, _) = kind(fields.get(b"content-type")?)?;
+        (dialect != Dialect::Native).then(|| Self { dialect, origin: cors.origin(&about_origin(fields)) })
+    }
+
+    /// The head of the answer.
+    pub(super) fn head(&self, format: Format, compression: Compression, metadata: &Metadata) -> Vec<u8> {
+        let mut block = status("200");
+        grpc_web::head(self.dialect, format, compression, metadata, |name, value| {
+            stateless_field(name, value, Indexing::Unlikely, &mut block);
+        });
+        if let Some(origin) = &self.origin {
+            expose(origin, |name, value| field(name, value, &mut block));
+        }
+        block
+    }
+}
+
+impl Server {
+    /// The dialect of gRPC-Web in which a stream is answered, if it is one.
+    pub(super) fn web_dialect(&mut self, stream: u32) -> Option<Dialect> {
+        self.http.data_of(stream)?.web.as_ref().map(|web| web.dialect)
+    }
+
+    pub(super) fn web_message(
+        &mut self,
+        stream: u32,
+        dialect: Dialect,
+        compression: Compression,
+        message: Bytes,
+        out: &mut Outbox,
+    ) {
+        grpc_web::message(dialect, compression, message, |prefix, body| {
+            self.http.data(stream, prefix, body, false, out);
+        });
+    }
+
+    pub(super) fn web_finish(
+        &mut self,
+        stream: u32,
+        failure: Option<&Status>,
+        trailers: &Metadata,
+        out: &mut Outbox,
+    ) {
+        self.begin(id(stream), Head::default(), out);
+        let Some(dialect) = self.web_dialect(stream) else { return };
+        grpc_web::trailers(dialect, failure, trailers, |prefix, body| {
+            self.http.data(stream, prefix, body, true, out);
+        });
+    }
+
+    /// Answers a browser that asks whether a page may call; `false` if it does not ask, or the page may not.
+    pub(super) fn web_preflight(&mut self, stream: u32, fields: &Fields, out: &mut Outbox) -> bool {
+        if fields.get(b":method") != Some(b"OPTIONS") {
+            return false;
+        }
+        let fields = about_origin(fields);
+        let Some((origin, preflight)) = self.config.cors.origin(&fields).zip(Preflight::read(&fields)) else {
+            return false;
+        };
+        let mut block = status("204");
+        preflight.allow(|name, value| field(name, value, &mut block));
+        expose(&origin, |name, value| field(name, value, &mut block));
+        self.http.headers(stream, &block, true, out);
+        true
+    }
+}
+
+/// What a browser says of the page.
+fn about_origin(fields: &Fields) -> Metadata {
+    ["origin", "access-control-request-method", "access-control-request-headers"]
+        .into_iter()
+        .filter_map(|name| Some((name, Bytes::copy_from_slice(fields.get(name.as_bytes())?))))
+        .collect()
+}
+
+fn status(code: &str) -> Vec<u8> {
+    let mut block = Vec::with_capacity(128);
+    encode_stateless([(&b":status"[..], code.as_bytes())], &mut block);
+    block
+}
+
+fn field(name: &str, value: &[u8], block: &mut Vec<u8>) {
+    stateless_field(name.as_bytes(), value, Indexing::Unlikely, block);
+}

@@ -1,0 +1,218 @@
+//! What the time does to calls.
+
+use super::streams::{Both, of_one};
+use super::*;
+
+fn tick(both: &mut Both, seconds: f64) {
+    both.server.tick(Duration::from_secs_f64(seconds), &mut both.down);
+}
+
+/// Time passes from one second to another, in quarters.
+fn pass(both: &mut Both, from: u32, to: u32) {
+    (4 * from..=4 * to).for_each(|quarter| tick(both, f64::from(quarter) / 4.0));
+}
+
+/// The first bytes of a message of a thousand, as a DATA frame of this stream.
+fn beginning(stream: u8) -> [u8; 16] {
+    [0, 0, 7, 0, 0, 0, 0, 0, stream, 0, 0, 0, 3, 0xe8, b'a', b'b']
+}
+
+#[test]
+fn message_that_stalls_fails_its_stream_only() {
+    let mut both = Both::new();
+    both.open(1);
+    both.open(2);
+    assert_eq!(both.heard().len(), 2);
+    assert!(!both.server.wants_ticks(), "no message has begun");
+    both.up.copy(&beginning(1));
+    both.heard();
+    assert!(both.server.wants_ticks());
+    pass(&mut both, 0, 9);
+    assert_eq!(both.heard(), [""; 0]);
+    pass(&mut both, 9, 11);
+    assert_eq!(both.heard(), ["cancelled 1"]);
+    let want = "failed 1 deadline exceeded: the request's message did not arrive in time: 7 bytes in 10 s";
+    assert_eq!(both.answered(), [want]);
+    assert_eq!(both.server.timed_out(), 1);
+    assert!(!both.server.wants_ticks());
+    both.server.assert_sound();
+    both.client.message(CallId(2), Bytes::from_static(b"on"), &mut both.up);
+    both.client.end(CallId(2), &mut both.up);
+    assert_eq!(both.heard(), ["message 3 on", "end 3"], "the others go on");
+}
+
+#[test]
+fn no_clock_runs_between_the_messages_of_a_stream() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    for n in 0..10 {
+        pass(&mut both, n * 1000, n * 1000 + 1);
+        both.client.message(CallId(1), Bytes::from_static(b"one"), &mut both.up);
+        assert_eq!(both.heard().len(), 1);
+        assert!(!both.server.wants_ticks());
+    }
+}
+
+#[test]
+fn message_that_trickles_fails_when_it_takes_too_long() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    // A message of a mebibyte, of which two kilobytes come each second.
+    both.up.copy(&[0, 0, 5, 0, 0, 0, 0, 0, 1, 0, 0, 16, 0, 0]);
+    for second in 0..200 {
+        let heard = both.heard();
+        if !heard.is_empty() {
+            assert_eq!((second, &heard[0][..]), (121, "cancelled 1"));
+            let answered = both.answered();
+            assert!(answered[0].ends_with("it is not complete after 120 s"), "{answered:?}");
+            return;
+        }
+        tick(&mut both, f64::from(second));
+        let piece = [&[0, 8, 0, 0, 0, 0, 0, 0, 1][..], &[0; 2048]].concat();
+        both.up.copy(&piece);
+    }
+    panic!("it goes on for ever");
+}
+
+#[test]
+fn call_of_one_message_that_does_not_come_fails() {
+    let mut both = of_one();
+    both.open(1);
+    assert_eq!(both.heard(), [""; 0]);
+    assert!(both.server.wants_ticks());
+    pass(&mut both, 0, 1);
+    assert_eq!(both.heard(), ["open 1 Echo"]);
+    assert!(both.server.wants_ticks());
+    pass(&mut both, 1, 9);
+    assert_eq!(both.heard(), [""; 0]);
+    // What it waited before it was opened counts.
+    pass(&mut both, 9, 10);
+    assert_eq!(both.heard(), ["cancelled 1"]);
+    assert!(both.answered()[0].starts_with("failed 1 deadline exceeded: "));
+    assert_eq!(both.server.streams(), 0);
+    assert!(!both.server.wants_ticks());
+}
+
+#[test]
+fn message_that_may_not_come_is_not_late() {
+    let mut both = Both::new();
+    both.open(1);
+    for _ in 0..10 {
+        both.client.message(CallId(1), Bytes::from(vec![b'm'; 60_000]), &mut both.up);
+    }
+    let mut come = 0;
+    loop {
+        let heard = both.heard().len();
+        if heard == 0 {
+            break;
+        }
+        come += heard;
+        both.answered();
+    }
+    // What was given out nobody takes, so that the rest of the next message may not come.
+    assert!(both.server.buffered() > 0 && both.server.wants_ticks());
+    for second in 0..20 {
+        tick(&mut both, f64::from(second));
+        assert_eq!(both.heard().len(), 0);
+    }
+    both.server.consumed(StreamId(1), (come - 1) * 60_000, &mut both.down);
+    both.answered();
+    assert!(both.heard().iter().all(|told| told.starts_with("message")));
+}
+
+#[test]
+fn caller_that_takes_nothing_of_a_long_answer_is_cancelled() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    both.server.message(StreamId(1), Bytes::from(vec![0; 1 << 20]), &mut both.down);
+    let ticket = both.tickets.pop().expect("a call");
+    both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
+    pass(&mut both, 0, 29);
+    assert_eq!(both.heard(), [""; 0]);
+    pass(&mut both, 29, 30);
+    assert_eq!(both.heard(), ["cancelled 1"]);
+    assert_eq!((both.server.unsent(), both.server.owes()), (0, false));
+    both.server.assert_sound();
+}
+
+#[test]
+fn caller_that_reads_a_stream_slowly_is_left_alone() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    for _ in 0..7 {
+        both.server.message(StreamId(1), Bytes::from(vec![0; 10_000]), &mut both.down);
+    }
+    pass(&mut both, 0, 40);
+    assert_eq!(both.heard(), [""; 0]);
+    both.server.assert_sound();
+}
+
+#[test]
+fn server_asks_whether_its_peer_is_there() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    assert!(both.server.ping(&mut both.down));
+    assert_eq!(both.answered(), [""; 0], "it is no answer to the client's own ping");
+    assert_eq!(both.heard(), ["alive"]);
+}
+
+#[test]
+fn server_says_why_it_ends_the_connection() {
+    for (status, code) in [
+        (Status::resource_exhausted("too much memory"), crate::http::h2::ErrorCode::ENHANCE_YOUR_CALM),
+        (Status::unavailable("too old"), crate::http::h2::ErrorCode::NO_ERROR),
+    ] {
+        let mut both = Both::new();
+        both.open(1);
+        both.heard();
+        both.answered();
+        both.server.abort(&status, &mut both.down);
+        let said = both.down.take();
+        assert_eq!(said[3], 7, "GOAWAY");
+        assert_eq!(said[9..13], [0, 0, 0, 1]);
+        assert_eq!(said[13..17], code.0.to_be_bytes());
+        assert_eq!(&said[17..], status.message().as_bytes());
+        both.to_client.extend_from_slice(&said);
+        assert_eq!(both.answered(), ["go away"], "nothing is said of heartbeats");
+    }
+}
+
+#[test]
+fn incomplete_requests_do_not_hold_up_a_server_that_leaves() {
+    for acknowledges in [true, false] {
+        let mut both = of_one();
+        both.open(1);
+        both.open(2);
+        both.client.message(CallId(2), Bytes::from_static(b"whole"), &mut both.up);
+        both.client.end(CallId(2), &mut both.up);
+        both.heard();
+        pass(&mut both, 0, 1);
+        assert_eq!(both.heard(), ["open 1 Echo"]);
+        both.answered();
+        both.server.drain(&mut both.down);
+        let goodbye = both.down.take();
+        if acknowledges {
+            both.to_client.extend_from_slice(&goodbye);
+            assert_eq!(both.answered(), ["go away"]);
+            both.heard();
+        }
+        pass(&mut both, 1, 2);
+        assert_eq!((both.heard(), both.answered()), (vec![], vec![]), "a little time is left");
+        assert!(both.server.wants_ticks());
+        pass(&mut both, 2, 4);
+        assert_eq!(both.heard(), ["cancelled 1"]);
+        let last = both.answered().pop();
+        assert_eq!(last.as_deref(), Some("failed 1 unavailable: the server is shutting down"));
+        assert!(!both.server.finished(), "the whole call is not answered yet");
+        let reply = Reply::message(Format::Protobuf, Bytes::new());
+        both.server.reply(both.tickets.swap_remove(0), reply, &mut both.down);
+        assert!(both.server.finished());
+        assert!(!both.server.wants_ticks());
+        assert_eq!(both.answered().last().map(|told| &told[..]), Some("done 2"));
+    }
+}

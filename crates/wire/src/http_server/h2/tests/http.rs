@@ -1,0 +1,399 @@
+//! Requests that are none of gRPC, over HTTP/2.
+
+use std::sync::Arc;
+
+use polyrpc_core::session::{Missing, Verdict};
+use polyrpc_core::testing::{assert_any_split, assert_survives_damage};
+use polyrpc_core::{Credential, Json, Limits};
+
+use super::browser::{Browser, Field};
+use super::*;
+use crate::http::{Cors, ServerConfig as HttpConfig};
+
+fn config() -> ServerConfig {
+    let limits = Limits { message: 100_000, ..Limits::default() };
+    let gateway = HttpConfig {
+        limits,
+        address: "127.0.0.1:1".into(),
+        version: "one".into(),
+        cors: Cors::Any,
+        ..Default::default()
+    };
+    ServerConfig { gateway: Some(Arc::new(gateway)), ..ServerConfig::default() }
+}
+
+fn browser() -> Browser {
+    Browser::new(config())
+}
+
+fn echo(server: &mut Server, ticket: Ticket, body: Bytes, out: &mut Outbox) {
+    server.reply(ticket, Reply::message(Format::Json(Json::Brpc), body), out);
+}
+
+/// What is answered to a request, by a method that repeats what it is told.
+fn echoed(method: &str, path: &str, fields: &[Field<'_>], pieces: &[&[u8]]) -> (Vec<String>, String) {
+    let mut browser = browser();
+    browser.ask(method, path, fields, pieces);
+    browser.serve(echo);
+    let (head, body) = browser.answer();
+    (head, String::from_utf8(body).unwrap())
+}
+
+const JSON: Field<'_> = ("content-type", "application/json");
+
+#[test]
+fn json_is_called_as_over_http_1() {
+    let mut browser = browser();
+    let fields = [JSON, ("x-key", "value"), ("authorization", "me"), ("cookie", "a=1"), ("cookie", "b=2")];
+    browser.ask("POST", "/EchoService/Echo/rest?x=1", &fields, &[b"{\"a\"", b":1}"]);
+    browser.inbox.extend_from_slice(&browser.up.take());
+    let Ok(Some(Event::Head(head, stream))) =
+        browser.server.next_event(&mut browser.inbox, &mut browser.down)
+    else {
+        panic!("no head");
+    };
+    assert_eq!(head.target, Some(("EchoService", "Echo")));
+    assert_eq!(head.credential, Credential::Call(Some("me".into())));
+    browser.server.judge(stream, Verdict::Accepted, &mut browser.down);
+    let Ok(Some(Event::Call(call, ticket))) =
+        browser.server.next_event(&mut browser.inbox, &mut browser.down)
+    else {
+        panic!("no call");
+    };
+    assert_eq!((call.service, call.method, &call.body[..]), ("EchoService", "Echo", &b"{\"a\":1}"[..]));
+    assert!(call.authenticated);
+    assert_eq!(call.head.format, Format::Json(Json::Brpc));
+    assert_eq!(call.head.metadata.get("x-key"), Some("value"));
+    assert_eq!(call.head.metadata.get("cookie"), Some("a=1; b=2"));
+    assert_eq!(call.head.metadata.get("x-bd-unresolved-path"), Some("rest"));
+    assert_eq!(call.credential, Credential::Call(Some("me".into())));
+    let unknown = Server::unknown_to(&ticket, &call, Missing::Service);
+    assert_eq!(unknown.message(), "Fail to find method on `/EchoService/Echo/rest'");
+    drop(call);
+    let head = Head { metadata: [("Answer", "yes")].into_iter().collect(), ..Head::default() };
+    let head = Head { format: Format::Json(Json::Brpc), ..head };
+    browser.server.reply(ticket, Reply::new(Ok(Bytes::from_static(b"{}")), head), &mut browser.down);
+    let (head, body) = browser.answer();
+    let want = [":status: 200", "content-length: 2", "content-type: application/json", "answer: yes"];
+    assert_eq!((head, &body[..]), (want.map(str::to_owned).to_vec(), &b"{}"[..]));
+}
+
+#[test]
+fn a_failure_has_its_status_and_number() {
+    let mut browser = browser();
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
+    browser
+        .serve(|server, ticket, _, out| server.reply(ticket, Reply::failure(Status::not_found("no")), out));
+    let (head, body) = browser.answer();
+    assert_eq!(head[0], ":status: 404");
+    assert!(head.contains(&"x-bd-error-code: 3".to_owned()), "{head:?}");
+    assert_eq!(body, br#"{"code":5,"message":"no","details":[]}"#);
+}
+
+#[test]
+fn what_the_server_tells_of_itself_is_told_here_too() {
+    for (path, want) in [("/health", "OK"), ("/version", "one")] {
+        assert_eq!(echoed("GET", path, &[], &[]).1, want);
+        let (head, body) = echoed("HEAD", path, &[], &[]);
+        assert_eq!((&head[0][..], &body[..]), (":status: 200", ""));
+    }
+    assert_eq!(echoed("PROPFIND", "/", &[], &[]).0[0], ":status: 400");
+    let (head, _) = echoed("OPTIONS", "/", &[], &[]);
+    assert_eq!(head[0], ":status: 204");
+}
+
+#[test]
+fn the_gateway_of_rpcx_is_there() {
+    let fields = [
+        ("x-rpcx-servicepath", "Arith"),
+        ("x-rpcx-servicemethod", "Mul"),
+        ("x-rpcx-serializetype", "1"),
+        ("x-rpcx-messageid", "7"),
+    ];
+    let (head, body) = echoed("POST", "/", &fields, &[b"{}"]);
+    assert_eq!(body, "{}");
+    assert!(head.contains(&"x-rpcx-messageid: 7".to_owned()), "{head:?}");
+}
+
+#[test]
+fn a_batch_of_json_rpc_is_answered_together_with_its_last() {
+    let mut browser = browser();
+    let batch = br#"[{"jsonrpc":"2.0","method":"A.b","params":[1],"id":1},{"jsonrpc":"2.0","method":"A.c"},
+        {"jsonrpc":"2.0","method":"A.d","params":[2],"id":2}]"#;
+    browser.ask("POST", "/jsonrpc", &[JSON], &[batch]);
+    let mut tickets = Vec::new();
+    browser.serve(|_, ticket, body, _| tickets.push((ticket, body)));
+    assert_eq!(tickets.len(), 3);
+    browser.answer();
+    for (ticket, body) in tickets.into_iter().rev() {
+        assert!(browser.down.is_empty());
+        browser.server.reply(ticket, Reply::message(Format::Json(Json::Go), body), &mut browser.down);
+    }
+    let (head, body) = browser.answer();
+    assert_eq!(head[0], ":status: 200");
+    let want = r#"[{"jsonrpc":"2.0","result":[2],"id":2},{"jsonrpc":"2.0","result":[1],"id":1}]"#;
+    assert_eq!(String::from_utf8(body).unwrap(), want);
+}
+
+#[test]
+fn a_body_over_the_limit_is_refused_and_the_connection_goes_on() {
+    let piece = [b'x'; 10_000];
+    let mut browser = browser();
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[&piece[..]; 11]);
+    let mut head = Vec::new();
+    while head.is_empty() {
+        let heard = browser.serve(echo);
+        assert!(heard.iter().all(|event| event.ends_with("cancelled") || event.contains("announced")));
+        head = browser.answer().0;
+    }
+    assert_eq!(head[0], ":status: 413");
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
+    browser.serve(echo);
+    assert_eq!(browser.answer().1, b"{}");
+}
+
+#[test]
+fn a_page_may_read_what_it_is_allowed_to() {
+    let (head, _) = echoed("POST", "/EchoService/Echo", &[JSON, ("origin", "https://page")], &[b"{}"]);
+    assert!(head.contains(&"access-control-allow-origin: https://page".to_owned()), "{head:?}");
+    let fields = [("origin", "https://page"), ("access-control-request-method", "POST")];
+    let (head, _) = echoed("OPTIONS", "/EchoService/Echo", &fields, &[]);
+    assert!(
+        head.contains(&"access-control-allow-methods: POST, GET, PUT, PATCH, DELETE".to_owned()),
+        "{head:?}"
+    );
+}
+
+#[test]
+fn who_wants_only_grpc_is_told_so() {
+    let mut browser = Browser::new(ServerConfig::default());
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
+    browser.serve(echo);
+    assert_eq!(browser.answer().0[0], ":status: 415");
+    browser.ask("GET", "/", &[], &[]);
+    browser.serve(echo);
+    assert_eq!(browser.answer().0[0], ":status: 405");
+}
+
+#[test]
+fn a_batch_is_forgotten_with_its_stream() {
+    let mut browser = browser();
+    let batch = br#"[{"jsonrpc":"2.0","method":"A.b","params":[1],"id":1}]"#;
+    browser.ask("POST", "/jsonrpc", &[JSON], &[batch]);
+    let mut owed = None;
+    browser.serve(|_, ticket, _, _| owed = Some(ticket));
+    browser.http.reset(1, crate::http::h2::ErrorCode::CANCEL, &mut browser.up);
+    assert_eq!(browser.serve(echo), ["StreamId(1) cancelled"]);
+    browser.down.take();
+    browser.server.reply(
+        owed.unwrap(),
+        Reply::message(Format::Json(Json::Go), "1".into()),
+        &mut browser.down,
+    );
+    assert!(browser.down.is_empty());
+}
+
+/// A browser whose first request is open: its head is there, and so much of its body as it may send.
+fn half_asked(path: &str, body: usize) -> (Browser, u32) {
+    let mut browser = browser();
+    let stream = browser.http.open(&super::browser::block("POST", path, &[JSON]), false, &mut browser.up);
+    browser.http.data(stream, b"", Bytes::from(vec![b' '; body]), false, &mut browser.up);
+    (browser, stream)
+}
+
+/// What the server finds, where nobody judges.
+fn found(browser: &mut Browser) -> Vec<String> {
+    browser.inbox.extend_from_slice(&browser.up.take());
+    let mut found = Vec::new();
+    while let Some(event) = browser.server.next_event(&mut browser.inbox, &mut browser.down).unwrap() {
+        if !matches!(event, Event::Pause) {
+            found.push(polyrpc_core::testing::tell_part(&event));
+        }
+    }
+    browser.server.assert_sound();
+    found
+}
+
+#[test]
+fn unjudged_request_may_send_its_first_window_only() {
+    let (mut browser, stream) = half_asked("/EchoService/Echo", 90_000);
+    assert_eq!(found(&mut browser).len(), 1);
+    browser.answer();
+    found(&mut browser);
+    assert_eq!(browser.server.buffered(), 64 << 10, "what the first window lets through");
+    browser.answer();
+    assert_eq!(found(&mut browser), [""; 0]);
+    assert_eq!(browser.server.buffered(), 64 << 10, "no more is granted");
+    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    browser.answer();
+    found(&mut browser);
+    assert_eq!(browser.server.buffered(), 90_000);
+}
+
+#[test]
+fn refused_request_is_answered_at_its_head_and_its_body_thrown_away() {
+    let verdicts = [
+        (Verdict::Unauthenticated(Status::unauthenticated("who are you")), ":status: 401", "who are you"),
+        (Verdict::Missing(Missing::Method), ":status: 404", "Fail to find method on `/EchoService/Echo'"),
+        (Verdict::Refused(Status::unavailable("not now")), ":status: 503", "not now"),
+    ];
+    for (verdict, status, text) in verdicts {
+        let (mut browser, stream) = half_asked("/EchoService/Echo", 90_000);
+        found(&mut browser);
+        browser.server.judge(StreamId(stream.into()), verdict, &mut browser.down);
+        assert_eq!(browser.server.buffered(), 0);
+        let (head, body) = browser.answer();
+        assert_eq!(head[0], status);
+        assert!(String::from_utf8_lossy(&body).contains(text), "{}", body.escape_ascii());
+        for _ in 0..10 {
+            found(&mut browser);
+            browser.answer();
+        }
+        assert_eq!((browser.server.streams(), browser.http.streams()), (0, 0), "the peer was asked to stop");
+        browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
+        browser.serve(echo);
+        assert_eq!(browser.answer().1, b"{}", "the connection goes on");
+    }
+}
+
+#[test]
+fn request_that_ended_before_its_verdict_becomes_a_call_with_it() {
+    let (mut browser, stream) = half_asked("/EchoService/Echo", 10);
+    browser.http.data(stream, b"", Bytes::from_static(b"{}"), true, &mut browser.up);
+    let announced = found(&mut browser);
+    assert!(announced.len() == 1 && announced[0].contains("announced"), "{announced:?}");
+    assert!(!browser.server.wants_ticks(), "nothing of it is missing");
+    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    let called = found(&mut browser);
+    assert!(called.len() == 1 && called[0].contains("authenticated: true"), "{called:?}");
+    assert_eq!(browser.server.buffered(), 0);
+}
+
+#[test]
+fn request_that_is_reset_before_its_verdict_is_cancelled() {
+    let (mut browser, stream) = half_asked("/EchoService/Echo", 10);
+    found(&mut browser);
+    browser.http.reset(stream, crate::http::h2::ErrorCode::CANCEL, &mut browser.up);
+    assert_eq!(found(&mut browser), ["StreamId(1) cancelled"]);
+    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    assert_eq!((found(&mut browser), browser.server.buffered()), (vec![], 0));
+}
+
+#[test]
+fn body_that_announces_too_much_is_refused_at_its_head() {
+    let mut browser = browser();
+    let fields = [JSON, ("content-length", "100001")];
+    browser.http.open(&super::browser::block("POST", "/EchoService/Echo", &fields), false, &mut browser.up);
+    assert_eq!(found(&mut browser), [""; 0]);
+    assert_eq!(browser.answer().0[0], ":status: 413");
+}
+
+#[test]
+fn body_that_does_not_come_is_answered_with_408() {
+    let (mut browser, _) = half_asked("/EchoService/Echo", 10);
+    browser.serve(echo);
+    assert!(browser.server.wants_ticks());
+    browser.server.tick(Duration::ZERO, &mut browser.down);
+    browser.server.tick(Duration::from_secs(9), &mut browser.down);
+    assert_eq!(found(&mut browser), [""; 0]);
+    browser.server.tick(Duration::from_secs(10), &mut browser.down);
+    assert_eq!(found(&mut browser), [""; 0], "nobody was told of a call");
+    let (head, body) = browser.answer();
+    assert_eq!(head[0], ":status: 408");
+    assert!(
+        body.starts_with(br#"{"code":4,"message":"the request's message did not arrive in time: "#),
+        "{}",
+        body.escape_ascii()
+    );
+    assert_eq!((browser.server.streams(), browser.server.timed_out()), (0, 1));
+    assert!(!browser.server.wants_ticks());
+}
+
+#[test]
+fn unjudged_request_whose_body_does_not_come_is_cancelled() {
+    let (mut browser, _) = half_asked("/EchoService/Echo", 10);
+    found(&mut browser);
+    browser.server.tick(Duration::ZERO, &mut browser.down);
+    browser.server.tick(Duration::from_secs(10), &mut browser.down);
+    assert_eq!(found(&mut browser), ["StreamId(1) cancelled"]);
+    assert_eq!(browser.answer().0[0], ":status: 408");
+}
+
+#[test]
+fn request_that_waits_to_go_on_is_told_so_once_it_was_judged() {
+    let mut browser = browser();
+    let fields = [JSON, ("expect", "100-continue")];
+    let block = super::browser::block("POST", "/EchoService/Echo", &fields);
+    let stream = browser.http.open(&block, false, &mut browser.up);
+    assert_eq!(found(&mut browser).len(), 1);
+    assert!(!browser.server.wants_ticks(), "the peer may not be late");
+    browser.down.take();
+    browser.server.judge(StreamId(stream.into()), Verdict::Accepted, &mut browser.down);
+    // HEADERS on stream 1 that ends nothing.
+    let said = browser.down.take();
+    assert_eq!(said[3..9], [1, 4, 0, 0, 0, 1]);
+    let fields = crate::http::h2::hpack::Decoder::new(4096, 4096).decode(&said[9..]).unwrap();
+    assert_eq!(fields.get(b":status"), Some(&b"100"[..]));
+    assert!(browser.server.wants_ticks());
+}
+
+#[test]
+fn header_list_that_is_too_large_is_answered_with_431() {
+    let mut browser = browser();
+    let cookie = "c".repeat(70_000);
+    browser.ask("POST", "/EchoService/Echo", &[("cookie", &cookie), JSON], &[b"{}"]);
+    assert_eq!(found(&mut browser), [""; 0]);
+    let (head, body) = browser.answer();
+    assert_eq!(head[0], ":status: 431");
+    let text = String::from_utf8(body).unwrap();
+    assert!(
+        text.starts_with("the header list of 70") && text.ends_with("exceeds the limit of 65536"),
+        "{text}"
+    );
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{}"]);
+    browser.serve(echo);
+    assert_eq!(browser.answer().1, b"{}", "the connection goes on");
+}
+
+#[test]
+fn bytes_may_be_cut_anywhere_or_damaged() {
+    let mut browser = browser();
+    browser.ask("POST", "/EchoService/Echo", &[JSON], &[b"{\"a\"", b":1}"]);
+    let bytes = browser.up.take();
+    let server = || Server::new(config().into());
+    assert_any_split(server, &bytes);
+    assert_survives_damage(server, &bytes, 1 << 20);
+}
+
+/// So many fields of the same name.
+fn copies(count: usize) -> Vec<Field<'static>> {
+    vec![("x-key", "v"); count]
+}
+
+#[test]
+fn request_may_have_as_many_fields_as_over_http_1() {
+    let (head, _) = echoed("POST", "/S/M", &[&copies(99)[..], &[JSON]].concat(), &[b"{}"]);
+    assert_eq!(head[0], ":status: 200");
+    for count in [100, 1_000] {
+        let (head, body) = echoed("POST", "/S/M", &[&copies(count)[..], &[JSON]].concat(), &[b"{}"]);
+        assert_eq!(head[0], ":status: 431", "{count}");
+        assert!(body.contains("header fields"), "{body}");
+    }
+}
+
+#[test]
+fn repeated_fields_are_one_list_in_their_order() {
+    let mut browser = browser();
+    let fields =
+        [("x-key", "1"), ("x-other", "a"), ("cookie", "a=1"), ("x-key", "2"), ("cookie", "b=2"), JSON];
+    browser.ask("POST", "/S/M", &[&fields[..], &copies(20)[..]].concat(), &[]);
+    browser.inbox.extend_from_slice(&browser.up.take());
+    let Ok(Some(Event::Call(call, _))) = browser.server.next_event(&mut browser.inbox, &mut browser.down)
+    else {
+        panic!("no call");
+    };
+    let metadata: Vec<_> = call.head.metadata.iter().map(|(name, _)| name).collect();
+    assert_eq!(metadata, ["x-key", "x-other", "cookie"]);
+    assert_eq!(call.head.metadata.get("x-key"), Some(&*["1, 2", &", v".repeat(20)].concat()));
+    assert_eq!(call.head.metadata.get("cookie"), Some("a=1; b=2"));
+}

@@ -1,0 +1,227 @@
+//! How large things may be, and what the other side is told of it.
+
+use polyrpc_core::{Fault, Retry};
+
+use super::streams::{Both, of_one};
+use super::*;
+use crate::grpc::frame::PREFIX;
+
+/// A call with so many bytes of metadata, in entries of a thousand.
+fn heavy(bytes: usize) -> Call<'static> {
+    let mut call = call(b"hello");
+    for n in 0..bytes.div_ceil(1000) {
+        call.head.metadata.append(format!("key-{n}"), Bytes::from(vec![b'v'; 1000]));
+    }
+    call
+}
+
+#[test]
+fn ten_kilobytes_of_metadata_arrive_with_the_usual_limits() {
+    let mut both = Both::new();
+    for id in 0..20 {
+        let call = heavy(10_000);
+        both.client.send(CallId(id), call.clone(), &mut both.up).unwrap();
+        assert_eq!(both.heard(), ["call Echo"]);
+        both.server.reply(both.tickets.pop().unwrap(), echo(&call), &mut both.down);
+        assert_eq!(both.answered(), [format!("done {id}")]);
+    }
+}
+
+#[test]
+fn call_with_too_much_metadata_fails_alone() {
+    let mut both = Both::new();
+    // The client does not know the server's limit yet.
+    both.client.send(CallId(1), heavy(70_000), &mut both.up).unwrap();
+    both.client.send(CallId(2), call(b"hello"), &mut both.up).unwrap();
+    assert_eq!(both.heard(), ["call Echo"]);
+    both.server.assert_sound();
+    let answered = both.answered();
+    let [failed] = &answered[..] else { panic!("{answered:?}") };
+    assert!(failed.starts_with("failed 1 resource exhausted: the header list of 73"), "{failed}");
+    assert!(failed.ends_with("exceeds the limit of 65536"), "{failed}");
+    let reply = Reply::message(Format::Protobuf, Bytes::from_static(b"yes"));
+    both.server.reply(both.tickets.pop().unwrap(), reply, &mut both.down);
+    assert_eq!(both.answered(), ["done 2"]);
+    assert_eq!((both.server.streams(), both.client.streams()), (0, 0));
+}
+
+#[test]
+fn client_sends_no_call_that_the_server_would_not_take() {
+    let mut both = Both::new();
+    both.client.send(CallId(1), call(b"hello"), &mut both.up).unwrap();
+    both.heard();
+    both.answered();
+    both.up.take();
+    let status = both.client.send(CallId(2), heavy(70_000), &mut both.up).unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!((status.fault(), status.retry()), (Fault::Caller, Retry::Never));
+    assert!(status.message().starts_with("the call's header list of 73"), "{status}");
+    assert!(status.message().ends_with("exceeds the server's limit of 65536"), "{status}");
+    assert!(both.up.is_empty());
+    // What just fits is sent, though its size is close to the limit.
+    both.client.send(CallId(3), heavy(60_000), &mut both.up).unwrap();
+    assert_eq!(both.heard(), ["call Echo"]);
+}
+
+#[test]
+fn answer_whose_header_list_is_too_large_fails_alone() {
+    let heavy = heavy(70_000).head.metadata;
+    for in_head in [true, false] {
+        let mut both = Both::new();
+        both.client.send(CallId(1), call(b"one"), &mut both.up).unwrap();
+        both.client.send(CallId(2), call(b"two"), &mut both.up).unwrap();
+        assert_eq!(both.heard().len(), 2);
+        let reply = Reply::message(Format::Protobuf, Bytes::from_static(b"yes"));
+        let mut long = reply.clone();
+        *if in_head { &mut long.head.metadata } else { &mut long.trailers } = heavy.clone();
+        let (second, first) = (both.tickets.pop().unwrap(), both.tickets.pop().unwrap());
+        both.server.reply(first, long, &mut both.down);
+        both.server.reply(second, reply, &mut both.down);
+        let answered = both.answered();
+        let [failed, done] = &answered[..] else { panic!("{answered:?}") };
+        assert!(failed.starts_with("failed 1 resource exhausted: the answer's header list of 7"), "{failed}");
+        assert!(failed.ends_with("exceeds the limit of 65536"), "{failed}");
+        assert_eq!(done, "done 2");
+        both.client.assert_sound();
+    }
+}
+
+#[test]
+fn trailers_of_a_request_that_are_too_large_fail_their_call() {
+    let trailers = |stream: u8| {
+        let mut block = vec![0x00, 0x01, b'k', 0x7f];
+        // 70,000, less the 127 that the prefix has.
+        block.extend([0xf1, 0xa1, 0x04]);
+        block.extend([b'v'; 70_000]);
+        let mut frames = Vec::new();
+        for (at, part) in block.chunks(16_384).enumerate() {
+            let (kind, flags) = if at == 0 { (1, 1) } else { (9, 0) };
+            let last = if part.len() < 16_384 { 4 } else { 0 };
+            let [_, _, a, b] = (part.len() as u32).to_be_bytes();
+            frames.extend([0, a, b, kind, flags | last, 0, 0, 0, stream]);
+            frames.extend(part);
+        }
+        frames
+    };
+    let mut streamed = Both::new();
+    streamed.open(1);
+    assert_eq!(streamed.heard(), ["open 1 Echo"]);
+    streamed.to_server.extend_from_slice(&trailers(1));
+    assert_eq!(streamed.heard(), ["cancelled 1"]);
+    let mut kept = of_one();
+    kept.open(1);
+    assert_eq!(kept.heard(), [""; 0]);
+    kept.to_server.extend_from_slice(&trailers(1));
+    assert_eq!(kept.heard(), [""; 0], "nobody has heard of it");
+    for both in [&mut streamed, &mut kept] {
+        let answered = both.answered();
+        assert!(
+            answered[0].starts_with("failed 1 resource exhausted: the header list of 700"),
+            "{answered:?}"
+        );
+        both.server.assert_sound();
+        assert_eq!(both.server.streams(), 0);
+    }
+}
+
+#[test]
+fn watches_that_are_opened_and_cancelled_for_long_harm_nobody() {
+    let mut both = of_one();
+    for n in 0..2500 {
+        both.server.tick(Duration::from_millis(20 * n), &mut both.down);
+        both.open(n);
+        both.client.message(CallId(n), Bytes::from_static(b"watch"), &mut both.up);
+        both.client.end(CallId(n), &mut both.up);
+        let heard = both.heard();
+        assert!(heard.contains(&"call Echo".to_owned()), "{heard:?}");
+        let id = StreamId(2 * n + 1);
+        both.server.message(id, Bytes::from_static(b"serving"), &mut both.down);
+        both.tickets.clear();
+        assert_eq!(both.answered().len(), 2);
+        both.client.cancel(CallId(n), &mut both.up);
+        assert_eq!(both.heard(), [format!("cancelled {}", id.0)]);
+    }
+    assert!(both.client.reusable());
+}
+
+#[test]
+fn bytes_that_are_held_are_counted() {
+    let mut both = of_one();
+    let (message, window) = (Bytes::from(vec![0; 10_000]), Bytes::from(vec![0; 1 << 20]));
+    both.open(1);
+    both.client.message(CallId(1), message, &mut both.up);
+    both.heard();
+    both.server.assert_sound();
+    assert_eq!(both.server.buffered(), 10_005, "a part that is kept back");
+    let mut streamed = Both::new();
+    streamed.open(1);
+    streamed.client.message(CallId(1), window, &mut streamed.up);
+    streamed.heard();
+    streamed.server.assert_sound();
+    assert_eq!(
+        streamed.server.buffered(),
+        65_535,
+        "an incomplete message, as far as the windows let it through"
+    );
+    streamed.client.cancel(CallId(1), &mut streamed.up);
+    streamed.heard();
+    assert_eq!(streamed.server.buffered(), 0);
+    streamed.up.copy(&[0, 0, 3, 1, 0, 0, 0, 0, 3, 0x82, 0x86, 0x84]);
+    streamed.heard();
+    assert_eq!(streamed.server.buffered(), 3, "a header block");
+    both.client.end(CallId(1), &mut both.up);
+    both.heard();
+    assert_eq!((both.server.buffered(), both.server.unsent()), (0, 0));
+    let long = Reply::message(Format::Protobuf, Bytes::from(vec![0; 1 << 20]));
+    both.server.reply(both.tickets.pop().unwrap(), long, &mut both.down);
+    assert_eq!(both.server.unsent(), (1 << 20) + PREFIX - 65_536);
+}
+
+/// A connection on which every method was called some times with so many entries of metadata, and all is answered.
+fn at_rest(methods: &[&'static str], entries: usize) -> Server {
+    let mut both = Both::new();
+    for id in 0..20 {
+        let mut call = Call { method: methods[id as usize % methods.len()], ..call(b"hello") };
+        for n in 0..entries {
+            call.head.metadata.append(format!("key-{n}"), Bytes::from_static(b"some usual value"));
+        }
+        both.client.send(CallId(id), call.clone(), &mut both.up).unwrap();
+        assert_eq!(both.heard().len(), 1);
+        both.server.assert_sound();
+        both.server.reply(both.tickets.pop().unwrap(), echo(&call), &mut both.down);
+        assert_eq!(both.answered(), [format!("done {id}")]);
+    }
+    both.server
+}
+
+#[test]
+fn what_is_remembered_of_unusual_heads_is_counted_and_of_large_ones_nothing_is() {
+    let usual = at_rest(&["A", "B"], 4);
+    assert!(usual.audited_heads()[0] > 0, "heads are remembered");
+    assert_eq!(usual.buffered(), 0, "a usual connection at rest holds nothing");
+    let unusual = at_rest(&["A", "B", "C", "D"], 22);
+    assert!(unusual.audited_heads()[0] > 12_000, "{:?}", unusual.audited_heads());
+    assert!(unusual.buffered() > 4_000, "{}", unusual.buffered());
+    let many = at_rest(&["A", "B", "C", "D"], 40);
+    assert_eq!(many.audited_heads(), [0, 0]);
+    assert_eq!(many.buffered(), 0);
+}
+
+#[test]
+fn call_with_more_fields_than_a_head_may_have_fails_alone() {
+    let mut both = Both::new();
+    let with = |count| {
+        let mut call = call(b"hello");
+        (0..count).for_each(|_| call.head.metadata.append("key", Bytes::from_static(b"v")));
+        call
+    };
+    both.client.send(CallId(1), with(1_000), &mut both.up).unwrap();
+    both.client.send(CallId(2), with(300), &mut both.up).unwrap();
+    assert_eq!(both.heard(), ["call Echo"]);
+    both.server.assert_sound();
+    let want = ["failed 1 resource exhausted: the head has more than 512 fields"];
+    assert_eq!(both.answered(), want);
+    let reply = Reply::message(Format::Protobuf, Bytes::from_static(b"yes"));
+    both.server.reply(both.tickets.pop().unwrap(), reply, &mut both.down);
+    assert_eq!(both.answered(), ["done 2"]);
+}

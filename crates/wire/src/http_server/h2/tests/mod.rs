@@ -1,0 +1,44 @@
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use polyrpc_core::session::{Answer, Client as _, Event, Server as _};
+use polyrpc_core::testing::{Pair, sole_reply};
+use polyrpc_core::{
+    Call, CallId, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId,
+};
+
+use super::*;
+use crate::grpc::{Client, ClientConfig};
+
+mod browser;
+mod clocks;
+mod http;
+mod limits;
+mod odd;
+mod streams;
+mod unary;
+mod web;
+
+fn client() -> Client {
+    Client::new(ClientConfig {
+        limits: Default::default(),
+        http: Default::default(),
+        authority: "localhost".into(),
+        tls: false,
+        web: false,
+        credential: None,
+    })
+}
+
+fn server() -> Server {
+    Server::new(Default::default())
+}
+
+fn call(body: &'static [u8]) -> Call<'static> {
+    Call::new("example.EchoService", "Echo", Format::Protobuf, Bytes::from_static(body))
+}
+
+fn echo(call: &Call<'_>) -> Reply {
+    let head = Head { metadata: call.head.metadata.clone(), ..Head::default() };
+    Reply::new(Ok(call.body.clone()), head)
+}

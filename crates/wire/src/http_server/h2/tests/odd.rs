@@ -1,0 +1,99 @@
+//! Servers that know HTTP/2, and answer otherwise than gRPC wants.
+
+use super::*;
+use crate::grpc::frame::prefix;
+use crate::http::h2::hpack::encode_stateless;
+use crate::http::h2::{self, Connection};
+
+const STREAM: u32 = 1;
+
+/// Speaks for such a server.
+struct Odd {
+    http: Connection,
+    out: Outbox,
+}
+
+impl Odd {
+    fn head(&mut self, fields: &[(&str, &str)], end: bool) {
+        self.http.headers(STREAM, &block(fields), end, &mut self.out);
+    }
+
+    fn message(&mut self, body: &'static [u8]) {
+        let body = Bytes::from_static(body);
+        self.http.data(STREAM, &prefix(false, body.len()), body, false, &mut self.out);
+    }
+
+    fn trailers(&mut self, fields: &[(&str, &str)]) {
+        self.http.trailers(STREAM, &block(fields), &mut self.out);
+    }
+}
+
+fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    encode_stateless(fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())), &mut block);
+    block
+}
+
+/// How a unary call ends that is answered so.
+fn outcome(say: impl FnOnce(&mut Odd)) -> Result<Bytes, Status> {
+    let (mut client, mut up) = (client(), Outbox::new());
+    client.send(CallId(7), call(b"hello"), &mut up).unwrap();
+    let mut odd = Odd { http: Connection::server(Default::default()), out: Outbox::new() };
+    let mut inbox = BytesMut::from(&up.take()[..]);
+    let heard = odd.http.next_event(&mut inbox, &mut odd.out).unwrap();
+    assert!(matches!(heard, Some(h2::Event::Whole { stream: STREAM, .. })), "{heard:?}");
+    say(&mut odd);
+    let mut outbox = BytesMut::from(&odd.out.take()[..]);
+    match client.next_event(&mut outbox, &mut up).unwrap() {
+        Some(Answer::Reply(CallId(7), reply)) => reply.result,
+        other => panic!("{other:?}"),
+    }
+}
+
+const GRPC: [(&str, &str); 2] = [(":status", "200"), ("content-type", "application/grpc")];
+const OK: [(&str, &str); 1] = [("grpc-status", "0")];
+
+#[test]
+fn a_status_in_a_head_behind_which_more_follows_tells_nothing() {
+    for (head, code) in [
+        ([(":status", "503"), ("content-type", "application/grpc"), OK[0]], Code::Unavailable),
+        ([(":status", "200"), ("content-type", "text/html"), OK[0]], Code::Unknown),
+    ] {
+        // The call is over at once: what follows is kept by nobody.
+        let status = outcome(|odd| odd.head(&head, false)).unwrap_err();
+        assert_eq!(status.code(), code, "{status}");
+    }
+    let alone = [(":status", "503"), ("content-type", "text/html"), ("grpc-status", "5")];
+    assert_eq!(outcome(|odd| odd.head(&alone, true)).unwrap_err().code(), Code::NotFound);
+}
+
+#[test]
+fn another_number_of_messages_than_one_is_unimplemented() {
+    let answered = |messages: &[&'static [u8]], trailers: &[(&str, &str)]| {
+        outcome(|odd| {
+            odd.head(&GRPC, false);
+            messages.iter().for_each(|message| odd.message(message));
+            odd.trailers(trailers);
+        })
+    };
+    assert_eq!(&answered(&[b"one"], &OK).unwrap()[..], b"one");
+    assert_eq!(answered(&[], &OK).unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(answered(&[b"one", b"two"], &OK).unwrap_err().code(), Code::Unimplemented);
+    // A failure needs no message.
+    assert_eq!(answered(&[], &[("grpc-status", "5")]).unwrap_err().code(), Code::NotFound);
+}
+
+#[test]
+fn an_answer_in_another_format_than_its_call_is_refused() {
+    let ended = |content_type| {
+        outcome(|odd| {
+            odd.head(&[(":status", "200"), ("content-type", content_type)], false);
+            odd.message(b"{}");
+            odd.trailers(&OK);
+        })
+    };
+    assert_eq!(ended("application/grpc+proto").unwrap(), "{}");
+    let failed = ended("application/grpc+json").unwrap_err();
+    assert_eq!(failed.code(), Code::Internal);
+    assert_eq!(failed.message(), "the call is application/grpc and its answer application/grpc+json");
+}

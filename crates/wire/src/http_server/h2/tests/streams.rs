@@ -1,0 +1,460 @@
+//! Messages that come and go one by one.
+
+use super::*;
+
+/// Both sides of a connection, with what is on its way between them.
+pub(super) struct Both {
+    pub(super) client: Client,
+    pub(super) server: Server,
+    pub(super) to_server: BytesMut,
+    pub(super) to_client: BytesMut,
+    pub(super) up: Outbox,
+    pub(super) down: Outbox,
+    pub(super) tickets: Vec<Ticket>,
+}
+
+impl Both {
+    pub(super) fn new() -> Self {
+        Self::with(Methods::default())
+    }
+
+    /// These methods take one message.
+    pub(super) fn with(methods: Methods) -> Self {
+        Self {
+            client: client(),
+            server: Server::new(ServerConfig { methods, ..ServerConfig::default() }.into()),
+            to_server: BytesMut::new(),
+            to_client: BytesMut::new(),
+            up: Outbox::new(),
+            down: Outbox::new(),
+            tickets: Vec::new(),
+        }
+    }
+
+    /// What the server finds, told as text.
+    pub(super) fn heard(&mut self) -> Vec<String> {
+        self.to_server.extend_from_slice(&self.up.take());
+        let mut heard = Vec::new();
+        while let Some(event) = self.server.next_event(&mut self.to_server, &mut self.down).unwrap() {
+            heard.push(match event {
+                Event::Open(call, ticket, id) => {
+                    let told = format!("open {} {}", id.0, call.method);
+                    self.tickets.push(ticket);
+                    told
+                }
+                Event::Message(id, message) => format!("message {} {}", id.0, message.body.escape_ascii()),
+                Event::End(id) => format!("end {}", id.0),
+                Event::Cancelled(id) => format!("cancelled {}", id.0),
+                Event::Room(id) => format!("room {}", id.0),
+                Event::Pause => continue,
+                Event::Call(call, ticket) => {
+                    let told = format!("call {}", call.method);
+                    self.tickets.push(ticket);
+                    told
+                }
+                Event::Foreign
+                | Event::Connect
+                | Event::Upgrade(_)
+                | Event::WebSocket
+                | Event::Head(..)
+                | Event::Subscribe(_) => "foreign".to_owned(),
+                Event::Alive => "alive".to_owned(),
+            });
+        }
+        heard
+    }
+
+    /// What the client finds, told as text.
+    pub(super) fn answered(&mut self) -> Vec<String> {
+        self.to_client.extend_from_slice(&self.down.take());
+        let mut answered = Vec::new();
+        while let Some(answer) = self.client.next_event(&mut self.to_client, &mut self.up).unwrap() {
+            answered.push(match answer {
+                Answer::Head(id, _) => format!("head {}", id.0),
+                Answer::Message(id, message) => format!("message {} {}", id.0, message.body.escape_ascii()),
+                Answer::Reply(id, reply) => match reply.result {
+                    Ok(_) => format!("done {}", id.0),
+                    Err(status) => format!("failed {} {status}", id.0),
+                },
+                Answer::Room(id) => format!("room {}", id.0),
+                Answer::GoAway => "go away".to_owned(),
+                Answer::TooManyHeartbeats => "too many heartbeats".to_owned(),
+                other => format!("{other:?}"),
+            });
+        }
+        answered
+    }
+
+    pub(super) fn open(&mut self, id: u64) {
+        self.client.open(CallId(id), call(b""), &mut self.up).unwrap();
+    }
+}
+
+#[test]
+fn both_halves_go_on_independently() {
+    let mut both = Both::new();
+    both.open(7);
+    assert_eq!(both.heard(), ["open 1 Echo"]);
+    both.client.message(CallId(7), Bytes::from_static(b"one"), &mut both.up);
+    assert_eq!(both.heard(), ["message 1 one"]);
+    let ticket = both.tickets.pop().unwrap();
+    both.server.message(StreamId(1), Bytes::from_static(b"1"), &mut both.down);
+    assert_eq!(both.answered(), ["head 7", "message 7 1"]);
+    both.client.message(CallId(7), Bytes::from_static(b"two"), &mut both.up);
+    both.client.end(CallId(7), &mut both.up);
+    assert_eq!(both.heard(), ["message 1 two", "end 1"]);
+    both.server.message(StreamId(1), Bytes::from_static(b"2"), &mut both.down);
+    both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
+    assert_eq!(both.answered(), ["message 7 2", "done 7"]);
+}
+
+#[test]
+fn a_failure_in_the_middle_ends_both_halves() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    let ticket = both.tickets.pop().unwrap();
+    both.server.message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
+    both.server.finish(ticket, Err(Status::internal("no more")), Metadata::new(), &mut both.down);
+    assert_eq!(both.answered(), ["head 1", "message 1 x", "failed 1 internal: no more"]);
+    both.client.message(CallId(1), Bytes::from_static(b"late"), &mut both.up);
+    assert_eq!(both.heard(), Vec::<String>::new());
+}
+
+#[test]
+fn a_message_that_cannot_be_read_ends_an_answer_that_has_begun_by_its_trailers() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    let ticket = both.tickets.pop().unwrap();
+    both.server.message(StreamId(1), Bytes::from_static(b"x"), &mut both.down);
+    // A DATA frame whose message has the flag 7.
+    both.up.copy(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
+    assert_eq!(both.heard(), ["cancelled 1"]);
+    // Whoever had not heard of it yet goes on answering.
+    both.server.message(StreamId(1), Bytes::from_static(b"y"), &mut both.down);
+    both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
+    assert_eq!(both.answered(), ["head 1", "message 1 x", "failed 1 internal: a message with the flag 7"]);
+}
+
+#[test]
+fn a_message_that_cannot_be_read_ends_an_answer_behind_what_waits_of_it() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    both.server.message(StreamId(1), Bytes::from(vec![0; 100_000]), &mut both.down);
+    both.up.copy(b"\0\0\x05\0\0\0\0\0\x01\x07\0\0\0\0");
+    let (mut heard, mut answered) = (both.heard(), both.answered());
+    while !heard.is_empty() || !answered.is_empty() {
+        if let Some(last) = answered.iter().find(|told| told.starts_with("failed")) {
+            return assert_eq!(last, "failed 1 internal: a message with the flag 7");
+        }
+        both.client.consumed(CallId(1), 100_000, &mut both.up);
+        (heard, answered) = (both.heard(), both.answered());
+    }
+    panic!("the call has not ended");
+}
+
+#[test]
+fn a_cancelled_call_is_cancelled_there() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    both.client.cancel(CallId(1), &mut both.up);
+    assert_eq!(both.heard(), ["cancelled 1"]);
+    let ticket = both.tickets.pop().unwrap();
+    both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
+    assert_eq!(both.answered(), Vec::<String>::new());
+}
+
+#[test]
+fn who_does_not_take_is_not_sent_more_than_the_window() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    let message = Bytes::from(vec![b'm'; 10_000]);
+    let mut sent = 0;
+    while both.client.room(CallId(1)) {
+        both.client.message(CallId(1), message.clone(), &mut both.up);
+        sent += 1;
+    }
+    let heard = both.heard().len();
+    assert!(heard < sent, "{heard} of {sent} came");
+    both.server.consumed(StreamId(1), heard * 10_000, &mut both.down);
+    let room = both.answered();
+    let more = both.heard().len();
+    assert!(more > 0);
+    assert_eq!(room, ["room 1"]);
+}
+
+#[test]
+fn ten_thousand_streams_opened_and_reset_leave_nothing() {
+    let mut both = Both::new();
+    both.server = Server::new(
+        ServerConfig {
+            http: crate::http::h2::Config { resets: u32::MAX, ..Default::default() }.into(),
+            ..ServerConfig::default()
+        }
+        .into(),
+    );
+    for n in 0..10_000 {
+        both.open(n);
+        both.heard();
+        both.client.cancel(CallId(n), &mut both.up);
+        both.heard();
+        both.answered();
+    }
+    assert_eq!(both.server.streams(), 0);
+    assert_eq!(both.client.streams(), 0);
+}
+
+#[test]
+fn who_resets_without_end_is_asked_for_calm() {
+    let mut both = Both::new();
+    let mut violated = false;
+    for n in 0..10_000 {
+        both.open(n);
+        both.client.cancel(CallId(n), &mut both.up);
+        both.to_server.extend_from_slice(&both.up.take());
+        violated |= loop {
+            match both.server.next_event(&mut both.to_server, &mut both.down) {
+                Ok(Some(_)) => {}
+                Ok(None) => break false,
+                Err(_) => break true,
+            }
+        };
+        if violated {
+            assert!(n < 2000);
+            break;
+        }
+    }
+    assert!(violated);
+}
+
+#[test]
+fn a_server_that_leaves_finishes_what_it_began() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    both.server.drain(&mut both.down);
+    assert_eq!(both.answered(), ["go away"]);
+    assert!(!both.client.reusable());
+    assert!(both.client.send(CallId(2), call(b""), &mut both.up).is_err());
+    both.heard();
+    assert!(!both.server.finished());
+    let ticket = both.tickets.pop().unwrap();
+    both.server.finish(ticket, Ok(()), Metadata::new(), &mut both.down);
+    assert_eq!(both.answered(), ["done 1"]);
+    assert!(both.server.finished());
+}
+
+#[test]
+fn heartbeats_are_sent_only_while_an_answer_is_awaited() {
+    let mut both = Both::new();
+    assert!(!both.client.heartbeat(&mut both.up));
+    both.open(1);
+    assert!(both.client.heartbeat(&mut both.up));
+    both.heard();
+    assert_eq!(both.answered(), ["Alive"]);
+}
+
+#[test]
+fn a_server_that_asks_for_calm_finds_the_heartbeats_too_many() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    // GOAWAY, the last stream 1, ENHANCE_YOUR_CALM, as grpc-go sends it.
+    both.down.buffer().extend_from_slice(b"\0\0\x16\x07\0\0\0\0\0\0\0\0\x01\0\0\0\x0btoo_many_pings");
+    assert_eq!(both.answered(), ["too many heartbeats", "go away"]);
+}
+
+#[test]
+fn a_long_stream_comes_to_its_end() {
+    let mut both = Both::new();
+    both.open(1);
+    both.heard();
+    let message = Bytes::from(vec![b'm'; 10_000]);
+    let mut taken = 0;
+    for _ in 0..20_000 {
+        while both.server.room(StreamId(1)) {
+            both.server.message(StreamId(1), message.clone(), &mut both.down);
+        }
+        both.to_client.extend_from_slice(&both.down.take());
+        let before = taken;
+        let mut bytes = 0;
+        while let Some(answer) = both.client.next_event(&mut both.to_client, &mut both.up).unwrap() {
+            if let Answer::Message(_, message) = answer {
+                taken += 1;
+                bytes += message.body.len();
+            }
+        }
+        // Many messages are told of at once.
+        both.client.consumed(CallId(1), bytes, &mut both.up);
+        both.heard();
+        if taken >= 20_000 {
+            return;
+        }
+        assert!(taken > before, "it stands still at {taken}");
+    }
+}
+
+/// h2load and grpc-go send the heads of all calls at hand before the first body.
+#[test]
+fn calls_are_whole_though_their_heads_came_first() {
+    let mut both = Both::new();
+    for id in [1, 2, 3, 4] {
+        both.open(id);
+    }
+    for id in [2, 1] {
+        both.client.message(CallId(id), Bytes::from_static(b"one"), &mut both.up);
+        both.client.end(CallId(id), &mut both.up);
+    }
+    // Two messages, and none at all, are no unary request.
+    both.client.message(CallId(3), Bytes::from_static(b"one"), &mut both.up);
+    both.client.message(CallId(3), Bytes::from_static(b"two"), &mut both.up);
+    both.client.end(CallId(4), &mut both.up);
+    let merged = merged(&both.up.take());
+    both.to_server.extend_from_slice(&merged);
+    let heard = both.heard();
+    let want =
+        ["call Echo", "call Echo", "open 5 Echo", "message 5 one", "message 5 two", "open 7 Echo", "end 7"];
+    assert_eq!(heard, want);
+}
+
+/// Data and the empty frame that ends it, as one frame.
+fn merged(bytes: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest): (Vec<u8>, _) = (Vec::new(), &bytes[crate::http::h2::PREFACE.len()..]);
+    out.extend_from_slice(crate::http::h2::PREFACE);
+    let mut last_data: Option<usize> = None;
+    while let Some((head, _)) = rest.split_first_chunk::<9>() {
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        let frame = &rest[..9 + length];
+        rest = &rest[9 + length..];
+        let (is_data, stream) = (head[3] == 0, &head[5..]);
+        match last_data {
+            Some(at) if is_data && length == 0 && &out[at + 5..at + 9] == stream => out[at + 4] |= 1,
+            _ => {
+                last_data = is_data.then_some(out.len());
+                out.extend_from_slice(frame);
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn a_head_that_is_taken_back_at_once_is_not_told() {
+    let mut both = Both::new();
+    both.open(1);
+    both.open(2);
+    both.client.cancel(CallId(1), &mut both.up);
+    assert_eq!(both.heard(), ["open 3 Echo"]);
+    assert_eq!(both.server.streams(), 1);
+}
+
+/// Both sides, where the calls of [`Both::open`] are of one message.
+pub(super) fn of_one() -> Both {
+    let mut methods = Methods::default();
+    methods.add("example.EchoService", "Echo");
+    Both::with(methods)
+}
+
+#[test]
+fn a_call_of_one_message_is_heard_of_when_it_is_whole() {
+    let mut both = of_one();
+    both.open(1);
+    assert_eq!(both.heard(), [""; 0]);
+    assert!(both.server.wants_ticks());
+    both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
+    assert_eq!(both.heard(), [""; 0], "its end is a frame of its own");
+    both.client.end(CallId(1), &mut both.up);
+    assert_eq!(both.heard(), ["call Echo"]);
+    assert!(!both.server.wants_ticks());
+    let ticket = both.tickets.pop().unwrap();
+    both.server.reply(ticket, Reply::message(Format::Protobuf, Bytes::from_static(b"one")), &mut both.down);
+    assert_eq!(both.answered(), ["head 1", "message 1 one", "done 1"]);
+    assert_eq!(both.server.streams(), 0);
+}
+
+#[test]
+fn a_call_that_waits_for_too_long_is_heard_of_in_parts() {
+    let mut both = of_one();
+    both.open(1);
+    both.open(2);
+    both.client.message(CallId(2), Bytes::from_static(b"all"), &mut both.up);
+    both.heard();
+    both.server.tick(Duration::ZERO, &mut both.down);
+    both.server.tick(Duration::from_secs(1), &mut both.down);
+    assert_eq!(both.heard(), ["open 1 Echo", "open 3 Echo", "message 3 all"]);
+    both.open(3);
+    assert_eq!(both.heard(), [""; 0], "what comes later waits again");
+    both.client.end(CallId(2), &mut both.up);
+    both.client.end(CallId(3), &mut both.up);
+    assert_eq!(both.heard(), ["end 3", "open 5 Echo", "end 5"]);
+}
+
+#[test]
+fn too_many_messages_of_a_call_are_all_heard_of() {
+    let mut both = of_one();
+    both.open(1);
+    both.heard();
+    both.client.message(CallId(1), Bytes::from_static(b"one"), &mut both.up);
+    both.client.message(CallId(1), Bytes::from_static(b"two"), &mut both.up);
+    assert_eq!(both.heard(), ["open 1 Echo", "message 1 one", "message 1 two"]);
+}
+
+#[test]
+fn a_call_that_is_cancelled_before_it_was_heard_of_never_is() {
+    let mut both = of_one();
+    both.open(1);
+    both.client.message(CallId(1), Bytes::from_static(b"all"), &mut both.up);
+    both.heard();
+    both.client.cancel(CallId(1), &mut both.up);
+    assert_eq!(both.heard(), [""; 0]);
+    assert!(!both.server.wants_ticks());
+    both.server.tick(Duration::ZERO, &mut both.down);
+    both.server.tick(Duration::from_secs(1), &mut both.down);
+    assert_eq!((both.heard(), both.server.streams()), (vec![], 0));
+}
+
+#[test]
+fn what_is_kept_back_for_very_long_does_not_close_the_window() {
+    let mut both = of_one();
+    for n in 0..2000 {
+        both.open(n);
+        both.heard();
+        both.client.message(CallId(n), Bytes::from(vec![0; 10_000]), &mut both.up);
+        both.heard();
+        both.client.end(CallId(n), &mut both.up);
+        assert_eq!(both.heard(), ["call Echo"]);
+        let reply = Reply::message(Format::Protobuf, Bytes::new());
+        both.server.reply(both.tickets.pop().unwrap(), reply, &mut both.down);
+        both.answered();
+    }
+}
+
+#[test]
+fn a_message_in_several_frames_is_one_call_if_it_is_short() {
+    for (length, heard) in [(2000, vec!["call Echo"]), (20_000, vec!["open 1 Echo", "message 1", "end 1"])] {
+        let mut both = of_one();
+        both.open(1);
+        both.heard();
+        both.client.message(CallId(1), Bytes::from(vec![b'.'; length]), &mut both.up);
+        both.client.end(CallId(1), &mut both.up);
+        // The message's prefix comes in frames of a byte each, and what else there was in the first frame behind them.
+        let (data, mut told) = (both.up.take(), Vec::new());
+        for byte in &data[9..14] {
+            both.to_server.extend_from_slice(&[0, 0, 1, 0, 0, 0, 0, 0, 1, *byte]);
+            told.extend(both.heard());
+        }
+        let rest = u32::from_be_bytes([0, data[0], data[1], data[2]]) - 5;
+        both.to_server.extend_from_slice(&rest.to_be_bytes()[1..]);
+        both.to_server.extend_from_slice(&data[3..9]);
+        both.to_server.extend_from_slice(&data[14..]);
+        told.extend(both.heard());
+        assert_eq!(told.len(), heard.len());
+        for (told, heard) in told.iter().zip(heard) {
+            assert!(told.starts_with(heard), "{told}");
+        }
+    }
+}
