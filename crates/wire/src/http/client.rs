@@ -17,8 +17,7 @@ use polyrpc_payload::compress;
 use super::h1::chunked::Chunked;
 use super::h1::frame::{self, Framing, Lengths, Refusal};
 use super::head::WriteHead;
-use super::mapping::{brpc, failure, gateway, query, status};
-use crate::http_server::request;
+use super::mapping::{brpc, failure, gateway, query, request, status};
 use crate::json_rpc;
 
 /// How a client speaks to its peer.

@@ -1,7 +1,7 @@
 //! The server's side of a connection of HTTP: calls of gRPC, gRPC-Web, plain HTTP and JSON-RPC, in one order over HTTP/1
 //! ([`h1`]) and HTTP/2 ([`h2`]).
 
-pub(crate) mod request;
+mod request;
 mod upgrade;
 
 pub mod h1;

@@ -4,62 +4,35 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_core::{Compression, Metadata};
+use polyrpc_core::Metadata;
 
 use super::upgrade::Wish;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::{request as grpc, timeout};
-use crate::http::cors::Preflight;
 use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
 use crate::http::h2;
 use crate::http::mapping::asked::RPCX_PATH;
+use crate::http::mapping::request::{Method, Request, Text, milliseconds};
 use crate::http::mapping::{brpc, gateway};
 use crate::http::websocket::handshake as websocket;
 
-/// A request without its body. Values are slices of the head, shared with the bytes it arrived in.
+/// A request of HTTP/1 without its body: what it asks for, and what its connection must know of it.
 #[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) method: Method,
-    /// The target's path, without authority and query.
-    pub(crate) path: Text,
-    /// What stands behind the path's question mark.
-    pub(crate) query: Text,
+pub(super) struct H1Request {
+    pub(super) inner: Request,
     pub(super) http10: bool,
     /// Whether the connection outlives the exchange.
     pub(super) keep: bool,
-    /// The peer waits for `100 Continue` before it sends the body.
-    pub(crate) expects: bool,
     pub(super) framing: Framing,
-    /// It came by HTTP/2, or goes on in it.
-    pub(crate) h2: bool,
-    /// What `Host` or `:authority` says, or the target; empty if nothing does.
-    pub(crate) host: Bytes,
-    /// It says where it comes from in a way that only browsers do (`Origin`, `Sec-Fetch-Site`).
-    pub(crate) from_page: bool,
-    /// Its head was judged: its calls are authenticated.
-    pub(crate) accepted: bool,
-    pub(crate) content_type: Option<Bytes>,
-    content_encoding: Option<Bytes>,
-    pub(crate) accepts_gzip: bool,
-    pub(crate) authorization: Option<Bytes>,
-    /// How long the caller still waits.
-    pub(crate) timeout: Option<Duration>,
-    /// The field that says so says no time.
-    pub(crate) wrong_timeout: Option<&'static str>,
-    /// `X-JSONRPC-2.0: true`.
-    pub(crate) json_rpc: bool,
-    /// The `X-RPCX-*` fields, if there are any.
-    pub(crate) gateway: Option<Box<gateway::Fields>>,
-    pub(crate) metadata: Metadata,
     /// The call of gRPC, if the content type says that it is one.
-    pub(crate) grpc: Option<Box<Result<grpc::Request, grpc::Unfit>>>,
+    pub(super) grpc: Option<Box<Result<grpc::Request, grpc::Unfit>>>,
     /// The peer would go on in HTTP/2, where its settings are these.
     pub(super) upgrade: Option<Box<h2::Settings>>,
     /// The peer would go on in WebSocket.
     pub(super) websocket: Option<Box<websocket::Wish>>,
 }
 
-impl Request {
+impl H1Request {
     /// Reads a whole head; the message may have `limit` bytes.
     pub(super) fn parse(head: &Bytes, limit: usize) -> Result<Self, Refusal> {
         let mut slots = [const { MaybeUninit::uninit() }; frame::MAX_FIELDS];
@@ -101,107 +74,32 @@ impl Request {
         let framing = fields.lengths.framing(http10, room)?.unwrap_or(Framing::Length(0));
         let path = Text(head.slice_ref(path_of(target).as_bytes()));
         let query = Text(head.slice_ref(query_of(target).as_bytes()));
+        let expects = fields.expects && !http10 && framing != Framing::Length(0);
         Ok(Self {
-            query,
             http10,
             keep: if http10 { fields.keep_alive && !fields.close } else { !fields.close },
-            expects: fields.expects && !http10 && framing != Framing::Length(0),
             framing,
             grpc: is_grpc.then(|| Box::new(read_grpc(method, target, parsed.headers))),
             upgrade: fields.wish.granted(&fields.hop_by_hop).filter(|_| !http10),
             websocket: fields.websocket().filter(|_| !http10),
-            ..Self::new(Method::parse(method)?, path, fields)
+            inner: Request { query, expects, ..fields.into_request(method_of(method)?, path) },
         })
-    }
-
-    /// Reads the head of a request that came by HTTP/2; the message may have `limit` bytes.
-    pub(crate) fn of_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Self, Refusal> {
-        if frame::has_too_many(list, frame::MAX_FIELDS) {
-            return Err(Refusal::long_head());
-        }
-        let text = |name: &[u8]| {
-            let value = list.get(name).unwrap_or_default();
-            std::str::from_utf8(value).map_err(|_| Refusal::malformed("the request is not UTF-8"))
-        };
-        let (method, target) = (Method::parse(text(b":method")?)?, text(b":path")?);
-        if method == Method::Connect {
-            return Err(Refusal::no_proxy());
-        }
-        let mut fields = Fields::default();
-        for (name, value) in list.iter().filter(|(name, _)| !name.starts_with(b":")) {
-            let name = std::str::from_utf8(name).unwrap_or_default();
-            fields.take(name, Bytes::copy_from_slice(value))?;
-        }
-        if let Some(authority) = list.get(b":authority").filter(|authority| !authority.is_empty()) {
-            match &fields.host {
-                Some(host) if !host.eq_ignore_ascii_case(authority) => {
-                    return Err(Refusal::malformed("the :authority and the Host differ"));
-                }
-                Some(_) => {}
-                None => fields.set_host(Bytes::copy_from_slice(authority))?,
-            }
-        }
-        fields.lengths.framing(false, limit)?;
-        let expects = fields.expects;
-        let path = Text(Bytes::copy_from_slice(path_of(target).as_bytes()));
-        let query = Text(Bytes::copy_from_slice(query_of(target).as_bytes()));
-        Ok(Self { query, expects, h2: true, ..Self::new(method, path, fields) })
-    }
-
-    /// A request without a body, on a connection that goes on.
-    fn new(method: Method, path: Text, mut fields: Fields) -> Self {
-        for name in fields.hop_by_hop.drain(..) {
-            fields.metadata.remove(&name);
-        }
-        frame::join_repeated(&mut fields.metadata);
-        Self {
-            method,
-            path,
-            query: Text(Bytes::new()),
-            http10: false,
-            keep: true,
-            expects: false,
-            framing: Framing::Length(0),
-            h2: false,
-            host: fields.host.unwrap_or_default(),
-            from_page: fields.from_page,
-            accepted: false,
-            content_type: fields.content_type,
-            content_encoding: fields.content_encoding,
-            accepts_gzip: fields.accepts_gzip,
-            authorization: fields.authorization,
-            timeout: fields.connect_timeout.or(fields.grpc_timeout),
-            wrong_timeout: fields.wrong_timeout,
-            json_rpc: fields.json_rpc,
-            gateway: fields.gateway,
-            metadata: fields.metadata,
-            grpc: None,
-            upgrade: None,
-            websocket: None,
-        }
     }
 
     /// Whether it is a call of gRPC-Web, readable or not.
     pub(crate) fn is_web(&self) -> bool {
         let named =
             |content_type: &Bytes| content_type.trim_ascii_start().starts_with(b"application/grpc-web");
-        self.grpc.is_some() && self.method == Method::Post && self.content_type.as_ref().is_some_and(named)
-    }
-
-    /// The path with the query, as they came.
-    pub(crate) fn target(&self) -> Bytes {
-        match (self.path.as_str(), self.query.as_str()) {
-            ("", "") => Bytes::from_static(b"/"),
-            (_, "") => self.path.0.clone(),
-            (path, query) => format!("{}?{query}", if path.is_empty() { "/" } else { path }).into(),
-        }
+        self.grpc.is_some()
+            && self.inner.method == Method::Post
+            && self.inner.content_type.as_ref().is_some_and(named)
     }
 
     /// Whether it would go on in WebSocket, at the path where that is understood: that of rpcx.
     pub(super) fn asks_for_websocket(&self) -> bool {
         self.websocket.is_some()
-            && self.method == Method::Get
-            && self.path.as_str() == RPCX_PATH
+            && self.inner.method == Method::Get
+            && self.inner.path.as_str() == RPCX_PATH
             && self.framing == Framing::Length(0)
     }
 
@@ -218,26 +116,51 @@ impl Request {
 
     /// The dialect of gRPC that the content type tells.
     pub(super) fn dialect(&self) -> Dialect {
-        self.content_type.as_deref().and_then(grpc::kind).map(|(dialect, _)| dialect).unwrap_or_default()
+        self.inner
+            .content_type
+            .as_deref()
+            .and_then(grpc::kind)
+            .map(|(dialect, _)| dialect)
+            .unwrap_or_default()
     }
+}
 
-    /// What a browser asks by it, if that is whether a page may call.
-    pub(crate) fn preflight(&self) -> Option<Preflight> {
-        Preflight::read(&self.metadata).filter(|_| self.method == Method::Options)
+/// Reads the head of a request that came by HTTP/2; the message may have `limit` bytes.
+pub(super) fn of_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Request, Refusal> {
+    if frame::has_too_many(list, frame::MAX_FIELDS) {
+        return Err(Refusal::long_head());
     }
-
-    /// Whether the body is not compressed.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.compression() == Some(Compression::None)
+    let text = |name: &[u8]| {
+        let value = list.get(name).unwrap_or_default();
+        std::str::from_utf8(value).map_err(|_| Refusal::malformed("the request is not UTF-8"))
+    };
+    let (method, target) = (method_of(text(b":method")?)?, text(b":path")?);
+    if method == Method::Connect {
+        return Err(Refusal::no_proxy());
     }
-
-    /// How the body is compressed; `None` if in a way that is not understood.
-    pub(crate) fn compression(&self) -> Option<Compression> {
-        match self.content_encoding.as_deref() {
-            None => Some(Compression::None),
-            Some(coding) => coding_of(coding),
+    let mut fields = Fields::default();
+    for (name, value) in list.iter().filter(|(name, _)| !name.starts_with(b":")) {
+        let name = std::str::from_utf8(name).unwrap_or_default();
+        fields.take(name, Bytes::copy_from_slice(value))?;
+    }
+    if let Some(authority) = list.get(b":authority").filter(|authority| !authority.is_empty()) {
+        match &fields.host {
+            Some(host) if !host.eq_ignore_ascii_case(authority) => {
+                return Err(Refusal::malformed("the :authority and the Host differ"));
+            }
+            Some(_) => {}
+            None => fields.set_host(Bytes::copy_from_slice(authority))?,
         }
     }
+    fields.lengths.framing(false, limit)?;
+    let expects = fields.expects;
+    let path = Text(Bytes::copy_from_slice(path_of(target).as_bytes()));
+    let query = Text(Bytes::copy_from_slice(query_of(target).as_bytes()));
+    Ok(Request { query, expects, h2: true, ..fields.into_request(method, path) })
+}
+
+fn method_of(text: &str) -> Result<Method, Refusal> {
+    Method::parse(text).ok_or_else(|| Refusal::malformed("the method is unknown"))
 }
 
 /// Reads a head as gRPC does, whose fields have their names in lower case.
@@ -252,77 +175,6 @@ fn read_grpc(
         .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let fields = names.iter().zip(headers).map(|(name, header)| (name.as_bytes(), header.value));
     grpc::Request::read(line.into_iter().chain(fields))
-}
-
-/// The compression a `Content-Encoding` names.
-pub(crate) fn coding_of(value: &[u8]) -> Option<Compression> {
-    match () {
-        () if value.is_empty() || value.eq_ignore_ascii_case(b"identity") => Some(Compression::None),
-        () if value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip") => {
-            Some(Compression::Gzip)
-        }
-        () if value.eq_ignore_ascii_case(b"deflate") => Some(Compression::Zlib),
-        () => None,
-    }
-}
-
-/// The methods that are recognised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Method {
-    Get,
-    Post,
-    Put,
-    Head,
-    Delete,
-    Options,
-    Patch,
-    Connect,
-}
-
-impl Method {
-    /// The method as it is spelled.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Head => "HEAD",
-            Self::Delete => "DELETE",
-            Self::Options => "OPTIONS",
-            Self::Patch => "PATCH",
-            Self::Connect => "CONNECT",
-        }
-    }
-
-    fn parse(text: &str) -> Result<Self, Refusal> {
-        Ok(match text {
-            "GET" => Self::Get,
-            "POST" => Self::Post,
-            "PUT" => Self::Put,
-            "HEAD" => Self::Head,
-            "DELETE" => Self::Delete,
-            "OPTIONS" => Self::Options,
-            "PATCH" => Self::Patch,
-            "CONNECT" => Self::Connect,
-            _ => return Err(Refusal::malformed("the method is unknown")),
-        })
-    }
-}
-
-/// Shared text: a slice of a head that is known to be UTF-8.
-#[derive(Debug, Clone)]
-pub(crate) struct Text(Bytes);
-
-impl Text {
-    pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default()
-    }
-
-    /// The text without `prefix`, or all of it.
-    pub(crate) fn without(&self, prefix: &str) -> Bytes {
-        let rest = self.as_str().strip_prefix(prefix).unwrap_or(self.as_str());
-        self.0.slice_ref(rest.as_bytes())
-    }
 }
 
 /// The path of a request target, which may name a whole URL (RFC 9112 §3.2.2). A part of `target`, or empty.
@@ -445,6 +297,33 @@ impl Fields {
         Ok(())
     }
 
+    /// The request that they describe, without a query.
+    fn into_request(mut self, method: Method, path: Text) -> Request {
+        for name in self.hop_by_hop.drain(..) {
+            self.metadata.remove(&name);
+        }
+        frame::join_repeated(&mut self.metadata);
+        Request {
+            method,
+            path,
+            query: Text(Bytes::new()),
+            expects: false,
+            h2: false,
+            host: self.host.unwrap_or_default(),
+            from_page: self.from_page,
+            accepted: false,
+            content_type: self.content_type,
+            content_encoding: self.content_encoding,
+            accepts_gzip: self.accepts_gzip,
+            authorization: self.authorization,
+            timeout: self.connect_timeout.or(self.grpc_timeout),
+            wrong_timeout: self.wrong_timeout,
+            json_rpc: self.json_rpc,
+            gateway: self.gateway,
+            metadata: self.metadata,
+        }
+    }
+
     /// Takes a `Host`, of which there is one (RFC 9112 §3.2).
     fn set_host(&mut self, value: Bytes) -> Result<(), Refusal> {
         if !frame::is_host(&value) {
@@ -489,15 +368,4 @@ fn accepts_gzip(value: &[u8]) -> bool {
         let named = parts.next().is_some_and(|coding| coding.eq_ignore_ascii_case(b"gzip"));
         named && !parts.any(|weight| matches!(weight, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"))
     })
-}
-
-/// A timeout in milliseconds, as the Connect protocol writes it; `None` if it is malformed.
-pub(crate) fn milliseconds(value: &[u8]) -> Option<Duration> {
-    digits(value).map(Duration::from_millis)
-}
-
-/// A number of up to ten digits.
-fn digits(value: &[u8]) -> Option<u64> {
-    let number = std::str::from_utf8(value).ok().filter(|text| text.len() <= 10)?;
-    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
 }

@@ -9,13 +9,13 @@ use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata, 
 
 use super::brpc::{self, Path};
 use super::config::ServerConfig;
+use super::request::{Method, Request};
 use super::{browser, failure, gateway, health, routed, status};
 use crate::grpc::request::is_meant;
 use crate::http::cors::Preflight;
 use crate::http::head::WriteHead;
 use crate::http::rule::{Found, Lookup};
 use crate::http::websocket::handshake::Unfit;
-use crate::http_server::request::{Method, Request};
 use crate::json_rpc::{self, Incoming};
 use crate::net_rpc;
 
@@ -101,7 +101,7 @@ impl<'c> Kind<'c> {
 /// Whether somebody else answers a request: it is no call of a method that the server has, and none of its own pages.
 pub(crate) fn is_for_others(config: &ServerConfig, request: &Request) -> bool {
     let Some(own) = &config.own else { return false };
-    if request.grpc.is_some() || speaks_json_rpc(request, None) || speaks_gateway(request) {
+    if speaks_json_rpc(request, None) || speaks_gateway(request) {
         return false;
     }
     let path = request.path.as_str();

@@ -7,8 +7,8 @@
 
 use super::asked::Answer;
 use super::config::ServerConfig;
+use super::request::{Method, Request};
 use crate::http::Cors;
-use crate::http_server::request::{Method, Request};
 
 /// Under which names a server is called.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use polyrpc_payload::compress;
 use super::accept::{self, Accepted};
 use super::asked::Answer;
 use super::config::ServerConfig;
+use super::request::{Method, Request};
 use super::status;
 use crate::http::h1::frame;
 use crate::http::head::WriteHead;
-use crate::http_server::request::{Method, Request};
 
 /// The metadata key for what a path holds behind the method: brpc's `unresolved_path`.
 pub(crate) const UNRESOLVED_PATH: &str = "x-bd-unresolved-path";

@@ -8,9 +8,8 @@ use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Json, Metadata, Reply, Status};
 use polyrpc_payload::compress;
 
-use super::{brpc, query, status};
+use super::{brpc, query, request, status};
 use crate::http::head::WriteHead;
-use crate::http_server::request;
 
 /// The `X-RPCX-*` fields of a request. Most go back with the response as they came.
 #[derive(Debug, Default, Clone)]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::asked::Answer;
 use super::config::ServerConfig;
-use crate::http_server::request::Request;
+use super::request::Request;
 
 /// Knows whether services take calls.
 pub trait Health: fmt::Debug + Send + Sync {

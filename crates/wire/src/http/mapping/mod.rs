@@ -12,6 +12,7 @@ pub(crate) mod gateway;
 pub(crate) mod health;
 pub(crate) mod query;
 pub(crate) mod refused;
+pub(crate) mod request;
 mod routed;
 pub(crate) mod status;
 

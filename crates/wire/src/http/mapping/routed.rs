@@ -8,11 +8,11 @@ use polyrpc_payload::compress;
 
 use super::asked::Answer;
 use super::config::ServerConfig;
+use super::request::{Method, Request};
 use super::{brpc, failure, status};
 use crate::http::h1::frame;
 use crate::http::head::WriteHead;
 use crate::http::rule::Route;
-use crate::http_server::request::{Method, Request};
 
 /// What answering a call takes.
 #[derive(Debug)]

@@ -15,21 +15,22 @@ use crate::http::h1::frame;
 use crate::http::head::WriteHead;
 use crate::http::mapping::asked::{self, Answer};
 use crate::http::mapping::exchange::{self, Response};
+use crate::http::mapping::request::{Method, Request};
 use crate::http::mapping::{browser, brpc};
 use crate::http_server::h1::order::Exchange;
 use crate::http_server::h1::{Server, Ticket};
-use crate::http_server::request::{Method, Request};
+use crate::http_server::request::H1Request;
 
 /// A request that waits until nothing else is owed.
 #[derive(Debug)]
 pub(super) struct Opening {
-    request: Request,
+    request: H1Request,
     metadata: Metadata,
 }
 
 impl Opening {
-    pub(super) fn new(request: Request, head: &Bytes) -> Self {
-        let metadata = fields_of(head, &request);
+    pub(super) fn new(request: H1Request, head: &Bytes) -> Self {
+        let metadata = fields_of(head, &request.inner);
         Self { request, metadata }
     }
 
@@ -127,12 +128,12 @@ impl Server {
             }
         };
         let Opening { request, metadata } = opening;
-        let head_only = request.method == Method::Head;
+        let head_only = request.inner.method == Method::Head;
         let exchange = self.order.open(request.http10, head_only, None);
         let refusal = match () {
             () if self.draining => Some(Answer::GoingAway),
             () if request.websocket.is_some() => Some(NO_WEBSOCKET),
-            () => browser::wrong_host(&self.config, &request),
+            () => browser::wrong_host(&self.config, &request.inner),
         };
         if let Some(answer) = refusal {
             self.close_or_skip(&request);
@@ -142,15 +143,15 @@ impl Server {
             self.order.close();
         }
         let rest = Rest::of(request.framing, Chunked::default());
-        let pieces = Pieces { rest, untaken: 0, expects: request.expects, unwanted: None };
+        let pieces = Pieces { rest, untaken: 0, expects: request.inner.expects, unwanted: None };
         self.reading = Reading::Pieces(Box::new(pieces));
         let passing = Passing { exchange: exchange.clone(), head_only, body: None };
         self.live = Some(Box::new(Live::Passing(passing)));
         self.unanswered += 1;
-        self.names.set("", request.path.as_str());
+        self.names.set("", request.inner.path.as_str());
         let call = Call {
             head: Head { format: Format::Raw, metadata, plain_http: true, ..Head::default() },
-            credential: Credential::Call(request.authorization),
+            credential: Credential::Call(request.inner.authorization),
             ..Call::new("", "", Format::Raw, Bytes::new())
         };
         Step::Open(call, Ticket { exchange, form: Form::Exchange })

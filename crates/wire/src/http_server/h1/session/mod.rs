@@ -23,8 +23,9 @@ use crate::http::h1::frame::{self, Framing, Refusal};
 use crate::http::h1::recognise;
 use crate::http::mapping::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
 use crate::http::mapping::config::ServerConfig;
+use crate::http::mapping::request::Method;
 use crate::http::mapping::{browser, refused};
-use crate::http_server::request::{Method, Request};
+use crate::http_server::request::H1Request;
 use crate::http_server::{Upgrade, upgrade};
 use crate::{grpc, json_rpc, net_rpc};
 
@@ -147,7 +148,7 @@ enum Reading {
 /// A request whose body is not here yet.
 #[derive(Debug)]
 struct Partial {
-    request: Request,
+    request: H1Request,
     chunked: Chunked,
     judged: Judged,
     /// Bytes of the head.
@@ -289,7 +290,7 @@ impl Server {
         let head = inbox.split_to(end).freeze();
         // A body that somebody else takes may have any length.
         let limit = if self.config.own.is_some() { usize::MAX } else { limits.message };
-        match Request::parse(&head, limit) {
+        match H1Request::parse(&head, limit) {
             Ok(request) if self.config.own.is_some() => self.take_or_pass(request, &head, inbox, out),
             Ok(request) => self.take(request, end, inbox, out),
             Err(refusal) => self.give_up(refusal, out),
@@ -300,12 +301,13 @@ impl Server {
     #[cold]
     fn take_or_pass(
         &mut self,
-        request: Request,
+        request: H1Request,
         head: &Bytes,
         inbox: &mut BytesMut,
         out: &mut Outbox,
     ) -> Step {
-        if request.method != Method::Connect && asked::is_for_others(&self.config, &request) {
+        let is_call = request.inner.method == Method::Connect || request.grpc.is_some();
+        if !is_call && asked::is_for_others(&self.config, &request.inner) {
             self.reading = Reading::Opening(Box::new(Opening::new(request, head)));
             return Step::Next;
         }
@@ -319,17 +321,17 @@ impl Server {
     }
 
     /// Takes a request whose head was read; its body may be here already.
-    fn take(&mut self, request: Request, head: usize, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
-        if request.method == Method::Connect {
+    fn take(&mut self, request: H1Request, head: usize, inbox: &mut BytesMut, out: &mut Outbox) -> Step {
+        if request.inner.method == Method::Connect {
             return self.connect(&request, out);
         }
         let length = match request.framing {
             // What is compressed is judged before it is decompressed, as some requests are here.
             Framing::Length(length)
                 if inbox.len() >= length
-                    && !request.expects
+                    && !request.inner.expects
                     && !request.comes_last()
-                    && request.is_plain() =>
+                    && request.inner.is_plain() =>
             {
                 length
             }
@@ -399,7 +401,7 @@ impl Server {
         if request.is_web() || request.grpc.is_some() && request.upgrade.is_some() {
             return self.ask_web(out);
         }
-        let peeked = asked::peek(&self.config, request, &mut self.names);
+        let peeked = asked::peek(&self.config, &request.inner, &mut self.names);
         if let Some(answer) = peeked.answer {
             return self.decline(answer, out);
         }
@@ -417,13 +419,13 @@ impl Server {
     #[cold]
     fn decline(&mut self, answer: Answer, out: &mut Outbox) -> Step {
         let Some(partial) = self.give_partial_up() else { return Step::Next };
-        let origin = self.config.cors.origin(&partial.request.metadata);
+        let origin = self.config.cors.origin(&partial.request.inner.metadata);
         let answer = match answer {
             Answer::Options(Some(_)) if origin.is_none() => Answer::Options(None),
             answer => answer,
         };
         let exchange =
-            self.order.open(partial.request.http10, partial.request.method == Method::Head, origin);
+            self.order.open(partial.request.http10, partial.request.inner.method == Method::Head, origin);
         self.close_or_skip(&partial.request);
         self.respond(exchange, answer, out)
     }
@@ -440,10 +442,10 @@ impl Server {
     }
 
     /// What follows a request that was declined: its body is thrown away if it is short and surely comes.
-    fn close_or_skip(&mut self, request: &Request) {
+    fn close_or_skip(&mut self, request: &H1Request) {
         match request.framing {
             Framing::Length(length)
-                if length <= SKIPPED && request.keep && !request.expects && !self.draining =>
+                if length <= SKIPPED && request.keep && !request.inner.expects && !self.draining =>
             {
                 self.reading = Reading::Skip(length);
             }
@@ -467,19 +469,19 @@ impl Server {
     /// keep their order.
     fn invite_body(&mut self, out: &mut Outbox) {
         if let Reading::Body(partial) = &mut self.reading
-            && partial.request.expects
+            && partial.request.inner.expects
             && partial.judged == Judged::Accepted
             && self.order.owed() == 0
         {
             out.copy(CONTINUE);
-            partial.request.expects = false;
+            partial.request.inner.expects = false;
         }
     }
 
     /// Answers `CONNECT`: to `/_rpcx_` rpcx frames follow on this connection (rpcx `server/server.go`), to
     /// `/_goRPC_` what Go's `net/rpc` speaks. Their clients want these very lines.
-    fn connect(&mut self, request: &Request, out: &mut Outbox) -> Step {
-        out.copy(match request.path.as_str() {
+    fn connect(&mut self, request: &H1Request, out: &mut Outbox) -> Step {
+        out.copy(match request.inner.path.as_str() {
             _ if self.draining => return self.give_up(Refusal::no_proxy(), out),
             RPCX_PATH => b"HTTP/1.0 200 Connected to rpcx\n\n",
             net_rpc::CONNECT_PATH => net_rpc::CONNECTED,
@@ -498,8 +500,8 @@ impl Server {
     }
 
     /// A request is whole: answers it here, or makes a call of it.
-    fn take_whole(&mut self, mut request: Request, body: Bytes, out: &mut Outbox) -> Step {
-        if request.expects && self.order.owed() == 0 {
+    fn take_whole(&mut self, mut request: H1Request, body: Bytes, out: &mut Outbox) -> Step {
+        if request.inner.expects && self.order.owed() == 0 {
             // It came before it was invited.
             out.copy(CONTINUE);
         }
@@ -510,15 +512,15 @@ impl Server {
             && self.order.owed() == 0
         {
             out.copy(upgrade::SWITCHING);
-            request.h2 = true;
+            request.inner.h2 = true;
             return Step::Upgrade(Box::new(Upgrade { settings: *settings, request, body }));
         }
         if request.asks_for_websocket() && !self.draining {
             return self.open_websocket(request, out);
         }
-        let origin = self.config.cors.origin(&request.metadata);
+        let origin = self.config.cors.origin(&request.inner.metadata);
         let is_foreign = origin.is_none();
-        let exchange = self.order.open(request.http10, request.method == Method::Head, origin);
+        let exchange = self.order.open(request.http10, request.inner.method == Method::Head, origin);
         if !request.keep || self.draining || self.retiring {
             self.order.close();
         }
@@ -528,7 +530,7 @@ impl Server {
         if request.is_web() {
             return self.begin_web(exchange, request, body, out);
         }
-        match Asked::read(&self.config, request, body, &mut self.names) {
+        match Asked::read(&self.config, request.inner, body, &mut self.names) {
             Asked::Answer(Answer::Options(Some(_))) if is_foreign => {
                 self.respond(exchange, Answer::Options(None), out)
             }
@@ -555,11 +557,11 @@ impl Server {
     }
 
     /// Answers a request for a WebSocket, within which any protocol follows on this connection. Nothing is owed before it.
-    fn open_websocket(&mut self, request: Request, out: &mut Outbox) -> Step {
-        let fields = &request.metadata;
+    fn open_websocket(&mut self, request: H1Request, out: &mut Outbox) -> Step {
+        let fields = &request.inner.metadata;
         let origin = fields.bytes("origin").filter(|_| self.config.cors.origin(fields).is_none());
         let granted = request.websocket.as_ref().map(|wish| wish.grant(origin.map(|origin| &origin[..])));
-        let answer = match (granted, browser::wrong_host(&self.config, &request)) {
+        let answer = match (granted, browser::wrong_host(&self.config, &request.inner)) {
             (Some(Ok(answer)), None) => {
                 out.copy(answer.as_bytes());
                 return Step::WebSocket;
@@ -683,13 +685,13 @@ impl session::Server for Server {
         };
         if verdict == Verdict::Accepted {
             partial.judged = Judged::Accepted;
-            partial.request.accepted = true;
+            partial.request.inner.accepted = true;
             self.invite_body(out);
             return false;
         }
         if partial.request.is_web() {
             self.refuse_web(verdict, out);
-        } else if let Some(answer) = asked::refused(&self.config, &partial.request, verdict) {
+        } else if let Some(answer) = asked::refused(&self.config, &partial.request.inner, verdict) {
             self.decline(answer, out);
         }
         self.order.is_closing()
@@ -722,9 +724,9 @@ impl session::Server for Server {
                 Some(partial) => partial.request,
                 None => return,
             };
-            let exchange = self.order.open(request.http10, request.method == Method::Head, None);
+            let exchange = self.order.open(request.http10, request.inner.method == Method::Head, None);
             self.order.close();
-            if let Some(answer) = asked::refused(&self.config, &request, Verdict::Refused(status)) {
+            if let Some(answer) = asked::refused(&self.config, &request.inner, Verdict::Refused(status)) {
                 self.respond(exchange, answer, out);
             }
         }

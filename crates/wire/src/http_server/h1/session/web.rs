@@ -16,7 +16,7 @@ use crate::http::mapping::asked::Answer;
 use crate::http::mapping::browser;
 use crate::http_server::h1::order::Exchange;
 use crate::http_server::h1::{Server, Ticket};
-use crate::http_server::request::Request;
+use crate::http_server::request::H1Request;
 
 /// A call that is being answered.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Server {
     #[cold]
     pub(super) fn ask_web(&mut self, out: &mut Outbox) -> Step {
         let Reading::Body(partial) = &self.reading else { return Step::Next };
-        if let Some(answer) = browser::refusal(&self.config, &partial.request) {
+        if let Some(answer) = browser::refusal(&self.config, &partial.request.inner) {
             return self.decline(answer, out);
         }
         match partial.request.grpc.as_deref() {
@@ -65,7 +65,7 @@ impl Server {
     fn begin_declined(&mut self, failure: Option<&Status>, out: &mut Outbox) -> Step {
         let Some(partial) = self.give_partial_up() else { return Step::Next };
         let request = partial.request;
-        let origin = self.config.cors.origin(&request.metadata);
+        let origin = self.config.cors.origin(&request.inner.metadata);
         let exchange = self.order.open(request.http10, false, origin);
         self.close_or_skip(&request);
         let dialect = request.dialect();
@@ -83,14 +83,14 @@ impl Server {
     pub(super) fn begin_web(
         &mut self,
         exchange: Exchange,
-        request: Request,
+        request: H1Request,
         body: Bytes,
         out: &mut Outbox,
     ) -> Step {
-        if let Some(answer) = browser::refusal(&self.config, &request) {
+        if let Some(answer) = browser::refusal(&self.config, &request.inner) {
             return self.respond(exchange, answer, out);
         }
-        let authenticated = request.accepted;
+        let authenticated = request.inner.accepted;
         let dialect = request.dialect();
         let exchange_of = exchange.clone();
         let web = |format, accepts| Web { exchange: exchange_of, dialect, format, accepts, begun: None };
@@ -188,15 +188,15 @@ impl Server {
     pub(super) fn begin_piecewise(&mut self, out: &mut Outbox) -> Step {
         let Some(partial) = self.give_partial_up() else { return Step::Next };
         let Partial { request, chunked, .. } = *partial;
-        if request.expects && self.order.owed() == 0 {
+        if request.inner.expects && self.order.owed() == 0 {
             out.copy(super::CONTINUE);
         }
-        let origin = self.config.cors.origin(&request.metadata);
+        let origin = self.config.cors.origin(&request.inner.metadata);
         let exchange = self.order.open(request.http10, false, origin);
         if !request.keep || self.draining {
             self.order.close();
         }
-        let (dialect, framing, authenticated) = (request.dialect(), request.framing, request.accepted);
+        let (dialect, framing, authenticated) = (request.dialect(), request.framing, request.inner.accepted);
         let Some(Ok(request)) = request.grpc.as_deref() else {
             self.order.close();
             return self.begin_web(exchange, request, Bytes::new(), out);

@@ -6,7 +6,8 @@ use polyrpc_core::session::{Missing, Verdict};
 use super::routed::routes;
 use super::*;
 use crate::http::mapping::asked::{self, Asked, Names};
-use crate::http_server::request::Request;
+use crate::http::mapping::request::Request;
+use crate::http_server::request::H1Request;
 
 /// Requests whose head names the call, each with the body that it has.
 const NAMED: [(&str, &str); 8] = [
@@ -50,7 +51,7 @@ const ANSWERED: [(&str, u16); 5] = [
 ];
 
 fn request(head: &str) -> Request {
-    Request::parse(&Bytes::from(format!("{head}\r\n")), 1 << 20).expect("a request")
+    H1Request::parse(&Bytes::from(format!("{head}\r\n")), 1 << 20).expect("a request").inner
 }
 
 fn config() -> ServerConfig {

@@ -12,9 +12,10 @@ use crate::http::h2::ErrorCode;
 use crate::http::h2::hpack::{Fields, Indexing, stateless_field};
 use crate::http::head::WriteHead;
 use crate::http::mapping::exchange::{self, Response};
+use crate::http::mapping::request::{Method, Request};
 use crate::http::mapping::{asked, browser, brpc};
 use crate::http_server::h2::{Server, Ticket};
-use crate::http_server::request::{Method, Request};
+use crate::http_server::request::of_h2;
 
 /// A request that is being answered.
 #[derive(Debug)]
@@ -63,7 +64,7 @@ impl Server {
             return None;
         }
         // What cannot be understood is refused with those that are calls.
-        let request = Request::of_h2(fields, usize::MAX).ok()?;
+        let request = of_h2(fields, usize::MAX).ok()?;
         if !asked::is_for_others(&config, &request) {
             return None;
         }

@@ -18,9 +18,10 @@ use crate::http::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field
 use crate::http::head::WriteHead;
 use crate::http::mapping::asked::{self, Answer, Asked, Entries, Form, Names, Peeked};
 use crate::http::mapping::refused;
+use crate::http::mapping::request::{Method, Request};
 use crate::http::{ServerConfig, h2};
 use crate::http_server::h2::{Server, Ticket};
-use crate::http_server::request::{Method, Request};
+use crate::http_server::request::H1Request;
 use crate::json_rpc;
 
 /// What requests have left that were handed out.
@@ -84,7 +85,7 @@ pub(in crate::http_server::h2) enum Incoming {
     /// Its body is not here yet.
     Body(Body),
     /// It came by HTTP/1 and asked for HTTP/2.
-    Whole(Request, Bytes),
+    Whole(H1Request, Bytes),
     /// Somebody else answers it, and takes its body as it comes.
     Pieces(Pieces),
 }
@@ -470,9 +471,9 @@ impl Server {
         self.http.greet(out);
         match (request.grpc.take().map(|grpc| *grpc), self.config.gateway.clone()) {
             (Some(Ok(call)), _) => self.whole(stream, Arc::new(call), body),
-            (Some(Err(unfit)), _) => self.turn_away(stream, &as_fields(&request), unfit, out),
-            (None, Some(gateway)) => self.http_whole(stream, &gateway, request, body, false, out),
-            (None, None) => self.turn_away(stream, &as_fields(&request), Unfit::ContentType, out),
+            (Some(Err(unfit)), _) => self.turn_away(stream, &as_fields(&request.inner), unfit, out),
+            (None, Some(gateway)) => self.http_whole(stream, &gateway, request.inner, body, false, out),
+            (None, None) => self.turn_away(stream, &as_fields(&request.inner), Unfit::ContentType, out),
         }
     }
 

@@ -35,8 +35,7 @@ use crate::http::h1::frame::has_too_many;
 use crate::http::h2::hpack::Fields;
 use crate::http::h2::{self, Connection, ErrorCode};
 use crate::http::{Cors, ServerConfig as HttpConfig};
-use crate::http_server::Upgrade;
-use crate::http_server::request::Request as HttpRequest;
+use crate::http_server::{Upgrade, request};
 
 /// What all connections of a server have in common.
 #[derive(Debug, Clone, Default)]
@@ -905,7 +904,7 @@ impl Server {
         match self.config.gateway.clone() {
             _ if is_meant => self.turn_away(stream, fields, unfit, out),
             Some(gateway) => {
-                let request = HttpRequest::of_h2(fields, gateway.limits.message);
+                let request = request::of_h2(fields, gateway.limits.message);
                 self.http_request(stream, &gateway, request, body, end, out)
             }
             None if unfit == Unfit::Fields => {
