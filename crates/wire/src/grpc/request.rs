@@ -143,11 +143,6 @@ pub(crate) fn kind(content_type: &[u8]) -> Option<(Dialect, Format)> {
     Some((dialect, format))
 }
 
-/// Whether a content type is meant to be one of gRPC's, even if it is not known here.
-pub(crate) fn is_meant(content_type: &[u8]) -> bool {
-    content_type.trim_ascii_start().starts_with(b"application/grpc")
-}
-
 /// The compressions a peer can read, besides none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accepts(u8);

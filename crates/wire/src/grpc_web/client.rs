@@ -13,6 +13,7 @@ use crate::grpc::dialect::Dialect;
 use crate::grpc::outgoing::{End, Outgoing, not_one};
 use crate::grpc::{self, coding, frame as grpc_frame, metadata, timeout};
 use crate::http::client::check_name;
+use crate::http::field;
 use crate::http::h1::chunked::{self, Chunked};
 use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
 use crate::http::h2::hpack::Fields;
@@ -88,7 +89,7 @@ impl Client {
         check_name(call.service)?;
         check_name(call.method)?;
         let credential = call.credential.bytes().or(self.config.credential.as_ref());
-        if !credential.is_none_or(|credential| frame::is_field_value(credential)) {
+        if !credential.is_none_or(|credential| field::is_field_value(credential)) {
             return Err(Status::invalid_argument("the credential cannot stand in an HTTP field"));
         }
         let head = out.buffer();
@@ -96,29 +97,29 @@ impl Client {
             head.extend_from_slice(part.as_bytes());
         }
         head.lenient_field("host", self.config.authority.as_bytes());
-        frame::field(head, "content-type", &Dialect::Web.content_type(call.head.format));
+        field::field(head, "content-type", &Dialect::Web.content_type(call.head.format));
         match length {
             Some(length) => {
                 head.extend_from_slice(b"content-length: ");
                 put_decimal(head, length as u64);
                 head.extend_from_slice(b"\r\n");
             }
-            None => frame::field(head, "transfer-encoding", b"chunked"),
+            None => field::field(head, "transfer-encoding", b"chunked"),
         }
-        frame::field(head, "x-grpc-web", b"1");
-        frame::field(head, "user-agent", grpc::USER_AGENT);
-        frame::field(head, "grpc-accept-encoding", coding::ACCEPTED);
+        field::field(head, "x-grpc-web", b"1");
+        field::field(head, "user-agent", grpc::USER_AGENT);
+        field::field(head, "grpc-accept-encoding", coding::ACCEPTED);
         let sends = coding::applied(call.head.compression);
         if let Some(name) = coding::name(sends).filter(|_| sends != Compression::None) {
-            frame::field(head, "grpc-encoding", name);
+            field::field(head, "grpc-encoding", name);
         }
         if let Some(time) = call.timeout {
             let mut text = Vec::with_capacity(9);
             timeout::write(time, &mut text);
-            frame::field(head, "grpc-timeout", &text);
+            field::field(head, "grpc-timeout", &text);
         }
         if let Some(credential) = credential {
-            frame::field(head, "authorization", credential);
+            field::field(head, "authorization", credential);
         }
         metadata::write(&call.head.metadata, |name, value| {
             for part in [name, b": ", value, b"\r\n"] {
@@ -427,7 +428,7 @@ impl Head {
             "content-length" => lengths.content_length(value)?,
             "transfer-encoding" => lengths.transfer_encoding(value)?,
             "connection" => {
-                for option in frame::list(value) {
+                for option in field::list(value) {
                     self.keep &= !option.eq_ignore_ascii_case(b"close");
                 }
             }

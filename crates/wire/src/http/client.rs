@@ -14,10 +14,11 @@ use polyrpc_core::{
 };
 use polyrpc_payload::compress;
 
+use super::field;
 use super::h1::chunked::Chunked;
 use super::h1::frame::{self, Framing, Lengths, Refusal};
-use super::head::WriteHead;
-use super::mapping::{brpc, failure, gateway, query, request, status};
+use super::head::{WriteHead, metadata_fields};
+use super::mapping::{brpc, content_type, failure, gateway, query, request, status};
 use crate::json_rpc;
 
 /// How a client speaks to its peer.
@@ -77,7 +78,7 @@ impl Client {
 
     /// Writes a call in brpc's mapping.
     fn send_mapped(&self, call: &Call<'_>, out: &mut Outbox) -> Result<(), Status> {
-        let content_type = brpc::content_type(call.head.format)
+        let content_type = content_type::content_type(call.head.format)
             .ok_or_else(|| Status::unimplemented("HTTP has no content type for this format"))?;
         let coding = match call.head.compression {
             Compression::None => None,
@@ -106,15 +107,15 @@ impl Client {
         }
         head.extend_from_slice(call.method.as_bytes());
         self.write_common(head, content_type, body.len(), credential);
-        frame::field(head, "Accept-Encoding", b"gzip");
+        field::field(head, "Accept-Encoding", b"gzip");
         if let Some(coding) = coding {
-            frame::field(head, "Content-Encoding", coding.as_bytes());
+            field::field(head, "Content-Encoding", coding.as_bytes());
         }
         if let Some(timeout) = call.timeout {
             let milliseconds = timeout.as_millis().min(MAX_TIMEOUT_MS);
-            frame::field(head, "connect-timeout-ms", milliseconds.to_string().as_bytes());
+            field::field(head, "connect-timeout-ms", milliseconds.to_string().as_bytes());
         }
-        frame::metadata_fields(head, &call.head.metadata);
+        metadata_fields(head, &call.head.metadata);
         head.extend_from_slice(b"\r\n");
         out.body(body);
         Ok(())
@@ -140,8 +141,8 @@ impl Client {
 
         let head = out.buffer();
         head.extend_from_slice(b"POST /");
-        self.write_common(head, brpc::JSON, body.len(), credential);
-        frame::field(head, "X-JSONRPC-2.0", b"true");
+        self.write_common(head, content_type::JSON, body.len(), credential);
+        field::field(head, "X-JSONRPC-2.0", b"true");
         if !metadata.is_empty() {
             gateway::meta_field(&metadata, head);
         }
@@ -163,15 +164,15 @@ impl Client {
         head.extend_from_slice(b"Content-Length: ");
         put_decimal(head, length as u64);
         head.extend_from_slice(b"\r\n");
-        frame::field(head, "Content-Type", content_type.as_bytes());
+        field::field(head, "Content-Type", content_type.as_bytes());
         if let Some(credential) = credential {
-            frame::field(head, "Authorization", credential);
+            field::field(head, "Authorization", credential);
         }
     }
 
     fn credential<'c>(&'c self, call: &'c Call<'_>) -> Result<Option<&'c Bytes>, Status> {
         let credential = call.credential.bytes().or(self.config.credential.as_ref());
-        match credential.is_none_or(|credential| frame::is_field_value(credential)) {
+        match credential.is_none_or(|credential| field::is_field_value(credential)) {
             true => Ok(credential),
             false => Err(Status::invalid_argument("the credential cannot stand in an HTTP field")),
         }
@@ -361,10 +362,10 @@ impl Response {
 
     fn take(&mut self, name: &str, value: Bytes, lengths: &mut Lengths) -> Result<(), Refusal> {
         let mut buffer = [0; 32];
-        let Some(lower) = frame::lower_case(name, &mut buffer) else {
+        let Some(lower) = field::lower_case(name, &mut buffer) else {
             let lower = name.to_ascii_lowercase();
-            if frame::is_metadata(&lower) {
-                frame::add_metadata(&mut self.metadata, &lower, value);
+            if field::is_metadata(&lower) {
+                field::add_metadata(&mut self.metadata, &lower, value);
             }
             return Ok(());
         };
@@ -380,14 +381,14 @@ impl Response {
             "x-rpcx-errormessage" if !value.is_empty() => self.rpcx_error = Some(value),
             // What cannot be read of it is no reason to fail a call that was answered.
             "x-rpcx-meta" => _ = query::decode(&value, &mut self.metadata),
-            other if frame::is_metadata(other) => frame::add_metadata(&mut self.metadata, other, value),
+            other if field::is_metadata(other) => field::add_metadata(&mut self.metadata, other, value),
             _ => {}
         }
         Ok(())
     }
 
     fn connection(&mut self, value: &[u8]) {
-        for option in frame::list(value) {
+        for option in field::list(value) {
             match () {
                 () if option.eq_ignore_ascii_case(b"close") => self.keep = false,
                 () if option.eq_ignore_ascii_case(b"keep-alive") => self.keep = true,
@@ -397,7 +398,8 @@ impl Response {
     }
 
     fn into_reply(self, body: Bytes) -> Reply {
-        let format = self.content_type.as_deref().and_then(brpc::format_of).unwrap_or(brpc::DEFAULT);
+        let format =
+            self.content_type.as_deref().and_then(content_type::format_of).unwrap_or(content_type::DEFAULT);
         let compression = match self.content_encoding.as_deref() {
             None => Some(Compression::None),
             Some(coding) => request::coding_of(coding),
@@ -460,7 +462,7 @@ impl Response {
         let is_json = |body: &[u8]| matches!(body.first(), Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9'));
         let is_word = |body: &[u8]| matches!(body, b"null" | b"true" | b"false");
         let body = body.trim_ascii();
-        match self.content_type.as_deref().map(|named| (brpc::format_of(named), named)) {
+        match self.content_type.as_deref().map(|named| (content_type::format_of(named), named)) {
             _ if self.rpcx_error.is_some() => true,
             // It says itself that there is none.
             _ if self.status == 204 => false,
@@ -498,7 +500,8 @@ impl Response {
     #[cold]
     fn told(&self, body: &[u8]) -> Option<Status> {
         let content_type = self.content_type.as_deref()?;
-        if self.content_encoding.is_some() || !matches!(brpc::format_of(content_type), Some(Format::Json(_)))
+        if self.content_encoding.is_some()
+            || !matches!(content_type::format_of(content_type), Some(Format::Json(_)))
         {
             return None;
         }

@@ -32,6 +32,14 @@ impl Cors {
     }
 }
 
+/// Whether a page of this origin is one of the server that is called `host`.
+pub(crate) fn is_own(origin: &[u8], host: &[u8]) -> bool {
+    let place = origin.windows(3).position(|part| part == b"://").and_then(|at| origin.get(at + 3..));
+    // Clients in Go write it as a URL, with a path.
+    let place = place.and_then(|place| place.split(|byte| *byte == b'/').next());
+    place.is_some_and(|place| place.eq_ignore_ascii_case(host))
+}
+
 /// A browser asks whether a page may send a request.
 #[derive(Debug)]
 pub(crate) struct Preflight {

@@ -1,9 +1,9 @@
 //! The head of a response: text in HTTP/1, a header block in HTTP/2.
 
+use polyrpc_core::Metadata;
 use polyrpc_core::digits::put_decimal;
 
-use super::h1::frame;
-use super::mapping::status;
+use super::field;
 
 /// Where the head of a response is written.
 pub(crate) trait WriteHead {
@@ -16,11 +16,11 @@ pub(crate) trait WriteHead {
     /// Writes a field whose value comes from elsewhere: what must not stand in a head becomes a blank, as Go's
     /// `net/http` does with line ends.
     fn lenient_field(&mut self, name: &str, value: &[u8]) {
-        if frame::is_field_value(value) {
+        if field::is_field_value(value) {
             return self.field(name, value);
         }
         let clean: Vec<u8> =
-            value.iter().map(|byte| if frame::is_field_byte(byte) { *byte } else { b' ' }).collect();
+            value.iter().map(|byte| if field::is_field_byte(byte) { *byte } else { b' ' }).collect();
         self.field(name, &clean);
     }
 }
@@ -31,7 +31,7 @@ impl WriteHead for Vec<u8> {
         self.extend_from_slice(b"HTTP/1.1 ");
         put_decimal(self, u64::from(status));
         self.push(b' ');
-        self.extend_from_slice(status::phrase(status).as_bytes());
+        self.extend_from_slice(phrase(status).as_bytes());
         if let Some(length) = length {
             self.extend_from_slice(b"\r\nContent-Length: ");
             put_decimal(self, length as u64);
@@ -40,6 +40,73 @@ impl WriteHead for Vec<u8> {
     }
 
     fn field(&mut self, name: &str, value: &[u8]) {
-        frame::field(self, name, value);
+        field::field(self, name, value);
+    }
+}
+
+/// Writes metadata as fields. An entry that would break the head, or speak of the connection, is left out.
+pub(crate) fn metadata_fields(head: &mut impl WriteHead, metadata: &Metadata) {
+    for (name, value) in metadata.iter() {
+        let mut buffer = [0; 32];
+        let may_travel = match field::lower_case(name, &mut buffer) {
+            Some(lower) => field::is_metadata(lower),
+            None => field::is_metadata(&name.to_ascii_lowercase()),
+        };
+        if may_travel && field::is_field_name(name) && field::is_field_value(value) {
+            head.field(name, value);
+        }
+    }
+}
+
+/// The words for an HTTP status.
+fn phrase(http: u16) -> &'static str {
+    match http {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
+        204 => "No Content",
+        205 => "Reset Content",
+        206 => "Partial Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        424 => "Failed Dependency",
+        425 => "Too Early",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        507 => "Insufficient Storage",
+        511 => "Network Authentication Required",
+        _ => "Unknown",
     }
 }

@@ -1,6 +1,7 @@
 //! HTTP: what all that travels by it is made of, and calls as plain HTTP.
 #![doc = include_str!("README.md")]
 
+pub(crate) mod field;
 pub(crate) mod head;
 
 pub(crate) mod cors;

@@ -10,11 +10,12 @@ use super::upgrade::Wish;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::{request as grpc, timeout};
 use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
-use crate::http::h2;
 use crate::http::mapping::asked::RPCX_PATH;
+use crate::http::mapping::content_type::is_grpc;
 use crate::http::mapping::request::{Method, Request, Text, milliseconds};
 use crate::http::mapping::{brpc, gateway};
 use crate::http::websocket::handshake as websocket;
+use crate::http::{field, h2};
 
 /// A request of HTTP/1 without its body: what it asks for, and what its connection must know of it.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ impl H1Request {
             }
             None => {}
         }
-        let is_grpc = fields.content_type.as_deref().is_some_and(grpc::is_meant);
+        let is_grpc = fields.content_type.as_deref().is_some_and(is_grpc);
         let room = match fields.content_type.as_deref().and_then(grpc::kind) {
             // Each of its messages has a limit, and they are read one by one.
             Some((dialect, _)) if dialect != Dialect::Native => usize::MAX,
@@ -127,7 +128,7 @@ impl H1Request {
 
 /// Reads the head of a request that came by HTTP/2; the message may have `limit` bytes.
 pub(super) fn of_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Request, Refusal> {
-    if frame::has_too_many(list, frame::MAX_FIELDS) {
+    if has_too_many(list, frame::MAX_FIELDS) {
         return Err(Refusal::long_head());
     }
     let text = |name: &[u8]| {
@@ -157,6 +158,11 @@ pub(super) fn of_h2(list: &h2::hpack::Fields, limit: usize) -> Result<Request, R
     let path = Text(Bytes::copy_from_slice(path_of(target).as_bytes()));
     let query = Text(Bytes::copy_from_slice(query_of(target).as_bytes()));
     Ok(Request { query, expects, h2: true, ..fields.into_request(method, path) })
+}
+
+/// Whether a list of HTTP/2's has more than `most` fields, beside those that stand for the request line.
+pub(super) fn has_too_many(list: &h2::hpack::Fields, most: usize) -> bool {
+    list.len() > most && list.iter().filter(|(name, _)| !name.starts_with(b":")).count() > most
 }
 
 fn method_of(text: &str) -> Result<Method, Refusal> {
@@ -243,10 +249,10 @@ struct Fields {
 impl Fields {
     fn take(&mut self, name: &str, value: Bytes) -> Result<(), Refusal> {
         let mut buffer = [0; 32];
-        let Some(lower) = frame::lower_case(name, &mut buffer) else {
+        let Some(lower) = field::lower_case(name, &mut buffer) else {
             let lower = name.to_ascii_lowercase();
-            if frame::is_metadata(&lower) {
-                frame::push_metadata(&mut self.metadata, &lower, value);
+            if field::is_metadata(&lower) {
+                field::push_metadata(&mut self.metadata, &lower, value);
             }
             return Ok(());
         };
@@ -279,18 +285,18 @@ impl Fields {
             "sec-websocket-key" => self.websocket.get_or_insert_default().key(value),
             "sec-websocket-protocol" => {
                 let wish = self.websocket.get_or_insert_default();
-                frame::list(&value).for_each(|name| wish.protocol(value.slice_ref(name)));
+                field::list(&value).for_each(|name| wish.protocol(value.slice_ref(name)));
             }
             "sec-websocket-version" => self.websocket.get_or_insert_default().version(value),
             "origin" | "sec-fetch-site" => {
                 self.from_page = true;
-                frame::push_metadata(&mut self.metadata, lower, value);
+                field::push_metadata(&mut self.metadata, lower, value);
             }
             // Only this side may say what was left of the path.
             brpc::UNRESOLVED_PATH => {}
             other => match other.strip_prefix("x-rpcx-") {
                 Some(name) => self.gateway.get_or_insert_default().take(name, value),
-                None if frame::is_metadata(other) => frame::push_metadata(&mut self.metadata, other, value),
+                None if field::is_metadata(other) => field::push_metadata(&mut self.metadata, other, value),
                 None => {}
             },
         }
@@ -302,7 +308,7 @@ impl Fields {
         for name in self.hop_by_hop.drain(..) {
             self.metadata.remove(&name);
         }
-        frame::join_repeated(&mut self.metadata);
+        field::join_repeated(&mut self.metadata);
         Request {
             method,
             path,
@@ -326,7 +332,7 @@ impl Fields {
 
     /// Takes a `Host`, of which there is one (RFC 9112 §3.2).
     fn set_host(&mut self, value: Bytes) -> Result<(), Refusal> {
-        if !frame::is_host(&value) {
+        if !field::is_host(&value) {
             return Err(Refusal::malformed("the Host is malformed"));
         }
         match self.host.replace(value) {
@@ -336,8 +342,8 @@ impl Fields {
     }
 
     fn upgrade(&mut self, value: &[u8]) {
-        self.wish.upgrade(frame::list(value));
-        if frame::list(value).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
+        self.wish.upgrade(field::list(value));
+        if field::list(value).any(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
             self.websocket.get_or_insert_default().name();
         }
     }
@@ -351,7 +357,7 @@ impl Fields {
     }
 
     fn connection(&mut self, value: &[u8]) {
-        for option in frame::list(value) {
+        for option in field::list(value) {
             match () {
                 () if option.eq_ignore_ascii_case(b"close") => self.close = true,
                 () if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
@@ -363,7 +369,7 @@ impl Fields {
 
 /// Whether an `Accept-Encoding` takes gzip.
 fn accepts_gzip(value: &[u8]) -> bool {
-    frame::list(value).any(|element| {
+    field::list(value).any(|element| {
         let mut parts = element.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let named = parts.next().is_some_and(|coding| coding.eq_ignore_ascii_case(b"gzip"));
         named && !parts.any(|weight| matches!(weight, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"))

@@ -1,13 +1,6 @@
-//! The bytes of HTTP/1.x: where a head ends, what its fields say of the body behind it, and how a head is
-//! written.
+//! The bytes of HTTP/1.x: where a head ends, and what its fields say of the body behind it.
 
-use std::borrow::Cow;
-
-use bytes::Bytes;
-use polyrpc_core::{Metadata, Violation};
-
-use crate::http::h2::hpack::Fields;
-use crate::http::head::WriteHead;
+use polyrpc_core::Violation;
 
 /// Why a message cannot be read on: a server answers it with `status` and closes, a client gives up.
 ///
@@ -49,11 +42,6 @@ impl From<Refusal> for Violation {
 
 /// How many fields a head may have.
 pub(crate) const MAX_FIELDS: usize = 100;
-
-/// Whether a list of HTTP/2's has more than `most` fields, beside those that stand for the request line.
-pub(crate) fn has_too_many(list: &Fields, most: usize) -> bool {
-    list.len() > most && list.iter().filter(|(name, _)| !name.starts_with(b":")).count() > most
-}
 
 /// Where the head at the start of `bytes` ends: behind the first empty line, if it is there.
 /// `scanned` remembers what was searched in vain, so that a head that trickles in is searched once.
@@ -128,149 +116,4 @@ impl Lengths {
             },
         }
     }
-}
-
-/// Whether a `Host` is well-formed: a name or an address, and perhaps a port (RFC 9110 §7.2). It is empty where the
-/// target has none.
-pub(crate) fn is_host(value: &[u8]) -> bool {
-    let (name, port) = match value {
-        [b'[', rest @ ..] => {
-            let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
-            let (address, port) = rest.split_at(end);
-            let is_address =
-                address.iter().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
-            (&value[..0], port.get(1..).filter(|_| is_address && !address.is_empty()))
-        }
-        _ => {
-            let end = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
-            let (name, port) = value.split_at(end);
-            (name, Some(port).filter(|port| !name.is_empty() || port.is_empty()))
-        }
-    };
-    let is_port = match port {
-        Some([]) => true,
-        Some([b':', digits @ ..]) => digits.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    is_port && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(byte))
-}
-
-/// `name` in lower case, written into `buffer`; `None` if it does not fit, as no name known here does.
-pub(crate) fn lower_case<'b>(name: &str, buffer: &'b mut [u8; 32]) -> Option<&'b str> {
-    let lower = buffer.get_mut(..name.len())?;
-    lower.copy_from_slice(name.as_bytes());
-    lower.make_ascii_lowercase();
-    std::str::from_utf8(lower).ok()
-}
-
-/// The elements of a comma-separated list, without the blanks around them.
-pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
-}
-
-/// Fields that speak of this connection or of this message's bytes, and so are never metadata
-/// (RFC 9110 §7.6.1). `content-*` is told apart by [`is_metadata`].
-const FRAMING_FIELDS: [&str; 11] = [
-    "connection",
-    "transfer-encoding",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "upgrade",
-    "expect",
-];
-
-/// Whether a field of this lower-case name travels as metadata.
-pub(crate) fn is_metadata(name: &str) -> bool {
-    !name.starts_with("content-") && !FRAMING_FIELDS.contains(&name)
-}
-
-/// Adds a field to `metadata`. A repeated field is one list (RFC 9110 §5.3), of cookies as HTTP/2 may cut them up
-/// (RFC 9113 §8.2.3).
-pub(crate) fn add_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
-    let value = match metadata.bytes(name) {
-        Some(earlier) => [&earlier[..], &value[..]].join(separator(name)).into(),
-        None => value,
-    };
-    match USUAL_FIELDS.iter().find(|usual| **usual == name) {
-        Some(usual) => metadata.insert(*usual, value),
-        None => metadata.insert(Cow::Owned(name.to_owned()), value),
-    }
-}
-
-/// Adds a field to `metadata` without a look at those of the same name: [`join_repeated`] makes one list of them.
-pub(crate) fn push_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
-    match USUAL_FIELDS.iter().find(|usual| **usual == name) {
-        Some(usual) => metadata.append(*usual, value),
-        None => metadata.append(Cow::Owned(name.to_owned()), value),
-    }
-}
-
-/// Makes one list of each repeated field, as [`add_metadata`] does, but of all its lines in one go.
-pub(crate) fn join_repeated(metadata: &mut Metadata) {
-    metadata.unite(|name, values| values.join(separator(name)).into());
-}
-
-/// What stands between the values of a repeated field: cookies have their own.
-fn separator(name: &str) -> &'static [u8] {
-    if name == "cookie" { b"; " } else { b", " }
-}
-
-/// Names that need no allocation of their own: what clients send unasked, and what carries RPC metadata.
-const USUAL_FIELDS: [&str; 13] = [
-    "accept",
-    "user-agent",
-    "accept-language",
-    "cookie",
-    "log-id",
-    "x-request-id",
-    "x-bd-trace-id",
-    "x-bd-span-id",
-    "x-bd-parent-span-id",
-    "x-forwarded-for",
-    "traceparent",
-    "tracestate",
-    "baggage",
-];
-
-/// Writes a field whose name and value are known to be clean.
-pub(crate) fn field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
-    head.extend_from_slice(name.as_bytes());
-    head.extend_from_slice(b": ");
-    head.extend_from_slice(value);
-    head.extend_from_slice(b"\r\n");
-}
-
-/// Writes metadata as fields. An entry that would break the head, or speak of the connection, is left out.
-pub(crate) fn metadata_fields(head: &mut impl WriteHead, metadata: &Metadata) {
-    for (name, value) in metadata.iter() {
-        let mut buffer = [0; 32];
-        let may_travel = match lower_case(name, &mut buffer) {
-            Some(lower) => is_metadata(lower),
-            None => is_metadata(&name.to_ascii_lowercase()),
-        };
-        if may_travel && is_field_name(name) && is_field_value(value) {
-            head.field(name, value);
-        }
-    }
-}
-
-/// Whether `value` may stand in a head as it is (RFC 9110 §5.5).
-pub(crate) fn is_field_value(value: &[u8]) -> bool {
-    value.iter().all(is_field_byte)
-}
-
-/// Whether a byte may stand in a value.
-pub(crate) fn is_field_byte(byte: &u8) -> bool {
-    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
-}
-
-/// Whether `name` is a token (RFC 9110 §5.6.2).
-pub(crate) fn is_field_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }

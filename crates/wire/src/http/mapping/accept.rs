@@ -5,8 +5,8 @@
 
 use polyrpc_core::Json;
 
-use super::brpc::{JSON, PROTO_JSON};
-use crate::http::h1::frame;
+use super::content_type::{JSON, PROTO_JSON};
+use crate::http::field;
 
 /// What an `Accept` field wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) enum Accepted {
 /// The first type that names a dialect counts.
 pub(super) fn dialect(accept: Option<&[u8]>) -> Accepted {
     let Some(accept) = accept else { return Accepted::Any };
-    frame::list(accept).map(of_type).find(|accepted| *accepted != Accepted::Any).unwrap_or(Accepted::Any)
+    field::list(accept).map(of_type).find(|accepted| *accepted != Accepted::Any).unwrap_or(Accepted::Any)
 }
 
 fn of_type(element: &[u8]) -> Accepted {

@@ -10,8 +10,7 @@ use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata, 
 use super::brpc::{self, Path};
 use super::config::ServerConfig;
 use super::request::{Method, Request};
-use super::{browser, failure, gateway, health, routed, status};
-use crate::grpc::request::is_meant;
+use super::{browser, content_type, failure, gateway, health, routed, status};
 use crate::http::cors::Preflight;
 use crate::http::head::WriteHead;
 use crate::http::rule::{Found, Lookup};
@@ -187,8 +186,8 @@ pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict
         Kind::Gateway => Form::Gateway(gateway_fields(request)),
         Kind::Routed(found) => Form::Routed(routed::Ticket(found.route().clone())),
         Kind::Mapped => {
-            let format = request.content_type.as_deref().and_then(brpc::format_of);
-            Form::Mapped(brpc::Ticket::new(request, format.unwrap_or(brpc::DEFAULT), config))
+            let format = request.content_type.as_deref().and_then(content_type::format_of);
+            Form::Mapped(brpc::Ticket::new(request, format.unwrap_or(content_type::DEFAULT), config))
         }
     };
     let refused = match verdict {
@@ -613,7 +612,7 @@ impl Answer {
                     true => plain(415, TEXT, head),
                     false => failure::refusal(415, TEXT, config, head),
                 };
-                head.field("Accept", brpc::ACCEPTED_TYPES.as_bytes());
+                head.field("Accept", content_type::ACCEPTED_TYPES.as_bytes());
                 body
             }
             Self::Unfit(status) => routed::failure(&status, head),
@@ -632,10 +631,7 @@ impl Answer {
 /// of Connect's, or whoever sends a picture, sound or the like.
 #[cold]
 fn reads_no_json(content_type: &[u8]) -> bool {
-    let begins = |start: &&[u8]| {
-        content_type.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
-    };
-    is_meant(content_type) || [&b"image/"[..], b"audio/", b"video/", b"font/"].iter().any(begins)
+    content_type::is_grpc(content_type) || content_type::is_no_message(content_type)
 }
 
 /// Whether a request is JSON-RPC: it says so, or it is JSON sent where nothing else is called. Without its body it
@@ -650,7 +646,7 @@ fn speaks_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
     request.json_rpc
         || is("application/json-rpc")
         || is("application/jsonrequest")
-        || is(brpc::JSON)
+        || is(content_type::JSON)
             && matches!(request.path.as_str(), "/" | "/jsonrpc")
             && body.is_none_or(json_rpc::announces)
 }
@@ -689,7 +685,7 @@ fn html(text: &str, head: &mut impl WriteHead) -> Bytes {
 pub(crate) fn json(body: Bytes, head: &mut impl WriteHead) -> Bytes {
     head.begin(200, Some(body.len()));
     if !body.is_empty() {
-        head.field("Content-Type", brpc::JSON.as_bytes());
+        head.field("Content-Type", content_type::JSON.as_bytes());
     }
     body
 }

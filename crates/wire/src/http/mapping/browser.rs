@@ -9,6 +9,7 @@ use super::asked::Answer;
 use super::config::ServerConfig;
 use super::request::{Method, Request};
 use crate::http::Cors;
+use crate::http::cors::is_own;
 
 /// Under which names a server is called.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,14 +65,6 @@ fn is_foreign(cors: &Cors, request: &Request) -> bool {
             matches!(site, Some("cross-site" | "same-site")) && *cors != Cors::Any
         }
     }
-}
-
-/// Whether a page of this origin is one of the server that is called `host`.
-pub(crate) fn is_own(origin: &[u8], host: &[u8]) -> bool {
-    let place = origin.windows(3).position(|part| part == b"://").and_then(|at| origin.get(at + 3..));
-    // Clients in Go write it as a URL, with a path.
-    let place = place.and_then(|place| place.split(|byte| *byte == b'/').next());
-    place.is_some_and(|place| place.eq_ignore_ascii_case(host))
 }
 
 /// A `Host` without its port.

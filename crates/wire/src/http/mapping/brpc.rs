@@ -9,10 +9,10 @@ use polyrpc_payload::compress;
 use super::accept::{self, Accepted};
 use super::asked::Answer;
 use super::config::ServerConfig;
+use super::content_type::{DEFAULT, OCTETS, content_type, format_of, is_no_message};
 use super::request::{Method, Request};
 use super::status;
-use crate::http::h1::frame;
-use crate::http::head::WriteHead;
+use crate::http::head::{WriteHead, metadata_fields};
 
 /// The metadata key for what a path holds behind the method: brpc's `unresolved_path`.
 pub(crate) const UNRESOLVED_PATH: &str = "x-bd-unresolved-path";
@@ -205,7 +205,7 @@ impl Ticket {
         if coding {
             head.field("Content-Encoding", b"gzip");
         }
-        frame::metadata_fields(head, metadata);
+        metadata_fields(head, metadata);
         body
     }
 }
@@ -233,7 +233,7 @@ pub(crate) fn failure(
     if !metadata.is_empty() {
         let mut metadata = metadata.clone();
         metadata.remove(ERROR_CODE);
-        frame::metadata_fields(head, &metadata);
+        metadata_fields(head, &metadata);
     }
     body
 }
@@ -265,13 +265,6 @@ pub(super) fn refuse(status: &Status, head: &mut impl WriteHead) -> Bytes {
     body.into()
 }
 
-/// Whether a body of this `Content-Type` cannot be a message, whatever brpc would make of it.
-fn is_no_message(content_type: &[u8]) -> bool {
-    [&b"image/"[..], b"audio/", b"video/", b"font/"]
-        .iter()
-        .any(|kind| content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind)))
-}
-
 /// A `Content-Type` as an answer has it: it may say that its text is UTF-8, as it is, and no more.
 fn without_charset(content_type: Bytes) -> Bytes {
     let mut parts = content_type.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
@@ -284,51 +277,6 @@ fn without_charset(content_type: Bytes) -> Bytes {
     if parts.all(is_true) { content_type } else { content_type.slice_ref(essence) }
 }
 
-/// How a body of this `Content-Type` is written, if it is one that is known. Parameters are ignored. MessagePack and
-/// plain bytes are ours, the others brpc's.
-pub(crate) fn format_of(content_type: &[u8]) -> Option<Format> {
-    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    let known = FORMATS.iter().find(|(name, _)| essence.eq_ignore_ascii_case(name.as_bytes()));
-    known.map(|(_, format)| *format)
-}
-
-/// The `Content-Type` of a format, if it has one.
-pub(crate) fn content_type(format: Format) -> Option<&'static str> {
-    match format {
-        Format::Json(Json::Proto3) => Some(PROTO_JSON),
-        Format::Json(_) => Some(JSON),
-        _ => FORMATS.iter().find(|(_, known)| *known == format).map(|(name, _)| *name),
-    }
-}
-
-/// The first name of each format is the one that is written.
-const FORMATS: [(&str, Format); 10] = [
-    (JSON, Format::Json(Json::Brpc)),
-    ("application/proto", Format::Protobuf),
-    ("application/x-protobuf", Format::Protobuf),
-    ("application/protobuf", Format::Protobuf),
-    (PROTO_JSON, Format::Json(Json::Proto3)),
-    ("application/proto-text", Format::ProtoText),
-    ("application/msgpack", Format::MessagePack),
-    ("application/x-msgpack", Format::MessagePack),
-    ("application/x-flatbuffers", Format::FlatBuffers),
-    (OCTETS, Format::Raw),
-];
-
-/// The types of [`FORMATS`], for a client that used another.
-pub(super) const ACCEPTED_TYPES: &str = "application/json, application/proto, application/x-protobuf, \
-    application/protobuf, application/proto-json, application/proto-text, application/msgpack, \
-    application/x-msgpack, application/x-flatbuffers, application/octet-stream";
-
-/// How a body without a type is written.
-pub(crate) const DEFAULT: Format = Format::Json(Json::Brpc);
-
-/// The `Content-Type` of JSON.
-pub(crate) const JSON: &str = "application/json";
-/// The `Content-Type` of canonical JSON, as brpc calls it.
-pub(super) const PROTO_JSON: &str = "application/proto-json";
-/// The `Content-Type` of bytes that mean nothing to the framework.
-pub(super) const OCTETS: &str = "application/octet-stream";
 /// The field that holds brpc's number of a failure.
 pub(crate) const ERROR_CODE: &str = "x-bd-error-code";
 /// The only `content-*` field a handler may set, by metadata of this key.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use polyrpc_core::Metadata;
 
-use crate::http::h1::frame;
+use crate::http::field;
 
 /// The fields of a request's head, as they came, behind `:method`, `:path` and `:authority`. What is for this hop only
 /// is left out.
@@ -19,7 +19,7 @@ pub(crate) fn request(
     metadata.append(":path", target);
     metadata.append(":authority", authority);
     let connection = fields.iter().filter(|(name, _)| name == "connection");
-    let named = connection.flat_map(|(_, value)| frame::list(value));
+    let named = connection.flat_map(|(_, value)| field::list(value));
     let named: Vec<String> = named.map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
     for (name, value) in fields {
         if !is_of_hop(&name) && !named.contains(&name) {
@@ -61,7 +61,7 @@ impl<'m> Response<'m> {
 /// The entries that may travel as fields.
 pub(crate) fn clean(fields: &Metadata) -> impl Iterator<Item = (&str, &Bytes)> {
     fields.iter().filter(|(name, value)| {
-        !is_of_hop(name) && frame::is_field_name(name) && frame::is_field_value(value)
+        !is_of_hop(name) && field::is_field_name(name) && field::is_field_value(value)
     })
 }
 

@@ -15,8 +15,8 @@ use polyrpc_core::{Code, Json, Status};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::brpc;
 use super::config::ServerConfig;
+use super::content_type;
 use crate::http::head::WriteHead;
 
 /// Writes the head of a response that says why, without its own fields of a failure, and returns its body.
@@ -24,7 +24,7 @@ use crate::http::head::WriteHead;
 pub(super) fn write(http: u16, status: &Status, head: &mut impl WriteHead) -> Bytes {
     let body = body(status);
     head.begin(http, Some(body.len()));
-    head.field("Content-Type", brpc::JSON.as_bytes());
+    head.field("Content-Type", content_type::JSON.as_bytes());
     body.into()
 }
 

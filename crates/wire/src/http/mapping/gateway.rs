@@ -8,7 +8,7 @@ use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Json, Metadata, Reply, Status};
 use polyrpc_payload::compress;
 
-use super::{brpc, query, request, status};
+use super::{content_type, query, request, status};
 use crate::http::head::WriteHead;
 
 /// The `X-RPCX-*` fields of a request. Most go back with the response as they came.
@@ -121,7 +121,7 @@ impl Fields {
         let body = zipped.map_or(body, Bytes::from);
 
         head.begin(200, Some(body.len()));
-        let content_type = brpc::content_type(reply.head.format).unwrap_or(brpc::OCTETS);
+        let content_type = content_type::content_type(reply.head.format).unwrap_or(content_type::OCTETS);
         head.field("Content-Type", content_type.as_bytes());
         self.echo(head);
         meta_field(&reply.head.metadata, head);

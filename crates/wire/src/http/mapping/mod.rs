@@ -6,6 +6,7 @@ pub(crate) mod asked;
 pub(crate) mod browser;
 pub(crate) mod brpc;
 pub(crate) mod config;
+pub(crate) mod content_type;
 pub(crate) mod exchange;
 pub(crate) mod failure;
 pub(crate) mod gateway;

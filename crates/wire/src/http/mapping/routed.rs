@@ -9,9 +9,8 @@ use polyrpc_payload::compress;
 use super::asked::Answer;
 use super::config::ServerConfig;
 use super::request::{Method, Request};
-use super::{brpc, failure, status};
-use crate::http::h1::frame;
-use crate::http::head::WriteHead;
+use super::{brpc, content_type, failure, status};
+use crate::http::head::{WriteHead, metadata_fields};
 use crate::http::rule::Route;
 
 /// What answering a call takes.
@@ -25,13 +24,13 @@ impl Ticket {
             Ok(message) => {
                 let body = self.0.response(message);
                 head.begin(200, Some(body.len()));
-                head.field("Content-Type", brpc::JSON.as_bytes());
-                frame::metadata_fields(head, &reply.head.metadata);
+                head.field("Content-Type", content_type::JSON.as_bytes());
+                metadata_fields(head, &reply.head.metadata);
                 body
             }
             Err(status) => {
                 let body = failure(&status, head);
-                frame::metadata_fields(head, &reply.head.metadata);
+                metadata_fields(head, &reply.head.metadata);
                 body
             }
         }
@@ -48,7 +47,7 @@ pub(super) fn check(config: &ServerConfig, request: &Request) -> Result<(Compres
     let compression = request.compression().ok_or(Answer::UnsupportedCoding)?;
     // A page sends a POST of plain text to any server; the other verbs with a body only after it has asked.
     let is_json = match request.content_type.as_deref() {
-        Some(content_type) => matches!(brpc::format_of(content_type), Some(Format::Json(_))),
+        Some(content_type) => matches!(content_type::format_of(content_type), Some(Format::Json(_))),
         None => !request.from_page,
     };
     match is_json || request.method != Method::Post || config.lenient {

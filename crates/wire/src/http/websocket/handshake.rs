@@ -5,7 +5,7 @@ use base64::{Engine, alphabet};
 use bytes::Bytes;
 use sha1_smol::Sha1;
 
-use crate::http::mapping::browser::is_own;
+use crate::http::cors::is_own;
 
 /// What the fields of a request say of a WebSocket, gathered field by field.
 #[derive(Debug, Default)]

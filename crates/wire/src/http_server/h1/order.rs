@@ -4,7 +4,7 @@ use bytes::Bytes;
 use polyrpc_core::Outbox;
 
 use crate::http::cors::expose;
-use crate::http::h1::frame;
+use crate::http::field;
 
 /// Which requests are owed a response, and the responses that are ready before their turn.
 ///
@@ -142,12 +142,12 @@ impl Order {
     fn end_head(&self, exchange: &Exchange, newest: bool, out: &mut Outbox) {
         let head = out.buffer();
         if let Some(origin) = &exchange.origin {
-            expose(origin, |name, value| frame::field(head, name, value));
+            expose(origin, |name, value| field::field(head, name, value));
         }
         if self.closing && newest {
-            frame::field(head, "Connection", b"close");
+            field::field(head, "Connection", b"close");
         } else if exchange.http10 {
-            frame::field(head, "Connection", b"keep-alive");
+            field::field(head, "Connection", b"keep-alive");
         }
         head.extend_from_slice(b"\r\n");
     }

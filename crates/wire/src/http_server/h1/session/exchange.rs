@@ -10,6 +10,7 @@ use polyrpc_core::{
 use super::rest::Rest;
 use super::web::id;
 use super::{CONTINUE, Form, Live, Reading, SKIPPED, Step};
+use crate::http::field;
 use crate::http::h1::chunked::{self, Chunked};
 use crate::http::h1::frame;
 use crate::http::head::WriteHead;
@@ -246,10 +247,10 @@ impl Server {
         let head = out.buffer();
         head.begin(response.status, None);
         for (name, value) in response.fields() {
-            frame::field(head, name, value);
+            field::field(head, name, value);
         }
         if matches!(body, Body::Chunks) {
-            frame::field(head, "transfer-encoding", b"chunked");
+            field::field(head, "transfer-encoding", b"chunked");
         }
         passing.body = Some(body);
         self.order.begin(&passing.exchange, out);
@@ -287,7 +288,7 @@ impl Server {
             Some(Body::Chunks) if is_whole => {
                 out.copy(b"0\r\n");
                 for (name, value) in exchange::clean(trailers) {
-                    frame::field(out.buffer(), name, value);
+                    field::field(out.buffer(), name, value);
                 }
                 out.copy(b"\r\n");
             }

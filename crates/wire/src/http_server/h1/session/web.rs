@@ -11,7 +11,8 @@ use crate::grpc::incoming::{compressed_without_name, unknown_encoding};
 use crate::grpc::request::{Accepts, Request as GrpcRequest, Unfit};
 use crate::grpc::{self, frame as grpc_frame};
 use crate::grpc_web;
-use crate::http::h1::{chunked, frame};
+use crate::http::field;
+use crate::http::h1::chunked;
 use crate::http::mapping::asked::Answer;
 use crate::http::mapping::browser;
 use crate::http_server::h1::order::Exchange;
@@ -242,7 +243,7 @@ impl Server {
             }
         });
         if web.exchange.takes_chunks() {
-            frame::field(text, "transfer-encoding", b"chunked");
+            field::field(text, "transfer-encoding", b"chunked");
         }
         self.order.begin(&web.exchange, out);
     }

@@ -7,10 +7,10 @@ use polyrpc_core::{Call, Compression, Credential, Format, Head, Message, Metadat
 
 use super::http::{Block, Calls, Incoming, Owed, Responding};
 use super::{Found, id};
-use crate::grpc::request::is_meant;
 use crate::http::h2::ErrorCode;
 use crate::http::h2::hpack::{Fields, Indexing, stateless_field};
 use crate::http::head::WriteHead;
+use crate::http::mapping::content_type::is_grpc;
 use crate::http::mapping::exchange::{self, Response};
 use crate::http::mapping::request::{Method, Request};
 use crate::http::mapping::{asked, browser, brpc};
@@ -60,7 +60,7 @@ impl Server {
         out: &mut Outbox,
     ) -> Option<Found> {
         let config = self.config.gateway.as_ref().filter(|config| config.own.is_some())?.clone();
-        if fields.get(b"content-type").is_some_and(is_meant) {
+        if fields.get(b"content-type").is_some_and(is_grpc) {
             return None;
         }
         // What cannot be understood is refused with those that are calls.

@@ -29,11 +29,11 @@ use super::Methods;
 use crate::grpc::dialect::Dialect;
 use crate::grpc::frame::{self, Framed};
 use crate::grpc::incoming::{self, Next, compressed_without_name};
-use crate::grpc::request::{Accepts, Request, Unfit, is_meant};
+use crate::grpc::request::{Accepts, Request, Unfit};
 use crate::grpc::{block, coding, status};
-use crate::http::h1::frame::has_too_many;
 use crate::http::h2::hpack::Fields;
 use crate::http::h2::{self, Connection, ErrorCode};
+use crate::http::mapping::content_type::is_grpc;
 use crate::http::{Cors, ServerConfig as HttpConfig};
 use crate::http_server::{Upgrade, request};
 
@@ -597,7 +597,7 @@ impl Server {
         if let Some(known) = self.recent.find(fields) {
             return Ok(known.clone());
         }
-        if has_too_many(fields, MAX_FIELDS) {
+        if request::has_too_many(fields, MAX_FIELDS) {
             return Err(Unfit::Fields);
         }
         let mut request = Request::read(fields.iter())?;
@@ -844,7 +844,7 @@ impl Server {
         }
         self.untold.note(Refused::TooLarge);
         let is_grpc = match fields.get(b"content-type") {
-            Some(content_type) => is_meant(content_type),
+            Some(content_type) => is_grpc(content_type),
             // It may be among the fields that are not here.
             None => fields.get(b"te") == Some(b"trailers"),
         };
@@ -900,9 +900,9 @@ impl Server {
         if self.web_preflight(stream, fields, out) {
             return Found::Nothing;
         }
-        let is_meant = fields.get(b"content-type").is_some_and(is_meant);
+        let is_grpc = fields.get(b"content-type").is_some_and(is_grpc);
         match self.config.gateway.clone() {
-            _ if is_meant => self.turn_away(stream, fields, unfit, out),
+            _ if is_grpc => self.turn_away(stream, fields, unfit, out),
             Some(gateway) => {
                 let request = request::of_h2(fields, gateway.limits.message);
                 self.http_request(stream, &gateway, request, body, end, out)
