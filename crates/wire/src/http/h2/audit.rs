@@ -1,9 +1,9 @@
 //! What holds of a connection at any time, whatever the peer sent. Whoever fuzzes asserts it after every event.
 
-use super::connection::{Connection, Opening, Role};
+use super::connection::{Connection, Opening};
 use super::hpack::Decoder;
 use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW};
-use super::stream::Stream;
+use super::stream::{Role, Stream};
 
 impl<T> Connection<T> {
     /// Asserts that what is kept is within the limits, and that all that is counted adds up.

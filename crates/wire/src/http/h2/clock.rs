@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use polyrpc_core::Outbox;
 
-use super::connection::{Connection, Leaving, Role};
+use super::connection::{Connection, Leaving};
 use super::status::ErrorCode;
-use super::stream::Stream;
+use super::stream::{Role, Stream};
 
 /// How long a peer may take to answer the PING that tells when it has heard that we leave.
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -12,7 +12,7 @@ use super::guard::Guard;
 use super::hpack::{Decoder, Encoder, Fields};
 use super::settings::{self, DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, LONGEST_FRAME, Peer, Settings};
 use super::status::{ErrorCode, Fault, connection};
-use super::stream::{State, Stream};
+use super::stream::{Role, State, Stream};
 use super::streams::Streams;
 
 /// What a connection accepts and announces.
@@ -129,13 +129,6 @@ pub struct Connection<T = ()> {
     /// Frames taken since the last [`Event::Pause`], and what decoding header blocks was worth in frames.
     pub(super) taken: u32,
     wanted: usize,
-}
-
-/// Which side of the connection this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    Server,
-    Client,
 }
 
 /// How far the connection has been opened.

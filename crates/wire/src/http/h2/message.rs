@@ -1,8 +1,6 @@
 //! What a header list means: the head of a request or of a response, or trailers; and whether it is one that
 //! HTTP/2 allows (RFC 9113, §8).
 
-use super::hpack::Fields;
-
 /// What a header list is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meaning {
@@ -34,9 +32,9 @@ struct Pseudo<'f> {
 }
 
 /// Tells what a list means.
-pub(super) fn judge(fields: &Fields) -> Result<Meaning, Malformed> {
+pub(super) fn judge<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Result<Meaning, Malformed> {
     let (mut pseudo, mut regular, mut length) = (Pseudo::default(), false, None);
-    for (name, value) in fields.iter() {
+    for (name, value) in fields {
         if !is_value(value) {
             return Err(Malformed);
         }

@@ -6,13 +6,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_core::Outbox;
 
 use super::closed::How;
-use super::connection::{BLOCK, Block, Config, Connection, Event, Leaving, Opening, Role, Taken};
+use super::connection::{BLOCK, Block, Config, Connection, Event, Leaving, Opening, Taken};
 use super::frame::{self, Header};
 use super::hpack::{DecodeError, Fields};
 use super::message::{Kind, Meaning};
 use super::settings::{DEFAULT_FRAME, MOST_WINDOW};
 use super::status::{ErrorCode, Fault, connection, stream};
-use super::stream::{State, Stream};
+use super::stream::{Role, State, Stream};
 
 /// CONTINUATION frames of one header block, beside those that its length needs.
 const MOST_FRAMES: usize = 32;

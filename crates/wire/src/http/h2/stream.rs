@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::connection::Role;
-
 /// Which halves of a stream are open.
 ///
 /// ```text
@@ -122,4 +120,11 @@ impl<T> Stream<T> {
     pub(super) fn is_flushed(&self) -> bool {
         self.queue.is_empty()
     }
+}
+
+/// Which side of the connection this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Server,
+    Client,
 }

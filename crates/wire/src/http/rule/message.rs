@@ -1,13 +1,13 @@
 //! A request put together in canonical JSON of a body, a query and a path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use bytes::Bytes;
 use polyrpc_payload::schema::{Field, Kind, Message, Spelling, WellKnown};
 use serde_json::value::RawValue;
 
-use super::routes::pairs;
+use super::template::decoded;
 
 /// A message in the making: fields by their names in JSON. What nobody looked into is kept as it came.
 #[derive(Debug, Default)]
@@ -240,3 +240,20 @@ impl fmt::Display for Unfit {
 }
 
 impl std::error::Error for Unfit {}
+
+/// The query told apart: names and values out of percent-encoding, the values of a name together.
+fn pairs(query: &str) -> Option<Vec<(String, Vec<String>)>> {
+    let mut all: Vec<(String, Vec<String>)> = Vec::new();
+    let mut places = HashMap::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let plain = |text: &str| decoded(&text.replace('+', " "), false);
+        let (name, value) = (plain(name)?, plain(value)?);
+        let place = *places.entry(name.clone()).or_insert_with(|| {
+            all.push((name, Vec::new()));
+            all.len() - 1
+        });
+        all[place].1.push(value);
+    }
+    Some(all)
+}

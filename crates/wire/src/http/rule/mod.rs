@@ -4,14 +4,15 @@
 //! and the values of its variables; [`Found::message`] puts them together with the query and the body to the
 //! method's request in canonical JSON, and [`Route::response`] takes what the rule wants out of the reply.
 
+mod error;
 mod message;
 mod routes;
 mod rule;
 mod template;
 
+pub use error::Error;
 pub use message::Unfit;
 pub use routes::{Found, Lookup, Route, Routes};
-pub use rule::Error;
 
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polyrpc_payload::schema::{Message, Method};
 
+use super::error::Error;
 use super::message::{self, Unfit};
-use super::rule::{Body, Error, Rule};
+use super::rule::{Body, Rule};
 
 /// Which methods are called by which verbs and paths.
 #[derive(Debug, Clone, Default)]
@@ -191,21 +192,4 @@ impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.rule.verb, self.service, self.method)
     }
-}
-
-/// The query told apart: names and values out of percent-encoding, the values of a name together.
-pub(super) fn pairs(query: &str) -> Option<Vec<(String, Vec<String>)>> {
-    let mut all: Vec<(String, Vec<String>)> = Vec::new();
-    let mut places = HashMap::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let plain = |text: &str| super::template::decoded(&text.replace('+', " "), false);
-        let (name, value) = (plain(name)?, plain(value)?);
-        let place = *places.entry(name.clone()).or_insert_with(|| {
-            all.push((name, Vec::new()));
-            all.len() - 1
-        });
-        all[place].1.push(value);
-    }
-    Some(all)
 }

@@ -1,9 +1,8 @@
 //! A rule as a `.proto` declares it: `google.api.HttpRule`.
 
-use std::fmt;
-
 use polyrpc_core::protobuf::{Reader, WireType};
 
+use super::error::Error;
 use super::template::Template;
 
 /// A way to call a method.
@@ -121,28 +120,3 @@ fn fields(message: &[u8]) -> Result<Vec<(u32, &[u8])>, Error> {
 fn text(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| Error::new("", "the rule holds bytes that are no text"))
 }
-
-/// Why a rule is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
-    path: String,
-    reason: &'static str,
-}
-
-impl Error {
-    #[cold]
-    pub(super) fn new(path: &str, reason: &'static str) -> Self {
-        Self { path: path.to_owned(), reason }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.path.as_str() {
-            "" => f.write_str(self.reason),
-            path => write!(f, "`{path}`: {}", self.reason),
-        }
-    }
-}
-
-impl std::error::Error for Error {}

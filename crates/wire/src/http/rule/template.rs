@@ -1,6 +1,6 @@
 //! The path of a rule: `/v1/{name=shelves/*}/books:list`.
 
-use super::rule::Error;
+use super::error::Error;
 
 /// A path with variables.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -66,7 +66,7 @@ impl Fields {
 
     /// What the list is: the head of a message, or trailers.
     pub(in crate::http::h2) fn meaning(&self) -> Result<Meaning, Malformed> {
-        *self.meaning.get_or_init(|| judge(self))
+        *self.meaning.get_or_init(|| judge(self.iter()))
     }
 
     /// Whether the list is worth keeping for the case that it comes again. A short block may stand for a very large list,
