@@ -1,5 +1,7 @@
 //! The client's side of a connection.
 
+use super::field;
+use super::mapping::content_type;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -14,11 +16,10 @@ use polyrpc_core::{
 };
 use polyrpc_payload::compress;
 
-use super::field;
 use super::h1::chunked::Chunked;
 use super::h1::frame::{self, Framing, Lengths, Refusal};
 use super::head::{WriteHead, metadata_fields};
-use super::mapping::{brpc, content_type, failure, gateway, query, request, status};
+use super::mapping::{brpc, failure, gateway, query, status, text};
 use crate::json_rpc;
 
 /// How a client speaks to its peer.
@@ -402,7 +403,7 @@ impl Response {
             self.content_type.as_deref().and_then(content_type::format_of).unwrap_or(content_type::DEFAULT);
         let compression = match self.content_encoding.as_deref() {
             None => Some(Compression::None),
-            Some(coding) => request::coding_of(coding),
+            Some(coding) => text::coding_of(coding),
         };
         let result = match compression {
             _ if !self.is_success() => Err(self.failure(&body)),

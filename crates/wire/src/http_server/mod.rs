@@ -7,4 +7,4 @@ mod upgrade;
 pub mod h1;
 pub mod h2;
 
-pub use upgrade::Upgrade;
+pub use request::Upgrade;

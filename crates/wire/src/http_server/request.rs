@@ -12,7 +12,8 @@ use crate::grpc::{request as grpc, timeout};
 use crate::http::h1::frame::{self, Framing, Lengths, Refusal};
 use crate::http::mapping::asked::RPCX_PATH;
 use crate::http::mapping::content_type::is_grpc;
-use crate::http::mapping::request::{Method, Request, Text, milliseconds};
+use crate::http::mapping::request::{Method, Request};
+use crate::http::mapping::text::{Text, milliseconds};
 use crate::http::mapping::{brpc, gateway};
 use crate::http::websocket::handshake as websocket;
 use crate::http::{field, h2};
@@ -124,6 +125,14 @@ impl H1Request {
             .map(|(dialect, _)| dialect)
             .unwrap_or_default()
     }
+}
+
+/// What a session of HTTP/2 goes on with: the request that asked for it is its first.
+#[derive(Debug)]
+pub struct Upgrade {
+    pub(super) settings: h2::Settings,
+    pub(super) request: H1Request,
+    pub(super) body: Bytes,
 }
 
 /// Reads the head of a request that came by HTTP/2; the message may have `limit` bytes.

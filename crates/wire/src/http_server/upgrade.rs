@@ -5,16 +5,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine, alphabet};
 use bytes::Bytes;
 
-use super::request::H1Request;
 use crate::http::h2;
-
-/// What a session of HTTP/2 goes on with: the request that asked for it is its first.
-#[derive(Debug)]
-pub struct Upgrade {
-    pub(super) settings: h2::Settings,
-    pub(super) request: H1Request,
-    pub(super) body: Bytes,
-}
 
 /// What the fields of a request say of an upgrade, gathered field by field.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@
 use polyrpc_core::Json;
 
 use super::content_type::{JSON, PROTO_JSON};
+use super::request::Request;
 use crate::http::field;
 
 /// What an `Accept` field wants.
@@ -19,8 +20,13 @@ pub(super) enum Accepted {
     Unknown,
 }
 
+/// What the `Accept` field of a request wants.
+pub(super) fn wanted(request: &Request) -> Accepted {
+    dialect(request.metadata.bytes("accept").map(|value| &value[..]))
+}
+
 /// The first type that names a dialect counts.
-pub(super) fn dialect(accept: Option<&[u8]>) -> Accepted {
+fn dialect(accept: Option<&[u8]>) -> Accepted {
     let Some(accept) = accept else { return Accepted::Any };
     field::list(accept).map(of_type).find(|accepted| *accepted != Accepted::Any).unwrap_or(Accepted::Any)
 }

@@ -4,17 +4,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use polyrpc_core::session::{Missing, Verdict};
-use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata, Reply, Status};
+use polyrpc_core::session::Verdict;
+use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata, Status};
 
+use super::answer::{Answer, Form, Refused};
 use super::brpc::{self, Path};
 use super::config::ServerConfig;
 use super::request::{Method, Request};
-use super::{browser, content_type, failure, gateway, health, routed, status};
-use crate::http::cors::Preflight;
-use crate::http::head::WriteHead;
+use super::{browser, check, content_type, gateway, health, routed};
 use crate::http::rule::{Found, Lookup};
-use crate::http::websocket::handshake::Unfit;
 use crate::json_rpc::{self, Incoming};
 use crate::net_rpc;
 
@@ -159,7 +157,7 @@ pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) 
             Err(answer) => return Peeked::answer(answer),
         },
         Kind::Routed(found) => {
-            if let Err(answer) = routed::check(config, request) {
+            if let Err(answer) = check::routed(config, request) {
                 return Peeked::answer(answer);
             }
             names.set(found.route().service(), found.route().method());
@@ -167,7 +165,7 @@ pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) 
         }
         Kind::Mapped => {
             let path = Path::parse(request.path.as_str());
-            if let Err(answer) = brpc::check(config, request, &path) {
+            if let Err(answer) = check::mapped(config, request, &path) {
                 return Peeked::answer(answer);
             }
             names.set(path.service, path.method);
@@ -210,7 +208,7 @@ pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict
 /// brpc's mapping: the path names service and method.
 fn mapped_call(config: &ServerConfig, mut request: Request, body: Bytes, names: &mut Names) -> Asked {
     let path = Path::parse(request.path.as_str());
-    let (format, compression) = match brpc::check(config, &request, &path) {
+    let (format, compression) = match check::mapped(config, &request, &path) {
         Ok(understood) => understood,
         Err(answer) => return Asked::Answer(answer),
     };
@@ -245,7 +243,7 @@ fn routed_call(
     body: Bytes,
     names: &mut Names,
 ) -> Asked {
-    let (compression, dialect) = match routed::check(config, &request) {
+    let (compression, dialect) = match check::routed(config, &request) {
         Ok(understood) => understood,
         Err(answer) => return Asked::Answer(answer),
     };
@@ -445,195 +443,6 @@ impl Names {
     }
 }
 
-/// The form that the response to a call takes.
-#[derive(Debug)]
-pub(crate) enum Form {
-    Mapped(brpc::Ticket),
-    Routed(routed::Ticket),
-    Gateway(Box<gateway::Fields>),
-    JsonRpc(json_rpc::Owed),
-}
-
-impl Form {
-    /// Whether a request without a body calls with the default message: by its verb it may have none (brpc
-    /// `policy/http_rpc_protocol.cpp`).
-    pub(crate) fn may_be_empty(&self) -> bool {
-        matches!(self, Self::Mapped(_))
-    }
-
-    /// Writes the head of the response and returns its body.
-    pub(crate) fn answer(self, reply: Reply, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
-        match self {
-            Self::Mapped(ticket) => ticket.answer(reply, config, head),
-            Self::Routed(ticket) => ticket.answer(reply, head),
-            Self::Gateway(fields) => fields.answer(reply, head),
-            Self::JsonRpc(owed) => {
-                let body = json(owed.answer(&reply).into(), head);
-                if !reply.head.metadata.is_empty() {
-                    gateway::meta_field(&reply.head.metadata, head);
-                }
-                body
-            }
-        }
-    }
-
-    /// The failure of a call to something that does not exist.
-    pub(crate) fn unknown(&self, call: &Call<'_>, missing: Missing) -> Status {
-        match self {
-            Self::Mapped(_) => unknown(call, missing),
-            Self::Routed(_) | Self::Gateway(_) | Self::JsonRpc(_) => unknown_to_rpcx(call, missing),
-        }
-    }
-
-    /// The same for a call whose credential was refused.
-    pub(crate) fn refuse(self, status: Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
-        match self {
-            // A listener for brpc's clients answers as brpc does.
-            Self::Mapped(_) if config.trust_connection => brpc::refuse(&status, head),
-            Self::Mapped(ticket) => ticket.answer(Reply::failure(brpc::named(status)), config, head),
-            Self::Gateway(fields) => fields.failure(401, status.words(), head),
-            Self::Routed(_) | Self::JsonRpc(_) => self.answer(Reply::failure(status), config, head),
-        }
-    }
-}
-
-/// The failure of a call to something that does not exist, in brpc's words.
-pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
-    brpc::unknown(call, missing)
-}
-
-/// The failure of a call to something that does not exist, in rpcx's words.
-#[cold]
-pub(crate) fn unknown_to_rpcx(call: &Call<'_>, missing: Missing) -> Status {
-    Status::unimplemented(match missing {
-        Missing::Service => format!("rpcx: can't find service {}", call.service),
-        Missing::Method => format!("rpcx: can't find method {}", call.method),
-    })
-}
-
-/// A request that was refused by its head.
-#[derive(Debug)]
-pub(crate) struct Refused {
-    form: Form,
-    status: Status,
-    unauthenticated: bool,
-}
-
-impl Refused {
-    fn write(self, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
-        match self.unauthenticated {
-            true => self.form.refuse(self.status, config, head),
-            false => self.form.answer(Reply::failure(self.status), config, head),
-        }
-    }
-}
-
-/// What is answered without calling a method.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    Text(u16, &'static str),
-    /// A failure before there is a call: its HTTP status and why.
-    Failed(u16, &'static str),
-    Version,
-    /// What the server offers, as Go's `net/rpc` shows it.
-    DebugPage,
-    /// The methods of HTTP that are understood, or the leave that a browser asks for.
-    Options(Option<Preflight>),
-    MustConnect,
-    /// The path belongs to a method, which other methods of HTTP call.
-    OtherVerb {
-        verbs: String,
-        /// Whoever asks reads no JSON.
-        in_text: bool,
-    },
-    /// The content type is none of those in which a message may come.
-    UnsupportedType {
-        /// Whoever asks reads no JSON.
-        in_text: bool,
-    },
-    /// The message that a rule makes of the request cannot be made.
-    Unfit(Status),
-    UnsupportedCoding,
-    /// A WebSocket was asked for in a way that cannot be granted.
-    NoWebSocket(Unfit),
-    /// The server is going away.
-    GoingAway,
-    /// A request to the gateway that cannot be read.
-    Unreadable(Box<gateway::Fields>, &'static str),
-    /// What is owed for JSON-RPC that calls nothing, or nothing any more.
-    Json(Vec<u8>),
-    /// The request was refused by its head.
-    Refused(Box<Refused>),
-}
-
-impl Answer {
-    /// The answer to a request whose content type is none of those in which a message may come.
-    #[cold]
-    pub(super) fn unsupported_type(content_type: Option<&[u8]>) -> Self {
-        Self::UnsupportedType { in_text: content_type.is_some_and(reads_no_json) }
-    }
-
-    /// The answer to a request by a method of HTTP that calls nothing there.
-    #[cold]
-    pub(super) fn other_verb(verbs: String, content_type: Option<&[u8]>) -> Self {
-        Self::OtherVerb { verbs, in_text: content_type.is_some_and(reads_no_json) }
-    }
-
-    /// Whether anybody may be given it: it tells nothing of what could be called.
-    fn is_harmless(&self) -> bool {
-        !matches!(self, Self::DebugPage)
-    }
-
-    /// Writes the head of the response and returns its body.
-    pub(crate) fn write(self, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
-        match self {
-            Self::Text(http, text) => plain(http, text, head),
-            Self::Failed(http, text) => failure::refusal(http, text, config, head),
-            Self::Version => plain(200, &config.version, head),
-            Self::DebugPage => html(&config.debug_page, head),
-            Self::Options(preflight) => options(preflight, head),
-            Self::MustConnect => {
-                let body = plain(405, "405 must CONNECT\n", head);
-                head.field("Allow", b"CONNECT");
-                body
-            }
-            Self::OtherVerb { verbs, in_text } => {
-                const TEXT: &str = "this path is called by another method of HTTP\n";
-                let body = match in_text {
-                    true => plain(405, TEXT, head),
-                    false => failure::refusal(405, TEXT, config, head),
-                };
-                head.field("Allow", verbs.as_bytes());
-                body
-            }
-            Self::UnsupportedType { in_text } => {
-                const TEXT: &str = "the Content-Type is not one of a message\n";
-                let body = match in_text {
-                    true => plain(415, TEXT, head),
-                    false => failure::refusal(415, TEXT, config, head),
-                };
-                head.field("Accept", content_type::ACCEPTED_TYPES.as_bytes());
-                body
-            }
-            Self::Unfit(status) => routed::failure(&status, head),
-            Self::UnsupportedCoding => unsupported_coding(config, head),
-            Self::NoWebSocket(unfit) => no_websocket(unfit, head),
-            Self::GoingAway => brpc::failure(&going_away(), &Metadata::new(), config, head),
-            // rpcx answers 200 to a request it cannot read: the failure is in the fields.
-            Self::Unreadable(fields, wrong) => fields.failure(200, wrong, head),
-            Self::Json(text) => json(text.into(), head),
-            Self::Refused(refused) => refused.write(config, head),
-        }
-    }
-}
-
-/// Whether who sends this content type looks for no JSON in an answer: a client of gRPC, which may take it for a failure
-/// of Connect's, or whoever sends a picture, sound or the like.
-#[cold]
-fn reads_no_json(content_type: &[u8]) -> bool {
-    content_type::is_grpc(content_type) || content_type::is_no_message(content_type)
-}
-
 /// Whether a request is JSON-RPC: it says so, or it is JSON sent where nothing else is called. Without its body it
 /// may be.
 fn speaks_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
@@ -656,76 +465,6 @@ fn speaks_json_rpc(request: &Request, body: Option<&[u8]>) -> bool {
 fn speaks_gateway(request: &Request) -> bool {
     matches!(request.method, Method::Post | Method::Get | Method::Put)
         && request.gateway.as_ref().is_some_and(|fields| fields.names_a_call())
-}
-
-/// A response of text.
-pub(crate) fn plain(http: u16, text: &str, head: &mut impl WriteHead) -> Bytes {
-    head.begin(http, Some(text.len()));
-    head.field("Content-Type", b"text/plain");
-    Bytes::copy_from_slice(text.as_bytes())
-}
-
-/// The answer to a request whose body did not come in time.
-#[cold]
-pub(crate) fn late(status: &Status, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
-    match config.json() {
-        Json::BrpcLenient => plain(408, status.message(), head),
-        _ => failure::write(408, status, head),
-    }
-}
-
-/// A page.
-fn html(text: &str, head: &mut impl WriteHead) -> Bytes {
-    head.begin(200, Some(text.len()));
-    head.field("Content-Type", b"text/html; charset=utf-8");
-    Bytes::copy_from_slice(text.as_bytes())
-}
-
-/// A response of JSON-RPC.
-pub(crate) fn json(body: Bytes, head: &mut impl WriteHead) -> Bytes {
-    head.begin(200, Some(body.len()));
-    if !body.is_empty() {
-        head.field("Content-Type", content_type::JSON.as_bytes());
-    }
-    body
-}
-
-fn options(preflight: Option<Preflight>, head: &mut impl WriteHead) -> Bytes {
-    head.begin(204, None);
-    match preflight {
-        Some(preflight) => preflight.allow(|name, value| head.field(name, value)),
-        None => head.field("Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
-    }
-    Bytes::new()
-}
-
-#[cold]
-fn unsupported_coding(config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
-    const TEXT: &str = "the content-encoding is not understood";
-    let body = match config.json() {
-        Json::BrpcLenient => plain(415, &format!("[{}][E{}]{TEXT}", config.address, status::EREQUEST), head),
-        _ => failure::refusal(415, TEXT, config, head),
-    };
-    head.field("Accept-Encoding", b"gzip, deflate");
-    head.field(brpc::ERROR_CODE, status::EREQUEST.to_string().as_bytes());
-    body
-}
-
-#[cold]
-fn no_websocket(unfit: Unfit, head: &mut impl WriteHead) -> Bytes {
-    let body = plain(unfit.http(), unfit.reason(), head);
-    if unfit == Unfit::Version {
-        // What the client may ask for instead (RFC 6455 §4.4).
-        head.field("Upgrade", b"websocket");
-        head.field("Sec-WebSocket-Version", b"13");
-    }
-    body
-}
-
-/// brpc's words for a call that comes too late.
-#[cold]
-fn going_away() -> Status {
-    Status::unavailable("Server is stopping").with_number(status::ELOGOFF)
 }
 
 /// Why a WebSocket is not opened that is not one of this server's own.

@@ -1,17 +1,15 @@
 //! brpc's mapping of calls to HTTP: `POST /Service/Method` (brpc `policy/http_rpc_protocol.cpp`).
 
 use bytes::Bytes;
-
 use polyrpc_core::session::Missing;
 use polyrpc_core::{Call, Compression, Format, Json, Metadata, Reply, Status};
 use polyrpc_payload::compress;
 
-use super::accept::{self, Accepted};
-use super::asked::Answer;
+use super::accept::{Accepted, wanted};
 use super::config::ServerConfig;
-use super::content_type::{DEFAULT, OCTETS, content_type, format_of, is_no_message};
-use super::request::{Method, Request};
-use super::status;
+use super::content_type::{OCTETS, content_type, format_of};
+use super::request::Request;
+use super::{failure, status};
 use crate::http::head::{WriteHead, metadata_fields};
 
 /// The metadata key for what a path holds behind the method: brpc's `unresolved_path`.
@@ -64,77 +62,6 @@ pub(super) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
     Status::unimplemented(text).with_number(status::ENOMETHOD)
 }
 
-/// Checks what the head of a request says before it is a call, and tells how its message is written and compressed.
-///
-/// # Errors
-///
-/// The answer to a request that calls nothing.
-pub(super) fn check(
-    config: &ServerConfig,
-    request: &Request,
-    path: &Path<'_>,
-) -> Result<(Format, Compression), Answer> {
-    let compression = request.compression().ok_or(Answer::UnsupportedCoding)?;
-    let content_type = request.content_type.as_deref();
-    let format = content_type.map_or(Some(DEFAULT), format_of);
-    match format {
-        _ if config.lenient => {
-            lenient_format(content_type, format).ok_or_else(|| Answer::unsupported_type(content_type))
-        }
-        _ if request.method != Method::Post => match calls_without_effects(config, request.method, path) {
-            true => Ok(format.unwrap_or(DEFAULT)),
-            false => Err(Answer::other_verb("POST".to_owned(), content_type)),
-        },
-        // A page may send a body without a type, as it may send plain text.
-        _ if content_type.is_none() && request.from_page => Err(Answer::unsupported_type(content_type)),
-        Some(format) => Ok(format),
-        None => Err(Answer::unsupported_type(content_type)),
-    }
-    .and_then(|format| Ok((dialect(config, request, format)?, compression)))
-}
-
-/// The format, in the dialect of JSON that the request wants or, if it does not say, that the listener has.
-///
-/// What is read is the same in all of them but the lenient one, so that the call is in the dialect of its answer.
-fn dialect(config: &ServerConfig, request: &Request, format: Format) -> Result<Format, Answer> {
-    match format {
-        Format::Json(named) => Ok(Format::Json(match wanted(request)? {
-            Some((Json::Brpc, _)) if config.json() == Json::BrpcLenient => Json::BrpcLenient,
-            Some((dialect, _)) => dialect,
-            None if named == Json::Brpc => config.json(),
-            None => named,
-        })),
-        format => Ok(format),
-    }
-}
-
-/// The dialect of JSON that a request wants to be answered in, and its content type.
-///
-/// # Errors
-///
-/// The answer to a request that wants what there is not.
-pub(super) fn wanted(request: &Request) -> Result<Option<(Json, &'static str)>, Answer> {
-    match accept::dialect(request.metadata.bytes("accept").map(|value| &value[..])) {
-        Accepted::Any => Ok(None),
-        Accepted::Dialect(dialect, content_type) => Ok(Some((dialect, content_type))),
-        Accepted::Unknown => Err(Answer::Failed(406, "the dialects of JSON are brpc, proto3 and go\n")),
-    }
-}
-
-/// Whether a GET may call: browsers send it for any link.
-fn calls_without_effects(config: &ServerConfig, method: Method, path: &Path<'_>) -> bool {
-    matches!(method, Method::Get | Method::Head)
-        && config.routes.has_no_side_effects(path.service, path.method)
-}
-
-/// brpc takes what it does not know for JSON. Images are none, whatever brpc would make of them.
-fn lenient_format(content_type: Option<&[u8]>, format: Option<Format>) -> Option<Format> {
-    match content_type {
-        Some(content_type) if is_no_message(content_type) => None,
-        _ => Some(format.unwrap_or(DEFAULT)),
-    }
-}
-
 /// What answering a call takes.
 #[derive(Debug)]
 pub(crate) struct Ticket {
@@ -150,11 +77,14 @@ impl Ticket {
         // A form is no answer, though brpc gives it back.
         let repeats = |own: &Bytes| format_of(own).is_some() || config.json() == Json::BrpcLenient;
         let own = || request.content_type.clone().filter(repeats).map(without_charset);
-        let wanted = match format {
-            Format::Json(_) => wanted(request).ok().flatten(),
+        let named = match format {
+            Format::Json(_) => match wanted(request) {
+                Accepted::Dialect(_, named) => Some(Bytes::from_static(named.as_bytes())),
+                Accepted::Any | Accepted::Unknown => None,
+            },
             _ => None,
         };
-        let content_type = wanted.map(|(_, named)| Bytes::from_static(named.as_bytes())).or_else(own);
+        let content_type = named.or_else(own);
         Self { format, content_type, accepts_gzip: request.accepts_gzip }
     }
 
@@ -226,7 +156,7 @@ pub(crate) fn failure(
             head.field("Content-Type", b"text/plain");
             body.into()
         }
-        _ => super::failure::write(http, status, head),
+        _ => failure::write(http, status, head),
     };
     head.field(ERROR_CODE, number.to_string().as_bytes());
     status::fields(http, status, head);

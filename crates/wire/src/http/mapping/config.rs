@@ -1,9 +1,9 @@
+use std::fmt;
 use std::sync::Arc;
 
 use polyrpc_core::{Json, Limits};
 
-use super::browser::Hosts;
-use super::health::{Health, Probes};
+use super::hosts::Hosts;
 use crate::http::Cors;
 use crate::http::rule::Routes;
 
@@ -45,15 +45,41 @@ pub struct ServerConfig {
     pub own: Option<Arc<dyn Offers>>,
 }
 
-/// Tells which methods a server has.
-pub trait Offers: std::fmt::Debug + Send + Sync {
-    /// Whether there is such a method; a function has a name and no method.
-    fn offers(&self, service: &str, method: &str) -> bool;
-}
-
 impl ServerConfig {
     /// The dialect of JSON where a request does not say.
     pub(crate) fn json(&self) -> Json {
         self.json.unwrap_or(Json::Brpc)
+    }
+}
+
+/// Tells which methods a server has.
+pub trait Offers: fmt::Debug + Send + Sync {
+    /// Whether there is such a method; a function has a name and no method.
+    fn offers(&self, service: &str, method: &str) -> bool;
+}
+
+/// Knows whether services take calls.
+pub trait Health: fmt::Debug + Send + Sync {
+    /// Whether this service takes calls; the empty name means the server as a whole. `None` if there is no such service.
+    fn is_serving(&self, service: &str) -> Option<bool>;
+
+    /// Whether it speaks of services, so that `/health/Service` asks for one. Else that path is a method's.
+    fn knows_services(&self) -> bool {
+        true
+    }
+}
+
+/// Which paths of probes the server answers itself. A function of the same name keeps its path.
+#[derive(Debug, Clone, Copy)]
+pub struct Probes {
+    /// `/livez`: whether the server runs.
+    pub live: bool,
+    /// `/readyz`: whether it takes calls.
+    pub ready: bool,
+}
+
+impl Default for Probes {
+    fn default() -> Self {
+        Self { live: true, ready: true }
     }
 }

@@ -16,7 +16,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::config::ServerConfig;
-use super::content_type;
+use super::response::plain;
+use super::{content_type, status};
 use crate::http::head::WriteHead;
 
 /// Writes the head of a response that says why, without its own fields of a failure, and returns its body.
@@ -37,8 +38,8 @@ pub(super) fn refusal(
     head: &mut impl WriteHead,
 ) -> Bytes {
     match config.json() {
-        Json::BrpcLenient => super::asked::plain(http, text, head),
-        _ => write(http, &Status::new(super::status::meaning(http), text.trim_end()), head),
+        Json::BrpcLenient => plain(http, text, head),
+        _ => write(http, &Status::new(status::meaning(http), text.trim_end()), head),
     }
 }
 

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Json, Metadata, Reply, Status};
 use polyrpc_payload::compress;
 
-use super::{content_type, query, request, status};
+use super::text::{Text, milliseconds};
+use super::{content_type, query, status};
 use crate::http::head::WriteHead;
 
 /// The `X-RPCX-*` fields of a request. Most go back with the response as they came.
@@ -55,7 +56,7 @@ impl Fields {
     }
 
     /// Without a service path, the URL's path names it.
-    pub(super) fn default_service_path(&mut self, path: &request::Text) {
+    pub(super) fn default_service_path(&mut self, path: &Text) {
         if self.service_path.is_empty() {
             self.service_path = path.without("/");
         }
@@ -102,7 +103,7 @@ impl Fields {
         let timeout = metadata.remove(SERVER_TIMEOUT);
         Ok(Reserved {
             credential: metadata.remove(AUTH),
-            timeout: timeout.and_then(|value| request::milliseconds(&value)),
+            timeout: timeout.and_then(|value| milliseconds(&value)),
         })
     }
 

@@ -1,37 +1,9 @@
 //! What load balancers and probes ask: `GET /health` and `GET /readyz` answer 200 while calls are taken, 503 while they are
 //! not; `GET /livez` answers 200 for as long as the server runs.
 
-use std::fmt;
-
-use super::asked::Answer;
-use super::config::ServerConfig;
+use super::answer::Answer;
+use super::config::{Health, ServerConfig};
 use super::request::Request;
-
-/// Knows whether services take calls.
-pub trait Health: fmt::Debug + Send + Sync {
-    /// Whether this service takes calls; the empty name means the server as a whole. `None` if there is no such service.
-    fn is_serving(&self, service: &str) -> Option<bool>;
-
-    /// Whether it speaks of services, so that `/health/Service` asks for one. Else that path is a method's.
-    fn knows_services(&self) -> bool {
-        true
-    }
-}
-
-/// Which paths of probes the server answers itself. A function of the same name keeps its path.
-#[derive(Debug, Clone, Copy)]
-pub struct Probes {
-    /// `/livez`: whether the server runs.
-    pub live: bool,
-    /// `/readyz`: whether it takes calls.
-    pub ready: bool,
-}
-
-impl Default for Probes {
-    fn default() -> Self {
-        Self { live: true, ready: true }
-    }
-}
 
 const PATH: &str = "/health";
 const READY: &str = "/readyz";

@@ -1,22 +1,31 @@
 //! Requests of plain HTTP as calls: brpc's mapping, the rules of a `.proto`, rpcx's gateway and JSON-RPC, the same over
 //! HTTP/1 and HTTP/2.
 
-mod accept;
-pub(crate) mod asked;
-pub(crate) mod browser;
-pub(crate) mod brpc;
 pub(crate) mod config;
-pub(crate) mod content_type;
-pub(crate) mod exchange;
-pub(crate) mod failure;
-pub(crate) mod gateway;
-pub(crate) mod health;
-pub(crate) mod query;
-pub(crate) mod refused;
-pub(crate) mod request;
-mod routed;
-pub(crate) mod status;
+mod hosts;
 
-pub use browser::Hosts;
-pub use config::{Offers, ServerConfig};
-pub use health::{Health, Probes};
+pub(crate) mod content_type;
+pub(crate) mod query;
+pub(crate) mod status;
+pub(crate) mod text;
+
+pub(crate) mod gateway;
+pub(crate) mod request;
+
+mod accept;
+pub(crate) mod brpc;
+pub(crate) mod failure;
+mod response;
+mod routed;
+
+pub(crate) mod answer;
+pub(crate) mod browser;
+mod check;
+mod health;
+pub(crate) mod refused;
+
+pub(crate) mod asked;
+pub(crate) mod exchange;
+
+pub use config::{Health, Offers, Probes, ServerConfig};
+pub use hosts::Hosts;

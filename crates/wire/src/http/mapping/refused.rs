@@ -2,7 +2,7 @@
 
 use polyrpc_core::session::Refused;
 
-use super::asked::Answer;
+use super::answer::Answer;
 use super::status;
 
 /// Why this answer refuses its request; `None` if it does not, or the server knows of it.

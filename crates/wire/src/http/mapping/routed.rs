@@ -3,13 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use polyrpc_core::{Code, Compression, Format, Json, Reply, Retry, Status};
+use polyrpc_core::{Code, Compression, Reply, Retry, Status};
 use polyrpc_payload::compress;
 
-use super::asked::Answer;
-use super::config::ServerConfig;
-use super::request::{Method, Request};
-use super::{brpc, content_type, failure, status};
+use super::{content_type, failure, status};
 use crate::http::head::{WriteHead, metadata_fields};
 use crate::http::rule::Route;
 
@@ -34,25 +31,6 @@ impl Ticket {
                 body
             }
         }
-    }
-}
-
-/// Checks what the head of a request says before it is a call, and tells how its body is compressed, and in which JSON
-/// it is answered: the canonical one, of which the rules speak, unless it asks for another.
-///
-/// # Errors
-///
-/// The answer to a request that calls nothing.
-pub(super) fn check(config: &ServerConfig, request: &Request) -> Result<(Compression, Json), Answer> {
-    let compression = request.compression().ok_or(Answer::UnsupportedCoding)?;
-    // A page sends a POST of plain text to any server; the other verbs with a body only after it has asked.
-    let is_json = match request.content_type.as_deref() {
-        Some(content_type) => matches!(content_type::format_of(content_type), Some(Format::Json(_))),
-        None => !request.from_page,
-    };
-    match is_json || request.method != Method::Post || config.lenient {
-        true => Ok((compression, brpc::wanted(request)?.map_or(Json::Proto3, |(dialect, _)| dialect))),
-        false => Err(Answer::unsupported_type(request.content_type.as_deref())),
     }
 }
 

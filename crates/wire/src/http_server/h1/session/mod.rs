@@ -21,7 +21,8 @@ use super::order::{Exchange, Order};
 use crate::http::h1::chunked::Chunked;
 use crate::http::h1::frame::{self, Framing, Refusal};
 use crate::http::h1::recognise;
-use crate::http::mapping::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
+use crate::http::mapping::answer::{self, Answer};
+use crate::http::mapping::asked::{self, Asked, Entries, Names, RPCX_PATH};
 use crate::http::mapping::config::ServerConfig;
 use crate::http::mapping::request::Method;
 use crate::http::mapping::{browser, refused};
@@ -202,7 +203,7 @@ pub struct Ticket {
 
 #[derive(Debug)]
 enum Form {
-    Http(asked::Form),
+    Http(answer::Form),
     /// Somebody else answers.
     Exchange,
     /// One of several JSON-RPC responses that leave together.
@@ -745,7 +746,7 @@ impl session::Server for Server {
     }
 
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {
-        asked::unknown(call, missing)
+        answer::unknown(call, missing)
     }
 
     fn unknown_to(ticket: &Ticket, call: &Call<'_>, missing: Missing) -> Status {
@@ -753,7 +754,7 @@ impl session::Server for Server {
             Form::Web => grpc::status::unknown(call, missing),
             Form::Http(form) => form.unknown(call, missing),
             Form::Exchange => Self::unknown(call, missing),
-            Form::Entry(_) | Form::Nothing => asked::unknown_to_rpcx(call, missing),
+            Form::Entry(_) | Form::Nothing => answer::unknown_to_rpcx(call, missing),
         }
     }
 
@@ -814,7 +815,7 @@ impl session::Server for Server {
         };
         self.unanswered = self.unanswered.saturating_sub(1);
         // brpc hangs up, for which its clients have one credential for a connection.
-        let closes = self.config.trust_connection && matches!(form, asked::Form::Mapped(_));
+        let closes = self.config.trust_connection && matches!(form, answer::Form::Mapped(_));
         if closes {
             self.order.close();
         }

@@ -13,7 +13,7 @@ use crate::grpc::{self, frame as grpc_frame};
 use crate::grpc_web;
 use crate::http::field;
 use crate::http::h1::chunked;
-use crate::http::mapping::asked::Answer;
+use crate::http::mapping::answer::Answer;
 use crate::http::mapping::browser;
 use crate::http_server::h1::order::Exchange;
 use crate::http_server::h1::{Server, Ticket};

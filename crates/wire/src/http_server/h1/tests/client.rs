@@ -338,7 +338,7 @@ fn json_rpc_crosses_both_ways() {
 
     let call = Call::new("", "f", JSON, Bytes::new());
     let (_, reply) = sole_reply(pair.call(CallId(10), &call, |call| {
-        Reply::failure(crate::http::mapping::asked::unknown_to_rpcx(call, Missing::Method))
+        Reply::failure(crate::http::mapping::answer::unknown_to_rpcx(call, Missing::Method))
     }));
     let status = reply.result.expect_err("a failure");
     assert_eq!((status.code(), status.message()), (Code::Unimplemented, "rpcx: can't find method f"));

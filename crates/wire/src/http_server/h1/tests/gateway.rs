@@ -7,7 +7,7 @@ use polyrpc_core::{Compression, Credential, Format, Json};
 use polyrpc_payload::compress;
 
 use super::*;
-use crate::http::mapping::asked::unknown_to_rpcx;
+use crate::http::mapping::answer::unknown_to_rpcx;
 
 fn request(fields: &str, body: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())

@@ -6,7 +6,7 @@ use polyrpc_core::{Format, Json};
 use serde_json::Value;
 
 use super::*;
-use crate::http::mapping::asked::unknown_to_rpcx;
+use crate::http::mapping::answer::unknown_to_rpcx;
 
 fn file(path: &str) -> Vec<u8> {
     let path = format!("{}/../../vectors/{path}", env!("CARGO_MANIFEST_DIR"));

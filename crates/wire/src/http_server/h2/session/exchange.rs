@@ -6,6 +6,7 @@ use polyrpc_core::session::Event;
 use polyrpc_core::{Call, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status};
 
 use super::http::{Block, Calls, Incoming, Owed, Responding};
+use super::passing::{Passing, Pieces};
 use super::{Found, id};
 use crate::http::h2::ErrorCode;
 use crate::http::h2::hpack::{Fields, Indexing, stateless_field};
@@ -16,30 +17,6 @@ use crate::http::mapping::request::{Method, Request};
 use crate::http::mapping::{asked, browser, brpc};
 use crate::http_server::h2::{Server, Ticket};
 use crate::http_server::request::of_h2;
-
-/// A request that is being answered.
-#[derive(Debug)]
-pub(super) struct Passing {
-    head_only: bool,
-    /// The head of the response was sent.
-    begun: bool,
-    /// It has no body.
-    bare: bool,
-}
-
-/// The body of a request, as it comes.
-#[derive(Debug)]
-pub(in crate::http_server::h2) struct Pieces {
-    piece: Bytes,
-    ended: bool,
-}
-
-impl Pieces {
-    /// Bytes that were not given out.
-    pub(super) fn held(&self) -> usize {
-        self.piece.len()
-    }
-}
 
 impl Calls {
     /// Whether somebody else answers on this stream.

@@ -9,14 +9,15 @@ use polyrpc_core::session::{Event, Missing, RequestHead, Verdict};
 use polyrpc_core::{Call, Credential, Outbox, Reply, Status};
 
 use super::clock::Clock;
-use super::exchange::{Passing, Pieces};
+use super::passing::{Passing, Pieces};
 use super::{Found, Overdue};
 use crate::grpc::request::Unfit;
 use crate::http::cors::expose;
 use crate::http::h1::frame::Refusal;
 use crate::http::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
 use crate::http::head::WriteHead;
-use crate::http::mapping::asked::{self, Answer, Asked, Entries, Form, Names, Peeked};
+use crate::http::mapping::answer::{self, Answer, Form};
+use crate::http::mapping::asked::{self, Asked, Entries, Names, Peeked};
 use crate::http::mapping::refused;
 use crate::http::mapping::request::{Method, Request};
 use crate::http::{ServerConfig, h2};
@@ -187,8 +188,8 @@ impl Owed {
     pub(super) fn unknown(&self, call: &Call<'_>, missing: Missing) -> Status {
         match &self.form {
             Reads::Response(form) => form.unknown(call, missing),
-            Reads::Exchange => asked::unknown(call, missing),
-            Reads::Entry(_) | Reads::Nothing => asked::unknown_to_rpcx(call, missing),
+            Reads::Exchange => answer::unknown(call, missing),
+            Reads::Entry(_) | Reads::Nothing => answer::unknown_to_rpcx(call, missing),
         }
     }
 
@@ -390,7 +391,7 @@ impl Server {
         let responding = Responding::to(&request, &config);
         match overdue {
             Overdue::Late(status) => {
-                self.respond(stream, &responding, out, |config, head| asked::late(&status, config, head));
+                self.respond(stream, &responding, out, |config, head| answer::late(&status, config, head));
             }
             Overdue::Leaving => {
                 let verdict = Verdict::Refused(overdue.into_status());

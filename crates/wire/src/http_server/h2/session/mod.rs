@@ -6,6 +6,7 @@ mod exchange;
 mod http;
 mod open;
 mod parts;
+mod passing;
 mod recent;
 mod web;
 

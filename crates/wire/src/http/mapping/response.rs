@@ -1,0 +1,29 @@
+//! Responses that are a text and no more.
+
+use bytes::Bytes;
+
+use super::content_type;
+use crate::http::head::WriteHead;
+
+/// A response of text.
+pub(crate) fn plain(http: u16, text: &str, head: &mut impl WriteHead) -> Bytes {
+    head.begin(http, Some(text.len()));
+    head.field("Content-Type", b"text/plain");
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// A page.
+pub(super) fn html(text: &str, head: &mut impl WriteHead) -> Bytes {
+    head.begin(200, Some(text.len()));
+    head.field("Content-Type", b"text/html; charset=utf-8");
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// A response of JSON-RPC.
+pub(crate) fn json(body: Bytes, head: &mut impl WriteHead) -> Bytes {
+    head.begin(200, Some(body.len()));
+    if !body.is_empty() {
+        head.field("Content-Type", content_type::JSON.as_bytes());
+    }
+    body
+}

@@ -1,0 +1,45 @@
+//! Texts of a head: slices that are shared, and what the values of single fields say.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use polyrpc_core::Compression;
+
+/// Shared text: a slice of a head that is known to be UTF-8.
+#[derive(Debug, Clone)]
+pub(crate) struct Text(pub(crate) Bytes);
+
+impl Text {
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// The text without `prefix`, or all of it.
+    pub(crate) fn without(&self, prefix: &str) -> Bytes {
+        let rest = self.as_str().strip_prefix(prefix).unwrap_or(self.as_str());
+        self.0.slice_ref(rest.as_bytes())
+    }
+}
+
+/// The compression a `Content-Encoding` names.
+pub(crate) fn coding_of(value: &[u8]) -> Option<Compression> {
+    match () {
+        () if value.is_empty() || value.eq_ignore_ascii_case(b"identity") => Some(Compression::None),
+        () if value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip") => {
+            Some(Compression::Gzip)
+        }
+        () if value.eq_ignore_ascii_case(b"deflate") => Some(Compression::Zlib),
+        () => None,
+    }
+}
+
+/// A timeout in milliseconds, as the Connect protocol writes it; `None` if it is malformed.
+pub(crate) fn milliseconds(value: &[u8]) -> Option<Duration> {
+    digits(value).map(Duration::from_millis)
+}
+
+/// A number of up to ten digits.
+fn digits(value: &[u8]) -> Option<u64> {
+    let number = std::str::from_utf8(value).ok().filter(|text| text.len() <= 10)?;
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
+}
