@@ -260,8 +260,11 @@ impl Metadata {
     }
 
     /// Makes each key unique as [`insert`](Self::insert) does: its last value holds.
+    #[inline]
     pub(crate) fn keep_last(&mut self) {
-        self.unite(|_, values| values.last().cloned().unwrap_or_default());
+        if self.entries.len() > 1 {
+            self.unite(|_, values| values.last().cloned().unwrap_or_default());
+        }
     }
 
     /// Takes `key` out, with all its values; gives the first.

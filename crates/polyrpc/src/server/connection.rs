@@ -926,6 +926,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.saturated() && !self.lags() && !self.withholds() && self.inbox.bytes.len() < AHEAD
     }
 
+    #[inline]
     fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<End>>> {
         ready!(self.turn.poll_go_on(&self.registration.entry));
         // What is read behind calls that wait for the answer to another is not to make these look younger.
