@@ -148,6 +148,9 @@ impl Defaults {
         }
         let inherited = task::current();
         let timeout = inherited.bound(timeout)?;
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(no_time());
+        }
         inherited.tell(&mut options.metadata, self.protocol);
         let head = Head {
             format: body.format,
@@ -239,6 +242,12 @@ impl Response<Body> {
     pub(super) fn decode_plain<T: DeserializeOwned + 'static>(self) -> Result<T, Status> {
         decode_plain(&self.message).map_err(|status| unreadable(&status))
     }
+}
+
+/// A call without time is not sent: it would fail wherever it arrives.
+#[cold]
+fn no_time() -> Status {
+    Status::deadline_exceeded("the call has a time-out of zero")
 }
 
 /// Whoever makes calls that heed a handle has taken it out by now.

@@ -314,7 +314,7 @@ impl session::Server for Server {
 
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {
         Status::unimplemented(match missing {
-            Missing::Service => format!("unknown service {}", call.service),
+            Missing::Service => format!("unknown service {}", call.service_or_function()),
             Missing::Method => format!("unknown method {} for service {}", call.method, call.service),
         })
     }
