@@ -164,6 +164,16 @@ impl Incidents {
         trace::handshake(error, peer);
     }
 
+    /// Counts a handshake of QUIC that has failed, or was not finished in time, as one of TLS over TCP.
+    #[cfg(feature = "quic")]
+    #[cold]
+    pub(crate) fn failed_quic_handshake(&self, error: &std::io::Error, peer: &Peer) {
+        match error.kind() {
+            std::io::ErrorKind::TimedOut => self.closed(Closing::Head, peer),
+            _ => self.refused_handshake(error, peer),
+        }
+    }
+
     /// Counts a connection that begins as no protocol does which is allowed here.
     #[cold]
     pub(crate) fn closed_unknown(&self, start: &[u8], peer: &Peer) {

@@ -274,12 +274,19 @@ impl Listen {
     }
 
     /// Begins to listen.
-    pub(super) async fn bind(self, server: Arc<Shared>) -> io::Result<(Option<Listener>, Arc<Port>)> {
+    #[cfg_attr(not(feature = "quic"), allow(unused_mut, reason = "only QUIC's handshakes are counted here"))]
+    pub(super) async fn bind(mut self, server: Arc<Shared>) -> io::Result<(Option<Listener>, Arc<Port>)> {
         let address: Address = self.address.parse().map_err(|error: Status| {
             io::Error::new(io::ErrorKind::InvalidInput, error.message().to_owned())
         })?;
         self.spoken.check(&server.router)?;
         let address = self.listening.by(address);
+        #[cfg(feature = "quic")]
+        {
+            let incidents = server.open.incidents.clone();
+            let count = move |error: &io::Error, peer: &Peer| incidents.failed_quic_handshake(error, peer);
+            self.listening.on_failed_handshake = Some(crate::quic::OnFailedHandshake::new(count));
+        }
         let (listener, address) = match self.in_process {
             true => (None, address),
             false => {
