@@ -985,8 +985,8 @@ impl Server {
     }
 }
 
-/// How many fields a head of gRPC may have: more than over HTTP, since callers send a hundred entries of metadata and more.
-const MAX_FIELDS: usize = 512;
+/// How many fields the head of a call may have: more than over HTTP, since callers send a hundred entries of metadata and more.
+pub const MAX_FIELDS: usize = 512;
 
 /// A head is as much work as it has fields, and a short block may have very many.
 #[cold]

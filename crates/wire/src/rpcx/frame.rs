@@ -130,7 +130,7 @@ pub(super) struct Pairs<'f> {
 impl<'f> Pairs<'f> {
     /// Since [`Metadata`] finds its keys by walking, unbounded pairs would cost their square. Far more than
     /// any caller needs, and as many as keep a hostile frame as cheap to read as it is to send.
-    pub(super) const ALLOWED: usize = 256;
+    pub(super) const ALLOWED: usize = MAX_METADATA;
 
     fn read(&mut self) -> Option<(&'f [u8], Bytes)> {
         let block = self.bytes.get(..self.end)?;
@@ -424,6 +424,9 @@ fn missing_pair() -> Violation {
 fn too_many_pairs() -> Violation {
     Violation::new(format!("more than {} metadata entries", Pairs::ALLOWED))
 }
+
+/// How many entries the metadata of a call or a reply may have.
+pub const MAX_METADATA: usize = 256;
 
 /// Bytes before the blocks: magic, version, flags, serialize, seq, total.
 const HEADER: usize = TOTAL + 4;
