@@ -194,6 +194,8 @@ impl Listen {
     ///
     /// By all but the last, a value that does not fit is refused: 400, `A: expected int64, found string`. Fields that the
     /// message does not have are passed over, as grpc-gateway and Connect do, and [counted](crate::introspection::Facts).
+    /// Canonical JSON treats an enum value of an unknown name like an unknown field, as protobuf's parsers do; all others
+    /// refuse it, but for optional fields in [`Json::BrpcLenient`].
     ///
     /// The default is brpc's since the mapping of these paths is brpc's: its clients read the names of the `.proto` only,
     /// and whoever sends these names gets them back. Requests by a rule of `google.api.http` and gRPC with JSON are
