@@ -8,7 +8,6 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::compressors::Compressors;
 use crate::payload::Json;
-use crate::session::ViolationKind;
 use crate::{Compression, Format, Metadata, Outbox, Violation};
 
 pub(super) const MAGIC: u8 = 0x08;
@@ -367,7 +366,7 @@ fn frame_length(total: u32, limit: usize) -> Result<usize, Violation> {
         return Err(overrun());
     }
     if length > limit {
-        return Err(too_long(length, limit));
+        return Err(Violation::message_too_large(length, limit));
     }
     Ok(length)
 }
@@ -402,12 +401,6 @@ fn patch(buffer: &mut [u8], at: usize, value: u32) {
 #[cold]
 fn overrun() -> Violation {
     Violation::new("a block reaches past the end of its frame")
-}
-
-#[cold]
-fn too_long(length: usize, limit: usize) -> Violation {
-    Violation::new(format!("message is too long: {length} bytes where {limit} are allowed"))
-        .of_kind(ViolationKind::TooLarge)
 }
 
 #[cold]
