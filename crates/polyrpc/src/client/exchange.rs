@@ -105,8 +105,8 @@ impl Defaults {
         }
     }
 
-    /// The call to send, if its messages follow one by one. It waits as long as it says itself: how long all of them
-    /// may take, nobody else can tell.
+    /// The call to send, if its messages follow one by one. The client's default time-out does not apply, since it says
+    /// nothing of how long all messages may take.
     pub(super) fn opening<'a>(
         &self,
         service: &'a str,
@@ -123,7 +123,7 @@ impl Defaults {
     ///
     /// # Errors
     ///
-    /// When nobody waits for that call any more.
+    /// If the deadline of that call has passed, or the time-out is zero.
     pub(super) fn call<'a>(
         &self,
         service: &'a str,

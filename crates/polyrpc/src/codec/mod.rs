@@ -97,7 +97,7 @@ pub trait Codec<T>: Send + Sync + 'static {
     /// As [`decode`](Self::decode).
     fn encode(value: &T, format: Format, schema: Option<&schema::Message>) -> Result<Bytes, Status>;
 
-    /// Writes a value that nobody needs any more: one that is encoded already gives its bytes away.
+    /// Writes a value and consumes it: one that is encoded already gives its bytes away.
     ///
     /// # Errors
     ///

@@ -131,7 +131,7 @@ impl<'a> Dispatch<'a> {
         &self.connection
     }
 
-    /// Nobody will read an answer any more.
+    /// The answer will not be read.
     pub(super) fn close(&self) {
         self.connection.close();
     }

@@ -57,7 +57,7 @@ causes! {
         AuthenticationTimeout => "authentication_timeout",
         /// A stream was idle for too long.
         StreamIdle => "stream_idle",
-        /// Nobody takes what is pushed.
+        /// What is pushed is not read.
         Pushes => "pushes",
         /// A message, a body or a head is larger than may be.
         TooLarge => "too_large",
