@@ -245,6 +245,18 @@ async fn a_head_without_a_message_is_a_call_whose_time_runs_out() {
 }
 
 #[tokio::test]
+async fn grpc_call_that_arrives_without_time_is_deadline_exceeded() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let mut peer = Http2::client(Socket::connect(&server).await.stream);
+    let stream = peer.ask("/Probe/Echo", &[JSON, ("grpc-timeout", "0n")]);
+    peer.send(stream, message(false, b"\"late\""), true);
+    peer.flush().await;
+    assert_eq!(peer.field("grpc-status").await, (Code::DeadlineExceeded as u32).to_string());
+    assert_eq!(prober.ran(), 0);
+}
+
+#[tokio::test]
 async fn a_call_that_is_kept_back_is_not_cut_off() {
     let server = serve(Prober::default().server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);

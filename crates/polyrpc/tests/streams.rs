@@ -311,7 +311,7 @@ async fn over_baidu_std_an_early_failure_is_that_of_the_call_and_a_late_one_a_re
     for n in 0..666 {
         assert_eq!(soon(messages.message()).await.unwrap(), Some(n));
     }
-    assert_eq!(soon(messages.message()).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(soon(messages.message()).await.unwrap_err().code(), Code::Unknown);
     let messages = soon(client.count(999)).await.unwrap();
     drop(messages);
     until(|| counting.alive.load(Ordering::SeqCst) == 0).await;

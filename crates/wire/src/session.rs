@@ -621,6 +621,24 @@ impl Violation {
         Self { reason: reason.into(), kind: ViolationKind::Malformed }
     }
 
+    /// Something above a limit, with the reason that [`new`](Self::new) takes.
+    #[cold]
+    pub(crate) fn too_large(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), kind: ViolationKind::TooLarge }
+    }
+
+    /// A message that is longer than the limit, in bytes.
+    #[cold]
+    pub(crate) fn message_too_large(length: usize, limit: usize) -> Self {
+        Self::too_large(format!("message is too long: {length} bytes where {limit} are allowed"))
+    }
+
+    /// A body, with all that a frame holds behind its header, that is longer than the limit, in bytes.
+    #[cold]
+    pub(crate) fn body_too_large(length: usize, limit: usize) -> Self {
+        Self::too_large(format!("a body of {length} bytes exceeds the limit of {limit}"))
+    }
+
     /// The same violation, as one of this kind.
     #[must_use]
     pub fn of_kind(self, kind: ViolationKind) -> Self {

@@ -518,7 +518,8 @@ impl Builder {
     }
 
     /// How long a call waits for its reply when it does not say itself; `None`: for ever. Default: 10 s. A call with
-    /// several messages in a direction waits for ever unless it says otherwise.
+    /// several messages in a direction waits for ever unless it says otherwise. Calls with a time-out of zero fail with
+    /// `deadline_exceeded` before anything is sent.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
         self

@@ -98,7 +98,7 @@ impl<T> Request<T> {
         self
     }
 
-    /// Waits no longer than this.
+    /// Waits no longer than this. With zero the call fails with `deadline_exceeded` before anything is sent.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);

@@ -457,12 +457,12 @@ impl<'a, S: Session> Connection<'a, S> {
                 entry.closed(cause);
                 "the rest of a message did not come in time"
             }
-            // The peer does not read, or is not to be told; the rest of its time is for nobody.
+            // The peer does not read, or is not to be told; the rest of its time is not used.
             _ => return entry.close(cause),
         };
         self.session.abort(&Status::deadline_exceeded(text), &mut self.out);
         self.inbox.bytes.clear();
-        // Nobody reads their answers.
+        // Their answers are not read.
         (0..self.in_flight.cut_off()).for_each(|_| self.calls.ended(false));
         self.give_up();
     }
@@ -612,7 +612,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.judging.get_or_insert_default().push(judging);
     }
 
-    /// Nobody waits any more for the judgement of this head.
+    /// The judgement of this head is no longer awaited.
     fn forget_judging(&mut self, stream: StreamId) {
         if let Some(judging) = self.judging.as_mut().filter(|judging| !judging.is_empty()) {
             let all = std::mem::take(&mut **judging);

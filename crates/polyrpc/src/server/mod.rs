@@ -365,9 +365,10 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When the address is none or is taken, when a [hook](Hook::registered) objects, or when there is nothing to be
-    /// [registered](Self::register_in).
+    /// If the address is invalid or taken, if a [limit](Self::limits) is zero that must not be, if a
+    /// [hook](Hook::registered) objects, or if there is nothing to be [registered](Self::register_in).
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
+        self.limits.check()?;
         let data = transfer::add(&mut self.router, self.streams, self.files, &self.limits);
         let planned = self
             .registries

@@ -27,7 +27,7 @@ enum Names {
 }
 
 enum End {
-    /// Nobody waited for it.
+    /// Its answer was not awaited.
     Cancelled,
     Succeeded {
         sent: usize,

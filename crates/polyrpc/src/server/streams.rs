@@ -37,7 +37,7 @@ struct Open {
     drain: Drain,
     /// The answer has begun: its end must be that of a stream.
     begun: bool,
-    /// Tells who sends that nobody takes it any more; for a stream beside a call, whose two directions end together.
+    /// Tells the sender that nothing more is received; for a stream beside a call, whose two directions end together.
     over: Option<oneshot::Sender<()>>,
 }
 

@@ -34,7 +34,7 @@ struct Facts {
     deadline: Option<Instant>,
     head: Head,
     attachment: Bytes,
-    /// How the protocol wants the answer written when nobody chooses.
+    /// How the protocol wants the answer written unless the handler chooses.
     usual_format: Format,
     reply: ReplyOptions,
     /// The streams that the caller offers beside the call.
@@ -153,7 +153,7 @@ impl Context {
         }
     }
 
-    /// Whether the caller wants no answer, where a fallback takes the call: nobody else needs to know.
+    /// Whether the caller wants no answer, where a fallback takes the call, which alone uses it.
     pub(crate) fn oneway(&self) -> bool {
         self.attached::<Asked>().is_some_and(|asked| asked.oneway)
     }
@@ -269,7 +269,7 @@ impl Context {
         self.0.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether nobody waits for the answer any more: the caller said so, the deadline has passed or the
+    /// Whether the answer is no longer awaited: the caller said so, the deadline has passed or the
     /// connection is gone.
     pub fn is_cancelled(&self) -> bool {
         self.0.connection.closed.load(Ordering::Relaxed)
@@ -357,7 +357,7 @@ impl LateTrailers {
     }
 }
 
-/// Dropped when nobody waits for a call's answer any more.
+/// Dropped when a call's answer is no longer awaited.
 #[derive(Debug)]
 pub(crate) struct Abandon(Arc<AtomicBool>);
 
@@ -468,7 +468,7 @@ impl ConnectionFacts {
         Self { local, ..self }
     }
 
-    /// Nobody will read an answer any more.
+    /// The answer will not be read.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }

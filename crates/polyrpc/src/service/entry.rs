@@ -197,7 +197,7 @@ impl Drop for Queued {
     }
 }
 
-/// Runs a method that may hold its thread on one where that harms nobody.
+/// Runs a method that may block on the pool for blocking work.
 fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body, unreadable: fn(Status) -> Status) -> Handling {
     let abandon = cx.abandon();
     let site = cx.site();

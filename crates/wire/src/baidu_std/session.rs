@@ -122,7 +122,7 @@ impl session::Server for Server {
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {
         match missing {
             Missing::Service if !call.service.contains('.') => {
-                status::status(ENOSERVICE, format!("Fail to find service={}", call.service))
+                status::status(ENOSERVICE, format!("Fail to find service={}", call.service_or_function()))
             }
             Missing::Service | Missing::Method => {
                 status::status(ENOMETHOD, format!("Fail to find method={}/{}", call.service, call.method))

@@ -314,7 +314,7 @@ impl session::Server for Server {
 
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {
         Status::unimplemented(match missing {
-            Missing::Service => format!("unknown service {}", call.service),
+            Missing::Service => format!("unknown service {}", call.service_or_function()),
             Missing::Method => format!("unknown method {} for service {}", call.method, call.service),
         })
     }
@@ -985,8 +985,8 @@ impl Server {
     }
 }
 
-/// How many fields a head of gRPC may have: more than over HTTP, since callers send a hundred entries of metadata and more.
-const MAX_FIELDS: usize = 512;
+/// How many fields the head of a call may have: more than over HTTP, since callers send a hundred entries of metadata and more.
+pub const MAX_FIELDS: usize = 512;
 
 /// A head is as much work as it has fields, and a short block may have very many.
 #[cold]

@@ -510,7 +510,7 @@ pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
 #[cold]
 pub(crate) fn unknown_to_rpcx(call: &Call<'_>, missing: Missing) -> Status {
     Status::unimplemented(match missing {
-        Missing::Service => format!("rpcx: can't find service {}", call.service),
+        Missing::Service => format!("rpcx: can't find service {}", call.service_or_function()),
         Missing::Method => format!("rpcx: can't find method {}", call.method),
     })
 }

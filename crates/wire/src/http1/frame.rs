@@ -48,8 +48,8 @@ impl From<Refusal> for Violation {
     }
 }
 
-/// How many fields a head may have.
-pub(crate) const MAX_FIELDS: usize = 100;
+/// How many fields the head of a request or a response may have.
+pub const MAX_FIELDS: usize = 100;
 
 /// Whether a list of HTTP/2's has more than `most` fields, beside those that stand for the request line.
 pub(crate) fn has_too_many(list: &Fields, most: usize) -> bool {

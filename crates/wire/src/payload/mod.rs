@@ -2,7 +2,8 @@
 //! for messages of a `.proto`, how one format becomes another ([`schema`], [`transcode`]).
 
 pub(crate) mod append;
-mod calendar;
+#[doc(hidden)]
+pub mod calendar;
 pub mod compress;
 pub mod flatbuffers;
 pub mod gob;

@@ -244,8 +244,8 @@ impl session::Server for Server {
         self.answer(&ticket, reply, out);
     }
 
-    fn unreadable(_: Status) -> Status {
-        status::no_match()
+    fn unreadable(status: Status) -> Status {
+        status::unreadable(status)
     }
 
     fn unknown(call: &Call<'_>, _: Missing) -> Status {

@@ -3,7 +3,6 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::pairs::Header;
-use super::too_long;
 use crate::payload::protobuf::{self, varint_len};
 use crate::{Limits, Outbox, Violation};
 
@@ -46,7 +45,7 @@ impl Blocks {
         };
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > limit {
-            return Err(too_long(length, limit));
+            return Err(Violation::message_too_large(length, limit));
         }
         let start = inbox.len() - prefix.rest().len();
         let end = start + length;

@@ -4,7 +4,6 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::pairs::{Header, Parts};
-use super::too_long;
 use crate::payload::protobuf::Reader;
 use crate::{Limits, Outbox, Status, Violation};
 
@@ -27,7 +26,7 @@ impl Bson {
             return Err(unreadable());
         }
         if length > limit {
-            return Err(too_long(length, limit));
+            return Err(Violation::message_too_large(length, limit));
         }
         if inbox.len() < length {
             self.wanted = length;
