@@ -2,6 +2,7 @@
 //! written.
 
 use std::borrow::Cow;
+use std::mem::MaybeUninit;
 
 use bytes::Bytes;
 
@@ -74,6 +75,47 @@ pub(crate) fn head_end(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
     None
 }
 
+/// The first line of a response.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StatusLine<'h> {
+    pub(super) status: u16,
+    pub(super) reason: &'h str,
+    pub(super) http10: bool,
+}
+
+impl StatusLine<'_> {
+    /// Whether another response follows to the same request (RFC 9110 §15.2).
+    pub(super) fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status)
+    }
+
+    /// Whether no body follows, whatever the fields say (RFC 9112 §6.3).
+    fn is_bare(&self) -> bool {
+        self.is_interim() || matches!(self.status, 204 | 304)
+    }
+}
+
+/// Reads the whole head of a response by `read`, which has its first line and its fields.
+pub(super) fn parse_response<'h, R>(
+    head: &'h [u8],
+    read: impl FnOnce(StatusLine<'h>, &[httparse::Header<'h>]) -> Result<R, Refusal>,
+) -> Result<R, Refusal> {
+    let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let whole =
+        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut parsed, head, &mut slots);
+    let (Ok(httparse::Status::Complete(_)), Some(status), Some(version)) =
+        (whole, parsed.code, parsed.version)
+    else {
+        return Err(Refusal::malformed("the head of the response is malformed"));
+    };
+    if status == 101 {
+        return Err(Refusal::malformed("the peer changes to another protocol unasked"));
+    }
+    let line = StatusLine { status, reason: parsed.reason.unwrap_or_default(), http10: version == 0 };
+    read(line, parsed.headers)
+}
+
 /// How the end of a body is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
@@ -114,6 +156,14 @@ impl Lengths {
         }
         self.chunked = true;
         Ok(())
+    }
+
+    /// How the body of a response ends that begins so.
+    pub(super) fn framing_of_response(&self, line: &StatusLine<'_>, room: usize) -> Result<Framing, Refusal> {
+        match line.is_bare() {
+            true => Ok(Framing::Length(0)),
+            false => Ok(self.framing(line.http10, room)?.unwrap_or(Framing::UntilClose)),
+        }
     }
 
     /// How the body ends, or `None` if no field says it; `room` is what is left of the limit.
