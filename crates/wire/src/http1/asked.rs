@@ -13,7 +13,7 @@ use crate::net_rpc;
 use crate::payload::{Compression, Format, Json};
 use crate::session::{Missing, Verdict};
 use crate::websocket::handshake::Unfit;
-use crate::{Call, Credential, Head, Metadata, Reply, Status};
+use crate::{Call, Carrier, Credential, Head, Metadata, Reply, Status};
 
 use super::browser;
 use super::head::WriteHead;
@@ -463,6 +463,14 @@ impl Form {
     /// `policy/http_rpc_protocol.cpp`).
     pub(crate) fn may_be_empty(&self) -> bool {
         matches!(self, Self::Mapped(_))
+    }
+
+    /// How the response carries metadata.
+    pub(crate) fn carrier(&self) -> Carrier {
+        match self {
+            Self::Mapped(_) | Self::Routed(_) => Carrier::Http,
+            Self::Gateway(_) | Self::JsonRpc(_) => Carrier::Any,
+        }
     }
 
     /// Writes the head of the response and returns its body.

@@ -10,7 +10,7 @@ use crate::digits::put_decimal;
 use crate::json_rpc;
 use crate::payload::{Compression, Format, Json, compress};
 use crate::session::{self, Answer};
-use crate::{Call, CallId, Head, Limits, Metadata, Outbox, Reply, Status, Violation};
+use crate::{Call, CallId, Carrier, Head, Limits, Metadata, Misfit, Outbox, Reply, Status, Violation};
 
 use super::chunked::Chunked;
 use super::frame::{self, Framing, Lengths, Refusal};
@@ -87,6 +87,7 @@ impl Client {
         };
         check_name(call.service)?;
         check_name(call.method)?;
+        Carrier::HttpRequest.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         let credential = self.credential(call)?;
         let body = match coding {
             None => call.body.clone(),
@@ -125,6 +126,7 @@ impl Client {
         if call.head.compression != Compression::None {
             return Err(Status::unimplemented("JSON-RPC has no compression"));
         }
+        Carrier::Map.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         let credential = self.credential(call)?;
         let mut metadata = Cow::Borrowed(&call.head.metadata);
         if let Some(timeout) = call.timeout {

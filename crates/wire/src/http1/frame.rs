@@ -7,7 +7,9 @@ use std::mem::MaybeUninit;
 use bytes::Bytes;
 
 use crate::h2::hpack::Fields;
-use crate::{Metadata, Violation};
+use crate::{Carrier, Metadata, Violation};
+
+pub(super) use crate::carrier::{is_field_byte, is_metadata, is_token as is_field_name};
 
 use super::head::WriteHead;
 
@@ -219,27 +221,6 @@ pub(super) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
 
-/// Fields that speak of this connection or of this message's bytes, and so are never metadata
-/// (RFC 9110 §7.6.1). `content-*` is told apart by [`is_metadata`].
-const FRAMING_FIELDS: [&str; 11] = [
-    "connection",
-    "transfer-encoding",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "upgrade",
-    "expect",
-];
-
-/// Whether a field of this lower-case name travels as metadata.
-pub(super) fn is_metadata(name: &str) -> bool {
-    !name.starts_with("content-") && !FRAMING_FIELDS.contains(&name)
-}
-
 /// Adds a field to `metadata`. A repeated field is one list (RFC 9110 §5.3), of cookies as HTTP/2 may cut them up
 /// (RFC 9113 §8.2.3).
 pub(super) fn add_metadata(metadata: &mut Metadata, name: &str, value: Bytes) {
@@ -296,15 +277,11 @@ pub(super) fn field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// Writes metadata as fields. An entry that would break the head, or speak of the connection, is left out.
+/// Writes metadata as fields. What [cannot be one](Carrier::Http) was refused before; of a failed call, as where the
+/// answer's type stands among them, it is left out.
 pub(super) fn metadata_fields(head: &mut impl WriteHead, metadata: &Metadata) {
     for (name, value) in metadata.iter() {
-        let mut buffer = [0; 32];
-        let may_travel = match lower_case(name, &mut buffer) {
-            Some(lower) => is_metadata(lower),
-            None => is_metadata(&name.to_ascii_lowercase()),
-        };
-        if may_travel && is_field_name(name) && is_field_value(value) {
+        if Carrier::Http.refusal(name, value).is_none() {
             head.field(name, value);
         }
     }
@@ -313,15 +290,4 @@ pub(super) fn metadata_fields(head: &mut impl WriteHead, metadata: &Metadata) {
 /// Whether `value` may stand in a head as it is (RFC 9110 §5.5).
 pub(super) fn is_field_value(value: &[u8]) -> bool {
     value.iter().all(is_field_byte)
-}
-
-/// Whether a byte may stand in a value.
-pub(super) fn is_field_byte(byte: &u8) -> bool {
-    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
-}
-
-/// Whether `name` is a token (RFC 9110 §5.6.2).
-pub(super) fn is_field_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }

@@ -18,7 +18,9 @@ use crate::http_rule::Routes;
 use crate::payload::Json;
 use crate::session::{self, Event, Missing, RequestHead, Untold, Verdict};
 use crate::sniff::Guess;
-use crate::{Call, Credential, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
+use crate::{
+    Call, Carrier, Credential, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation,
+};
 use crate::{grpc, json_rpc, net_rpc};
 
 use super::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
@@ -808,6 +810,18 @@ impl session::Server for Server {
             Form::Exchange => Self::unknown(call, missing),
             Form::Entry(_) | Form::Nothing => asked::unknown_to_rpcx(call, missing),
         }
+    }
+
+    fn carrier(ticket: &Ticket) -> Carrier {
+        match &ticket.form {
+            Form::Web => Carrier::Grpc,
+            Form::Http(form) => form.carrier(),
+            Form::Exchange | Form::Entry(_) | Form::Nothing => Carrier::Any,
+        }
+    }
+
+    fn carrier_of(&self, stream: StreamId) -> Carrier {
+        if self.answers(stream) { Carrier::Grpc } else { Carrier::Any }
     }
 
     fn stream(ticket: &Ticket) -> Option<StreamId> {

@@ -12,7 +12,7 @@ use crate::grpc_web::Dialect;
 use crate::h2::hpack::Fields;
 use crate::payload::Compression;
 use crate::session::{self, Answer};
-use crate::{Call, CallId, Fault, Format, Limits, Outbox, Status, Violation};
+use crate::{Call, CallId, Carrier, Fault, Format, Limits, Misfit, Outbox, Status, Violation};
 
 use super::chunked::{self, Chunked};
 use super::client::check_name;
@@ -88,6 +88,7 @@ impl WebClient {
         }
         check_name(call.service)?;
         check_name(call.method)?;
+        Carrier::Grpc.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         let credential = call.credential.bytes().or(self.config.credential.as_ref());
         if !credential.is_none_or(|credential| frame::is_field_value(credential)) {
             return Err(Status::invalid_argument("the credential cannot stand in an HTTP field"));

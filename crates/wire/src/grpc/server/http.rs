@@ -18,7 +18,7 @@ use crate::http1::refused;
 use crate::http1::request::{Method, Request};
 use crate::payload::append::append;
 use crate::session::{Event, Missing, RequestHead, Verdict};
-use crate::{Call, Credential, Outbox, Reply, Status};
+use crate::{Call, Carrier, Credential, Outbox, Reply, Status};
 use crate::{grpc_web, h2, json_rpc};
 
 /// What requests have left that were handed out.
@@ -186,6 +186,14 @@ impl Owed {
             Reads::Response(form) => form.unknown(call, missing),
             Reads::Exchange => asked::unknown(call, missing),
             Reads::Entry(_) | Reads::Nothing => asked::unknown_to_rpcx(call, missing),
+        }
+    }
+
+    /// How its answer carries metadata.
+    pub(super) fn carrier(&self) -> Carrier {
+        match &self.form {
+            Reads::Response(form) => form.carrier(),
+            Reads::Entry(_) | Reads::Exchange | Reads::Nothing => Carrier::Any,
         }
     }
 
