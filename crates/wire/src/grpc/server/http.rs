@@ -261,7 +261,7 @@ impl Server {
             Ok(_) if body.len() > config.limits.message => {
                 self.http_refusal(stream, config, Refusal::too_large(), out)
             }
-            Ok(request) if end && request.is_plain() => {
+            Ok(request) if end && request.is_plain() && !asked::wants_credential(config, &request) => {
                 self.http_whole(stream, config, request, body, false, out)
             }
             // What is compressed is judged before it is decompressed, as some requests are here.
@@ -369,6 +369,7 @@ impl Server {
     fn http_accept(&mut self, stream: u32, out: &mut Outbox) {
         let accepted = self.http_change(stream, |body| {
             body.accepted = true;
+            body.request.accepted = true;
             (body.bytes.len(), body.request.expects, body.ended)
         });
         let Some((held, expects, ended)) = accepted else { return };
