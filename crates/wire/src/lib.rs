@@ -19,6 +19,7 @@
 pub mod session;
 
 mod call;
+mod carrier;
 mod digits;
 mod outbox;
 pub mod sniff;
@@ -46,6 +47,7 @@ pub mod kcp;
 pub mod testing;
 
 pub use call::{Call, CallId, Checksum, Credential, Head, Message, Metadata, Push, Reply, StreamId, Topic};
+pub use carrier::{Carrier, Misfit};
 pub use outbox::Outbox;
 pub use payload::{Compression, Format};
 pub use session::{Limits, Violation};

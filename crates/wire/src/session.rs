@@ -31,8 +31,8 @@ use bytes::{Bytes, BytesMut};
 
 use crate::baidu_std::StreamOptions;
 use crate::{
-    Call, CallId, Credential, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId, Topic,
-    http1,
+    Call, CallId, Carrier, Credential, Format, Head, Message, Metadata, Outbox, Push, Reply, Status,
+    StreamId, Topic, http1,
 };
 
 /// The server's side of a connection.
@@ -94,6 +94,17 @@ pub trait Server {
     /// The same where one connection carries calls of several kinds, of which the ticket tells one.
     fn unknown_to(_ticket: &Self::Ticket, call: &Call<'_>, missing: Missing) -> Status {
         Self::unknown(call, missing)
+    }
+
+    /// How the answer to this call carries metadata and trailers: the driver makes a failure of one that
+    /// [cannot travel](Carrier::check).
+    fn carrier(_ticket: &Self::Ticket) -> Carrier {
+        Carrier::Any
+    }
+
+    /// The same for an answer of several messages that begins.
+    fn carrier_of(&self, _stream: StreamId) -> Carrier {
+        Carrier::Any
     }
 
     /// How an answer is written when the handler does not choose: as the request was, unless the protocol

@@ -24,6 +24,7 @@ use super::port::Port;
 use super::streams::Streams;
 use super::subscription::{self, Admission};
 use super::topics::Subscriptions;
+use super::unsendable;
 use crate::budget::{self, Account};
 use crate::introspection::Calls;
 use crate::net::{Inbox, Transport, scratch};
@@ -764,6 +765,7 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn end_call(&mut self, Owed { ticket, mut note }: Owed<S::Ticket>, mut ending: Ending) {
+        unsendable::refuse::<S>(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(note) = &mut note {
             note.ended(&ending);
@@ -849,8 +851,9 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    fn end_stream(&mut self, stream: StreamId, owed: Owed<S::Ticket>, ending: Ending) {
+    fn end_stream(&mut self, stream: StreamId, owed: Owed<S::Ticket>, mut ending: Ending) {
         let Owed { ticket, mut note } = owed;
+        unsendable::refuse::<S>(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(note) = &mut note {
             note.ended(&ending);

@@ -25,6 +25,7 @@ mod streams;
 mod subscription;
 
 mod topics;
+mod unsendable;
 
 mod data;
 

@@ -50,7 +50,10 @@ struct Facts {
 /// What a handler says beside its answer.
 #[derive(Debug, Default)]
 pub struct ReplyOptions {
-    /// Sent before the answer, where the protocol has room for it: user fields, metadata, headers.
+    /// Sent before the answer, where the protocol has room for it: user fields, metadata, headers. Over gRPC, gRPC-Web and
+    /// HTTP a reserved name (`grpc-status`, `te`) or bytes that no header has make the call fail with
+    /// [`Internal`](crate::Code::Internal), which names the key; so they do among the trailers. `content-type` is what HTTP
+    /// calls the answer, and means nothing to the other protocols.
     pub metadata: Metadata,
     /// Sent behind the answer, where the protocol has room for it (gRPC).
     pub trailers: Metadata,

@@ -17,8 +17,8 @@ use super::stream::{self, Asked, Found, Handled, Offering, Served, StreamLimits,
 use crate::payload::Json;
 use crate::session::{self, Answer, Event, Missing, Offered};
 use crate::{
-    Call, CallId, Code, Compression, Credential, Fault, Format, Head, Limits, Message, Metadata, Outbox,
-    Reply, Status, StreamId, Violation,
+    Call, CallId, Carrier, Code, Compression, Credential, Fault, Format, Head, Limits, Message, Metadata,
+    Misfit, Outbox, Reply, Status, StreamId, Violation,
 };
 
 /// What all connections of a server have in common.
@@ -510,6 +510,7 @@ impl Client {
         out: &mut Outbox,
         streams: impl FnOnce(&mut Self) -> Option<StreamSettings>,
     ) -> Result<(), Status> {
+        Carrier::Map.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         let body = Body::encode(call.body, call.attachment, &call.head).map_err(inexpressible)?;
         let mut request = Request {
             service_name: Some(call.service.as_bytes()),

@@ -11,7 +11,8 @@ use crate::h2::hpack::{Fields, Indexing};
 use crate::h2::{self, Connection, ErrorCode};
 use crate::session::{self, Answer};
 use crate::{
-    Call, CallId, Compression, Credential, Fault, Format, Limits, Outbox, Retry, Scope, Status, Violation,
+    Call, CallId, Carrier, Compression, Credential, Fault, Format, Limits, Misfit, Outbox, Retry, Scope,
+    Status, Violation,
 };
 
 /// What a client's connection is made with.
@@ -193,6 +194,7 @@ impl Client {
         if coding::name(sends).is_none() {
             return Err(Status::unimplemented(format!("gRPC has no name for {}", sends.as_str())));
         }
+        Carrier::Grpc.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         self.check_size(call, sends)?;
         let block = self.block(call, sends);
         let stream = self.http.open(&block, false, out);

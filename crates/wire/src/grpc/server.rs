@@ -32,8 +32,8 @@ use crate::http1::frame::has_too_many;
 use crate::http1::request::Request as HttpRequest;
 use crate::session::{self, Event, Missing, Refused, Server as _, Untold, Verdict};
 use crate::{
-    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Retry,
-    Status, StreamId, Violation, http1,
+    Call, Carrier, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply,
+    Retry, Status, StreamId, Violation, http1,
 };
 
 /// What all connections of a server have in common.
@@ -323,6 +323,17 @@ impl session::Server for Server {
         match &ticket.http {
             None => Self::unknown(call, missing),
             Some(http) => http.unknown(call, missing),
+        }
+    }
+
+    fn carrier(ticket: &Ticket) -> Carrier {
+        ticket.http.as_ref().map_or(Carrier::Grpc, |owed| owed.carrier())
+    }
+
+    fn carrier_of(&self, stream: StreamId) -> Carrier {
+        match self.http_calls.is_passing(stream.0 as u32) {
+            true => Carrier::Any,
+            false => Carrier::Grpc,
         }
     }
 

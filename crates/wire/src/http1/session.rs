@@ -18,7 +18,9 @@ use crate::http_rule::Routes;
 use crate::payload::Json;
 use crate::session::{self, Event, Missing, RequestHead, Untold, Verdict};
 use crate::sniff::Guess;
-use crate::{Call, Credential, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation};
+use crate::{
+    Call, Carrier, Credential, Head, Limits, Message, Metadata, Outbox, Reply, Status, StreamId, Violation,
+};
 use crate::{grpc, json_rpc, net_rpc};
 
 use super::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
@@ -65,6 +67,11 @@ pub struct ServerConfig {
     pub health: Option<Arc<dyn Health>>,
     /// Which further paths tell it.
     pub probes: Probes,
+    /// Whether calls need a credential. Then an answer that would tell what can be called, of a service's health too, is
+    /// given only to whoever brings one.
+    pub guarded: bool,
+    /// Tells which methods can be called, so that a GET of any other path is told from one of a method; `None`: any may.
+    pub methods: Option<Arc<dyn Offers>>,
     /// Tells what the server's own methods are, where somebody else takes requests that are none of them: those are
     /// [exchanges](session::Server::is_exchange).
     pub own: Option<Arc<dyn Offers>>,
@@ -384,7 +391,8 @@ impl Server {
                 if inbox.len() >= length
                     && !request.expects
                     && !request.comes_last()
-                    && request.is_plain() =>
+                    && request.is_plain()
+                    && !asked::wants_credential(&self.config, &request) =>
             {
                 length
             }
@@ -406,6 +414,9 @@ impl Server {
         }
         if partial.judged == Judged::Asked {
             return self.hold();
+        }
+        if partial.judged == Judged::No && asked::wants_credential(&self.config, &partial.request) {
+            return self.ask(out);
         }
         let most = partial.request.most(limits.message);
         let is_long = match partial.request.framing {
@@ -808,6 +819,18 @@ impl session::Server for Server {
             Form::Exchange => Self::unknown(call, missing),
             Form::Entry(_) | Form::Nothing => asked::unknown_to_rpcx(call, missing),
         }
+    }
+
+    fn carrier(ticket: &Ticket) -> Carrier {
+        match &ticket.form {
+            Form::Web => Carrier::Grpc,
+            Form::Http(form) => form.carrier(),
+            Form::Exchange | Form::Entry(_) | Form::Nothing => Carrier::Any,
+        }
+    }
+
+    fn carrier_of(&self, stream: StreamId) -> Carrier {
+        if self.answers(stream) { Carrier::Grpc } else { Carrier::Any }
     }
 
     fn stream(ticket: &Ticket) -> Option<StreamId> {

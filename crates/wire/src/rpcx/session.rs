@@ -11,8 +11,8 @@ use super::status;
 use crate::payload::compress;
 use crate::session::{self, Answer, Event, Missing};
 use crate::{
-    Call, CallId, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Push, Reply, Status,
-    Violation,
+    Call, CallId, Carrier, Compression, Credential, Format, Head, Limits, Metadata, Misfit, Outbox, Push,
+    Reply, Status, Violation,
 };
 
 /// The server's side of a connection.
@@ -224,6 +224,7 @@ impl Client {
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         let (flags, serialize, compressor) = expressed(&call, &self.config.compressors)?;
+        Carrier::Map.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         let (flags, body) = shrink((call.head.compression, compressor), flags, call.body);
         let mut frame = Writer::new(out, Header::new(flags, serialize, id.0), call.service, call.method);
         let credential = call.credential.bytes().or(self.config.credential.as_ref());

@@ -18,7 +18,7 @@ use crate::http1::refused;
 use crate::http1::request::{Method, Request};
 use crate::payload::append::append;
 use crate::session::{Event, Missing, RequestHead, Verdict};
-use crate::{Call, Credential, Outbox, Reply, Status};
+use crate::{Call, Carrier, Credential, Outbox, Reply, Status};
 use crate::{grpc_web, h2, json_rpc};
 
 /// What requests have left that were handed out.
@@ -189,6 +189,14 @@ impl Owed {
         }
     }
 
+    /// How its answer carries metadata.
+    pub(super) fn carrier(&self) -> Carrier {
+        match &self.form {
+            Reads::Response(form) => form.carrier(),
+            Reads::Entry(_) | Reads::Exchange | Reads::Nothing => Carrier::Any,
+        }
+    }
+
     pub(super) fn responding(&self) -> &Responding {
         &self.responding
     }
@@ -253,7 +261,7 @@ impl Server {
             Ok(_) if body.len() > config.limits.message => {
                 self.http_refusal(stream, config, Refusal::too_large(), out)
             }
-            Ok(request) if end && request.is_plain() => {
+            Ok(request) if end && request.is_plain() && !asked::wants_credential(config, &request) => {
                 self.http_whole(stream, config, request, body, false, out)
             }
             // What is compressed is judged before it is decompressed, as some requests are here.
@@ -361,6 +369,7 @@ impl Server {
     fn http_accept(&mut self, stream: u32, out: &mut Outbox) {
         let accepted = self.http_change(stream, |body| {
             body.accepted = true;
+            body.request.accepted = true;
             (body.bytes.len(), body.request.expects, body.ended)
         });
         let Some((held, expects, ended)) = accepted else { return };
