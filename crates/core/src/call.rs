@@ -71,6 +71,11 @@ impl<'a> Call<'a> {
             spoiled: None,
         }
     }
+
+    /// The service, or the function's name where the call has no service: what an error names if it does not exist.
+    pub fn service_or_function(&self) -> &'a str {
+        if self.service.is_empty() { self.method } else { self.service }
+    }
 }
 
 /// What travels before a message, in either direction.

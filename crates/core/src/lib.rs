@@ -11,6 +11,7 @@
 
 pub mod append;
 mod call;
+pub mod carrier;
 pub mod digits;
 mod format;
 mod metadata;
@@ -24,6 +25,7 @@ pub mod status;
 pub mod testing;
 
 pub use call::{Call, CallId, Checksum, Credential, Head, Message, Push, Reply, StreamId, Topic};
+pub use carrier::{Carrier, Misfit};
 pub use format::{Compression, Format, Json};
 pub use metadata::Metadata;
 pub use outbox::Outbox;

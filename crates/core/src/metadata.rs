@@ -77,9 +77,32 @@ impl Metadata {
         self.entries.retain(|_| stays.next().unwrap_or(true));
     }
 
+    /// A key that has several values, if there is one.
+    pub fn repeated(&self) -> Option<&str> {
+        const FEW: usize = 16;
+        let repeats = |at: &usize| {
+            let (key, _) = &self.entries[*at];
+            self.entries.iter().take(*at).any(|(known, _)| known == key)
+        };
+        if self.entries.len() <= FEW {
+            return (1..self.entries.len()).find(repeats).map(|at| self.entries[at].0.as_ref());
+        }
+        let mut keys: Vec<&str> = self.iter().map(|(key, _)| key).collect();
+        keys.sort_unstable();
+        keys.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+    }
+
+    /// Leaves out the entries of which this is not so.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &Bytes) -> bool) {
+        self.entries.retain(|(key, value)| keep(key, value));
+    }
+
     /// Makes each key unique as [`insert`](Self::insert) does: its last value holds.
+    #[inline]
     pub fn keep_last(&mut self) {
-        self.unite(|_, values| values.last().cloned().unwrap_or_default());
+        if self.entries.len() > 1 {
+            self.unite(|_, values| values.last().cloned().unwrap_or_default());
+        }
     }
 
     /// Takes `key` out, with all its values; gives the first.

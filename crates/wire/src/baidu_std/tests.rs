@@ -3,17 +3,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Client as _, Event, Missing, Server as _};
+use polyrpc_core::session::Client as _;
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Answer, Event, Missing};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hear, hex, sole_reply};
 use polyrpc_core::{
     Call, CallId, Checksum, Code, Compression, Credential, Fault, Format, Guess, Head, Json, Limits,
     Metadata, Outbox, Protocol, Reply, Retry, Status, Violation, session, testing,
 };
 
-use super::frame::{self, Frame, Kind};
-use super::meta::{self, Meta, StreamMeta};
-use super::status::{self, EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
-use super::{Client, ClientConfig, Server, ServerConfig, Ticket, recognise};
+use super::frame::{Frame, Kind};
+use super::meta::{Meta, StreamMeta};
+use super::status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
+use super::{Client, ClientConfig, Server, ServerConfig, Ticket, frame, meta, recognise, status};
 
 mod captured;
 mod streams;

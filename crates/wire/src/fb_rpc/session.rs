@@ -10,9 +10,10 @@ use polyrpc_core::{
 };
 
 use super::directory::{Directory, ServiceHash, service_id};
-use super::frame::{self, Cut, Frame, Magic, Request, Response, Sizes};
-use super::status;
-use crate::baidu_std::status::{ELOGOFF, ENOMETHOD, EREQUEST, ERESPONSE, status as failure};
+use super::frame::{Cut, Frame, Magic, Request, Response, Sizes};
+use super::{frame, status};
+use crate::baidu_std::status::status as failure;
+use crate::baidu_std::status::{ELOGOFF, ENOMETHOD, EREQUEST, ERESPONSE};
 
 /// What all connections of a server have in common.
 #[derive(Debug, Clone, Default)]

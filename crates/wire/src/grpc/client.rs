@@ -4,15 +4,16 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Answer;
 use polyrpc_core::{
-    Call, CallId, Compression, Credential, Fault, Format, Limits, Outbox, Retry, Scope, Status, Violation,
-    session,
+    Call, CallId, Carrier, Compression, Credential, Fault, Format, Limits, Misfit, Outbox, Retry, Scope,
+    Status, Violation, session,
 };
 
 use super::outgoing::{End, Outgoing, not_one};
 use super::{block, coding, frame, metadata, status, timeout};
 use crate::grpc_web::Dialect;
+use crate::h2;
 use crate::h2::hpack::{Fields, Indexing};
-use crate::h2::{self, Connection, ErrorCode};
+use crate::h2::{Connection, ErrorCode};
 
 /// What a client's connection is made with.
 #[derive(Debug, Clone)]
@@ -193,6 +194,7 @@ impl Client {
         if coding::name(sends).is_none() {
             return Err(Status::unimplemented(format!("gRPC has no name for {}", sends.as_str())));
         }
+        Carrier::Grpc.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         self.check_size(call, sends)?;
         let block = self.block(call, sends);
         let stream = self.http.open(&block, false, out);

@@ -26,7 +26,7 @@ pub(crate) use client::USER_AGENT;
 pub use client::{Client, ClientConfig};
 pub use incoming::corrupt;
 pub use methods::Methods;
-pub use server::{Server, ServerConfig, Ticket};
+pub use server::{MAX_FIELDS, Server, ServerConfig, Ticket};
 
 /// Recognises the fixed bytes that every client of HTTP/2 begins with.
 pub(crate) fn recognise(start: &[u8]) -> Guess {

@@ -13,29 +13,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Event, Missing, Refused, Server as _, Untold, Verdict};
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Event, Missing, Refused, Untold, Verdict};
 use polyrpc_core::{
-    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Retry,
-    Status, StreamId, Violation, session,
+    Call, Carrier, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply,
+    Retry, Status, StreamId, Violation, session,
 };
 
 use self::clock::Clock;
-use self::http::{Calls, Head as HttpHead, Owed};
+use self::http::Head as HttpHead;
+use self::http::{Calls, Owed};
 use self::open::Open;
 use self::parts::{Part, Parts};
 use self::recent::Recent;
 use self::web::Web;
-use super::frame::{self, Framed};
-use super::incoming::{self, Next, compressed_without_name};
+use super::frame::Framed;
+use super::incoming::{Next, compressed_without_name};
 use super::methods::Methods;
 use super::request::{Accepts, Request, Unfit, is_meant};
-use super::{block, coding};
+use super::{block, coding, frame, incoming};
 use crate::grpc_web::{Cors, Dialect};
 use crate::h2::hpack::Fields;
-use crate::h2::{self, Connection, ErrorCode};
-use crate::http1;
+use crate::h2::{Connection, ErrorCode};
 use crate::http1::frame::has_too_many;
 use crate::http1::request::Request as HttpRequest;
+use crate::{h2, http1};
 
 /// What all connections of a server have in common.
 #[derive(Debug, Clone, Default)]
@@ -315,7 +317,7 @@ impl session::Server for Server {
 
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {
         Status::unimplemented(match missing {
-            Missing::Service => format!("unknown service {}", call.service),
+            Missing::Service => format!("unknown service {}", call.service_or_function()),
             Missing::Method => format!("unknown method {} for service {}", call.method, call.service),
         })
     }
@@ -324,6 +326,17 @@ impl session::Server for Server {
         match &ticket.http {
             None => Self::unknown(call, missing),
             Some(http) => http.unknown(call, missing),
+        }
+    }
+
+    fn carrier(ticket: &Ticket) -> Carrier {
+        ticket.http.as_ref().map_or(Carrier::Grpc, |owed| owed.carrier())
+    }
+
+    fn carrier_of(&self, stream: StreamId) -> Carrier {
+        match self.http_calls.is_passing(stream.0 as u32) {
+            true => Carrier::Any,
+            false => Carrier::Grpc,
         }
     }
 
@@ -986,8 +999,8 @@ impl Server {
     }
 }
 
-/// How many fields a head of gRPC may have: more than over HTTP, since callers send a hundred entries of metadata and more.
-const MAX_FIELDS: usize = 512;
+/// How many fields the head of a call may have: more than over HTTP, since callers send a hundred entries of metadata and more.
+pub const MAX_FIELDS: usize = 512;
 
 /// A head is as much work as it has fields, and a short block may have very many.
 #[cold]

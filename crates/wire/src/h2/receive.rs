@@ -7,7 +7,8 @@ use polyrpc_core::Outbox;
 
 use super::closed::How;
 use super::connection::{BLOCK, Block, Config, Connection, Event, Leaving, Opening, Role, Taken};
-use super::frame::{self, Header};
+use super::frame;
+use super::frame::Header;
 use super::hpack::{DecodeError, Fields};
 use super::message::{Kind, Meaning};
 use super::settings::{DEFAULT_FRAME, MOST_WINDOW};

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use polyrpc_core::session::{Missing, Verdict};
-use polyrpc_core::{Call, Compression, Credential, Format, Head, Json, Metadata, Reply, Status};
+use polyrpc_core::{Call, Carrier, Compression, Credential, Format, Head, Json, Metadata, Reply, Status};
 
 use crate::grpc::request::is_meant;
 use crate::grpc_web::Preflight;
 use crate::http_rule::{Found, Lookup};
-use crate::json_rpc::{self, Incoming};
-use crate::net_rpc;
+use crate::json_rpc::Incoming;
 use crate::websocket::handshake::Unfit;
+use crate::{json_rpc, net_rpc};
 
 use super::head::WriteHead;
 use super::mapping::Path;
@@ -36,7 +36,7 @@ impl Asked {
     /// Reads a whole request; where it asks for a call, `names` has its names then.
     pub(crate) fn read(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Self {
         match Kind::of(config, &request, Some(&body)) {
-            Kind::Answer(answer) => Self::Answer(answer),
+            Kind::Answer(answer) => Self::Answer(withheld(config, &request, answer)),
             Kind::JsonRpc => json_rpc_calls(request, &body, names),
             Kind::Gateway => gateway_call(request, body, names),
             Kind::Routed(found) => routed_call(config, &found, request, body, names),
@@ -99,6 +99,42 @@ impl<'c> Kind<'c> {
     }
 }
 
+/// Whether a request must prove who sends it though it calls nothing, since its answer tells what can be called.
+#[inline]
+pub(crate) fn wants_credential(config: &ServerConfig, request: &Request) -> bool {
+    config.guarded && !request.accepted && answer_tells_names(config, request)
+}
+
+#[cold]
+fn answer_tells_names(config: &ServerConfig, request: &Request) -> bool {
+    let path = request.path.as_str();
+    if request.method == Method::Post && !config.routes.leads(path) {
+        return false;
+    }
+    match Kind::of(config, request, None) {
+        Kind::Answer(answer) => answer.tells_names(),
+        Kind::Mapped => {
+            mapping::check(config, request, &Path::parse(path)).is_err_and(|answer| answer.tells_names())
+        }
+        Kind::JsonRpc | Kind::Gateway | Kind::Routed(_) => false,
+    }
+}
+
+/// Whether an answer is for those only who have proved who they are.
+fn is_withheld(config: &ServerConfig, request: &Request, answer: &Answer) -> bool {
+    config.guarded && !request.accepted && answer.tells_names()
+}
+
+/// An answer, or in its place the refusal of a call: drivers are asked to judge such a request, and must not get past it.
+fn withheld(config: &ServerConfig, request: &Request, answer: Answer) -> Answer {
+    if !is_withheld(config, request, &answer) {
+        return answer;
+    }
+    let form = Form::Mapped(mapping::Ticket::new(request, mapping::DEFAULT, config));
+    let status = Status::unauthenticated("");
+    Answer::Refused(Box::new(Refused { form, status, unauthenticated: true }))
+}
+
 /// Whether somebody else answers a request: it is no call of a method that the server has, and none of its own pages.
 pub(crate) fn is_for_others(config: &ServerConfig, request: &Request) -> bool {
     let Some(own) = &config.own else { return false };
@@ -147,7 +183,9 @@ impl Peeked {
 /// Reads the head of a request whose body is not here; where it names a call, `names` has its names then.
 #[cold]
 pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) -> Peeked {
+    let unnamed = || Peeked { named: false, credential: mapped_credential(config, request), answer: None };
     let (named, credential) = match Kind::of(config, request, None) {
+        Kind::Answer(answer) if is_withheld(config, request, &answer) => return unnamed(),
         Kind::Answer(answer) => return Peeked::answer(answer),
         Kind::JsonRpc if request.compression() != Some(Compression::None) => {
             return Peeked::answer(Answer::UnsupportedCoding);
@@ -169,8 +207,10 @@ pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) 
         }
         Kind::Mapped => {
             let path = Path::parse(request.path.as_str());
-            if let Err(answer) = mapping::check(config, request, &path) {
-                return Peeked::answer(answer);
+            match mapping::check(config, request, &path) {
+                Err(answer) if is_withheld(config, request, &answer) => return unnamed(),
+                Err(answer) => return Peeked::answer(answer),
+                Ok(_) => {}
             }
             names.set(path.service, path.method);
             return Peeked { named: true, credential: mapped_credential(config, request), answer: None };
@@ -183,7 +223,8 @@ pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) 
 #[cold]
 pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict) -> Option<Answer> {
     let form = match Kind::of(config, request, None) {
-        Kind::Answer(answer) => return Some(answer),
+        Kind::Answer(answer) if !(config.guarded && answer.tells_names()) => return Some(answer),
+        Kind::Answer(_) => Form::Mapped(mapping::Ticket::new(request, mapping::DEFAULT, config)),
         Kind::JsonRpc => Form::JsonRpc(json_rpc::Owed::without_id()),
         Kind::Gateway => Form::Gateway(gateway_fields(request)),
         Kind::Routed(found) => Form::Routed(routed::Ticket(found.route().clone())),
@@ -214,7 +255,7 @@ fn mapped_call(config: &ServerConfig, mut request: Request, body: Bytes, names: 
     let path = Path::parse(request.path.as_str());
     let (format, compression) = match mapping::check(config, &request, &path) {
         Ok(understood) => understood,
-        Err(answer) => return Asked::Answer(answer),
+        Err(answer) => return Asked::Answer(withheld(config, &request, answer)),
     };
     names.set(path.service, path.method);
     path.note_rest(&mut request.metadata);
@@ -463,6 +504,14 @@ impl Form {
         matches!(self, Self::Mapped(_))
     }
 
+    /// How the response carries metadata.
+    pub(crate) fn carrier(&self) -> Carrier {
+        match self {
+            Self::Mapped(_) | Self::Routed(_) => Carrier::Http,
+            Self::Gateway(_) | Self::JsonRpc(_) => Carrier::Any,
+        }
+    }
+
     /// Writes the head of the response and returns its body.
     pub(crate) fn answer(self, reply: Reply, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
@@ -508,7 +557,7 @@ pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
 #[cold]
 pub(crate) fn unknown_to_rpcx(call: &Call<'_>, missing: Missing) -> Status {
     Status::unimplemented(match missing {
-        Missing::Service => format!("rpcx: can't find service {}", call.service),
+        Missing::Service => format!("rpcx: can't find service {}", call.service_or_function()),
         Missing::Method => format!("rpcx: can't find method {}", call.method),
     })
 }
@@ -536,6 +585,8 @@ pub(crate) enum Answer {
     Text(u16, &'static str),
     /// A failure before there is a call: its HTTP status and why.
     Failed(u16, &'static str),
+    /// Whether a service that was named takes calls.
+    Service(u16, &'static str),
     Version,
     /// What the server offers, as Go's `net/rpc` shows it.
     DebugPage,
@@ -545,6 +596,12 @@ pub(crate) enum Answer {
     /// The path belongs to a method, which other methods of HTTP call.
     OtherVerb {
         verbs: String,
+        /// Whoever asks reads no JSON.
+        in_text: bool,
+    },
+    /// The path belongs to no method, and was not asked for as methods are called.
+    NoMethod {
+        status: Status,
         /// Whoever asks reads no JSON.
         in_text: bool,
     },
@@ -581,6 +638,18 @@ impl Answer {
         Self::OtherVerb { verbs, in_text: content_type.is_some_and(reads_no_json) }
     }
 
+    /// The answer to a request by a method of HTTP that calls nothing, of a path that no method has.
+    #[cold]
+    pub(super) fn no_method(path: &Path<'_>, content_type: Option<&[u8]>) -> Self {
+        let status = path.unknown();
+        Self::NoMethod { status, in_text: content_type.is_some_and(reads_no_json) }
+    }
+
+    /// Whether it differs for what can be called and what cannot.
+    fn tells_names(&self) -> bool {
+        matches!(self, Self::Service(..) | Self::OtherVerb { .. } | Self::NoMethod { .. })
+    }
+
     /// Whether anybody may be given it: it tells nothing of what could be called.
     fn is_harmless(&self) -> bool {
         !matches!(self, Self::DebugPage)
@@ -589,7 +658,7 @@ impl Answer {
     /// Writes the head of the response and returns its body.
     pub(crate) fn write(self, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
-            Self::Text(http, text) => plain(http, text, head),
+            Self::Text(http, text) | Self::Service(http, text) => plain(http, text, head),
             Self::Failed(http, text) => failure::refusal(http, text, config, head),
             Self::Version => plain(200, &config.version, head),
             Self::DebugPage => html(&config.debug_page, head),
@@ -608,6 +677,10 @@ impl Answer {
                 head.field("Allow", verbs.as_bytes());
                 body
             }
+            Self::NoMethod { status, in_text } => match in_text {
+                true => plain(404, status.message(), head),
+                false => mapping::failure(&status, &Metadata::new(), config, head),
+            },
             Self::UnsupportedType { in_text } => {
                 const TEXT: &str = "the Content-Type is not one of a message\n";
                 let body = match in_text {

@@ -2,11 +2,15 @@
 //! written.
 
 use std::borrow::Cow;
+use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use polyrpc_core::{Metadata, Violation};
+use polyrpc_core::{Carrier, Metadata, Violation};
 
 use crate::h2::hpack::Fields;
+
+pub(super) use polyrpc_core::carrier::is_token as is_field_name;
+pub(super) use polyrpc_core::carrier::{is_field_byte, is_metadata};
 
 use super::head::WriteHead;
 
@@ -48,8 +52,8 @@ impl From<Refusal> for Violation {
     }
 }
 
-/// How many fields a head may have.
-pub(crate) const MAX_FIELDS: usize = 100;
+/// How many fields the head of a request or a response may have.
+pub const MAX_FIELDS: usize = 100;
 
 /// Whether a list of HTTP/2's has more than `most` fields, beside those that stand for the request line.
 pub(crate) fn has_too_many(list: &Fields, most: usize) -> bool {
@@ -72,6 +76,47 @@ pub(crate) fn head_end(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
     }
     *scanned = bytes.len();
     None
+}
+
+/// The first line of a response.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StatusLine<'h> {
+    pub(super) status: u16,
+    pub(super) reason: &'h str,
+    pub(super) http10: bool,
+}
+
+impl StatusLine<'_> {
+    /// Whether another response follows to the same request (RFC 9110 §15.2).
+    pub(super) fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status)
+    }
+
+    /// Whether no body follows, whatever the fields say (RFC 9112 §6.3).
+    fn is_bare(&self) -> bool {
+        self.is_interim() || matches!(self.status, 204 | 304)
+    }
+}
+
+/// Reads the whole head of a response by `read`, which has its first line and its fields.
+pub(super) fn parse_response<'h, R>(
+    head: &'h [u8],
+    read: impl FnOnce(StatusLine<'h>, &[httparse::Header<'h>]) -> Result<R, Refusal>,
+) -> Result<R, Refusal> {
+    let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let whole =
+        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut parsed, head, &mut slots);
+    let (Ok(httparse::Status::Complete(_)), Some(status), Some(version)) =
+        (whole, parsed.code, parsed.version)
+    else {
+        return Err(Refusal::malformed("the head of the response is malformed"));
+    };
+    if status == 101 {
+        return Err(Refusal::malformed("the peer changes to another protocol unasked"));
+    }
+    let line = StatusLine { status, reason: parsed.reason.unwrap_or_default(), http10: version == 0 };
+    read(line, parsed.headers)
 }
 
 /// How the end of a body is told.
@@ -114,6 +159,14 @@ impl Lengths {
         }
         self.chunked = true;
         Ok(())
+    }
+
+    /// How the body of a response ends that begins so.
+    pub(super) fn framing_of_response(&self, line: &StatusLine<'_>, room: usize) -> Result<Framing, Refusal> {
+        match line.is_bare() {
+            true => Ok(Framing::Length(0)),
+            false => Ok(self.framing(line.http10, room)?.unwrap_or(Framing::UntilClose)),
+        }
     }
 
     /// How the body ends, or `None` if no field says it; `room` is what is left of the limit.
@@ -167,27 +220,6 @@ pub(super) fn lower_case<'b>(name: &str, buffer: &'b mut [u8; 32]) -> Option<&'b
 /// The elements of a comma-separated list, without the blanks around them.
 pub(super) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
-}
-
-/// Fields that speak of this connection or of this message's bytes, and so are never metadata
-/// (RFC 9110 §7.6.1). `content-*` is told apart by [`is_metadata`].
-const FRAMING_FIELDS: [&str; 11] = [
-    "connection",
-    "transfer-encoding",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "upgrade",
-    "expect",
-];
-
-/// Whether a field of this lower-case name travels as metadata.
-pub(super) fn is_metadata(name: &str) -> bool {
-    !name.starts_with("content-") && !FRAMING_FIELDS.contains(&name)
 }
 
 /// Adds a field to `metadata`. A repeated field is one list (RFC 9110 §5.3), of cookies as HTTP/2 may cut them up
@@ -246,15 +278,11 @@ pub(super) fn field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// Writes metadata as fields. An entry that would break the head, or speak of the connection, is left out.
+/// Writes metadata as fields. What [cannot be one](Carrier::Http) was refused before; of a failed call, as where the
+/// answer's type stands among them, it is left out.
 pub(super) fn metadata_fields(head: &mut impl WriteHead, metadata: &Metadata) {
     for (name, value) in metadata.iter() {
-        let mut buffer = [0; 32];
-        let may_travel = match lower_case(name, &mut buffer) {
-            Some(lower) => is_metadata(lower),
-            None => is_metadata(&name.to_ascii_lowercase()),
-        };
-        if may_travel && is_field_name(name) && is_field_value(value) {
+        if Carrier::Http.refusal(name, value).is_none() {
             head.field(name, value);
         }
     }
@@ -263,15 +291,4 @@ pub(super) fn metadata_fields(head: &mut impl WriteHead, metadata: &Metadata) {
 /// Whether `value` may stand in a head as it is (RFC 9110 §5.5).
 pub(super) fn is_field_value(value: &[u8]) -> bool {
     value.iter().all(is_field_byte)
-}
-
-/// Whether a byte may stand in a value.
-pub(super) fn is_field_byte(byte: &u8) -> bool {
-    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
-}
-
-/// Whether `name` is a token (RFC 9110 §5.6.2).
-pub(super) fn is_field_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }

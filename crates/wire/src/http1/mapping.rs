@@ -1,17 +1,19 @@
 //! brpc's mapping of calls to HTTP: `POST /Service/Method` (brpc `policy/http_rpc_protocol.cpp`).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use polyrpc_core::session::Missing;
 use polyrpc_core::{Call, Compression, Format, Json, Metadata, Reply, Status};
 use polyrpc_payload::compress;
 
-use super::accept::{self, Accepted};
+use super::accept::Accepted;
 use super::asked::Answer;
 use super::head::WriteHead;
 use super::request::{Method, Request};
-use super::session::ServerConfig;
-use super::{frame, status};
+use super::session::{Offers, ServerConfig};
+use super::{accept, frame, status};
 
 /// The metadata key for what a path holds behind the method: brpc's `unresolved_path`.
 pub(super) const UNRESOLVED_PATH: &str = "x-bd-unresolved-path";
@@ -36,6 +38,16 @@ impl<'a> Path<'a> {
             })
         });
         Self { service, method, rest }
+    }
+
+    /// The failure of a call to it, if no method has it.
+    #[cold]
+    pub(super) fn unknown(&self) -> Status {
+        let mut call = Call::new(self.service, self.method, DEFAULT, Bytes::new());
+        if let Some(rest) = &self.rest {
+            call.head.metadata.insert(UNRESOLVED_PATH, rest.clone());
+        }
+        unknown(&call, Missing::Service)
     }
 
     /// Notes in `metadata` what is behind the method.
@@ -82,7 +94,7 @@ pub(super) fn check(
         }
         _ if request.method != Method::Post => match calls_without_effects(config, request.method, path) {
             true => Ok(format.unwrap_or(DEFAULT)),
-            false => Err(Answer::other_verb("POST".to_owned(), content_type)),
+            false => Err(calls_nothing(config, path, content_type)),
         },
         // A page may send a body without a type, as it may send plain text.
         _ if content_type.is_none() && request.from_page => Err(Answer::unsupported_type(content_type)),
@@ -117,6 +129,16 @@ pub(super) fn wanted(request: &Request) -> Result<Option<(Json, &'static str)>, 
         Accepted::Any => Ok(None),
         Accepted::Dialect(dialect, content_type) => Ok(Some((dialect, content_type))),
         Accepted::Unknown => Err(Answer::Failed(406, "the dialects of JSON are brpc, proto3 and go\n")),
+    }
+}
+
+/// The answer to another method of HTTP than those that call.
+#[cold]
+fn calls_nothing(config: &ServerConfig, path: &Path<'_>, content_type: Option<&[u8]>) -> Answer {
+    let offers = |methods: &Arc<dyn Offers>| methods.offers(path.service, path.method);
+    match config.methods.as_ref().is_none_or(offers) {
+        true => Answer::other_verb("POST".to_owned(), content_type),
+        false => Answer::no_method(path, content_type),
     }
 }
 

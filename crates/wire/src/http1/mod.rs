@@ -30,6 +30,7 @@ mod tests;
 
 pub use browser::Hosts;
 pub use client::{Client, ClientConfig};
+pub use frame::MAX_FIELDS;
 pub use health::{Health, Probes};
 pub use session::{Offers, Server, ServerConfig, Ticket};
 pub use upgrade::Upgrade;

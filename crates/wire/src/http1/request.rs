@@ -6,15 +6,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_core::{Compression, Metadata};
 
-use crate::grpc::{request as grpc, timeout};
+use crate::grpc::request as grpc;
+use crate::grpc::timeout;
 use crate::grpc_web::{Dialect, Preflight};
 use crate::h2;
 use crate::websocket::handshake as websocket;
 
 use super::asked::RPCX_PATH;
-use super::frame::{self, Framing, Lengths, Refusal};
+use super::frame::{Framing, Lengths, Refusal};
 use super::upgrade::Wish;
-use super::{gateway, mapping};
+use super::{frame, gateway, mapping};
 
 /// A request without its body. Values are slices of the head, shared with the bytes it arrived in.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_core::session::{Event, Handover, Missing, RequestHead, Untold, Verdict};
 use polyrpc_core::{
-    Call, Credential, Guess, Head, Json, Limits, Message, Metadata, Outbox, Reply, Status, StreamId,
+    Call, Carrier, Credential, Guess, Head, Json, Limits, Message, Metadata, Outbox, Reply, Status, StreamId,
     Violation, session,
 };
 
@@ -22,15 +22,15 @@ use crate::grpc_web::Cors;
 use crate::http_rule::Routes;
 use crate::{grpc, json_rpc, net_rpc};
 
-use super::asked::{self, Answer, Asked, Entries, Names, RPCX_PATH};
-use super::browser::{self, Hosts};
+use super::asked::{Answer, Asked, Entries, Names, RPCX_PATH};
+use super::browser::Hosts;
 use super::chunked::Chunked;
-use super::frame::{self, Framing, Refusal};
+use super::frame::{Framing, Refusal};
 use super::health::{Health, Probes};
 use super::order::{Exchange, Order};
 use super::request::{Method, Request};
-use super::upgrade::{self, Upgrade};
-use super::{recognise, refused};
+use super::upgrade::Upgrade;
+use super::{asked, browser, frame, recognise, refused, upgrade};
 
 /// What the sessions of one listener share.
 #[derive(Debug, Clone, Default)]
@@ -65,6 +65,11 @@ pub struct ServerConfig {
     pub health: Option<Arc<dyn Health>>,
     /// Which further paths tell it.
     pub probes: Probes,
+    /// Whether calls need a credential. Then an answer that would tell what can be called, of a service's health too, is
+    /// given only to whoever brings one.
+    pub guarded: bool,
+    /// Tells which methods can be called, so that a GET of any other path is told from one of a method; `None`: any may.
+    pub methods: Option<Arc<dyn Offers>>,
     /// Tells what the server's own methods are, where somebody else takes requests that are none of them: those are
     /// [exchanges](session::Server::is_exchange).
     pub own: Option<Arc<dyn Offers>>,
@@ -384,7 +389,8 @@ impl Server {
                 if inbox.len() >= length
                     && !request.expects
                     && !request.comes_last()
-                    && request.is_plain() =>
+                    && request.is_plain()
+                    && !asked::wants_credential(&self.config, &request) =>
             {
                 length
             }
@@ -406,6 +412,9 @@ impl Server {
         }
         if partial.judged == Judged::Asked {
             return self.hold();
+        }
+        if partial.judged == Judged::No && asked::wants_credential(&self.config, &partial.request) {
+            return self.ask(out);
         }
         let most = partial.request.most(limits.message);
         let is_long = match partial.request.framing {
@@ -808,6 +817,18 @@ impl session::Server for Server {
             Form::Exchange => Self::unknown(call, missing),
             Form::Entry(_) | Form::Nothing => asked::unknown_to_rpcx(call, missing),
         }
+    }
+
+    fn carrier(ticket: &Ticket) -> Carrier {
+        match &ticket.form {
+            Form::Web => Carrier::Grpc,
+            Form::Http(form) => form.carrier(),
+            Form::Exchange | Form::Entry(_) | Form::Nothing => Carrier::Any,
+        }
+    }
+
+    fn carrier_of(&self, stream: StreamId) -> Carrier {
+        if self.answers(stream) { Carrier::Grpc } else { Carrier::Any }
     }
 
     fn stream(ticket: &Ticket) -> Option<StreamId> {

@@ -1,9 +1,8 @@
 //! A connection that goes on in HTTP/2 (RFC 7540 §3.2; RFC 9113 keeps it for those who still ask).
 
-use base64::Engine;
-use base64::alphabet;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 use bytes::Bytes;
 
 use crate::h2;

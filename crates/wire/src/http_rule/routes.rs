@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polyrpc_payload::schema::{Message, Method};
 
-use super::message::{self, Unfit};
+use super::message;
+use super::message::Unfit;
 use super::rule::{Body, Error, Rule};
 
 /// Which methods are called by which verbs and paths.

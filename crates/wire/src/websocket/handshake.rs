@@ -1,8 +1,7 @@
 //! How a connection of HTTP/1.1 becomes a WebSocket (RFC 6455 §4).
 
-use base64::Engine;
-use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64::{Engine, alphabet};
 use bytes::Bytes;
 use sha1_smol::Sha1;
 

@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Event, Missing, Server as _};
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Event, Missing};
 use polyrpc_core::testing::hex;
 use polyrpc_core::{Call, CallId, Checksum, Compression, Format, Head, Limits, Outbox, Reply, Status};
 use polyrpc_payload::compress;
 use serde_json::Value;
 
 use super::server;
-use crate::baidu_std::frame::{self, Cut, Frame, Kind};
+use crate::baidu_std::frame::{Cut, Frame, Kind};
 use crate::baidu_std::meta::{Meta, StreamMeta};
-use crate::baidu_std::status::{self, EREQUEST};
-use crate::baidu_std::{Server, body};
+use crate::baidu_std::status::EREQUEST;
+use crate::baidu_std::{Server, body, frame, status};
 
 pub(super) use Direction::{ToClient, ToServer};
 

@@ -10,10 +10,10 @@ use super::{Found, Server, Ticket, id};
 use crate::grpc::request::is_meant;
 use crate::h2::ErrorCode;
 use crate::h2::hpack::{Fields, Indexing, stateless_field};
-use crate::http1::exchange::{self, Response};
+use crate::http1::exchange::Response;
 use crate::http1::head::WriteHead;
 use crate::http1::request::{Method, Request};
-use crate::http1::{asked, browser, mapping};
+use crate::http1::{asked, browser, exchange, mapping};
 
 /// A request that is being answered.
 #[derive(Debug)]

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polyrpc_core::append::append;
 use polyrpc_core::session::{Event, Missing, RequestHead, Verdict};
-use polyrpc_core::{Call, Credential, Outbox, Reply, Status};
+use polyrpc_core::{Call, Carrier, Credential, Outbox, Reply, Status};
 
 use super::clock::Clock;
 use super::exchange::{Passing, Pieces};
 use super::{Found, Overdue, Server, Ticket};
 use crate::grpc::request::Unfit;
 use crate::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
-use crate::http1::asked::{self, Answer, Asked, Entries, Form, Names, Peeked};
+use crate::http1::asked::{Answer, Asked, Entries, Form, Names, Peeked};
 use crate::http1::frame::Refusal;
 use crate::http1::head::WriteHead;
 use crate::http1::request::{Method, Request};
-use crate::http1::{ServerConfig, refused};
+use crate::http1::{ServerConfig, asked, refused};
 use crate::{grpc_web, h2, json_rpc};
 
 /// What requests have left that were handed out.
@@ -188,6 +188,14 @@ impl Owed {
         }
     }
 
+    /// How its answer carries metadata.
+    pub(super) fn carrier(&self) -> Carrier {
+        match &self.form {
+            Reads::Response(form) => form.carrier(),
+            Reads::Entry(_) | Reads::Exchange | Reads::Nothing => Carrier::Any,
+        }
+    }
+
     pub(super) fn responding(&self) -> &Responding {
         &self.responding
     }
@@ -252,7 +260,7 @@ impl Server {
             Ok(_) if body.len() > config.limits.message => {
                 self.http_refusal(stream, config, Refusal::too_large(), out)
             }
-            Ok(request) if end && request.is_plain() => {
+            Ok(request) if end && request.is_plain() && !asked::wants_credential(config, &request) => {
                 self.http_whole(stream, config, request, body, false, out)
             }
             // What is compressed is judged before it is decompressed, as some requests are here.
@@ -360,6 +368,7 @@ impl Server {
     fn http_accept(&mut self, stream: u32, out: &mut Outbox) {
         let accepted = self.http_change(stream, |body| {
             body.accepted = true;
+            body.request.accepted = true;
             (body.bytes.len(), body.request.expects, body.ended)
         });
         let Some((held, expects, ended)) = accepted else { return };

@@ -6,7 +6,8 @@ use polyrpc_core::{Compression, Format, Head, Metadata, Outbox, Status};
 
 use super::{Server, id};
 use crate::grpc::request::{Request, kind};
-use crate::grpc_web::{self, Cors, Dialect, Preflight};
+use crate::grpc_web;
+use crate::grpc_web::{Cors, Dialect, Preflight};
 use crate::h2::hpack::{Fields, Indexing, encode_stateless, stateless_field};
 
 /// How a call of gRPC-Web is answered.

@@ -3,8 +3,9 @@
 use polyrpc_core::session::Verdict;
 
 use super::*;
+use crate::h2;
+use crate::h2::Connection;
 use crate::h2::hpack::encode_stateless;
-use crate::h2::{self, Connection};
 
 pub(super) type Field<'a> = (&'a str, &'a str);
 

@@ -1,8 +1,9 @@
 //! Servers that know HTTP/2, and answer otherwise than gRPC wants.
 
 use super::*;
+use crate::h2;
+use crate::h2::Connection;
 use crate::h2::hpack::encode_stateless;
-use crate::h2::{self, Connection};
 
 const STREAM: u32 = 1;
 

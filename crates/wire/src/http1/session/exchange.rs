@@ -7,13 +7,13 @@ use polyrpc_core::{
     Call, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status, StreamId,
 };
 
-use crate::http1::asked::{self, Answer};
-use crate::http1::chunked::{self, Chunked};
-use crate::http1::exchange::{self, Response};
+use crate::http1::asked::Answer;
+use crate::http1::chunked::Chunked;
+use crate::http1::exchange::Response;
 use crate::http1::head::WriteHead;
 use crate::http1::order::Exchange;
 use crate::http1::request::{Method, Request};
-use crate::http1::{browser, frame, mapping};
+use crate::http1::{asked, browser, chunked, exchange, frame, mapping};
 
 use super::rest::Rest;
 use super::web::id;

@@ -1,18 +1,20 @@
 //! gRPC-Web over HTTP/1: one call at a time, whose answer leaves message by message.
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Refused, Server as _, Verdict};
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Refused, Verdict};
 use polyrpc_core::{Call, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
 
-use crate::grpc;
 use crate::grpc::frame as grpc_frame;
 use crate::grpc::incoming::{compressed_without_name, unknown_encoding};
-use crate::grpc::request::{Accepts, Request as GrpcRequest, Unfit};
-use crate::grpc_web::{self, Dialect};
+use crate::grpc::request::Request as GrpcRequest;
+use crate::grpc::request::{Accepts, Unfit};
+use crate::grpc_web::Dialect;
 use crate::http1::asked::Answer;
 use crate::http1::order::Exchange;
 use crate::http1::request::Request;
 use crate::http1::{browser, chunked, frame};
+use crate::{grpc, grpc_web};
 
 use super::piecewise::{Came, Piecewise};
 use super::{Form, Live, Partial, Reading, Server, Step, Ticket};

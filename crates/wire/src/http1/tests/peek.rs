@@ -5,7 +5,8 @@ use polyrpc_core::session::{Missing, Verdict};
 
 use super::routed::routes;
 use super::*;
-use crate::http1::asked::{self, Asked, Names};
+use crate::http1::asked;
+use crate::http1::asked::{Asked, Names};
 use crate::http1::request::Request;
 
 /// Requests whose head names the call, each with the body that it has.

@@ -4,8 +4,8 @@ use polyrpc_core::testing::assert_survives_damage;
 use polyrpc_core::{Format, Json, Metadata};
 
 use super::*;
-use crate::grpc;
-use crate::h2::{self, Connection};
+use crate::h2::Connection;
+use crate::{grpc, h2};
 
 fn h2c() -> Arc<ServerConfig> {
     Arc::new(ServerConfig { h2c: true, ..(*config()).clone() })
