@@ -189,10 +189,10 @@ pub(crate) fn run(options: Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A handler's panic is told by an event of the library, with what was called; where in the code it came from is told to
-/// those who look for it. One of this thread ends the process: a line says enough of it. The standard hook may print a
-/// backtrace, for which it keeps the debug information of the whole program in memory, and it ends the process if nobody
-/// reads standard error.
+/// Sets a panic hook that prints no backtrace. The library logs a handler's panic together with the method, so the hook adds
+/// the place in the code at DEBUG only. A panic of the main thread ends the process and is printed as one line. The standard
+/// hook keeps the debug information of the whole program in memory once it has printed a backtrace, and ends the process if
+/// standard error is closed.
 fn tell_panics_in_a_line() {
     let main = thread::current().id();
     panic::set_hook(Box::new(move |panic| match thread::current().id() == main {
@@ -235,7 +235,7 @@ async fn serve(options: Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shuts servers down; a further signal cuts that off.
+/// Shuts servers down; a second signal ends the shutdown at once.
 pub(crate) async fn shut_down(running: Vec<Running>) {
     let hurry = signal::shutdown();
     let mut shutting: JoinSet<_> = running.into_iter().map(|server| server.shutdown(GRACE)).collect();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 
-/// Prints lines of text. Returns whether somebody still reads them; that nobody does is no failure.
+/// Prints lines of text. Returns whether standard output is still open; a closed pipe is no failure.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     match writeln!(io::stdout().lock(), "{text}") {
         Ok(()) => Ok(true),
@@ -16,9 +16,9 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Tells people something on standard error. That nobody reads it is no failure, and never a panic: `eprintln!` has one.
+/// Prints a line on standard error. A closed pipe is ignored; `eprintln!` panics there.
 pub(crate) fn tell(text: impl Display) {
-    // There is nowhere left to say that it could not be said.
+    // Standard error is where this failure would be reported.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

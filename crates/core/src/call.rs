@@ -1,11 +1,9 @@
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use thin_vec::ThinVec;
 
-use crate::{Compression, Format, Status};
+use crate::{Compression, Format, Metadata, Status};
 
 /// Names a call on its connection: `correlation_id` in baidu_std, `seq` in rpcx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,6 +70,11 @@ impl<'a> Call<'a> {
             authenticated: false,
             spoiled: None,
         }
+    }
+
+    /// The service, or the function's name where the call has no service: what an error names if it does not exist.
+    pub fn service_or_function(&self) -> &'a str {
+        if self.service.is_empty() { self.method } else { self.service }
     }
 }
 
@@ -186,151 +189,9 @@ pub enum Topic {
     Id(u32),
 }
 
-/// Key/value pairs that travel beside a message.
-///
-/// [`insert`](Self::insert) keeps a key unique, as most protocols have it; [`append`](Self::append) gives it
-/// one more value (HTTP headers, gRPC).
-///
-/// Most calls have none, so an empty one costs no allocation; lookups walk the list, which for a handful
-/// of entries beats a map.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Metadata {
-    /// A thin vector, since most calls have no entries: it is one word to move and one comparison to drop, where a `Vec` is
-    /// three words and a call of its destructor, seven times a call.
-    entries: ThinVec<(Cow<'static, str>, Bytes)>,
-}
-
-/// About what an entry takes beside its bytes.
-const ENTRY: usize = 128;
-
-impl Metadata {
-    /// No entries.
-    pub const fn new() -> Self {
-        Self { entries: ThinVec::new() }
-    }
-
-    /// Sets `key`, replacing what it was.
-    pub fn insert(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
-        let (key, value) = (key.into(), value.into());
-        let Some(at) = self.entries.iter().position(|(known, _)| *known == key) else {
-            return self.entries.push((key, value));
-        };
-        self.entries[at].1 = value;
-        let mut place = 0;
-        self.entries.retain(|(known, _)| {
-            place += 1;
-            place <= at + 1 || *known != key
-        });
-    }
-
-    /// Adds a value to `key`, behind those it has.
-    pub fn append(&mut self, key: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) {
-        self.entries.push((key.into(), value.into()));
-    }
-
-    /// Every value of `key`, in order.
-    pub fn all<'m>(&'m self, key: &'m str) -> impl Iterator<Item = &'m Bytes> {
-        self.entries.iter().filter(move |(known, _)| known == key).map(|(_, value)| value)
-    }
-
-    /// Makes each key unique: what `unite` makes of all the values of one stands where its first stood. Sorted first where
-    /// there are many entries, so that it takes no square of their number.
-    pub fn unite(&mut self, mut unite: impl FnMut(&str, &[Bytes]) -> Bytes) {
-        const FEW: usize = 16;
-        let entries = &self.entries;
-        let repeats = |at: usize| entries.iter().take(at).any(|(known, _)| *known == entries[at].0);
-        if entries.len() <= FEW && !(1..entries.len()).any(repeats) {
-            return;
-        }
-        let mut order: Vec<usize> = (0..entries.len()).collect();
-        // Stable: the values of one key stay in their order.
-        order.sort_by(|one, other| entries[*one].0.cmp(&entries[*other].0));
-        let mut stays = vec![false; entries.len()];
-        let mut united = Vec::new();
-        for same in order.chunk_by(|one, other| entries[*one].0 == entries[*other].0) {
-            stays[same[0]] = true;
-            if same.len() > 1 {
-                let values: Vec<Bytes> = same.iter().map(|at| entries[*at].1.clone()).collect();
-                united.push((same[0], unite(&entries[same[0]].0, &values)));
-            }
-        }
-        united.into_iter().for_each(|(at, value)| self.entries[at].1 = value);
-        let mut stays = stays.into_iter();
-        self.entries.retain(|_| stays.next().unwrap_or(true));
-    }
-
-    /// Makes each key unique as [`insert`](Self::insert) does: its last value holds.
-    pub fn keep_last(&mut self) {
-        self.unite(|_, values| values.last().cloned().unwrap_or_default());
-    }
-
-    /// Takes `key` out, with all its values; gives the first.
-    pub fn remove(&mut self, key: &str) -> Option<Bytes> {
-        let at = self.entries.iter().position(|(known, _)| known == key)?;
-        let first = self.entries.remove(at).1;
-        self.entries.retain(|(known, _)| known != key);
-        Some(first)
-    }
-
-    /// The first value of `key` as text; `None` if absent or not UTF-8.
-    pub fn get(&self, key: &str) -> Option<&str> {
-        self.bytes(key).and_then(|value| std::str::from_utf8(value).ok())
-    }
-
-    /// The first value of `key`.
-    pub fn bytes(&self, key: &str) -> Option<&Bytes> {
-        self.entries.iter().find(|(known, _)| known == key).map(|(_, value)| value)
-    }
-
-    /// All entries, in the order in which they were first set.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Bytes)> {
-        self.entries.iter().map(|(key, value)| (key.as_ref(), value))
-    }
-
-    /// About how many bytes it takes in memory.
-    pub fn footprint(&self) -> usize {
-        self.entries.iter().map(|(key, value)| key.len() + value.len() + ENTRY).sum()
-    }
-
-    /// How many entries there are.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there are no entries.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-}
-
-impl fmt::Debug for Metadata {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter()).finish()
-    }
-}
-
-impl<K: Into<Cow<'static, str>>, V: Into<Bytes>> FromIterator<(K, V)> for Metadata {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        let mut metadata = Self::new();
-        pairs.into_iter().for_each(|(key, value)| metadata.append(key, value));
-        metadata.keep_last();
-        metadata
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pairs_become_what_inserting_them_one_by_one_makes_however_many_there_are() {
-        for (count, keys) in [(0, 1), (5, 3), (16, 16), (16, 4), (17, 17), (300, 300), (300, 7), (300, 1)] {
-            let pairs = (0..count).map(|n| (format!("key-{}", n * 31 % keys), format!("value-{n}")));
-            let mut inserted = Metadata::new();
-            pairs.clone().for_each(|(key, value)| inserted.insert(key, value));
-            assert_eq!(pairs.collect::<Metadata>(), inserted, "{count} pairs of {keys} keys");
-        }
-    }
 
     #[test]
     fn debug_prints_no_credential() {

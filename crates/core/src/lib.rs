@@ -11,8 +11,10 @@
 
 pub mod append;
 mod call;
+pub mod carrier;
 pub mod digits;
 mod format;
+mod metadata;
 mod outbox;
 pub mod protobuf;
 pub mod protocol;
@@ -22,8 +24,10 @@ pub mod status;
 #[doc(hidden)]
 pub mod testing;
 
-pub use call::{Call, CallId, Checksum, Credential, Head, Message, Metadata, Push, Reply, StreamId, Topic};
+pub use call::{Call, CallId, Checksum, Credential, Head, Message, Push, Reply, StreamId, Topic};
+pub use carrier::{Carrier, Misfit};
 pub use format::{Compression, Format, Json};
+pub use metadata::Metadata;
 pub use outbox::Outbox;
 pub use protocol::{Guess, Protocol};
 pub use session::{Limits, Violation};

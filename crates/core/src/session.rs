@@ -31,7 +31,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    Call, CallId, Credential, Format, Head, Message, Metadata, Outbox, Push, Reply, Status, StreamId, Topic,
+    Call, CallId, Carrier, Credential, Format, Head, Message, Metadata, Outbox, Push, Reply, Status,
+    StreamId, Topic,
 };
 
 /// The server's side of a connection.
@@ -93,6 +94,17 @@ pub trait Server {
     /// The same where one connection carries calls of several kinds, of which the ticket tells one.
     fn unknown_to(_ticket: &Self::Ticket, call: &Call<'_>, missing: Missing) -> Status {
         Self::unknown(call, missing)
+    }
+
+    /// How the answer to this call carries metadata and trailers: the driver makes a failure of one that
+    /// [cannot travel](Carrier::check).
+    fn carrier(_ticket: &Self::Ticket) -> Carrier {
+        Carrier::Any
+    }
+
+    /// The same for an answer of several messages that begins.
+    fn carrier_of(&self, _stream: StreamId) -> Carrier {
+        Carrier::Any
     }
 
     /// How an answer is written when the handler does not choose: as the request was, unless the protocol
@@ -666,6 +678,24 @@ impl Violation {
     /// A violation with its reason, in lower case and without a full stop.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), kind: ViolationKind::Malformed }
+    }
+
+    /// Something above a limit, with the reason that [`new`](Self::new) takes.
+    #[cold]
+    pub fn too_large(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), kind: ViolationKind::TooLarge }
+    }
+
+    /// A message that is longer than the limit, in bytes.
+    #[cold]
+    pub fn message_too_large(length: usize, limit: usize) -> Self {
+        Self::too_large(format!("message is too long: {length} bytes where {limit} are allowed"))
+    }
+
+    /// A body, with all that a frame holds behind its header, that is longer than the limit, in bytes.
+    #[cold]
+    pub fn body_too_large(length: usize, limit: usize) -> Self {
+        Self::too_large(format!("a body of {length} bytes exceeds the limit of {limit}"))
     }
 
     /// The same violation, as one of this kind.

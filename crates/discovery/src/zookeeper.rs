@@ -146,7 +146,7 @@ impl Watching {
     async fn read_all(&mut self, path: &str) -> Result<(), Status> {
         let names = match within(self.client.list_children(path)).await {
             Ok(names) => names,
-            // A service that nobody has registered yet.
+            // No server has registered the service yet.
             Err(Failure::Zoo(Error::NoNode)) => Vec::new(),
             Err(failure) => return Err(failure.into()),
         };
@@ -177,7 +177,7 @@ impl Watching {
         let mut event = self.changes.changed().await;
         loop {
             if event.event_type == EventType::Session {
-                // What has changed while there was no connection, nobody tells.
+                // ZooKeeper does not report what changed while there was no connection.
                 return match event.session_state {
                     SessionState::SyncConnected => self.read_all(path).await,
                     other => Err(failed(format!("the session is {other}"))),
@@ -242,7 +242,7 @@ impl ZooKeeperRegister {
             None => false,
         };
         if !lasts {
-            // Only now the one before is let go of: as long as nobody answers it may still come back.
+            // Only now the previous session is dropped: without an answer it might still come back.
             *place = Some(self.ensemble.connect(ttl).await?);
         }
         place.as_ref().ok_or_else(|| failed("there is no session"))

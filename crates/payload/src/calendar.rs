@@ -3,10 +3,10 @@
 //! Years are counted from March in eras of 400, so that the leap day is a year's last and every era has as many days.
 
 /// Seconds of a day.
-pub(super) const DAY: i64 = 86_400;
+pub const DAY: i64 = 86_400;
 
 /// Year, month and day of the day that is so many after 1970-01-01.
-pub(super) fn date(days: i64) -> (i64, i64, i64) {
+pub fn date(days: i64) -> (i64, i64, i64) {
     let days = days + BEFORE_1970;
     let (era, of_era) = (days.div_euclid(ERA), days.rem_euclid(ERA));
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -18,7 +18,7 @@ pub(super) fn date(days: i64) -> (i64, i64, i64) {
 }
 
 /// The days from 1970-01-01 to a date: the inverse of [`date`].
-pub(super) fn days(year: i64, month: i64, day: i64) -> i64 {
+pub fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * month + 2) / 5 + day - 1;
@@ -26,7 +26,7 @@ pub(super) fn days(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// How many days a month has.
-pub(super) fn days_in(year: i64, month: i64) -> i64 {
+pub fn days_in(year: i64, month: i64) -> i64 {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     match month {
         2 if leap => 29,

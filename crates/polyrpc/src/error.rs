@@ -22,7 +22,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> polyrpc::Result<()> {
-/// // Nobody listens there.
+/// // No server listens there.
 /// let error = Client::new("rpcx://127.0.0.1:1")?.call::<()>("ping", &()).await.unwrap_err();
 /// let cause = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
 /// assert_eq!(cause.unwrap().kind(), std::io::ErrorKind::ConnectionRefused);

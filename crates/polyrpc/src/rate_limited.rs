@@ -46,7 +46,7 @@ impl EventLimiter {
         let mut window = match self.window.try_lock() {
             Ok(window) => window,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread is logging just now: in a flood nobody waits for a line of a log.
+            // Another thread holds the lock: in a flood this line is dropped instead of waiting for it.
             Err(TryLockError::WouldBlock) => return self.suppress(),
         };
         if window.began.is_none_or(|began| now.saturating_duration_since(began) >= self.interval) {

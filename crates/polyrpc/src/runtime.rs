@@ -1,4 +1,4 @@
-//! Waiting without a runtime, and tasks that end when nobody waits for them.
+//! Waiting without a runtime, and tasks that end when their owner is dropped.
 
 use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
@@ -36,7 +36,7 @@ pub(crate) fn pass_on(error: JoinError) {
     }
 }
 
-/// A task that ends when nobody waits for it any more. One on a thread for blocking work that has begun cannot
+/// A task that ends when its owner is dropped. One on a thread for blocking work that has begun cannot
 /// be ended; one that has not will not begin.
 #[derive(Debug)]
 pub(crate) struct Owned<T>(JoinHandle<T>);

@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use authority::{Authority, Issued};
-use common::{PROTOCOLS, Prober, Socket, again, soon};
+use common::{PROTOCOLS, Prober, Socket, again, soon, until};
 use polyrpc::kcp::{self, Algorithm, Cipher, Shards, Tuning, derive_key};
 use polyrpc::server::{Limits, Listen, Running};
 use polyrpc::service::Peer;
@@ -269,6 +269,31 @@ async fn a_server_that_is_not_trusted_is_not_called() {
     let named = place.trust().server_name("elsewhere.example");
     let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(named).build().unwrap();
     assert_eq!(echo(&client, "hi").await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn failed_quic_handshakes_are_counted_as_those_of_tls() {
+    let clients = Authority::new("clients");
+    let required = |_: &Authority, tls: tls::Builder| tls.client_ca(Pem::bytes(clients.pem())).required();
+    let place = Secure::new(Prober::default().server(), required).await;
+    let failed = || {
+        let refusals = place.server.facts().refusals;
+        refusals.iter().find(|(name, _)| *name == "tls_handshake").expect("the cause exists").1
+    };
+    assert!(echo(&place.client(Protocol::Rpcx), "hi").await.is_err(), "it shows no certificate");
+    until(|| failed() == 1).await;
+    let other = tls::Client::new().ca(Pem::bytes(Authority::new("other").pem()));
+    let wary = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(other).build().unwrap();
+    assert!(echo(&wary, "hi").await.is_err(), "it does not trust the server");
+    until(|| failed() == 2).await;
+    let config = quic::Config { alpn: vec!["other".to_owned()], ..quic::Config::default() };
+    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(place.trust()).quic(config);
+    assert!(echo(&client.build().unwrap(), "hi").await.is_err(), "they have no protocol in common");
+    until(|| failed() == 3).await;
+    let shown = identity(&clients.issue(&["client.example"]));
+    let client = Client::builder(&url(Protocol::Rpcx, &place.server)).tls(place.trust().identity(shown));
+    assert_eq!(echo(&client.build().unwrap(), "hi").await.unwrap(), "hi");
+    assert_eq!(failed(), 3, "one that succeeds is not counted");
 }
 
 #[tokio::test]

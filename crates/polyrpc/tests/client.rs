@@ -490,6 +490,27 @@ async fn a_call_that_was_never_polled_twice_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn a_time_out_of_zero_fails_before_anything_is_sent() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    for protocol in PROTOCOLS.into_iter().chain([Protocol::FbRpc, Protocol::RestRpc]) {
+        let client = client(protocol, &server);
+        let of_itself = Client::builder(&url(protocol, &server)).timeout(Duration::ZERO).build().unwrap();
+        for error in [
+            soon(client.request("Probe/Echo").timeout(Duration::ZERO).call::<String>("a")).await.unwrap_err(),
+            soon(of_itself.call::<String>("Probe/Echo", "a")).await.unwrap_err(),
+        ] {
+            assert_eq!(error.code(), Code::DeadlineExceeded, "{protocol:?}: {error}");
+            assert_eq!(error.message(), "the call has a time-out of zero", "{protocol:?}");
+        }
+    }
+    assert_eq!((prober.ran(), server.connections()), (0, 0));
+    let blocking = Client::builder(&url(Protocol::Rpcx, &server)).timeout(Duration::ZERO).build_blocking();
+    let error = blocking.unwrap().call::<String>("Probe/Echo", "a").unwrap_err();
+    assert_eq!((error.code(), server.connections()), (Code::DeadlineExceeded, 0));
+}
+
+#[tokio::test]
 async fn each_call_has_its_own_time() {
     for protocol in PROTOCOLS {
         let prober = Prober::default();

@@ -81,6 +81,18 @@ async fn no_word_of_a_foreign_error_leaves_the_process() {
 }
 
 #[tokio::test]
+async fn an_unknown_function_is_named_in_the_error() {
+    let server = serve(leaky()).await;
+    for protocol in PROTOCOLS.into_iter().chain([Protocol::RestRpc]) {
+        let error = client(protocol, &server).call::<()>("gone", &()).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unimplemented, "{protocol:?}: {error}");
+        if protocol != Protocol::RestRpc {
+            assert!(error.message().contains("gone"), "{protocol:?}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_word_of_a_foreign_error_leaves_in_a_stream() {
     let server = serve(leaky()).await;
     let shop = ShopClient::new(client(Protocol::Grpc, &server));

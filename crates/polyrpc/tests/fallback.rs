@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{PROTOCOLS, client, serve, soon, until};
 use polyrpc::client::{Options, Request};
-use polyrpc::codec::{Body, Raw, Serde};
+use polyrpc::codec::{Body, Serde};
 use polyrpc::fallback::{HttpRequest, HttpResponse, RawRequest, RawResponse};
 use polyrpc::introspection::Health;
 use polyrpc::layer::{Call, Ending, Layer, Next, Shape};
@@ -52,38 +52,20 @@ impl Shapes for Shaped {
         std::future::pending().await
     }
 
-    async fn sum(&self, mut numbers: Streaming<u64>) -> Result<u64> {
-        let mut sum = 0;
-        while let Some(n) = numbers.message().await? {
-            sum += n;
-        }
-        Ok(sum)
+    async fn sum(&self, numbers: Streaming<u64>) -> Result<u64> {
+        common::sum(numbers).await
     }
 
     async fn twice(&self, n: u64) -> Result<Streaming<u64>> {
         Ok(Streaming::from_iter([n, n]))
     }
 
-    async fn double(&self, mut numbers: Streaming<u64>) -> Result<Streaming<u64>> {
-        Ok(Streaming::produce(move |sender| async move {
-            while let Some(n) = numbers.message().await? {
-                if n == 13 {
-                    return Err(Status::out_of_range("thirteen").into());
-                }
-                sender.send(2 * n).await?;
-            }
-            Ok(())
-        }))
+    async fn double(&self, numbers: Streaming<u64>) -> Result<Streaming<u64>> {
+        Ok(common::doubled(numbers))
     }
 
     async fn beside(&self, cx: &mut Context, text: String) -> Result<String> {
-        for (mut incoming, sender) in cx.accept_streams::<Raw, Bytes>(StreamOptions::default())? {
-            tokio::spawn(async move {
-                while let Ok(Some(message)) = incoming.message().await {
-                    let _ = sender.send(message).await;
-                }
-            });
-        }
+        common::echo_beside(cx)?;
         Ok(text)
     }
 }

@@ -7,6 +7,7 @@ use polyrpc::client::{Options, Request};
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;
 use polyrpc::{Client, Code, Context, Format, Protocol, Server, Status};
+use serde::{Deserialize, Serialize};
 
 fn sums() -> Server {
     type N = i32;
@@ -119,6 +120,44 @@ async fn arguments_that_do_not_fit_are_told_and_the_function_does_not_run() {
             assert!(error.message().contains("cannot read the value"), "{protocol:?}: {error}");
         }
     }
+}
+
+#[tokio::test]
+async fn more_or_fewer_arguments_than_a_function_has_are_refused() {
+    let server = serve(sums().register("pair", |_: String, _: i64| async { 1_i64 })).await;
+    for protocol in PROTOCOLS {
+        let client = client(protocol, &server);
+        for (error, count) in [
+            (client.call::<i32>("sum2", &(1, 2, 3)).await.unwrap_err(), "expected 2, found 3"),
+            (client.call::<i32>("sum2", &[1, 2, 3]).await.unwrap_err(), "expected 2, found 3"),
+            (client.call::<i32>("sum2", &(1,)).await.unwrap_err(), "expected 2, found 1"),
+            (client.call::<i32>("sum2", &vec![1, 2, 3]).await.unwrap_err(), "expected 2, found 3"),
+            (client.call::<i32>("sum1", &(1, 2)).await.unwrap_err(), "expected 1, found 2"),
+            (client.call::<i64>("pair", &("a", 1, true)).await.unwrap_err(), "expected 2, found 3"),
+        ] {
+            assert!(error.message().contains("cannot read the value"), "{protocol:?}: {error}");
+            // net/rpc's gob reads a tuple by position and would pass over the rest.
+            let is_told = error.message().ends_with(&format!("wrong number of arguments: {count}"));
+            assert!(is_told || protocol != Protocol::NetRpc, "{error}");
+        }
+        assert_eq!(client.call::<i32>("sum2", &(1, 2)).await.unwrap(), 3, "{protocol:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_struct_of_gob_may_have_fields_that_the_function_does_not_know() {
+    #[derive(Serialize, Deserialize)]
+    struct Known {
+        a: i64,
+    }
+    #[derive(Serialize, Deserialize)]
+    struct Sent {
+        a: i64,
+        b: String,
+    }
+    let server = serve(Server::new().register("take", |known: Known| async move { known.a })).await;
+    let sent = Sent { a: 7, b: "beside it".into() };
+    assert_eq!(client(Protocol::NetRpc, &server).call::<i64>("take", &sent).await.unwrap(), 7);
 }
 
 #[tokio::test]

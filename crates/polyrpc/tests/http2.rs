@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use common::{PATIENCE, Prober, Socket, json_call, serve, soon};
 use polyrpc::client::Options;
 use polyrpc::payload::compress;
-use polyrpc::{Client, Code, Compression, Format};
+use polyrpc::{Client, Code, Compression, Format, Status};
 use polyrpc_core::{Limits, Outbox, Protocol};
 use polyrpc_wire::http::h2::hpack::encode_stateless;
 use polyrpc_wire::http::h2::{Connection, Event};
@@ -69,6 +69,33 @@ impl Http2 {
         let usual = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "me")];
         let block = block(&[&usual, fields].concat());
         self.connection.open(&block, false, &mut self.out)
+    }
+
+    /// Sends a request without a body; what it is answered: the head's fields in their order, and the body.
+    async fn get(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> (Vec<String>, String) {
+        let usual = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "localhost")];
+        let block = block(&[&usual, fields].concat());
+        let asked = self.connection.open(&block, true, &mut self.out);
+        let (mut head, mut body) = (Vec::new(), Vec::new());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        loop {
+            let (over, stream) = match self.event().await.expect("the connection goes on") {
+                Event::Headers { stream, fields, end } => {
+                    head.extend(
+                        fields.iter().map(|(name, value)| format!("{}: {}", text(name), text(value))),
+                    );
+                    (end, stream)
+                }
+                Event::Data { stream, bytes, end } => {
+                    body.extend_from_slice(&bytes);
+                    (end, stream)
+                }
+                _ => continue,
+            };
+            if over && stream == asked {
+                return (head, text(&body));
+            }
+        }
     }
 
     fn send(&mut self, stream: u32, bytes: impl Into<Bytes>, end: bool) {
@@ -245,6 +272,18 @@ async fn a_head_without_a_message_is_a_call_whose_time_runs_out() {
 }
 
 #[tokio::test]
+async fn grpc_call_that_arrives_without_time_is_deadline_exceeded() {
+    let prober = Prober::default();
+    let server = serve(prober.server()).await;
+    let mut peer = Http2::client(Socket::connect(&server).await.stream);
+    let stream = peer.ask("/Probe/Echo", &[JSON, ("grpc-timeout", "0n")]);
+    peer.send(stream, message(false, b"\"late\""), true);
+    peer.flush().await;
+    assert_eq!(peer.field("grpc-status").await, (Code::DeadlineExceeded as u32).to_string());
+    assert_eq!(prober.ran(), 0);
+}
+
+#[tokio::test]
 async fn a_call_that_is_kept_back_is_not_cut_off() {
     let server = serve(Prober::default().server()).await;
     let mut peer = Http2::client(Socket::connect(&server).await.stream);
@@ -278,4 +317,125 @@ async fn json_within_http2_is_counted_as_http_and_not_as_grpc() {
     let counted: Vec<_> =
         metrics.methods().iter().map(|method| (method.protocol, method.succeeded)).collect();
     assert_eq!(counted, [("grpc", 1), ("http", 1)]);
+}
+
+/// Requests that call nothing, with what they are answered on an open listener.
+const NAMING: [(&str, &str, u16); 12] = [
+    ("GET", "/health/Probe", 200),
+    ("GET", "/health/Nobody", 404),
+    ("GET", "/readyz?service=Probe", 200),
+    ("GET", "/readyz?service=Nobody", 404),
+    ("GET", "/health?service=Probe", 200),
+    ("GET", "/health?service=Nobody", 404),
+    ("GET", "/Probe/Echo", 405),
+    ("GET", "/Probe/Nothing", 404),
+    ("GET", "/Nobody/Home", 404),
+    ("GET", "/favicon.ico", 404),
+    ("PUT", "/Probe/Echo", 405),
+    ("DELETE", "/Nobody/Home", 404),
+];
+
+/// A server with health, which wants the credential `secret` if it is guarded.
+async fn probed(guarded: bool) -> polyrpc::server::Running {
+    let limits = polyrpc::server::Limits { credential_failures: 1000, ..Default::default() };
+    let server = Prober::default().server().health(&polyrpc::introspection::Health::new()).limits(limits);
+    let listen = polyrpc::server::Listen::on("127.0.0.1:0");
+    let listen = match guarded {
+        true => listen.authenticate(|credential, _| match credential {
+            Some(b"secret") => Ok(()),
+            _ => Err(Status::unauthenticated("who is it?")),
+        }),
+        false => listen,
+    };
+    server.bind(listen).await.unwrap().start()
+}
+
+/// The same request by HTTP/1 and by HTTP/2: the status, whether `Allow` says POST, and all that is answered.
+async fn both(server: &polyrpc::server::Running, method: &str, path: &str, credential: &str) -> [Told; 2] {
+    let line = if credential.is_empty() { String::new() } else { format!("Authorization: {credential}\r\n") };
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{line}Connection: close\r\n\r\n");
+    let mut socket = Socket::connect(server).await;
+    socket.send(request.as_bytes()).await;
+    let http1 = String::from_utf8(socket.rest().await).unwrap();
+    let mut peer = Http2::client(Socket::connect(server).await.stream);
+    let field = [("authorization", credential)];
+    let fields = if credential.is_empty() { &[][..] } else { &field[..] };
+    let (head, body) = peer.get(method, path, fields).await;
+    let status =
+        |text: &str| text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    [
+        Told { status: status(&http1), allows: http1.contains("Allow: POST\r\n"), all: http1 },
+        Told {
+            status: status(&head[0]),
+            allows: head.iter().any(|field| field == "allow: POST"),
+            all: format!("{head:?} {body}"),
+        },
+    ]
+}
+
+#[derive(Debug)]
+struct Told {
+    status: u16,
+    allows: bool,
+    all: String,
+}
+
+#[tokio::test]
+async fn a_get_of_an_unknown_path_is_404_and_another_verb_of_a_method_405() {
+    let server = probed(false).await;
+    for (method, path, status) in NAMING {
+        for told in both(&server, method, path, "").await {
+            assert_eq!(told.status, status, "{method} {path}: {told:?}");
+            assert_eq!(told.allows, status == 405, "{method} {path}: {told:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_guarded_listener_tells_no_names() {
+    let server = probed(true).await;
+    for credential in ["", "guess"] {
+        let mut seen: Option<[String; 2]> = None;
+        for (method, path, _) in NAMING {
+            let told = both(&server, method, path, credential).await;
+            for told in &told {
+                assert_eq!(told.status, 401, "{method} {path}: {told:?}");
+            }
+            let all = told.map(|told| told.all);
+            assert_eq!(seen.get_or_insert(all.clone()), &all, "{method} {path}");
+        }
+        // A call is refused likewise.
+        let call = both(&server, "POST", "/Probe/Echo", credential).await;
+        assert_eq!(seen.unwrap(), call.map(|told| told.all));
+        for path in ["/health", "/readyz", "/livez", "/health?service="] {
+            for told in both(&server, "GET", path, credential).await {
+                assert_eq!(told.status, 200, "{path}: {told:?}");
+            }
+        }
+    }
+    for (method, path, status) in NAMING {
+        for told in both(&server, method, path, "secret").await {
+            assert_eq!(told.status, status, "{method} {path}: {told:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_asks_for_http_2_is_told_no_names_either() {
+    let server = probed(true).await;
+    for (credential, switches) in [("", false), ("Authorization: secret\r\n", true)] {
+        let mut told = Vec::new();
+        for path in ["/health/Probe", "/health/Nobody"] {
+            let request = format!(
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\n{credential}Connection: Upgrade, HTTP2-Settings\r\n\
+                 Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n"
+            );
+            let mut socket = Socket::connect(&server).await;
+            socket.send(request.as_bytes()).await;
+            told.push(socket.up_to("\r\n\r\n").await);
+        }
+        assert_eq!(told[0], told[1]);
+        assert_eq!(told[0].starts_with("HTTP/1.1 101 "), switches, "{told:?}");
+        assert_eq!(told[0].starts_with("HTTP/1.1 401 "), !switches, "{told:?}");
+    }
 }

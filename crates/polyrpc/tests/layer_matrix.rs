@@ -6,10 +6,9 @@ mod common;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use common::{serve, soon, until};
 use polyrpc::client::{Options, Request};
-use polyrpc::codec::{Body, Raw, Serde};
+use polyrpc::codec::{Body, Serde};
 use polyrpc::layer::{Call, Ending, Layer, Next, Side};
 use polyrpc::layers::{Alias, Bearer, Token};
 use polyrpc::payload::Json;
@@ -78,35 +77,20 @@ impl Shapes for Shaped {
         Ok(text)
     }
 
-    async fn sum(&self, mut numbers: Streaming<u64>) -> Result<u64> {
-        let mut sum = 0;
-        while let Some(n) = numbers.message().await? {
-            sum += n;
-        }
-        Ok(sum)
+    async fn sum(&self, numbers: Streaming<u64>) -> Result<u64> {
+        common::sum(numbers).await
     }
 
     async fn twice(&self, n: u64) -> Result<Streaming<u64>> {
         Ok(Streaming::from_iter([n, n]))
     }
 
-    async fn double(&self, mut numbers: Streaming<u64>) -> Result<Streaming<u64>> {
-        Ok(Streaming::produce(move |sender| async move {
-            while let Some(n) = numbers.message().await? {
-                sender.send(2 * n).await?;
-            }
-            Ok(())
-        }))
+    async fn double(&self, numbers: Streaming<u64>) -> Result<Streaming<u64>> {
+        Ok(common::doubled(numbers))
     }
 
     async fn beside(&self, cx: &mut Context, text: String) -> Result<String> {
-        for (mut incoming, sender) in cx.accept_streams::<Raw, Bytes>(StreamOptions::default())? {
-            tokio::spawn(async move {
-                while let Ok(Some(message)) = incoming.message().await {
-                    let _ = sender.send(message).await;
-                }
-            });
-        }
+        common::echo_beside(cx)?;
         Ok(text)
     }
 }

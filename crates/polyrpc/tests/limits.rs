@@ -12,7 +12,7 @@ use common::{
 use polyrpc::client::{Options, Request};
 use polyrpc::codec::Body;
 use polyrpc::payload::Json;
-use polyrpc::server::Limits;
+use polyrpc::server::{Http2, Limits};
 use polyrpc::{Client, Code, Compression, Context, Format, Protocol, Result, Retry, Server};
 
 fn limited(limits: Limits) -> Server {
@@ -68,6 +68,73 @@ async fn a_client_does_not_take_a_reply_that_is_too_long() {
             "xxx",
             "{protocol:?}"
         );
+    }
+}
+
+/// Limits of which one, named first, is zero.
+fn with_zero(name: &'static str, set: impl FnOnce(&mut Limits)) -> (&'static str, Limits) {
+    let mut limits = Limits::default();
+    set(&mut limits);
+    (name, limits)
+}
+
+#[tokio::test]
+async fn a_limit_of_zero_that_refuses_everything_is_refused_by_its_name() {
+    const ZERO: Duration = Duration::ZERO;
+    for (name, limits) in [
+        with_zero("Limits::message", |limits| limits.message = 0),
+        with_zero("Limits::decompressed", |limits| limits.decompressed = 0),
+        with_zero("Limits::header", |limits| limits.header = 0),
+        with_zero("Limits::memory", |limits| limits.memory = 0),
+        with_zero("Limits::memory_per_peer", |limits| limits.memory_per_peer = 0),
+        with_zero("Limits::memory_per_connection", |limits| limits.memory_per_connection = 0),
+        with_zero("Limits::unsent", |limits| limits.unsent = 0),
+        with_zero("Limits::connections", |limits| limits.connections = 0),
+        with_zero("Limits::connections_per_peer", |limits| limits.connections_per_peer = 0),
+        with_zero("Limits::in_flight", |limits| limits.in_flight = 0),
+        with_zero("Limits::in_flight_per_peer", |limits| limits.in_flight_per_peer = 0),
+        with_zero("Limits::in_flight_per_connection", |limits| limits.in_flight_per_connection = 0),
+        with_zero("Limits::streams_per_connection", |limits| limits.streams_per_connection = 0),
+        with_zero("Limits::first_byte_timeout", |limits| limits.first_byte_timeout = ZERO),
+        with_zero("Limits::header_timeout", |limits| limits.header_timeout = ZERO),
+        with_zero("Limits::message_timeout", |limits| limits.message_timeout = ZERO),
+        with_zero("Limits::write_timeout", |limits| limits.write_timeout = ZERO),
+        with_zero("Limits::idle_timeout", |limits| limits.idle_timeout = Some(ZERO)),
+        with_zero("Limits::stream_idle_timeout", |limits| limits.stream_idle_timeout = Some(ZERO)),
+        with_zero("Limits::call_timeout", |limits| limits.call_timeout = Some(ZERO)),
+        with_zero("Limits::connection_age", |limits| limits.connection_age = Some(ZERO)),
+        with_zero("Limits::authentication_timeout", |limits| limits.authentication_timeout = ZERO),
+        with_zero("Limits::tokens", |limits| limits.tokens = 0),
+        with_zero("Limits::token_timeout", |limits| limits.token_timeout = ZERO),
+        with_zero("Limits::http2::stream_window", |limits| limits.http2.stream_window = 0),
+        with_zero("Limits::http2::max_stream_window", |limits| limits.http2.max_stream_window = 0),
+        with_zero("Limits::http2::connection_window", |limits| limits.http2.connection_window = 0),
+        with_zero("Limits::http2::frame", |limits| limits.http2.frame = 0),
+        with_zero("Limits::http2::keepalive_interval", |limits| limits.http2.keepalive_interval = Some(ZERO)),
+        with_zero("Limits::http2::keepalive_timeout", |limits| limits.http2.keepalive_timeout = ZERO),
+    ] {
+        let error =
+            limited(limits).bind("127.0.0.1:0").await.err().unwrap_or_else(|| panic!("{name} is taken"));
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{name}");
+        assert!(error.to_string().starts_with(&format!("the limit `{name}` is zero: ")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_limit_of_zero_that_has_a_meaning_is_taken() {
+    let limits = Limits {
+        streams: 0,
+        streams_per_peer: 0,
+        message_rate: 0,
+        half_close_timeout: Duration::ZERO,
+        connection_age_grace: Duration::ZERO,
+        credential_failures: 0,
+        http2: Http2 { resets: 0, resets_per_second: 0, ..Http2::default() },
+        ..Limits::default()
+    };
+    let server = serve(limited(limits)).await;
+    for protocol in PROTOCOLS {
+        assert_eq!(soon(ProbeClient::new(client(protocol, &server)).echo("a".into())).await.unwrap(), "a");
     }
 }
 

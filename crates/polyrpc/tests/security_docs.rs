@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use polyrpc::server::{Http2, Limits};
+use polyrpc_wire::{baidu_std, http, http_server, rpcx};
 
 /// The defaults as the document writes them.
 fn defaults() -> Vec<(&'static str, String)> {
@@ -56,6 +57,10 @@ fn defaults() -> Vec<(&'static str, String)> {
         ("message", bytes(message)),
         ("decompressed", bytes(decompressed)),
         ("header", bytes(header)),
+        ("http::MAX_FIELDS", count(http::MAX_FIELDS)),
+        ("http_server::h2::MAX_FIELDS", count(http_server::h2::MAX_FIELDS)),
+        ("baidu_std::MAX_USER_FIELDS", count(baidu_std::MAX_USER_FIELDS)),
+        ("rpcx::MAX_METADATA", count(rpcx::MAX_METADATA)),
         ("memory", "a quarter of the memory that the process may use (cgroups heeded), at most 1 GiB".into()),
         ("memory_per_peer", "half of `memory`, and at least `memory_per_connection`".into()),
         ("memory_per_connection", "160 MiB, at most `memory`".into()),

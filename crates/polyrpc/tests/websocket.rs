@@ -68,7 +68,7 @@ async fn a_server_that_grants_none_is_told_by_its_answer() {
     let server = serve(&prober).await;
     let client = Client::new(&format!("rpcx+ws://{}/elsewhere", server.address())).unwrap();
     let error = soon(client.call::<String>("Probe/Echo", "a")).await.unwrap_err();
-    assert!(error.message().contains("the server grants no WebSocket: HTTP 405"), "{error}");
+    assert!(error.message().contains("the server grants no WebSocket: HTTP 404"), "{error}");
     assert_eq!(prober.ran(), 0);
 }
 

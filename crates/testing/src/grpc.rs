@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Client as _, Event, Server as _, Verdict};
+use polyrpc_core::session::Client as _;
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Answer, Event, Verdict};
 use polyrpc_core::testing::tell;
 use polyrpc_core::{
     Call, CallId, Compression, Credential, Format, Head, Message, Metadata, Outbox, Reply, Status, StreamId,
@@ -14,9 +16,9 @@ use polyrpc_wire::grpc::{Client, ClientConfig};
 use polyrpc_wire::http;
 use polyrpc_wire::http_server::h2::{Methods, Server, ServerConfig, Ticket};
 
-use super::frames::{self, RST_STREAM};
-use super::h2::{self, Heard, assert_same};
-use super::{LIMITS, Manner, assert_bounded};
+use super::frames::RST_STREAM;
+use super::h2::{Heard, assert_same};
+use super::{LIMITS, Manner, assert_bounded, frames, h2};
 
 /// Bytes for [`Server`].
 ///

@@ -7,8 +7,8 @@ use polyrpc_core::{Outbox, Violation};
 use polyrpc_wire::http::h2::hpack::encode_stateless;
 use polyrpc_wire::http::h2::{Config, Connection, ErrorCode, Event};
 
-use super::Manner;
-use super::frames::{self, GOAWAY, WINDOW_UPDATE};
+use super::frames::{GOAWAY, WINDOW_UPDATE};
+use super::{Manner, frames};
 
 /// Frames for a [`Connection`]: of a client's, or of a server's with its preface.
 ///

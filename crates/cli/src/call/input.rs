@@ -47,7 +47,7 @@ impl Input {
     /// JSON values, one after the other, each as soon as it was read: whoever writes them may wait for answers
     /// in between.
     ///
-    /// They are read on a thread of their own, which nobody waits for.
+    /// They are read on a thread of their own, which is never joined.
     pub(super) fn values(self) -> mpsc::Receiver<Result<Vec<u8>, Failure>> {
         let (sender, receiver) = mpsc::channel(1);
         thread::spawn(move || {
@@ -59,7 +59,7 @@ impl Input {
                     }
                     Err(error) => Err(no_json(error)),
                 };
-                // Nothing follows what is wrong, and nobody may be left to take more.
+                // Reading ends at an error, and the receiver may be gone.
                 let ended = value.is_err();
                 if sender.blocking_send(value).is_err() || ended {
                     return;

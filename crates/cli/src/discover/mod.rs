@@ -52,7 +52,7 @@ async fn once(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints until it is told to stop, or nobody reads any more.
+/// Prints until a signal comes or standard output is closed.
 async fn watch(sets: &mut Sets, options: &Options) -> Result<ExitCode, Failure> {
     let mut stop = polyrpc::signal::shutdown();
     let mut known = None;

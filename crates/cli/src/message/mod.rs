@@ -166,7 +166,7 @@ impl Translator {
             }
             (None, Protocol::Rpcx | Protocol::RestRpc) => Wire::Msgpack,
             (None, Protocol::NetRpc) => Wire::Gob,
-            // Without a .fbs nobody can say more of it.
+            // Without a .fbs its fields are unknown.
             (None, Protocol::FbRpc) => Wire::Raw,
         };
         let wire = format(wire, protocol);

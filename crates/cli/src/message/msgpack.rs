@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use polyrpc::payload::calendar::{DAY, date};
 use polyrpc::payload::msgpack::{self, Reader, Token};
 
 /// Writes one value as JSON.
@@ -102,17 +103,9 @@ fn timestamp(bytes: &[u8]) -> Option<(i64, u32)> {
     Some((seconds, u32::from_be_bytes(*nanos)))
 }
 
-/// The day is counted in years that begin in March, so that a leap day ends its year.
 fn rfc3339(seconds: i64, nanos: u32) -> String {
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let since_march_0 = i128::from(days) + 719_468;
-    let (era, day_of_era) = (since_march_0.div_euclid(146_097), since_march_0.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i128::from(month <= 2);
+    let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
+    let (year, month, day) = date(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let mut text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
     if nanos > 0 {
@@ -170,6 +163,8 @@ mod tests {
             assert_eq!(to_json(bytes).unwrap(), json);
         }
         assert_eq!(rfc3339(951_782_400, 0), "2000-02-29T00:00:00Z");
+        assert_eq!(rfc3339(i64::MAX, 0), "292277026596-12-04T15:30:07Z");
+        assert_eq!(rfc3339(i64::MIN, 0), "-292277022657-01-27T08:29:52Z");
     }
 
     #[test]

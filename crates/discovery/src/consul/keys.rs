@@ -226,7 +226,7 @@ impl KeysWatch {
         let query = Attributes::new().with("recurse", "");
         let answer = consul.watch(&format!("/kv/{}", path(prefix)), query, &mut self.index, WAIT).await?;
         let pairs: Readable<Pair> = match answer.status {
-            // There is no such key, which is no failure: nobody is there yet.
+            // There is no such key, which is no failure: no server is registered yet.
             StatusCode::NOT_FOUND => Readable::default(),
             _ => answer.json(&format!("to list Consul's keys under {prefix}"))?,
         };

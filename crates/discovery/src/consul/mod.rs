@@ -124,7 +124,7 @@ impl Consul {
         self.call(Method::GET, path, query, Bytes::new(), within).await
     }
 
-    /// Asks from the index on; where nobody knows of it any more, for all there is.
+    /// Asks for changes since the index, or for everything if Consul no longer knows the index.
     ///
     /// An index is worth nothing on another connection, behind which may be an agent that has lost its data and waits for
     /// that index to come.

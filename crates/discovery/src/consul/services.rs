@@ -281,14 +281,14 @@ struct Service {
 }
 
 impl Healthy {
-    /// `None` if nobody can be called there.
+    /// `None` if the entry names no address that can be called.
     fn instance(self) -> Option<Instance> {
         self.service.instance(self.node)
     }
 }
 
 impl Service {
-    /// `None` if nobody can be called there.
+    /// `None` if the entry names no address that can be called.
     fn instance(self, node: Option<Node>) -> Option<Instance> {
         let Self { address, port, tags, meta, weights } = self;
         let tags = tags.unwrap_or_default();
@@ -361,7 +361,7 @@ impl Check {
     fn new(ttl: Duration) -> Self {
         Self {
             ttl: format!("{}ms", ttl.as_millis().max(1)),
-            // It is entered when it is ready; otherwise nobody would find it before the next time.
+            // It is entered when it is ready; otherwise clients would not find it before the next update.
             status: "passing",
             // The least that Consul takes.
             deregister_critical_service_after: "1m",

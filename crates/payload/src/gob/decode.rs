@@ -30,6 +30,23 @@ pub(super) fn value<T: DeserializeOwned>(
     T::deserialize(Sent { decoder: &mut decoder, of, top: true })
 }
 
+/// Reads a value that has a member for each of so many arguments.
+pub(super) fn arguments<T: DeserializeOwned>(
+    mut decoder: Decoder<'_, '_>,
+    of: i32,
+    count: usize,
+) -> Result<T, Error> {
+    let found = match decoder.kind(of)? {
+        Kind::Struct(fields) => Some(fields.len()),
+        Kind::Array { .. } | Kind::Slice { .. } => Some(decoder.cursor.ahead().count(1)?),
+        _ => None,
+    };
+    match found {
+        Some(found) if found != count => Err(Error::wrong_count(count, found)),
+        _ => T::deserialize(Sent { decoder: &mut decoder, of, top: true }),
+    }
+}
+
 /// Reads what the bytes of a value hold, piece by piece.
 pub(crate) struct Decoder<'t, 'de> {
     definitions: &'t [u8],

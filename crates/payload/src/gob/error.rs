@@ -12,18 +12,27 @@ pub struct Error {
     reason: Cow<'static, str>,
     /// Whatever the value is, its type has nothing like it in Go.
     of_type: bool,
+    /// There are more or fewer arguments than the function has.
+    of_count: bool,
 }
 
 impl Error {
     #[cold]
     pub(super) fn new(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason: reason.into(), of_type: false }
+        Self { reason: reason.into(), of_type: false, of_count: false }
+    }
+
+    /// A list of arguments with more or fewer members than the function has.
+    #[cold]
+    pub(super) fn wrong_count(expected: usize, found: usize) -> Self {
+        let reason = format!("wrong number of arguments: expected {expected}, found {found}");
+        Self { of_count: true, ..Self::new(reason) }
     }
 
     /// A type that Go has nothing like.
     #[cold]
     pub(super) fn of_type(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason: reason.into(), of_type: true }
+        Self { of_type: true, ..Self::new(reason) }
     }
 
     /// The same, of what it is within.
@@ -35,6 +44,11 @@ impl Error {
     /// Whether no value of the type can be carried, and not just this one, or whether the type does not say what it is.
     pub fn is_of_type(&self) -> bool {
         self.of_type
+    }
+
+    /// Whether there are more or fewer arguments than the function has ([`arguments_from_slice`](super::arguments_from_slice)).
+    pub fn is_of_count(&self) -> bool {
+        self.of_count
     }
 
     #[cold]

@@ -13,7 +13,7 @@ use super::walk::singleton;
 use super::{Error, Limits, Split, sole};
 
 /// Writes the value of a stream as JSON, as Go's `encoding/json` writes it: bytes in base64, times as texts. A
-/// field that was not sent is shown with its zero.
+/// field that was not sent is shown with its zero, and a number that is not finite, which Go refuses, as a text.
 ///
 /// # Errors
 ///
@@ -86,13 +86,14 @@ impl Printer<'_> {
         let _ = write!(self.out, "{value}");
     }
 
-    /// What JSON has no number for is nothing.
+    /// A number that JSON cannot write is a text, in the words of Go's `strconv`.
     fn float(&mut self, value: f64) {
         match serde_json::Number::from_f64(value) {
             // As Go writes it: 17, not 17.0.
             Some(_) if value.fract() == 0.0 && value.abs() < 1e15 => self.plain(value),
             Some(number) => self.plain(number),
-            None => self.out.push_str("null"),
+            None if value.is_nan() => self.text("NaN"),
+            None => self.text(if value > 0.0 { "+Inf" } else { "-Inf" }),
         }
     }
 

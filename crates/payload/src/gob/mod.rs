@@ -160,6 +160,26 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     sole(bytes, limits)?.decode()
 }
 
+/// Reads the arguments of a function, a gob stream of one value: a struct, an array or a slice with a member for each.
+///
+/// Where a struct is wanted, Go and [`from_slice`] pass over fields that the receiver does not have. A tuple is read by
+/// position, so a member too many or too few is one that was meant for another function.
+///
+/// # Errors
+///
+/// As [`from_slice`], and [of its count](Error::is_of_count) if the value has not `count` members.
+///
+/// ```
+/// use polyrpc_payload::gob;
+///
+/// let bytes = gob::to_vec(&(1, "x".to_owned(), true)).unwrap();
+/// let error = gob::arguments_from_slice::<(i64, String)>(&bytes, 2).unwrap_err();
+/// assert_eq!(error.to_string(), "wrong number of arguments: expected 2, found 3");
+/// ```
+pub fn arguments_from_slice<T: DeserializeOwned>(bytes: &[u8], count: usize) -> Result<T, Error> {
+    read(bytes, |decoder, of| decode::arguments(decoder, of, count))
+}
+
 /// Reads a gob stream of a single value with `read`, which is given the value's type.
 pub(super) fn read<R, E: From<Error>>(
     bytes: &[u8],

@@ -577,6 +577,11 @@ fn json_shows_values_as_go_shows_them() {
     ] {
         assert_eq!(to_json(&vector("gob_values.json", name)).as_deref(), Ok(want), "{name}");
     }
+    for (value, want) in
+        [(f64::NAN, r#""NaN""#), (f64::INFINITY, r#""+Inf""#), (f64::NEG_INFINITY, r#""-Inf""#)]
+    {
+        assert_eq!(to_json(&to_vec(&value).expect("a value")).as_deref(), Ok(want), "{value}");
+    }
 }
 
 #[test]

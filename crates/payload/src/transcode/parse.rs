@@ -363,9 +363,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
     fn mismatch(&self, field: &Field, token: &Token<'_>) -> Error {
         match (self.habits, field.kind()) {
             (Habits::Lenient, _) => mismatch_in_brpc(field, token),
-            (_, Kind::Enum(id)) => {
-                Error::wrong_type(&format!("enum {}", self.pool.enum_type(id).full_name()), token)
-            }
+            (_, Kind::Enum(id)) => Error::wrong_enum(self.pool.enum_type(id).full_name(), token),
             (_, kind) => Error::wrong_scalar(kind, S::BASE64, token),
         }
     }
@@ -506,7 +504,7 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
                 return Err(error.within_entry(&name));
             }
             // Canonical JSON drops an entry whose enum value has an unknown name.
-            if self.habits.is_canonical() && self.out.len() == before_value {
+            if self.habits == Habits::Proto3 && self.out.len() == before_value {
                 self.out.truncate(start);
             } else {
                 close_message(&mut self.out, nested);
@@ -640,8 +638,9 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
         let of = self.pool.enum_type(id);
         let number = match &token {
             Token::Text(name) => match of.number(name) {
-                // As protobuf's parser does when told to ignore unknown fields, which brpc tells it.
-                None if self.habits.is_canonical() => return self.unknown_enum(),
+                // As protobuf's parser does when it is told to ignore unknown fields (its conformance test
+                // `IgnoreUnknownEnumStringValue`).
+                None if self.habits == Habits::Proto3 => return self.unknown_enum(),
                 number => number.map(i128::from),
             },
             Token::Null if of.is_null() => Some(0),
@@ -651,7 +650,9 @@ impl<'p, 'a, S: Source<'a>> Parser<'p, S> {
             return Fit::Mismatch(token);
         };
         match of.name(number) {
+            // An undeclared value is none of the field (brpc `json2pb/json_to_pb.cpp`, "SHOULD be enum").
             None if self.habits == Habits::Lenient => return Fit::Mismatch(token),
+            None if of.is_closed() && self.habits == Habits::Brpc => return Fit::Mismatch(token),
             None if of.is_closed() => return self.unknown_enum(),
             _ => put_varint(&mut self.out, i64::from(number) as u64),
         }
@@ -751,6 +752,19 @@ impl Error {
         Self::unfit(format!("expected {expected}, found {}", found.type_name()))
     }
 
+    /// A name that is not declared is told, unless it is far longer than names are.
+    #[cold]
+    fn wrong_enum(full_name: &str, found: &Token<'_>) -> Self {
+        match found {
+            Token::Text(name) if name.len() <= LONGEST_ENUM_NAME => {
+                Self::unfit(format!("expected enum {full_name}, found {name:?}"))
+            }
+            Token::Int(value) => Self::unfit(format!("expected enum {full_name}, found {value}")),
+            Token::Uint(value) => Self::unfit(format!("expected enum {full_name}, found {value}")),
+            _ => Self::wrong_type(&format!("enum {full_name}"), found),
+        }
+    }
+
     #[cold]
     fn wrong_scalar(kind: Kind, base64: bool, found: &Token<'_>) -> Self {
         let expected = match kind {
@@ -832,3 +846,6 @@ const LENIENT_CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_allow_trailing_bits(true);
 const LENIENT: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT_CONFIG);
 const LENIENT_URL_SAFE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT_CONFIG);
+
+/// Bytes of an enum value's name that an error repeats.
+const LONGEST_ENUM_NAME: usize = 100;

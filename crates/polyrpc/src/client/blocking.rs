@@ -5,15 +5,16 @@
 
 mod gate;
 
-use std::fmt;
-use std::io::{self, IoSlice, Write};
+use std::io::{IoSlice, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc_core::session::Answer;
+use polyrpc_core::session::Client as Session;
 use polyrpc_core::{Call, CallId, Outbox, Protocol, Reply, Retry, Scope, Status};
 use polyrpc_wire::http::websocket;
 use polyrpc_wire::{baidu_std, fb_rpc, grpc, grpc_web, http, net_rpc, rest_rpc, rpcx};
@@ -33,7 +34,8 @@ use super::{Builder, split};
 use crate::client::Result;
 use crate::codec::{Body, Codec};
 use crate::net::{Address, DIALLED, keep_alive};
-use crate::tls::{self, Socket as _};
+use crate::tls;
+use crate::tls::Socket as _;
 
 /// Calls a server from a plain thread. Several servers ([`Builder::discover`]) are for the asynchronous client.
 ///

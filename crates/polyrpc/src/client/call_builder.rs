@@ -26,7 +26,8 @@ impl<'a> CallBuilder<'a> {
         Self { client, target, request: Request::new(()) }
     }
 
-    /// Waits no longer than this, and sends the time-out to the server.
+    /// Waits no longer than this, and sends the time-out to the server. With zero the call fails with
+    /// `deadline_exceeded` before anything is sent.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request = self.request.with_timeout(timeout);
         self

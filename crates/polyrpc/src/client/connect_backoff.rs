@@ -154,7 +154,7 @@ impl ConnectBackoff {
                 return Change::Nothing;
             }
             Some(Failing { wait: None, .. }) => Some(self.settings.initial),
-            // Nobody has asked for long: what was learnt then says little now.
+            // No call has been made for long: what was learnt then says little now.
             Some(last) if now.saturating_duration_since(last.until) > self.settings.max => {
                 Some(self.settings.initial)
             }

@@ -425,7 +425,7 @@ impl<S: Session> Shared<S> {
         }
     }
 
-    /// Nothing can be written any more: what is in the outbox is for nobody.
+    /// Nothing can be written any more: what is in the outbox is dropped.
     #[cold]
     fn discard(&mut self) {
         self.out = Outbox::new();
@@ -821,7 +821,7 @@ fn broken(error: io::Error) -> Status {
     gone(format!("the connection broke: {error}")).with_source(error)
 }
 
-/// The connection is gone, and nobody knows how far its calls came.
+/// The connection is gone, and how far its calls came is unknown.
 #[cold]
 fn gone(why: impl Into<Cow<'static, str>>) -> Status {
     Status::unavailable(why).with_scope(Scope::Connection).with_retry(Retry::IfIdempotent)

@@ -16,9 +16,9 @@ use super::keepalive::Keepalive;
 use super::link::Link;
 use super::url::{Http, Url};
 use crate::cores::Cores;
-use crate::net::{self, Dialing, Stream};
+use crate::net::{Dialing, Stream};
 use crate::runtime::Owned;
-use crate::tls;
+use crate::{net, tls};
 
 /// Makes connections to one server.
 ///

@@ -105,8 +105,8 @@ impl Defaults {
         }
     }
 
-    /// The call to send, if its messages follow one by one. It waits as long as it says itself: how long all of them
-    /// may take, nobody else can tell.
+    /// The call to send, if its messages follow one by one. The client's default time-out does not apply, since it says
+    /// nothing of how long all messages may take.
     pub(super) fn opening<'a>(
         &self,
         service: &'a str,
@@ -123,7 +123,7 @@ impl Defaults {
     ///
     /// # Errors
     ///
-    /// When nobody waits for that call any more.
+    /// If the deadline of that call has passed, or the time-out is zero.
     pub(super) fn call<'a>(
         &self,
         service: &'a str,
@@ -148,6 +148,9 @@ impl Defaults {
         }
         let inherited = task::current();
         let timeout = inherited.bound(timeout)?;
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(no_time());
+        }
         inherited.tell(&mut options.metadata, self.protocol);
         let head = Head {
             format: body.format,
@@ -239,6 +242,12 @@ impl Response<Body> {
     pub(super) fn decode_plain<T: DeserializeOwned + 'static>(self) -> Result<T, Status> {
         decode_plain(&self.message).map_err(|status| unreadable(&status))
     }
+}
+
+/// A call without time is not sent: it would fail wherever it arrives.
+#[cold]
+fn no_time() -> Status {
+    Status::deadline_exceeded("the call has a time-out of zero")
 }
 
 /// Whoever makes calls that heed a handle has taken it out by now.

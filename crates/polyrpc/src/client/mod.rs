@@ -99,13 +99,13 @@ use self::pool::{Bounds, Pool};
 pub(crate) use self::target::Target;
 use self::unsaid::Unsaid;
 use self::url::Url;
-use crate::codec::{self, Body};
+use crate::codec::Body;
 use crate::cores::Cores;
-use crate::discovery::{self, Discover, List};
+use crate::discovery::{Discover, List};
 use crate::layer::{Layer, Layers, Side};
 use crate::net::{Address, Dialing, Stream};
-use crate::tls;
 use crate::transfer::Near;
+use crate::{codec, discovery, tls};
 
 /// What a call returns, and whatever else a client does.
 pub type Result<T, E = crate::Error> = std::result::Result<T, E>;
@@ -171,7 +171,8 @@ impl Client {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> polyrpc::Result<()> {
-    /// use polyrpc::{Client, codec::Serde};
+    /// use polyrpc::Client;
+    /// use polyrpc::codec::Serde;
     ///
     /// let client = Client::mock(|call| call.answer::<Serde, _>(&format!("{} called", call.method)));
     /// let reply: String = client.call("greet", &"you").await?;
@@ -518,7 +519,8 @@ impl Builder {
     }
 
     /// How long a call waits for its reply when it does not say itself; `None`: for ever. Default: 10 s. A call with
-    /// several messages in a direction waits for ever unless it says otherwise.
+    /// several messages in a direction waits for ever unless it says otherwise. Calls with a time-out of zero fail with
+    /// `deadline_exceeded` before anything is sent.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
         self

@@ -296,7 +296,7 @@ impl Receiving {
     }
 
     /// Notes that a message was taken. The server is told once it is much, and with the last that is here: it may wait
-    /// for that before it sends another, and nobody may ask for one.
+    /// for that before it sends another, even if the caller does not ask for one.
     fn credit(&mut self, bytes: usize) {
         self.consumed += bytes;
         let is_due = self.consumed >= Self::CREDIT || self.arrived.messages.is_empty();

@@ -26,6 +26,11 @@ pub struct Request<T> {
 #[derive(Clone, Default)]
 pub struct Options {
     /// User fields, metadata, headers, by whatever name the protocol has for them.
+    ///
+    /// What the protocol cannot carry fails the call before it is sent, with
+    /// [`InvalidArgument`](crate::Code::InvalidArgument) and the key: over gRPC, gRPC-Web and HTTP reserved names (`grpc-*`,
+    /// `content-type`, `host`, `te`, `connection` and the like) and bytes that no header has, unless the name ends in `-bin`
+    /// (gRPC); over baidu_std, rpcx and JSON-RPC several values of one key.
     pub metadata: Metadata,
     /// Bytes beside the message (baidu_std).
     pub attachment: Bytes,
@@ -98,7 +103,7 @@ impl<T> Request<T> {
         self
     }
 
-    /// Waits no longer than this.
+    /// Waits no longer than this. With zero the call fails with `deadline_exceeded` before anything is sent.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);

@@ -356,7 +356,7 @@ fn answer<C: Codec<Resp>, Resp: Send + 'static>(
             Ok::<_, Failure>(message)
         });
         if let Some(Err(_)) = message {
-            // Whatever the server would still send, nobody will take it.
+            // What the server would still send will not be received.
             talk = None;
         }
         Poll::Ready(message)

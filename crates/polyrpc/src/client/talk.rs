@@ -19,7 +19,7 @@ pub(super) struct Talk {
     script: Script,
     sending: Sending,
     receiving: Receiving,
-    /// The server has said how the call ended: nobody listens any more.
+    /// The server has said how the call ended and receives nothing more.
     over: bool,
 }
 

@@ -2,10 +2,12 @@ use std::time::Duration;
 
 use polyrpc_core::{Protocol, Status};
 use polyrpc_wire::fb_rpc::{Magic, ServiceHash};
-use polyrpc_wire::net_rpc::{self, Codec};
+use polyrpc_wire::net_rpc;
+use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
 
-use crate::discovery::{self, Attributes, Instance, Network};
+use crate::discovery;
+use crate::discovery::{Attributes, Instance, Network};
 use crate::net::Address;
 
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,

@@ -25,7 +25,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ByteString(Content);
 
-/// What is UTF-8 is a text always, so that nobody need check it again.
+/// What is UTF-8 is a text always, so that it need not be checked again.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Content {
     Text(String),

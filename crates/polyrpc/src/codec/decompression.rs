@@ -12,7 +12,8 @@ use polyrpc_payload::compress;
 use polyrpc_wire::grpc;
 use tokio::sync::Semaphore;
 
-use crate::budget::{self, Account};
+use crate::budget;
+use crate::budget::Account;
 
 /// How many bytes are made in place: less than a millisecond of work.
 const IN_PLACE: usize = 256 << 10;

@@ -220,12 +220,12 @@ impl<'de> Parts<'_, 'de> {
         Value { reader: self.reader, zeros: self.zeros, depth: self.depth }
     }
 
-    /// Passes over what nobody took.
+    /// Passes over the values that were not read.
     fn skip(&mut self) -> Result<(), Error> {
         (0..self.left).try_for_each(|_| self.reader.skip()).map_err(Error::custom)
     }
 
-    /// What nobody took would be taken for what follows.
+    /// Values that were not read would be taken for what follows.
     fn end<T>(&self, value: T) -> Result<T, Error> {
         if self.left == 0 { Ok(value) } else { Err(Error::custom(format!("{} too many", self.left))) }
     }

@@ -38,10 +38,10 @@ pub(crate) use self::decompression::{
     uncompressed,
 };
 pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
-pub(crate) use self::serde::{
-    check as check_plain, decode as decode_plain, decode_arguments, decode_no_arguments,
-    encode as encode_plain, encode_value,
-};
+pub(crate) use self::serde::check as check_plain;
+pub(crate) use self::serde::decode as decode_plain;
+pub(crate) use self::serde::encode as encode_plain;
+pub(crate) use self::serde::{decode_argument, decode_arguments, decode_no_arguments, encode_value};
 pub(crate) use self::unknown::counting_unknown;
 
 /// Turns values of type `T` into messages and back.
@@ -98,7 +98,7 @@ pub trait Codec<T>: Send + Sync + 'static {
     /// As [`decode`](Self::decode).
     fn encode(value: &T, format: Format, schema: Option<&schema::Message>) -> Result<Bytes, Status>;
 
-    /// Writes a value that nobody needs any more: one that is encoded already gives its bytes away.
+    /// Writes a value and consumes it: one that is encoded already gives its bytes away.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use serde::forward_to_deserialize_any;
 /// What the values of a type look like, as far as that is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Outline {
-    /// Nobody knows.
+    /// It is unknown.
     #[default]
     Any,
     /// `true` or `false`.

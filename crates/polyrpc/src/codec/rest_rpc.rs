@@ -8,17 +8,18 @@ mod publish;
 mod shape;
 mod text;
 
-use ::serde::Serialize;
-use ::serde::de::DeserializeOwned;
 use bytes::Bytes;
 use polyrpc_core::{Format, Status};
-use polyrpc_payload::msgpack::Writer;
+use polyrpc_payload::msgpack::{Reader, Token, Writer};
 use polyrpc_payload::struct_pack;
+use polyrpc_wire::rest_rpc::wrong_count;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::Body;
 use super::buffer::Buffer;
-use super::lenient_message_pack::{self, Lengths};
+use super::lenient_message_pack::Lengths;
 use super::serde::{encode, encode_value, unreadable, unwritable};
+use super::{Body, lenient_message_pack};
 
 pub(crate) use publish::{publish, publish_coded, published, unpack};
 
@@ -120,8 +121,27 @@ fn pack_text(value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
     }
 }
 
-/// Reads the arguments of a call up to v0.20 as the peer does, once it is known that they are not what is wanted:
-/// those that are missing are zero or empty, further ones are not looked at, and so it is with the members of structs.
+/// Reads the arguments of a function up to v0.20, once it is known that they are not what is wanted: there must be as many
+/// as the function has, but their members are read as the peer reads them. `None` if these are none, or no `T`.
+///
+/// # Errors
+///
+/// If there are more or fewer.
+#[cold]
+pub(super) fn read_function_list<T: DeserializeOwned>(
+    body: &Body,
+    count: usize,
+) -> Option<Result<T, Status>> {
+    let Ok(Token::Array(found)) = Reader::new(&body.bytes).next() else { return None };
+    let is_whole = Reader::new(&body.bytes).skip().is_ok();
+    match found as usize {
+        found if is_whole && is_list(body) && found != count => Some(Err(wrong_count(count, found))),
+        _ => read_list(body).map(Ok),
+    }
+}
+
+/// Reads the message of a method from the arguments of a call up to v0.20 as the peer does, once it is known that they are
+/// not what is wanted: members that are missing are zero or empty, further ones are not looked at.
 #[cold]
 pub(super) fn read_list<T: DeserializeOwned>(body: &Body) -> Option<T> {
     match is_list(body) {

@@ -114,16 +114,45 @@ pub(crate) fn decode<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, St
     }
 }
 
-/// Reads the arguments of a call as a tuple.
-pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
-    decode(body).or_else(|status| rest_rpc::read_list(body).ok_or(status))
+/// Reads the arguments of a call as a tuple of so many.
+pub(crate) fn decode_arguments<T: DeserializeOwned + 'static>(
+    body: &Body,
+    count: usize,
+) -> Result<T, Status> {
+    match body.format {
+        Format::Gob if !body.bytes.is_empty() => {
+            gob::arguments_from_slice(&body.bytes, count).map_err(|error| unreadable(&error))
+        }
+        _ => decode(body).or_else(|status| rest_rpc::read_function_list(body, count).unwrap_or(Err(status))),
+    }
+}
+
+/// Reads the only argument of a call. It is tried alone first, since that is what peers with one request type send, unless
+/// the protocol says that the arguments are a list.
+pub(crate) fn decode_argument<T: DeserializeOwned + 'static>(body: &Body) -> Result<T, Status> {
+    if body.positional {
+        return decode_arguments(body, 1).map(|(sole,)| sole);
+    }
+    decode(body).or_else(|alone| listed(body, alone))
+}
+
+/// Reads the only argument of a call as the member of a list; `alone` is why it cannot be read without one.
+#[cold]
+fn listed<T: DeserializeOwned + 'static>(body: &Body, alone: Status) -> Result<T, Status> {
+    if body.format != Format::Gob {
+        return decode(body).map(|(sole,)| sole).map_err(|_| alone);
+    }
+    gob::arguments_from_slice(&body.bytes, 1).map(|(sole,)| sole).map_err(|error| match error.is_of_count() {
+        true => Status::invalid_argument(format!("{}; {error}", alone.message())),
+        false => alone,
+    })
 }
 
 /// Reads the arguments of a call to what takes none. Peers without parameters send nothing, null, or an empty object:
 /// only where they must be a list is it looked at.
 pub(crate) fn decode_no_arguments(body: &Body) -> Result<(), Status> {
     match rest_rpc::is_list(body) {
-        true => decode_arguments::<[(); 0]>(body).map(|[]| ()),
+        true => decode_arguments::<[(); 0]>(body, 0).map(|[]| ()),
         false => Ok(()),
     }
 }

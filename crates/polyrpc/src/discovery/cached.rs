@@ -181,7 +181,7 @@ fn read(path: &Path) -> io::Result<Vec<Instance>> {
 /// A hundred thousand servers and more.
 const MOST: u64 = 64 << 20;
 
-/// Puts a file in the place of what was there, so that nobody ever reads half of it; this holds the thread.
+/// Puts a file in the place of what was there, so that half of it is never read; this holds the thread.
 fn write(path: &Path, instances: &[Instance]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;

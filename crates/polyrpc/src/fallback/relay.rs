@@ -5,7 +5,8 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use bytes::Bytes;
-use polyrpc_core::{Metadata, Status};
+use polyrpc_core::Carrier;
+use polyrpc_core::{Metadata, Protocol, Status};
 
 use super::{RawRequest, RawResponse};
 use crate::Result;
@@ -20,11 +21,21 @@ impl RawRequest {
     /// for is refused before it is sent. Numbers of functions (rest_rpc, fb_rpc) mean something in their own protocol only.
     /// A call that may have several messages (gRPC) needs a client whose protocol has streams.
     ///
+    /// As a proxy does, it leaves out fields of HTTP that speak of one connection or of one message (`connection`, `te`,
+    /// `host`, `content-*`) or belong to gRPC (`grpc-*`), where the call goes on by gRPC or HTTP, and likewise with the
+    /// answer. Other metadata that the client's protocol cannot carry fail the call with
+    /// [`InvalidArgument`](crate::Code::InvalidArgument), before it is sent.
+    ///
     /// # Errors
     ///
     /// What the server answers, with what it sent beside it; why it could not be asked.
     pub async fn forward(mut self, client: &Client) -> Result<RawResponse> {
-        let (target, options) = (self.target(), self.options());
+        let (target, mut options) = (self.target(), self.options());
+        let writes_fields = |protocol| matches!(protocol, Protocol::Grpc | Protocol::Http);
+        if writes_fields(client.protocol()) {
+            keep_end_to_end(&mut options.metadata);
+        }
+        let answers_in_fields = writes_fields(self.protocol());
         if self.is_streamed() {
             let call = client.open_raw(&target, options, self.format()).await?;
             return Ok(RawResponse::relay(self.messages(), call));
@@ -32,7 +43,12 @@ impl RawRequest {
         let body = self.body().await?;
         let offered = self.offered_streams();
         if offered == 0 {
-            return Ok(client.call_raw(&target, body, options).await?.into());
+            let mut response = client.call_raw(&target, body, options).await?;
+            if answers_in_fields {
+                keep_end_to_end(&mut response.metadata);
+                keep_end_to_end(&mut response.trailers);
+            }
+            return Ok(response.into());
         }
         let beside = StreamOptions::default();
         let (response, calls) =
@@ -42,6 +58,12 @@ impl RawRequest {
         }
         Ok(response.into())
     }
+}
+
+/// Leaves out fields that mean something for one connection or one message only.
+fn keep_end_to_end(metadata: &mut Metadata) {
+    let of_message = |key: &str| key.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("content-"));
+    metadata.retain(|key, _| !Carrier::reserves(key) && !of_message(key));
 }
 
 /// Carries a stream beside a call on, both ways, until a side ends it: both directions end together.
@@ -93,7 +115,9 @@ impl Relay {
     /// What travels before the answer.
     pub(super) async fn metadata(&mut self) -> Result<Metadata, Status> {
         let Self { sending, receiver } = self;
-        Ok(beside(sending, receiver.metadata()).await??.clone())
+        let mut metadata = beside(sending, receiver.metadata()).await??.clone();
+        keep_end_to_end(&mut metadata);
+        Ok(metadata)
     }
 
     /// The next message of the answer.
@@ -105,7 +129,9 @@ impl Relay {
 
     /// What travelled behind it.
     pub(super) fn trailers(&self) -> Metadata {
-        self.receiver.trailers().clone()
+        let mut trailers = self.receiver.trailers().clone();
+        keep_end_to_end(&mut trailers);
+        trailers
     }
 }
 

@@ -85,7 +85,7 @@ impl Bearer {
 
     /// The next token, from the task that fetches it already or from a new one.
     async fn token(&self, fetching: &mut Option<Fetching>) -> Result<Token, Status> {
-        // A failure that nobody waited for says nothing any more.
+        // The failure of a fetch that no call waited for is outdated.
         if let Some(fetched) = fetching.take_if(|fetching| fetching.is_finished())
             && let Ok(Ok(token)) = fetched.await
             && !has_ended(token.until)

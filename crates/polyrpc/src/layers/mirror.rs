@@ -12,7 +12,7 @@ use crate::codec::Body;
 use crate::layer::{Call, Ending, Layer, Next};
 use crate::{Client, task};
 
-/// Sends copies of requests to another server, whose answers nobody waits for: to try a new version with what the old one
+/// Sends copies of requests to another server and drops its answers: to try a new version with what the old one
 /// is asked.
 ///
 /// ```no_run

@@ -34,6 +34,9 @@ pub(crate) struct Listening {
     /// Of which QUIC is made.
     #[cfg(feature = "quic")]
     pub(crate) tls: Option<crate::tls::Server>,
+    /// Counts the handshakes of QUIC that fail.
+    #[cfg(feature = "quic")]
+    pub(crate) on_failed_handshake: Option<crate::quic::OnFailedHandshake>,
 }
 
 impl Listening {
@@ -77,9 +80,8 @@ impl Listener {
                 let tls = listening.tls.ok_or_else(|| {
                     io::Error::new(io::ErrorKind::InvalidInput, "QUIC needs TLS: Listen::tls")
                 })?;
-                crate::quic::Listener::bind(address, listening.quic.unwrap_or_default(), tls)
-                    .await
-                    .map(Self::Quic)
+                let (config, on_failed) = (listening.quic.unwrap_or_default(), listening.on_failed_handshake);
+                crate::quic::Listener::bind(address, config, tls, on_failed).await.map(Self::Quic)
             }
             #[cfg(not(feature = "quic"))]
             Address::Quic(_) => {

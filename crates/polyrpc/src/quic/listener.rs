@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
-use quinn::{Connection, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
+use quinn::{Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
 use rustls::pki_types::CertificateDer;
 use tokio::net::lookup_host;
 use tokio::sync::mpsc;
@@ -30,20 +31,41 @@ pub(crate) struct Listener {
     _accepting: Owned<()>,
 }
 
+/// Called with each failed handshake and the client that began it. An error of the kind `TimedOut` is a handshake that was
+/// not finished in time.
+#[derive(Clone)]
+pub(crate) struct OnFailedHandshake(Arc<dyn Fn(&io::Error, &Peer) + Send + Sync>);
+
+impl OnFailedHandshake {
+    pub(crate) fn new(call: impl Fn(&io::Error, &Peer) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(call))
+    }
+}
+
+impl fmt::Debug for OnFailedHandshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnFailedHandshake")
+    }
+}
+
 impl Listener {
-    pub(crate) async fn bind(address: &str, config: Config, tls: tls::Server) -> io::Result<Self> {
+    pub(crate) async fn bind(
+        address: &str,
+        config: Config,
+        tls: tls::Server,
+        on_failed: Option<OnFailedHandshake>,
+    ) -> io::Result<Self> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in lookup_host(address).await? {
             match std::net::UdpSocket::bind(address) {
-                Ok(socket) => return Self::over(socket, config, tls),
+                Ok(socket) => return Self::over(socket, Admission { config, tls, on_failed }),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    fn over(socket: std::net::UdpSocket, config: Config, tls: tls::Server) -> io::Result<Self> {
-        let admission = Admission { config, tls };
+    fn over(socket: std::net::UdpSocket, admission: Admission) -> io::Result<Self> {
         let server = Some(admission.server()?);
         let endpoint = Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(TokioRuntime))?;
         let address = endpoint.local_addr()?;
@@ -68,6 +90,7 @@ impl Listener {
 struct Admission {
     config: Config,
     tls: tls::Server,
+    on_failed: Option<OnFailedHandshake>,
 }
 
 impl Admission {
@@ -84,6 +107,13 @@ impl Admission {
             .incoming_buffer_size_total(FIRST_BYTES_IN_ALL);
         Ok(server)
     }
+
+    #[cold]
+    fn failed(&self, error: &io::Error, address: SocketAddr) {
+        if let Some(OnFailedHandshake(call)) = &self.on_failed {
+            call(error, &Peer::Udp(address));
+        }
+    }
 }
 
 /// Takes what comes, each in a task of its own until it has its stream.
@@ -99,11 +129,10 @@ async fn accept(endpoint: Endpoint, admission: Admission, accepted: mpsc::Sender
                 None => return,
                 Some(incoming) => handshakes.begin(incoming, &admission),
             },
-            Some(connected) = handshakes.next() => {
-                if let Some(connection) = connected {
-                    waiting.spawn(entry.clone().enter(connection));
-                }
-            }
+            Some(ended) = handshakes.next() => match ended {
+                Ok(connection) => drop(waiting.spawn(entry.clone().enter(connection))),
+                Err((error, address)) => admission.failed(&error, address),
+            },
             Some(_) = waiting.join_next() => {}
         }
     }
@@ -112,7 +141,7 @@ async fn accept(endpoint: Endpoint, admission: Admission, accepted: mpsc::Sender
 /// Handshakes that are going on.
 #[derive(Default)]
 struct Handshakes {
-    tasks: JoinSet<(IpAddr, Option<Connection>)>,
+    tasks: JoinSet<(SocketAddr, io::Result<Connection>)>,
     by_address: HashMap<IpAddr, usize>,
 }
 
@@ -128,26 +157,43 @@ impl Handshakes {
             let _ = incoming.retry();
         } else if let Ok(server) = admission.server() {
             *self.by_address.entry(address).or_default() += 1;
-            self.tasks.spawn(async move { (address, connect(incoming, server).await) });
+            let client = incoming.remote_address();
+            self.tasks.spawn(async move { (client, connect(incoming, server).await) });
         }
     }
 
-    /// The next that has ended, with its connection if it went well; `None` if there are none.
-    async fn next(&mut self) -> Option<Option<Connection>> {
-        let Ok((address, connection)) = self.tasks.join_next().await? else { return Some(None) };
+    /// The next that has ended, with its connection or with the error and the client's address; `None` if there are none.
+    async fn next(&mut self) -> Option<Result<Connection, (io::Error, SocketAddr)>> {
+        let (client, connection) = loop {
+            if let Ok(ended) = self.tasks.join_next().await? {
+                break ended;
+            }
+        };
+        let address = client.ip().to_canonical();
         if let Some(own) = self.by_address.get_mut(&address) {
             *own -= 1;
             if *own == 0 {
                 self.by_address.remove(&address);
             }
         }
-        Some(connection)
+        Some(connection.map_err(|error| (error, client)))
     }
 }
 
-async fn connect(incoming: Incoming, server: ServerConfig) -> Option<Connection> {
-    let connecting = incoming.accept_with(Arc::new(server)).ok()?;
-    timeout(HANDSHAKE, connecting).await.ok()?.ok()
+async fn connect(incoming: Incoming, server: ServerConfig) -> io::Result<Connection> {
+    let connecting = incoming.accept_with(Arc::new(server)).map_err(failure)?;
+    let connected = timeout(HANDSHAKE, connecting).await;
+    connected.unwrap_or(Err(ConnectionError::TimedOut)).map_err(failure)
+}
+
+/// What either side objects to in the other's TLS is `InvalidData`, as it is over TCP.
+fn failure(error: ConnectionError) -> io::Error {
+    match error {
+        ConnectionError::TransportError(_) | ConnectionError::ConnectionClosed(_) => {
+            io::Error::new(io::ErrorKind::InvalidData, error)
+        }
+        error => error.into(),
+    }
 }
 
 /// Where connections go that have shaken hands.

@@ -31,7 +31,7 @@ use std::time::Duration;
 use quinn::{TransportConfig, VarInt};
 
 pub(crate) use self::connector::Connector;
-pub(crate) use self::listener::Listener;
+pub(crate) use self::listener::{Listener, OnFailedHandshake};
 
 /// How QUIC is set up, beside its TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,6 +23,7 @@ use super::port::Port;
 use super::streams::Streams;
 use super::subscription::{self, Admission};
 use super::topics::Subscriptions;
+use super::unsendable;
 use crate::budget::{self, Account};
 use crate::introspection::Calls;
 use crate::net::{Inbox, Transport, scratch};
@@ -456,12 +457,12 @@ impl<'a, S: Session> Connection<'a, S> {
                 entry.closed(cause);
                 "the rest of a message did not come in time"
             }
-            // The peer does not read, or is not to be told; the rest of its time is for nobody.
+            // The peer does not read, or is not to be told; the rest of its time is not used.
             _ => return entry.close(cause),
         };
         self.session.abort(&Status::deadline_exceeded(text), &mut self.out);
         self.inbox.bytes.clear();
-        // Nobody reads their answers.
+        // Their answers are not read.
         (0..self.in_flight.cut_off()).for_each(|_| self.calls.ended(false));
         self.give_up();
     }
@@ -611,7 +612,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.judging.get_or_insert_default().push(judging);
     }
 
-    /// Nobody waits any more for the judgement of this head.
+    /// The judgement of this head is no longer awaited.
     fn forget_judging(&mut self, stream: StreamId) {
         if let Some(judging) = self.judging.as_mut().filter(|judging| !judging.is_empty()) {
             let all = std::mem::take(&mut **judging);
@@ -763,6 +764,7 @@ impl<'a, S: Session> Connection<'a, S> {
     }
 
     fn end_call(&mut self, Owed { ticket, mut note }: Owed<S::Ticket>, mut ending: Ending) {
+        unsendable::refuse::<S>(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(note) = &mut note {
             note.ended(&ending);
@@ -848,8 +850,9 @@ impl<'a, S: Session> Connection<'a, S> {
         }
     }
 
-    fn end_stream(&mut self, stream: StreamId, owed: Owed<S::Ticket>, ending: Ending) {
+    fn end_stream(&mut self, stream: StreamId, owed: Owed<S::Ticket>, mut ending: Ending) {
         let Owed { ticket, mut note } = owed;
+        unsendable::refuse::<S>(&ticket, &mut ending);
         self.calls.ended(ending.succeeded());
         if let Some(note) = &mut note {
             note.ended(&ending);
@@ -925,6 +928,7 @@ impl<'a, S: Session> Connection<'a, S> {
         self.saturated() && !self.lags() && !self.withholds() && self.inbox.bytes.len() < AHEAD
     }
 
+    #[inline]
     fn poll_fill(&mut self, cx: &mut Context<'_>, written: bool) -> Poll<io::Result<Option<End>>> {
         ready!(self.turn.poll_go_on(&self.registration.entry));
         // What is read behind calls that wait for the answer to another is not to make these look younger.

@@ -9,10 +9,10 @@ use polyrpc_core::{Guess, Protocol};
 use polyrpc_wire::{baidu_std, fb_rpc, http_server, net_rpc, rest_rpc, rpcx, sniff};
 
 use super::connection::{Connection, End};
-use super::data;
 use super::open::{Order, Phase, Registration, Unasked};
 use super::port::Port;
-use super::secure::{self, Opening};
+use super::secure::Opening;
+use super::{data, secure};
 use crate::net::{Inbox, Stream, Transport};
 use crate::service::{ConnectionFacts, Peer, PushQueue};
 use crate::transfer::{Seen, Start};

@@ -131,7 +131,7 @@ impl<'a> Dispatch<'a> {
         &self.connection
     }
 
-    /// Nobody will read an answer any more.
+    /// The answer will not be read.
     pub(super) fn close(&self) {
         self.connection.close();
     }
@@ -556,9 +556,19 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    /// Whether the budget of memory and the limits of calls have room for one more. The latter are for the user's calls:
-    /// a server that has enough to do still tells how it is.
+    /// Whether the budget of memory and the limits of calls have room for one more.
+    #[inline]
     fn admit_one(&self, target: Option<(&str, &str)>, over_share: bool) -> Result<(), Status> {
+        match over_share || !self.registration.entry.account.has_room_for_call() {
+            true => self.admit_when_full(target, over_share),
+            false => Ok(()),
+        }
+    }
+
+    /// The same where one of them is reached. Limits of calls are for the user's calls: a server that has enough to do still
+    /// answers health checks and the like.
+    #[cold]
+    fn admit_when_full(&self, target: Option<(&str, &str)>, over_share: bool) -> Result<(), Status> {
         let entry = &self.registration.entry;
         if over_share {
             entry.refused(Refusal::Memory);
@@ -571,9 +581,7 @@ impl<'a> Dispatch<'a> {
     }
 
     fn lookup(&self, head: &RequestHead<'_>, over_share: bool) -> Result<(), Verdict> {
-        if over_share || !self.registration.entry.account.has_room_for_call() {
-            self.admit_one(head.target, over_share).map_err(Verdict::Refused)?;
-        }
+        self.admit_one(head.target, over_share).map_err(Verdict::Refused)?;
         let Some((service, method)) = head.target else { return Ok(()) };
         let router = &self.port.server.router;
         match router.entry(service, method) {
@@ -614,9 +622,7 @@ impl<'a> Dispatch<'a> {
         ticket: &S::Ticket,
         found: &Found<'_>,
     ) -> Result<&'a Arc<Entry>, Status> {
-        if found.over_share || !self.registration.entry.account.has_room_for_call() {
-            self.admit_one(Some((call.service, call.method)), found.over_share)?;
-        }
+        self.admit_one(Some((call.service, call.method)), found.over_share)?;
         let entry = match self.port.server.router.entry(call.service, call.method) {
             Ok(entry) => entry,
             Err(missing) => self.fall_back::<S>(call, ticket, missing)?,

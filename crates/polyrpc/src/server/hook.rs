@@ -87,7 +87,7 @@ pub trait Hook: Send + Sync + 'static {
     }
 
     /// A call was answered: its answer is on its way to the socket (rpcx `PostWriteResponse`). Told once of each call that
-    /// was [received](Self::received), also of those that were refused and of those that nobody waits for any more.
+    /// was [received](Self::received), also of those that were refused and of those that were cancelled.
     fn answered(&self, _call: &Answered<'_>) {}
 
     /// A peer asked whether it is heard, and was answered (rpcx `HeartbeatRequest`).

@@ -95,7 +95,7 @@ impl<T: Send + 'static> InFlight<T> {
         running.filter(|call| call.gathering.is_some()).for_each(|call| call.fail(status.clone()));
     }
 
-    /// Ends every call, as nobody waits for any; returns how many there were.
+    /// Ends every call, since their answers are no longer awaited; returns how many there were.
     pub(super) fn cut_off(&mut self) -> usize {
         let Some(mut running) = self.running.take() else { return 0 };
         running.iter_mut().for_each(|call| give_back(call.counted, call.held, &self.account));
@@ -114,7 +114,7 @@ impl<T: Send + 'static> InFlight<T> {
 pub(super) struct Ended<T> {
     /// What its answer needs.
     pub(super) owed: T,
-    /// How; `None` if it was cancelled, so that nobody waits for an answer.
+    /// How; `None` if it was cancelled, so that no answer is awaited.
     pub(super) ending: Option<Ending>,
     /// Its stream, if its messages came or left one by one.
     pub(super) streamed: Option<StreamId>,

@@ -57,7 +57,7 @@ causes! {
         AuthenticationTimeout => "authentication_timeout",
         /// A stream was idle for too long.
         StreamIdle => "stream_idle",
-        /// Nobody takes what is pushed.
+        /// What is pushed is not read.
         Pushes => "pushes",
         /// A message, a body or a head is larger than may be.
         TooLarge => "too_large",
@@ -162,6 +162,16 @@ impl Incidents {
     pub(crate) fn refused_handshake(&self, error: &std::io::Error, peer: &Peer) {
         self.count(Refusal::TlsHandshake);
         trace::handshake(error, peer);
+    }
+
+    /// Counts a handshake of QUIC that has failed, or was not finished in time, as one of TLS over TCP.
+    #[cfg(feature = "quic")]
+    #[cold]
+    pub(crate) fn failed_quic_handshake(&self, error: &std::io::Error, peer: &Peer) {
+        match error.kind() {
+            std::io::ErrorKind::TimedOut => self.closed(Closing::Head, peer),
+            _ => self.refused_handshake(error, peer),
+        }
     }
 
     /// Counts a connection that begins as no protocol does which is allowed here.

@@ -1,3 +1,4 @@
+use std::io;
 use std::time::Duration;
 
 use polyrpc_core::session::Pace;
@@ -8,6 +9,12 @@ use super::memory;
 ///
 /// Every length a peer announces, every byte it makes the server hold, every wait and every queue is bounded by one of
 /// these. `docs/security.md` lists them with what a peer sees when it reaches one.
+///
+/// [`Server::bind`](super::Server::bind) refuses a limit of zero that no call or no connection could keep to. Zero is taken
+/// where it has a meaning: no streams ([`streams`](Self::streams), [`streams_per_peer`](Self::streams_per_peer)), no lowest
+/// rate ([`message_rate`](Self::message_rate)), no patience ([`half_close_timeout`](Self::half_close_timeout),
+/// [`connection_age_grace`](Self::connection_age_grace), [`credential_failures`](Self::credential_failures)), and nothing
+/// forgiven ([`Http2::resets`], [`Http2::resets_per_second`]).
 ///
 /// ```
 /// use std::time::Duration;
@@ -211,7 +218,137 @@ impl Default for Http2 {
 
 const MEMORY_PER_CONNECTION: usize = 160 << 20;
 
+impl Http2 {
+    fn check(&self) -> io::Result<()> {
+        let Self {
+            stream_window,
+            max_stream_window,
+            connection_window,
+            frame,
+            resets: _,
+            resets_per_second: _,
+            keepalive_interval,
+            keepalive_timeout,
+        } = self;
+        let amounts = [
+            ("stream_window", *stream_window as usize),
+            ("max_stream_window", *max_stream_window as usize),
+            ("connection_window", *connection_window as usize),
+            ("frame", *frame as usize),
+        ];
+        let times = [("keepalive_timeout", *keepalive_timeout)];
+        let optional_times = [("keepalive_interval", *keepalive_interval)];
+        first_zero(&amounts, &times, &optional_times).map_or(Ok(()), |zero| Err(zero.of("Limits::http2")))
+    }
+}
+
+/// A limit that must not be zero, and what to set instead.
+struct Zero {
+    name: &'static str,
+    instead: &'static str,
+}
+
+impl Zero {
+    fn of(&self, holder: &str) -> io::Error {
+        let Self { name, instead } = self;
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("the limit `{holder}::{name}` is zero: {instead}"),
+        )
+    }
+}
+
+fn first_zero(
+    amounts: &[(&'static str, usize)],
+    times: &[(&'static str, Duration)],
+    optional_times: &[(&'static str, Option<Duration>)],
+) -> Option<Zero> {
+    let amounts = amounts.iter().filter(|(_, amount)| *amount == 0);
+    let times = times.iter().filter(|(_, time)| time.is_zero());
+    let optional_times = optional_times.iter().filter(|(_, time)| time.is_some_and(|time| time.is_zero()));
+    let mut zeros = amounts
+        .map(|(name, _)| Zero { name, instead: "it must be at least 1" })
+        .chain(times.map(|(name, _)| Zero { name, instead: "it must be longer than that" }))
+        .chain(optional_times.map(|(name, _)| Zero { name, instead: "`None` sets no limit" }));
+    zeros.next()
+}
+
 impl Limits {
+    /// Refuses limits of zero that would refuse everything or mean nothing.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` with the name of the first such limit.
+    pub(super) fn check(&self) -> io::Result<()> {
+        // Every field by name: of a new one it must be decided here what zero means.
+        let Self {
+            message,
+            decompressed,
+            header,
+            memory,
+            memory_per_peer,
+            memory_per_connection,
+            unsent,
+            connections,
+            connections_per_peer,
+            in_flight,
+            in_flight_per_peer,
+            in_flight_per_connection,
+            streams: _,
+            streams_per_peer: _,
+            // HTTP/2 counts unary calls too.
+            streams_per_connection,
+            first_byte_timeout,
+            header_timeout,
+            message_timeout,
+            message_rate: _,
+            write_timeout,
+            half_close_timeout: _,
+            idle_timeout,
+            stream_idle_timeout,
+            call_timeout,
+            connection_age,
+            connection_age_grace: _,
+            authentication_timeout,
+            credential_failures: _,
+            http2,
+            tokens,
+            token_timeout,
+        } = self;
+        let amounts = [
+            ("message", *message),
+            ("decompressed", *decompressed),
+            ("header", *header),
+            ("memory", *memory),
+            ("memory_per_peer", *memory_per_peer),
+            ("memory_per_connection", *memory_per_connection),
+            ("unsent", *unsent),
+            ("connections", *connections),
+            ("connections_per_peer", *connections_per_peer),
+            ("in_flight", *in_flight),
+            ("in_flight_per_peer", *in_flight_per_peer),
+            ("in_flight_per_connection", *in_flight_per_connection),
+            ("streams_per_connection", *streams_per_connection),
+            ("tokens", *tokens),
+        ];
+        let times = [
+            ("first_byte_timeout", *first_byte_timeout),
+            ("header_timeout", *header_timeout),
+            ("message_timeout", *message_timeout),
+            ("write_timeout", *write_timeout),
+            ("authentication_timeout", *authentication_timeout),
+            ("token_timeout", *token_timeout),
+        ];
+        let optional_times = [
+            ("idle_timeout", *idle_timeout),
+            ("stream_idle_timeout", *stream_idle_timeout),
+            ("call_timeout", *call_timeout),
+            ("connection_age", *connection_age),
+        ];
+        first_zero(&amounts, &times, &optional_times).map_or(Ok(()), |zero| Err(zero.of("Limits")))?;
+        http2.check()
+    }
+
     /// No more connections than the process may have file descriptors for, less some for everything else.
     pub(super) fn within_system(self) -> Self {
         const OTHER_DESCRIPTORS: u64 = 64;

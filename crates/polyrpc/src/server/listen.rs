@@ -191,6 +191,8 @@ impl Listen {
     ///
     /// By all but the last, a value that does not fit is refused: 400, `A: expected int64, found string`. Fields that the
     /// message does not have are passed over, as grpc-gateway and Connect do, and [counted](crate::introspection::Facts).
+    /// Canonical JSON treats an enum value of an unknown name like an unknown field, as protobuf's parsers do; all others
+    /// refuse it, but for optional fields in [`Json::BrpcLenient`].
     ///
     /// The default is brpc's since the mapping of these paths is brpc's: its clients read the names of the `.proto` only,
     /// and whoever sends these names gets them back. Requests by a rule of `google.api.http` and gRPC with JSON are
@@ -271,12 +273,19 @@ impl Listen {
     }
 
     /// Begins to listen.
-    pub(super) async fn bind(self, server: Arc<Shared>) -> io::Result<(Option<Listener>, Arc<Port>)> {
+    #[cfg_attr(not(feature = "quic"), allow(unused_mut, reason = "only QUIC's handshakes are counted here"))]
+    pub(super) async fn bind(mut self, server: Arc<Shared>) -> io::Result<(Option<Listener>, Arc<Port>)> {
         let address: Address = self.address.parse().map_err(|error: Status| {
             io::Error::new(io::ErrorKind::InvalidInput, error.message().to_owned())
         })?;
         self.spoken.check(&server.router)?;
         let address = self.listening.by(address);
+        #[cfg(feature = "quic")]
+        {
+            let incidents = server.open.incidents.clone();
+            let count = move |error: &io::Error, peer: &Peer| incidents.failed_quic_handshake(error, peer);
+            self.listening.on_failed_handshake = Some(crate::quic::OnFailedHandshake::new(count));
+        }
         let (listener, address) = match self.in_process {
             true => (None, address),
             false => {

@@ -25,6 +25,7 @@ mod streams;
 mod subscription;
 
 mod topics;
+mod unsendable;
 
 mod data;
 
@@ -80,12 +81,13 @@ use crate::client::Client;
 use crate::codec::ByteString;
 use crate::cores::Cores;
 use crate::discovery::Register;
-use crate::introspection::{self, Calls, Facts, Health};
+use crate::introspection::{Calls, Facts, Health};
 use crate::layer::Layers;
-use crate::layers::{self, Metrics};
+use crate::layers::Metrics;
 use crate::net::{Address, Listener, Stream};
 use crate::service::{Answer, Function, Peer, Router, Service};
-use crate::transfer::{self, Data, Files, Streams};
+use crate::transfer::{Data, Files, Streams};
+use crate::{introspection, layers, transfer};
 
 /// A server to be: services, functions, limits.
 ///
@@ -365,9 +367,10 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When the address is none or is taken, when a [hook](Hook::registered) objects, or when there is nothing to be
-    /// [registered](Self::register_in).
+    /// If the address is invalid or taken, if a [limit](Self::limits) is zero that must not be, if a
+    /// [hook](Hook::registered) objects, or if there is nothing to be [registered](Self::register_in).
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
+        self.limits.check()?;
         let data = transfer::add(&mut self.router, self.streams, self.files, &self.limits);
         let planned = self
             .registries

@@ -26,7 +26,7 @@ enum Names {
 }
 
 enum End {
-    /// Nobody waited for it.
+    /// Its answer was not awaited.
     Cancelled,
     Succeeded {
         sent: usize,

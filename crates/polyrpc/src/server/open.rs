@@ -60,7 +60,7 @@ pub(super) struct Open {
     quotas: Arc<Quotas>,
     /// What all connections use together.
     pool: Arc<Pool>,
-    incidents: Arc<Incidents>,
+    pub(super) incidents: Arc<Incidents>,
     /// The time in ticks since the server began. Connections stamp themselves with it, so that no
     /// connection reads a clock for its time-outs.
     tick: AtomicU32,

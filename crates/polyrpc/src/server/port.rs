@@ -96,6 +96,8 @@ impl Port {
             cors: cors.clone(),
             h2c: allowed.contains(&Protocol::Grpc),
             debug_page,
+            guarded: authenticator.is_some(),
+            methods: Some(Arc::new(Callable(server.clone()))),
             own: server.router.http_fallback().is_some().then(|| Arc::new(Own(server.clone())) as Arc<_>),
             health: Some(server.health.clone()),
             probes: probes(&server.router),
@@ -149,6 +151,22 @@ struct Own(Arc<Shared>);
 impl http::Offers for Own {
     fn offers(&self, service: &str, method: &str) -> bool {
         self.0.router.entry(service, method).is_ok()
+    }
+}
+
+/// Which methods can be called, for the sessions of HTTP: any, if what is not registered has a fallback.
+struct Callable(Arc<Shared>);
+
+impl http::Offers for Callable {
+    fn offers(&self, service: &str, method: &str) -> bool {
+        let router = &self.0.router;
+        router.entry(service, method).is_ok() || router.fallback().is_some()
+    }
+}
+
+impl fmt::Debug for Callable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.router.fmt(f)
     }
 }
 

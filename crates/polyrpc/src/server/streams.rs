@@ -7,6 +7,7 @@ use polyrpc_core::session::{Offered, Server as Session};
 use polyrpc_core::{Compression, Message, Metadata, Outbox, Reply, Status, StreamId};
 use tokio::sync::oneshot;
 
+use super::unsendable;
 use crate::budget::Account;
 use crate::service::{AcceptedStream, Ending, Handling, Offer};
 use crate::streaming::{Bell, Drain, Feed, Incoming, Outgoing};
@@ -37,7 +38,9 @@ struct Open {
     drain: Drain,
     /// The answer has begun: its end must be that of a stream.
     begun: bool,
-    /// Tells who sends that nobody takes it any more; for a stream beside a call, whose two directions end together.
+    /// Its head could not be sent as it was: the call fails, whatever its handler says.
+    unsendable: Option<Status>,
+    /// Tells the sender that nothing more is received; for a stream beside a call, whose two directions end together.
     over: Option<oneshot::Sender<()>>,
 }
 
@@ -72,7 +75,8 @@ impl Streams {
     pub(super) fn open(&mut self, stream: StreamId, limit: usize) -> (Incoming, Outgoing) {
         let (feed, incoming) = Incoming::new(stream.0, self.bell.clone(), limit);
         let (outgoing, drain) = Outgoing::new(stream.0, self.bell.clone());
-        let open = Open { active: self.now, idle: None, feed, drain, begun: false, over: None };
+        let open =
+            Open { active: self.now, idle: None, feed, drain, begun: false, unsendable: None, over: None };
         self.open.insert(stream, open);
         (incoming, outgoing)
     }
@@ -95,7 +99,8 @@ impl Streams {
     pub(super) fn adopt(&mut self, accepted: AcceptedStream, idle: Option<u32>) -> (StreamId, Handling) {
         let AcceptedStream { stream, feed, drain, sending, over } = accepted;
         let over = Some(over);
-        self.open.insert(stream, Open { active: self.now, idle, feed, drain, begun: true, over });
+        let open = Open { active: self.now, idle, feed, drain, begun: true, unsendable: None, over };
+        self.open.insert(stream, open);
         (stream, sending)
     }
 
@@ -205,11 +210,11 @@ impl Streams {
                     // This side has closed both directions: nothing failed.
                     open.feed.end(Ok(()), Metadata::new());
                 }
-                session.finish(ticket, result, trailers, out);
+                session.finish(ticket, result.and(open.sendable()), trailers, out);
             }
             Ending::Reply(Reply { result, trailers, .. }) if open.begun => {
                 let result = result.map(|message| session.message(stream, message, out));
-                session.finish(ticket, result, trailers, out);
+                session.finish(ticket, result.and(open.sendable()), trailers, out);
             }
             Ending::Reply(reply) => session.reply(ticket, reply, out),
             Ending::Accept(reply, _) => session.reply(ticket, *reply, out),
@@ -285,7 +290,13 @@ impl Open {
     fn begin(&mut self, stream: StreamId, session: &mut impl Session, out: &mut Outbox) {
         if let Some(head) = self.drain.head() {
             self.begun = true;
+            self.unsendable = unsendable::of_head(session.carrier_of(stream), &head.metadata);
             session.begin(stream, head, out);
         }
+    }
+
+    /// Whether the head of the answer was sent as it was.
+    fn sendable(&mut self) -> Result<(), Status> {
+        self.unsendable.take().map_or(Ok(()), Err)
     }
 }

@@ -52,7 +52,7 @@ struct Subscribed(Mutex<Option<oneshot::Sender<()>>>);
 impl Method for Subscribed {
     fn start(&self, _: Context, _: Body) -> Result<Handling, Status> {
         let admit = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Nobody waits for it if the connection has just ended.
+        // The receiver is gone if the connection has just ended.
         let _ = admit.map(|admit| admit.send(()));
         Ok(Box::pin(pending()))
     }

@@ -31,7 +31,7 @@ impl Context {
     /// A sender waits while the caller leaves more unread than the options allow, and the caller is told what was taken
     /// of his messages. The stream ends when both ends are dropped, when it is [closed](Sender::close), when either side
     /// fails, when it was idle for longer than [`idle_timeout`](StreamOptions::idle_timeout) or the server's limit, or when
-    /// the caller closes it: then messages that had come can still be taken, and nobody takes what is sent.
+    /// the caller closes it: then messages that had come can still be taken, and what is sent is dropped.
     /// [`Streaming::message`] can be given up by a time-out, and loses nothing by it.
     ///
     /// ```
@@ -111,7 +111,7 @@ pub(crate) struct AcceptedStream {
     pub(crate) drain: Drain,
     /// Sends what the handler sends, until the stream is at its end.
     pub(crate) sending: Handling,
-    /// Says that nobody takes what is sent any more.
+    /// Closes the stream for what would still be sent.
     pub(crate) over: oneshot::Sender<()>,
 }
 

@@ -34,7 +34,7 @@ struct Facts {
     deadline: Option<Instant>,
     head: Head,
     attachment: Bytes,
-    /// How the protocol wants the answer written when nobody chooses.
+    /// How the protocol wants the answer written unless the handler chooses.
     usual_format: Format,
     reply: ReplyOptions,
     /// The streams that the caller offers beside the call.
@@ -50,7 +50,10 @@ struct Facts {
 /// What a handler says beside its answer.
 #[derive(Debug, Default)]
 pub struct ReplyOptions {
-    /// Sent before the answer, where the protocol has room for it: user fields, metadata, headers.
+    /// Sent before the answer, where the protocol has room for it: user fields, metadata, headers. Over gRPC, gRPC-Web and
+    /// HTTP a reserved name (`grpc-status`, `te`) or bytes that no header has make the call fail with
+    /// [`Internal`](crate::Code::Internal), which names the key; so they do among the trailers. `content-type` is what HTTP
+    /// calls the answer, and means nothing to the other protocols.
     pub metadata: Metadata,
     /// Sent behind the answer, where the protocol has room for it (gRPC).
     pub trailers: Metadata,
@@ -153,7 +156,7 @@ impl Context {
         }
     }
 
-    /// Whether the caller wants no answer, where a fallback takes the call: nobody else needs to know.
+    /// Whether the caller wants no answer, where a fallback takes the call, which alone uses it.
     pub(crate) fn oneway(&self) -> bool {
         self.attached::<Asked>().is_some_and(|asked| asked.oneway)
     }
@@ -269,7 +272,7 @@ impl Context {
         self.0.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether nobody waits for the answer any more: the caller said so, the deadline has passed or the
+    /// Whether the answer is no longer awaited: the caller said so, the deadline has passed or the
     /// connection is gone.
     pub fn is_cancelled(&self) -> bool {
         self.0.connection.closed.load(Ordering::Relaxed)
@@ -357,7 +360,7 @@ impl LateTrailers {
     }
 }
 
-/// Dropped when nobody waits for a call's answer any more.
+/// Dropped when a call's answer is no longer awaited.
 #[derive(Debug)]
 pub(crate) struct Abandon(Arc<AtomicBool>);
 
@@ -468,7 +471,7 @@ impl ConnectionFacts {
         Self { local, ..self }
     }
 
-    /// Nobody will read an answer any more.
+    /// The answer will not be read.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }

@@ -95,6 +95,7 @@ impl Entry {
     /// # Errors
     ///
     /// What it was refused for, or why the method cannot read its request.
+    #[inline]
     pub(crate) fn take(
         self: &Arc<Self>,
         cx: Context,
@@ -102,15 +103,37 @@ impl Entry {
         way: Way,
         unreadable: fn(Status) -> Status,
     ) -> Result<Handling, Status> {
-        let begin = |cx| {
-            let begin = || match self.layers().is_empty() {
-                true => self.begin(cx, body, way, unreadable),
-                false => Ok(self.pass(cx, body, way, unreadable)),
-            };
-            catch_unwind(AssertUnwindSafe(begin))
-                .unwrap_or_else(|panic| Ok(Box::pin(async { resume_unwind(panic) })))
+        match traced::is_wanted() {
+            true => self.take_traced(cx, body, way, unreadable),
+            false => self.take_untraced(cx, body, way, unreadable),
+        }
+    }
+
+    #[cold]
+    fn take_traced(
+        self: &Arc<Self>,
+        cx: Context,
+        body: Body,
+        way: Way,
+        unreadable: fn(Status) -> Status,
+    ) -> Result<Handling, Status> {
+        traced::begin(cx, |cx| self.take_untraced(cx, body, way, unreadable))
+    }
+
+    #[inline]
+    fn take_untraced(
+        self: &Arc<Self>,
+        cx: Context,
+        body: Body,
+        way: Way,
+        unreadable: fn(Status) -> Status,
+    ) -> Result<Handling, Status> {
+        let begin = || match self.layers().is_empty() {
+            true => self.begin(cx, body, way, unreadable),
+            false => Ok(self.pass(cx, body, way, unreadable)),
         };
-        if traced::is_wanted() { traced::begin(cx, begin) } else { begin(cx) }
+        catch_unwind(AssertUnwindSafe(begin))
+            .unwrap_or_else(|panic| Ok(Box::pin(async { resume_unwind(panic) })))
     }
 
     /// Takes a call through the layers.
@@ -174,7 +197,7 @@ impl Drop for Queued {
     }
 }
 
-/// Runs a method that may hold its thread on one where that harms nobody.
+/// Runs a method that may block on the pool for blocking work.
 fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body, unreadable: fn(Status) -> Status) -> Handling {
     let abandon = cx.abandon();
     let site = cx.site();

@@ -14,7 +14,7 @@ use super::site::Site;
 use super::{Context, Ending};
 use crate::Failure;
 use crate::codec::{
-    Body, Codec, Serde, check_plain, decode_arguments, decode_no_arguments, decode_plain, encode_value,
+    Body, Codec, Serde, check_plain, decode_argument, decode_arguments, decode_no_arguments, encode_value,
 };
 
 /// An async function or closure that can be registered by name.
@@ -250,16 +250,8 @@ impl Arguments for () {
 }
 
 impl<A: DeserializeOwned + 'static> Arguments for (A,) {
-    /// One argument is tried alone first, since that is what peers with one request type send, unless the
-    /// protocol says that the arguments are a list.
     fn read(body: &Body) -> Result<Self, Status> {
-        if body.positional {
-            return decode_arguments(body);
-        }
-        match decode_plain(body) {
-            Ok(sole) => Ok((sole,)),
-            Err(alone) => decode_plain(body).map_err(|_| alone),
-        }
+        decode_argument(body).map(|sole| (sole,))
     }
 }
 
@@ -267,7 +259,8 @@ macro_rules! arguments {
     ($($name:ident)*) => {
         impl<$($name: DeserializeOwned + 'static),*> Arguments for ($($name,)*) {
             fn read(body: &Body) -> Result<Self, Status> {
-                decode_arguments(body)
+                const COUNT: usize = [$(stringify!($name)),*].len();
+                decode_arguments(body, COUNT)
             }
         }
     };

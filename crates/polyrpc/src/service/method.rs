@@ -131,7 +131,7 @@ impl Ending {
         !matches!(self, Self::CloseConnection) && self.failure().is_none()
     }
 
-    /// The answer to a call that nobody waited for any more when it was to begin.
+    /// The answer to a call whose deadline passed before it began.
     #[cold]
     pub(crate) fn expired() -> Self {
         Self::failed(Status::deadline_exceeded(

@@ -4,7 +4,8 @@ use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll, Waker};
+use std::task::Context as TaskContext;
+use std::task::{Poll, Waker};
 
 use polyrpc_core::{Format, Head, Protocol, Status};
 use polyrpc_payload::schema;

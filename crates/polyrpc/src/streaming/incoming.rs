@@ -136,7 +136,7 @@ impl Incoming {
 }
 
 impl Drop for Incoming {
-    /// What nobody will take must not use up what the peer may send on the whole connection.
+    /// Messages that will not be received must not use up the connection's flow-control window.
     fn drop(&mut self) {
         // This one and the connection's; clones never leave the stream they are part of.
         if Arc::strong_count(&self.0) > 2 {
@@ -154,7 +154,7 @@ impl Drop for Incoming {
 }
 
 impl Feed {
-    /// Whether nobody takes messages any more.
+    /// Whether the receiver is gone.
     pub(crate) fn is_abandoned(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -220,7 +220,7 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// [`Cancelled`](polyrpc_core::Code::Cancelled) when nobody takes the messages any more: the call has ended.
+    /// [`Cancelled`](polyrpc_core::Code::Cancelled) if the call has ended, so that messages are no longer received.
     ///
     /// # Cancel safety
     ///
@@ -245,7 +245,7 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// [`Cancelled`](polyrpc_core::Code::Cancelled) when nobody takes the messages any more, and some may be lost.
+    /// [`Cancelled`](polyrpc_core::Code::Cancelled) if messages are no longer received; some may be lost.
     ///
     /// # Cancel safety
     ///
@@ -262,12 +262,12 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Whether nobody takes the messages any more.
+    /// Whether the receiver is gone.
     pub fn is_closed(&self) -> bool {
         self.messages.is_closed()
     }
 
-    /// Waits until nobody takes the messages any more.
+    /// Waits until the receiver is gone.
     pub async fn closed(&self) {
         self.messages.closed().await;
     }

@@ -73,7 +73,7 @@ impl Inherited {
         Self { deadline, trace: Trace::read(metadata).map(Arc::new) }
     }
 
-    /// When nobody waits any more for what is done here, if that is known.
+    /// The deadline of what is done here, if there is one.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -111,7 +111,7 @@ impl Inherited {
     ///
     /// # Errors
     ///
-    /// When nobody waits for it any more.
+    /// If the deadline has passed.
     pub(crate) fn bound(&self, timeout: Option<Duration>) -> Result<Option<Duration>, Status> {
         let Some(left) = self.remaining() else { return Ok(timeout) };
         if left.is_zero() {

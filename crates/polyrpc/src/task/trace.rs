@@ -95,10 +95,12 @@ impl<'a> List<'a> {
         if length > most + 1 || self.0.iter().any(|value| text(value).is_none()) {
             return Bytes::new();
         }
+        // No field of HTTP keeps the blanks around it.
+        let trimmed = |value: &Bytes| value.slice_ref(value.trim_ascii());
         match &self.0[..] {
             [] => Bytes::new(),
-            [one] => (*one).clone(),
-            many => many.iter().map(|value| &value[..]).collect::<Vec<_>>().join(&b","[..]).into(),
+            [one] => trimmed(one),
+            many => trimmed(&many.iter().map(|value| &value[..]).collect::<Vec<_>>().join(&b","[..]).into()),
         }
     }
 }
@@ -316,6 +318,14 @@ mod tests {
         metadata.append("baggage", "d=4");
         let trace = Trace::read(&metadata).unwrap();
         assert_eq!((&trace.state[..], &trace.baggage[..]), (&b"a=1,b=2"[..], &b"c=3,d=4"[..]));
+    }
+
+    #[test]
+    fn blanks_around_a_list_do_not_go_on_since_no_header_keeps_them() {
+        let metadata: Metadata =
+            [("traceparent", PARENT), ("tracestate", " a=1"), ("baggage", "c=3 ")].into_iter().collect();
+        let trace = Trace::read(&metadata).unwrap();
+        assert_eq!((&trace.state[..], &trace.baggage[..]), (&b"a=1"[..], &b"c=3"[..]));
     }
 
     #[test]

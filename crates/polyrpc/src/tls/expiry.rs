@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use polyrpc_payload::calendar::{DAY, days};
+
 use super::pem::Pem;
 
 /// Logs that a certificate that is about to be shown has expired.
@@ -80,20 +82,11 @@ fn moment(tag: u8, text: &str) -> Option<End> {
     let number = |at: usize| rest.get(at..at + 2)?.parse::<i64>().ok();
     let (month, day) = (number(0)?, number(2)?);
     let (hour, minute, second) = (number(4)?, number(6)?, number(8)?);
-    let seconds = ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
+    let seconds = days(year, month, day) * DAY + (hour * 60 + minute) * 60 + second;
     Some(End {
         seconds,
         text: format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC"),
     })
-}
-
-/// Days since 1970-01-01 in the Gregorian calendar; a year is taken to begin in March.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // From 0000-03-01 to 1970-01-01.
-    year * 365 + leap_days + day_of_year - 719_468
 }
 
 #[cfg(test)]

@@ -259,7 +259,7 @@ impl AsyncRead for Upload {
 /// As rpcx names it (rpcx `share/share.go`).
 pub(super) const SERVICE: &str = "_filetransfer";
 
-/// How large a file may be when nobody says.
+/// The default limit of a file's size.
 const LARGEST: u64 = 1 << 30;
 
 impl fmt::Debug for Files {

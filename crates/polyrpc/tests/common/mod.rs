@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use polyrpc::codec::Raw;
 use polyrpc::server::Running;
-use polyrpc::{Client, Context, Protocol, Result, Retry, Server};
-use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc::streaming::StreamOptions;
+use polyrpc::{Client, Context, Error, Protocol, Result, Retry, Server, Status, Streaming};
+use polyrpc_core::session::Answer;
+use polyrpc_core::session::Client as Session;
 use polyrpc_core::{Call, CallId, Outbox, Reply};
 use polyrpc_wire::{baidu_std, fb_rpc, grpc, http, net_rpc, rest_rpc, rpcx};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -53,6 +56,51 @@ pub(crate) async fn until(condition: impl Fn() -> bool) {
         }
     })
     .await;
+}
+
+/// What a stream fails with, once what comes before was taken.
+pub(crate) async fn failure_of<T>(mut messages: Streaming<T>) -> Error {
+    loop {
+        match soon(messages.message()).await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it does not fail"),
+            Err(error) => return error,
+        }
+    }
+}
+
+/// A method that takes a stream.
+pub(crate) async fn sum(mut numbers: Streaming<u64>) -> Result<u64> {
+    let mut sum = 0;
+    while let Some(n) = numbers.message().await? {
+        sum += n;
+    }
+    Ok(sum)
+}
+
+/// A method that streams both ways, and fails at 13.
+pub(crate) fn doubled(mut numbers: Streaming<u64>) -> Streaming<u64> {
+    Streaming::produce(move |sender| async move {
+        while let Some(n) = numbers.message().await? {
+            if n == 13 {
+                return Err(Status::out_of_range("thirteen").into());
+            }
+            sender.send(2 * n).await?;
+        }
+        Ok(())
+    })
+}
+
+/// Sends back what comes on every stream that the caller offers beside the call.
+pub(crate) fn echo_beside(cx: &mut Context) -> Result<()> {
+    for (mut incoming, sender) in cx.accept_streams::<Raw, Bytes>(StreamOptions::default())? {
+        tokio::spawn(async move {
+            while let Ok(Some(message)) = incoming.message().await {
+                let _ = sender.send(message).await;
+            }
+        });
+    }
+    Ok(())
 }
 
 pub(crate) async fn serve(server: Server) -> Running {

@@ -4,7 +4,6 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use polyrpc_core::Violation;
-use polyrpc_core::session::ViolationKind;
 
 /// What a frame belongs to, told by its magic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,19 +110,13 @@ impl Header {
 
     fn check(&self, limit: usize) -> Result<(), Violation> {
         if self.body > limit {
-            return Err(too_long(self.body, limit));
+            return Err(Violation::body_too_large(self.body, limit));
         }
         if self.meta > self.body {
             return Err(meta_past_body(self.meta, self.body));
         }
         Ok(())
     }
-}
-
-#[cold]
-fn too_long(body: usize, limit: usize) -> Violation {
-    Violation::new(format!("a body of {body} bytes exceeds the limit of {limit}"))
-        .of_kind(ViolationKind::TooLarge)
 }
 
 #[cold]

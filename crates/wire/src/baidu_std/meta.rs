@@ -110,9 +110,9 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// More user fields than anybody sends, as many as rpcx's metadata may have entries: each is an allocation, and a few bytes
-/// of a frame.
-pub(super) const MAX_USER_FIELDS: usize = 256;
+/// How many user fields a call or a reply may have: more than peers send, and as many as rpcx's metadata may have entries.
+/// Each is an allocation for a few bytes of a frame.
+pub const MAX_USER_FIELDS: usize = 256;
 
 /// `RpcRequestMeta`.
 #[derive(Debug, Default, PartialEq, Eq)]

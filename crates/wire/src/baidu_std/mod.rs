@@ -10,6 +10,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use meta::MAX_USER_FIELDS;
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use stream::StreamLimits;
 

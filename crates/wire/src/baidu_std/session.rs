@@ -9,14 +9,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::{Answer, Event, Missing, Offered, StreamOptions};
 use polyrpc_core::{
-    Call, CallId, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message, Metadata,
-    Outbox, Reply, Status, StreamId, Violation, session,
+    Call, CallId, Carrier, Code, Compression, Credential, Fault, Format, Head, Json, Limits, Message,
+    Metadata, Misfit, Outbox, Reply, Status, StreamId, Violation, session,
 };
 
-use super::body::{self, Body, Unsendable, Unusable};
-use super::frame::{self, Cut, Frame, Kind};
+use super::body::{Body, Unsendable, Unusable};
+use super::frame::{Cut, Frame, Kind};
 use super::meta::{Malformed, Meta, Request, Response, StreamSettings};
-use super::metadata;
+use super::{body, frame, metadata};
 use super::stream::{self, Asked, Found, Handled, Offering, Served, StreamLimits};
 use crate::brpc_status as status;
 use crate::brpc_status::{EINTERNAL, ELOGOFF, ENOMETHOD, ENOSERVICE, EREQUEST, ERESPONSE, ERPCAUTH};
@@ -122,7 +122,7 @@ impl session::Server for Server {
     fn unknown(call: &Call<'_>, missing: Missing) -> Status {
         match missing {
             Missing::Service if !call.service.contains('.') => {
-                status::status(ENOSERVICE, format!("Fail to find service={}", call.service))
+                status::status(ENOSERVICE, format!("Fail to find service={}", call.service_or_function()))
             }
             Missing::Service | Missing::Method => {
                 status::status(ENOMETHOD, format!("Fail to find method={}/{}", call.service, call.method))
@@ -510,6 +510,7 @@ impl Client {
         out: &mut Outbox,
         streams: impl FnOnce(&mut Self) -> Option<StreamSettings>,
     ) -> Result<(), Status> {
+        Carrier::Map.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         let body = Body::encode(call.body, call.attachment, &call.head).map_err(inexpressible)?;
         let mut request = Request {
             service_name: Some(call.service.as_bytes()),

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Client as _, Event, Missing, Server as _};
+use polyrpc_core::session::Client as _;
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Answer, Event, Missing};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hear, hex, sole_reply};
 use polyrpc_core::{
     Call, CallId, Checksum, Code, Compression, Credential, Fault, Format, Guess, Head, Json, Limits,

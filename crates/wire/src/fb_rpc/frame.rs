@@ -3,7 +3,6 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use polyrpc_core::session::ViolationKind;
 use polyrpc_core::{Outbox, Violation};
 
 /// The four letters that a frame begins with, by which the protocol's proposals differ.
@@ -110,19 +109,13 @@ impl Header {
 
     fn check(&self, limit: usize) -> Result<(), Violation> {
         if self.body > limit {
-            return Err(too_long(self.body, limit));
+            return Err(Violation::body_too_large(self.body, limit));
         }
         if self.meta > self.body {
             return Err(meta_past_body(self.meta, self.body));
         }
         Ok(())
     }
-}
-
-#[cold]
-fn too_long(body: usize, limit: usize) -> Violation {
-    Violation::new(format!("a body of {body} bytes exceeds the limit of {limit}"))
-        .of_kind(ViolationKind::TooLarge)
 }
 
 #[cold]

@@ -3,7 +3,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Client as _, Event, Server as _};
+use polyrpc_core::session::Client as _;
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Answer, Event};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
     hear, hex, sole_reply,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::Answer;
 use polyrpc_core::{
-    Call, CallId, Compression, Credential, Fault, Format, Limits, Outbox, Retry, Scope, Status, Violation,
-    session,
+    Call, CallId, Carrier, Compression, Credential, Fault, Format, Limits, Misfit, Outbox, Retry, Scope,
+    Status, Violation, session,
 };
 
 use super::dialect::Dialect;
@@ -193,6 +193,7 @@ impl Client {
         if coding::name(sends).is_none() {
             return Err(Status::unimplemented(format!("gRPC has no name for {}", sends.as_str())));
         }
+        Carrier::Grpc.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         self.check_size(call, sends)?;
         let block = self.block(call, sends);
         let stream = self.http.open(&block, false, out);

@@ -7,6 +7,7 @@ use base64::{Engine, alphabet};
 use bytes::Bytes;
 
 use polyrpc_core::Metadata;
+use polyrpc_core::carrier::{Carrier, is_binary};
 
 /// Adds a header to what the user sees. A binary one that is not base64 is left out: it has no value.
 pub(crate) fn read(name: &str, value: &[u8], metadata: &mut Metadata) {
@@ -21,11 +22,14 @@ pub(crate) fn read(name: &str, value: &[u8], metadata: &mut Metadata) {
     }
 }
 
-/// The headers for what the user says, each by `write`. What cannot be a header is left out: a name that is
-/// reserved or has bytes that no name has, a value of other bytes than printable ASCII.
+/// The headers for what the user says, each by `write`. What [cannot be one](Carrier::Grpc) was refused before; of a failed
+/// call it is left out.
 pub(crate) fn write(metadata: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
     let (mut lower, mut encoded) = (String::new(), String::new());
     for (name, value) in metadata.iter() {
+        if Carrier::Grpc.refusal(name, value).is_some() {
+            continue;
+        }
         let name = if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             lower.clear();
             lower.extend(name.chars().map(|char| char.to_ascii_lowercase()));
@@ -33,20 +37,17 @@ pub(crate) fn write(metadata: &Metadata, mut write: impl FnMut(&[u8], &[u8])) {
         } else {
             name
         };
-        if !is_name(name) || is_reserved(name) {
-            continue;
-        }
         if is_binary(name) {
             encoded.clear();
             STANDARD_NO_PAD.encode_string(value, &mut encoded);
             write(name.as_bytes(), encoded.as_bytes());
-        } else if value.iter().all(|byte| (b' '..=b'~').contains(byte)) {
-            write(name.as_bytes(), value.trim_ascii());
+        } else {
+            write(name.as_bytes(), value);
         }
     }
 }
 
-/// Whether a header belongs to the protocol and not to the user.
+/// Whether a header that came belongs to the protocol and not to the user.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name.starts_with(':')
         || name.starts_with("grpc-")
@@ -78,16 +79,6 @@ pub(crate) fn decode(text: &[u8]) -> Option<Bytes> {
 /// Appends bytes in base64 without padding, as gRPC wants it written.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD_NO_PAD.encode(bytes)
-}
-
-fn is_binary(name: &str) -> bool {
-    name.ends_with("-bin")
-}
-
-/// `Header-Name → 1*( %x30-39 / %x61-7A / "_" / "-" / "." )`.
-fn is_name(name: &str) -> bool {
-    let known = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'_' | b'-' | b'.');
-    !name.is_empty() && name.bytes().all(known)
 }
 
 #[cfg(test)]
@@ -124,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_header_is_left_out() {
+    fn what_cannot_be_a_header_is_left_out_of_a_failed_calls_answer() {
         let entries =
             [("grpc-status", "0"), (":path", "/"), ("te", "x"), ("a b", "c"), ("line", "a\nb"), ("", "x")];
         assert_eq!(written(&entries.into_iter().collect()), []);

@@ -95,7 +95,7 @@ pub(super) fn of_reset(code: u32) -> Status {
 /// The failure of a call to something that does not exist.
 pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
     Status::unimplemented(match missing {
-        Missing::Service => format!("unknown service {}", call.service),
+        Missing::Service => format!("unknown service {}", call.service_or_function()),
         Missing::Method => format!("unknown method {} for service {}", call.method, call.service),
     })
 }

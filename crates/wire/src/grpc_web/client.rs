@@ -1,13 +1,14 @@
 //! The client's side of a connection of HTTP/1.1 that carries calls of gRPC-Web: one at a time, whose messages leave and
 //! come one by one.
 
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::digits::put_decimal;
 use polyrpc_core::session::Answer;
-use polyrpc_core::{Call, CallId, Compression, Fault, Format, Limits, Outbox, Status, Violation, session};
+use polyrpc_core::{
+    Call, CallId, Carrier, Compression, Fault, Format, Limits, Misfit, Outbox, Status, Violation, session,
+};
 
 use crate::grpc::dialect::Dialect;
 use crate::grpc::outgoing::{End, Outgoing, not_one};
@@ -88,6 +89,7 @@ impl Client {
         }
         check_name(call.service)?;
         check_name(call.method)?;
+        Carrier::Grpc.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         let credential = call.credential.bytes().or(self.config.credential.as_ref());
         if !credential.is_none_or(|credential| field::is_field_value(credential)) {
             return Err(Status::invalid_argument("the credential cannot stand in an HTTP field"));
@@ -170,7 +172,7 @@ impl Client {
             };
             self.scanned = 0;
             let head = Head::parse(&inbox.split_to(end).freeze())?;
-            if head.is_interim() {
+            if head.is_interim {
                 continue;
             }
             self.ending |= !head.keep;
@@ -384,7 +386,8 @@ impl Rest {
 
 /// The head of a response.
 struct Head {
-    status: u16,
+    /// Another response follows to the same request.
+    is_interim: bool,
     keep: bool,
     framing: Framing,
     /// As HTTP/2 has them: the status among them, names in lower case.
@@ -393,34 +396,22 @@ struct Head {
 
 impl Head {
     fn parse(head: &Bytes) -> Result<Self, Refusal> {
-        let mut slots = [const { MaybeUninit::uninit() }; frame::MAX_FIELDS];
-        let mut parsed = httparse::Response::new(&mut []);
-        let whole = httparse::ParserConfig::default().parse_response_with_uninit_headers(
-            &mut parsed,
-            head,
-            &mut slots,
-        );
-        let (Ok(httparse::Status::Complete(_)), Some(status), Some(version)) =
-            (whole, parsed.code, parsed.version)
-        else {
-            return Err(Refusal::malformed("the head of the response is malformed"));
-        };
-        if status == 101 {
-            return Err(Refusal::malformed("the peer changes to another protocol unasked"));
-        }
-        let http10 = version == 0;
-        let mut read = Self { status, keep: !http10, framing: Framing::Length(0), fields: Fields::default() };
-        read.fields.push(b":status", status.to_string().as_bytes());
-        let mut lengths = Lengths::default();
-        for header in parsed.headers.iter() {
-            read.take(&header.name.to_ascii_lowercase(), header.value, &mut lengths)?;
-        }
-        // These have no body, whatever their fields say (RFC 9112 §6.3).
-        if !read.is_interim() && !matches!(status, 204 | 304) {
-            read.framing = lengths.framing(http10, usize::MAX)?.unwrap_or(Framing::UntilClose);
+        frame::parse_response(head, |line, headers| {
+            let mut read = Self {
+                is_interim: line.is_interim(),
+                keep: !line.http10,
+                framing: Framing::Length(0),
+                fields: Fields::default(),
+            };
+            read.fields.push(b":status", line.status.to_string().as_bytes());
+            let mut lengths = Lengths::default();
+            for header in headers {
+                read.take(&header.name.to_ascii_lowercase(), header.value, &mut lengths)?;
+            }
+            read.framing = lengths.framing_of_response(&line, usize::MAX)?;
             read.keep &= read.framing != Framing::UntilClose;
-        }
-        Ok(read)
+            Ok(read)
+        })
     }
 
     fn take(&mut self, name: &str, value: &[u8], lengths: &mut Lengths) -> Result<(), Refusal> {
@@ -436,10 +427,5 @@ impl Head {
         }
         self.fields.push(name.as_bytes(), value);
         Ok(())
-    }
-
-    /// Whether another response follows to the same request (RFC 9110 §15.2).
-    fn is_interim(&self) -> bool {
-        (100..200).contains(&self.status)
     }
 }

@@ -4,15 +4,14 @@ use super::field;
 use super::mapping::content_type;
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::digits::put_decimal;
 use polyrpc_core::session::Answer;
 use polyrpc_core::{
-    Call, CallId, Compression, Format, Head, Json, Limits, Metadata, Outbox, Reply, Status, Violation,
-    session,
+    Call, CallId, Carrier, Compression, Format, Head, Json, Limits, Metadata, Misfit, Outbox, Reply, Status,
+    Violation, session,
 };
 use polyrpc_payload::compress;
 
@@ -92,6 +91,7 @@ impl Client {
         };
         check_name(call.service)?;
         check_name(call.method)?;
+        Carrier::HttpRequest.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         let credential = self.credential(call)?;
         let body = match coding {
             None => call.body.clone(),
@@ -130,6 +130,7 @@ impl Client {
         if call.head.compression != Compression::None {
             return Err(Status::unimplemented("JSON-RPC has no compression"));
         }
+        Carrier::Map.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         let credential = self.credential(call)?;
         let mut metadata = Cow::Borrowed(&call.head.metadata);
         if let Some(timeout) = call.timeout {
@@ -197,7 +198,7 @@ impl Client {
             self.scanned = 0;
             let head = inbox.split_to(end).freeze();
             let response = Response::parse(&head, limits.message)?;
-            if response.is_interim() {
+            if response.is_interim {
                 continue;
             }
             self.ending |= !response.keep;
@@ -308,6 +309,8 @@ impl session::Client for Client {
 struct Response {
     status: u16,
     reason: Bytes,
+    /// Another response follows to the same request.
+    is_interim: bool,
     keep: bool,
     framing: Framing,
     content_type: Option<Bytes>,
@@ -321,44 +324,27 @@ struct Response {
 impl Response {
     /// Reads a whole head; the message may have `limit` bytes.
     fn parse(head: &Bytes, limit: usize) -> Result<Self, Refusal> {
-        let mut slots = [const { MaybeUninit::uninit() }; frame::MAX_FIELDS];
-        let mut parsed = httparse::Response::new(&mut []);
-        let whole = httparse::ParserConfig::default().parse_response_with_uninit_headers(
-            &mut parsed,
-            head,
-            &mut slots,
-        );
-        let (Ok(httparse::Status::Complete(_)), Some(status), Some(version)) =
-            (whole, parsed.code, parsed.version)
-        else {
-            return Err(Refusal::malformed("the head of the response is malformed"));
-        };
-        if status == 101 {
-            return Err(Refusal::malformed("the peer changes to another protocol unasked"));
-        }
-        let http10 = version == 0;
-        let mut response = Self {
-            status,
-            reason: head.slice_ref(parsed.reason.unwrap_or_default().as_bytes()),
-            keep: !http10,
-            framing: Framing::Length(0),
-            content_type: None,
-            content_encoding: None,
-            error_code: None,
-            rpcx_error: None,
-            metadata: Metadata::new(),
-        };
-        let mut lengths = Lengths::default();
-        for header in parsed.headers.iter() {
-            response.take(header.name, head.slice_ref(header.value), &mut lengths)?;
-        }
-        // These have no body, whatever their fields say (RFC 9112 §6.3).
-        if !response.is_interim() && !matches!(status, 204 | 304) {
-            let told = lengths.framing(http10, limit.saturating_sub(head.len()))?;
-            response.framing = told.unwrap_or(Framing::UntilClose);
+        frame::parse_response(head, |line, headers| {
+            let mut response = Self {
+                status: line.status,
+                reason: head.slice_ref(line.reason.as_bytes()),
+                is_interim: line.is_interim(),
+                keep: !line.http10,
+                framing: Framing::Length(0),
+                content_type: None,
+                content_encoding: None,
+                error_code: None,
+                rpcx_error: None,
+                metadata: Metadata::new(),
+            };
+            let mut lengths = Lengths::default();
+            for header in headers {
+                response.take(header.name, head.slice_ref(header.value), &mut lengths)?;
+            }
+            response.framing = lengths.framing_of_response(&line, limit.saturating_sub(head.len()))?;
             response.keep &= response.framing != Framing::UntilClose;
-        }
-        Ok(response)
+            Ok(response)
+        })
     }
 
     fn take(&mut self, name: &str, value: Bytes, lengths: &mut Lengths) -> Result<(), Refusal> {
@@ -426,11 +412,6 @@ impl Response {
         };
         let head = Head { format: Format::Json(Json::Go), metadata: self.metadata, ..Head::default() };
         Ok(Reply::new(result, head))
-    }
-
-    /// Whether another response follows to the same request (RFC 9110 §15.2).
-    fn is_interim(&self) -> bool {
-        (100..200).contains(&self.status)
     }
 
     fn is_success(&self) -> bool {

@@ -5,6 +5,9 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use polyrpc_core::Metadata;
 
+pub(crate) use polyrpc_core::carrier::is_token as is_field_name;
+pub(crate) use polyrpc_core::carrier::{is_field_byte, is_metadata};
+
 /// Whether a `Host` is well-formed: a name or an address, and perhaps a port (RFC 9110 §7.2). It is empty where the
 /// target has none.
 pub(crate) fn is_host(value: &[u8]) -> bool {
@@ -41,27 +44,6 @@ pub(crate) fn lower_case<'b>(name: &str, buffer: &'b mut [u8; 32]) -> Option<&'b
 /// The elements of a comma-separated list, without the blanks around them.
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
-}
-
-/// Fields that speak of this connection or of this message's bytes, and so are never metadata
-/// (RFC 9110 §7.6.1). `content-*` is told apart by [`is_metadata`].
-const FRAMING_FIELDS: [&str; 11] = [
-    "connection",
-    "transfer-encoding",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "upgrade",
-    "expect",
-];
-
-/// Whether a field of this lower-case name travels as metadata.
-pub(crate) fn is_metadata(name: &str) -> bool {
-    !name.starts_with("content-") && !FRAMING_FIELDS.contains(&name)
 }
 
 /// Adds a field to `metadata`. A repeated field is one list (RFC 9110 §5.3), of cookies as HTTP/2 may cut them up
@@ -123,15 +105,4 @@ pub(crate) fn field(head: &mut Vec<u8>, name: &str, value: &[u8]) {
 /// Whether `value` may stand in a head as it is (RFC 9110 §5.5).
 pub(crate) fn is_field_value(value: &[u8]) -> bool {
     value.iter().all(is_field_byte)
-}
-
-/// Whether a byte may stand in a value.
-pub(crate) fn is_field_byte(byte: &u8) -> bool {
-    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
-}
-
-/// Whether `name` is a token (RFC 9110 §5.6.2).
-pub(crate) fn is_field_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }

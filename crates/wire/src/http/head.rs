@@ -1,6 +1,6 @@
 //! The head of a response: text in HTTP/1, a header block in HTTP/2.
 
-use polyrpc_core::Metadata;
+use polyrpc_core::{Carrier, Metadata};
 use polyrpc_core::digits::put_decimal;
 
 use super::field;
@@ -44,15 +44,11 @@ impl WriteHead for Vec<u8> {
     }
 }
 
-/// Writes metadata as fields. An entry that would break the head, or speak of the connection, is left out.
+/// Writes metadata as fields. What [cannot be one](Carrier::Http) was refused before; of a failed call, as where the
+/// answer's type stands among them, it is left out.
 pub(crate) fn metadata_fields(head: &mut impl WriteHead, metadata: &Metadata) {
     for (name, value) in metadata.iter() {
-        let mut buffer = [0; 32];
-        let may_travel = match field::lower_case(name, &mut buffer) {
-            Some(lower) => field::is_metadata(lower),
-            None => field::is_metadata(&name.to_ascii_lowercase()),
-        };
-        if may_travel && field::is_field_name(name) && field::is_field_value(value) {
+        if Carrier::Http.refusal(name, value).is_none() {
             head.field(name, value);
         }
     }

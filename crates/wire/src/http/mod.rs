@@ -17,4 +17,5 @@ pub(crate) mod client;
 
 pub use client::{Client, ClientConfig};
 pub use cors::Cors;
+pub use h1::frame::MAX_FIELDS;
 pub use mapping::{Health, Hosts, Offers, Probes, ServerConfig};

@@ -16,7 +16,6 @@ mod colfer;
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::ViolationKind;
 use polyrpc_core::{Limits, Outbox, Status, Violation};
 
 use super::Codec;
@@ -112,11 +111,5 @@ pub(super) struct Response {
 /// A message whose length nothing announces goes beyond the limit.
 #[cold]
 fn endless(limit: usize) -> Violation {
-    Violation::new(format!("message is too long: {limit} bytes are allowed")).of_kind(ViolationKind::TooLarge)
-}
-
-#[cold]
-fn too_long(length: usize, limit: usize) -> Violation {
-    Violation::new(format!("message is too long: {length} bytes where {limit} are allowed"))
-        .of_kind(ViolationKind::TooLarge)
+    Violation::too_large(format!("message is too long: {limit} bytes are allowed"))
 }

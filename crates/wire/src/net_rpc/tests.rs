@@ -10,7 +10,9 @@ mod vectors;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Client as _, Event, Missing, Server as _};
+use polyrpc_core::session::Client as _;
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Answer, Event, Missing};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_case, hex, sole_reply};
 use polyrpc_core::{
     Call, CallId, Code, Compression, Format, Json, Limits, Metadata, Outbox, Reply, Retry, Status,

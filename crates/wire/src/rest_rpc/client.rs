@@ -10,10 +10,10 @@ use polyrpc_core::{
 };
 use polyrpc_payload::msgpack::Writer;
 
-use super::frame::{self, Header, Kind, MAX_BODY, Taken};
+use super::frame::{Header, Kind, MAX_BODY, Taken};
 use super::functions::{number, qualified};
 use super::generation::Generation;
-use super::{body, status};
+use super::{body, frame, status};
 
 /// The client's side of a connection.
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 
 use bytes::{Buf, BufMut, BytesMut};
 use polyrpc_core::Violation;
-use polyrpc_core::session::ViolationKind;
 
 use super::generation::{ByteOrder, Generation};
 
@@ -82,11 +81,11 @@ impl Generation {
     /// The length of a frame whose body has so many bytes.
     fn frame_length(self, body: usize, limit: usize) -> Result<usize, Violation> {
         if !matches!(self, Self::V0_21(_)) && body >= MAX_BODY {
-            return Err(too_long("a body of rest_rpc has less than 10 MiB"));
+            return Err(Violation::too_large("a body of rest_rpc has less than 10 MiB"));
         }
         body.checked_add(self.header())
             .filter(|total| *total <= limit)
-            .ok_or_else(|| too_long(format!("a frame exceeds the limit of {limit} bytes")))
+            .ok_or_else(|| Violation::too_large(format!("a frame exceeds the limit of {limit} bytes")))
     }
 
     /// Reads a header, which `head` holds whole.
@@ -192,9 +191,4 @@ impl Kind {
             Self::Other(number) => number,
         }
     }
-}
-
-#[cold]
-fn too_long(why: impl Into<String>) -> Violation {
-    Violation::new(why).of_kind(ViolationKind::TooLarge)
 }

@@ -19,6 +19,7 @@ pub use client::{Client, ClientConfig};
 pub use functions::{Functions, number, qualified};
 pub use generation::{ByteOrder, Generation, UnknownGeneration};
 pub use server::{Server, ServerConfig, Ticket};
+pub use status::wrong_count;
 
 use polyrpc_core::{Guess, Protocol};
 

@@ -7,10 +7,10 @@ use polyrpc_core::session::{Event, Missing};
 use polyrpc_core::{Call, Format, Head, Limits, Outbox, Push, Reply, Status, Topic, Violation, session};
 use polyrpc_payload::msgpack::Writer;
 
-use super::frame::{self, Header, Kind, MAX_BODY, Taken};
+use super::frame::{Header, Kind, MAX_BODY, Taken};
 use super::functions::{Functions, Place, Target, number};
 use super::generation::Generation;
-use super::{body, status};
+use super::{body, frame, status};
 
 /// The server's side of a connection.
 #[derive(Debug)]
@@ -244,8 +244,8 @@ impl session::Server for Server {
         self.answer(&ticket, reply, out);
     }
 
-    fn unreadable(_: Status) -> Status {
-        status::no_match()
+    fn unreadable(status: Status) -> Status {
+        status::unreadable(status)
     }
 
     fn unknown(call: &Call<'_>, _: Missing) -> Status {

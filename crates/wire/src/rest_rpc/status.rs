@@ -52,6 +52,19 @@ pub(super) fn no_match() -> Status {
     Status::invalid_argument(NO_MATCH)
 }
 
+/// The failure of a call up to v0.20 with more or fewer arguments than its function has. The words of the peer come first.
+#[cold]
+pub fn wrong_count(expected: usize, found: usize) -> Status {
+    let arguments = if expected == 1 { "argument" } else { "arguments" };
+    Status::invalid_argument(format!("{NO_MATCH} expected {expected} {arguments}, found {found}"))
+}
+
+/// The failure of a call whose arguments cannot be read: the peer's words alone, or those of [`wrong_count`].
+#[cold]
+pub(super) fn unreadable(status: Status) -> Status {
+    if status.message().starts_with(NO_MATCH) { status } else { no_match() }
+}
+
 /// The failure of a call whose result is as long as no client reads it (rest_rpc `connection.h`).
 #[cold]
 pub(super) fn too_long(name: &str) -> Status {
@@ -67,7 +80,7 @@ pub(super) fn shutting_down() -> Status {
 /// The texts that say more than that a call failed.
 const TEXTS: &[(Text, Code)] = &[
     (Text::Begins(UNKNOWN), Code::Unimplemented),
-    (Text::Is(NO_MATCH), Code::InvalidArgument),
+    (Text::Begins(NO_MATCH), Code::InvalidArgument),
     (Text::Begins(TOO_LONG), Code::OutOfRange),
     (Text::Is(SHUTTING_DOWN), Code::Unavailable),
 ];
@@ -124,6 +137,7 @@ mod tests {
             unknown(&"nosuch"),
             unknown(&2_470_863_502_u32),
             no_match(),
+            wrong_count(2, 3),
             too_long("echo"),
             shutting_down(),
             Status::internal("[service internal error]: oops"),
@@ -147,6 +161,10 @@ mod tests {
         assert_eq!(coded(&same_words), (4, "exception occur when callunknown function: 7".into()));
         assert_eq!(coded(&Status::unknown("boom")), (4, "exception occur when callboom".into()));
         assert_eq!(text(&no_match()), "unpack failed: Args not match!");
+        let wrong_count = wrong_count(1, 0);
+        assert_eq!(text(&wrong_count), "unpack failed: Args not match! expected 1 argument, found 0");
+        assert_eq!(unreadable(wrong_count.clone()), wrong_count);
+        assert_eq!(unreadable(Status::invalid_argument("cannot read the value")), no_match());
     }
 
     #[test]

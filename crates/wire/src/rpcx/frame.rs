@@ -5,7 +5,6 @@ use std::fmt::Display;
 use std::io::Write;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use polyrpc_core::session::ViolationKind;
 use polyrpc_core::{Compression, Format, Json, Metadata, Outbox, Violation};
 
 use super::compressors::Compressors;
@@ -129,7 +128,7 @@ pub(super) struct Pairs<'f> {
 impl<'f> Pairs<'f> {
     /// Since [`Metadata`] finds its keys by walking, unbounded pairs would cost their square. Far more than
     /// any caller needs, and as many as keep a hostile frame as cheap to read as it is to send.
-    pub(super) const ALLOWED: usize = 256;
+    pub(super) const ALLOWED: usize = MAX_METADATA;
 
     fn read(&mut self) -> Option<(&'f [u8], Bytes)> {
         let block = self.bytes.get(..self.end)?;
@@ -366,7 +365,7 @@ fn frame_length(total: u32, limit: usize) -> Result<usize, Violation> {
         return Err(overrun());
     }
     if length > limit {
-        return Err(too_long(length, limit));
+        return Err(Violation::message_too_large(length, limit));
     }
     Ok(length)
 }
@@ -404,12 +403,6 @@ fn overrun() -> Violation {
 }
 
 #[cold]
-fn too_long(length: usize, limit: usize) -> Violation {
-    Violation::new(format!("message is too long: {length} bytes where {limit} are allowed"))
-        .of_kind(ViolationKind::TooLarge)
-}
-
-#[cold]
 fn unsupported_compressor(number: u8) -> Violation {
     Violation::new(format!("unsupported compressor {number}"))
 }
@@ -423,6 +416,9 @@ fn missing_pair() -> Violation {
 fn too_many_pairs() -> Violation {
     Violation::new(format!("more than {} metadata entries", Pairs::ALLOWED))
 }
+
+/// How many entries the metadata of a call or a reply may have.
+pub const MAX_METADATA: usize = 256;
 
 /// Bytes before the blocks: magic, version, flags, serialize, seq, total.
 const HEADER: usize = TOTAL + 4;

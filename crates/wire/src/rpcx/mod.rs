@@ -11,7 +11,7 @@ mod status;
 mod tests;
 
 pub use compressors::Compressors;
-pub use frame::THRIFT;
+pub use frame::{MAX_METADATA, THRIFT};
 pub use session::{Client, ClientConfig, Server, ServerConfig, Ticket};
 pub use status::no_codec;
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::session::{Answer, Event, Missing};
 use polyrpc_core::{
-    Call, CallId, Compression, Credential, Format, Head, Limits, Metadata, Outbox, Push, Reply, Status,
-    Violation, session,
+    Call, CallId, Carrier, Compression, Credential, Format, Head, Limits, Metadata, Misfit, Outbox, Push,
+    Reply, Status, Violation, session,
 };
 use polyrpc_payload::compress;
 
 use super::compressors::Compressors;
-use super::frame::{self, Flags, Frame, Header, Overlong, Taken, Writer};
-use super::status;
+use super::frame::{Flags, Frame, Header, Overlong, Taken, Writer};
+use super::{frame, status};
 
 /// The server's side of a connection.
 #[derive(Debug)]
@@ -224,6 +224,7 @@ impl Client {
 impl session::Client for Client {
     fn send(&mut self, id: CallId, call: Call<'_>, out: &mut Outbox) -> Result<(), Status> {
         let (flags, serialize, compressor) = expressed(&call, &self.config.compressors)?;
+        Carrier::Map.check(&call.head.metadata).map_err(Misfit::into_refusal)?;
         let (flags, body) = shrink((call.head.compression, compressor), flags, call.body);
         let mut frame = Writer::new(out, Header::new(flags, serialize, id.0), call.service, call.method);
         let credential = call.credential.bytes().or(self.config.credential.as_ref());

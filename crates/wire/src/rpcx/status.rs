@@ -33,7 +33,7 @@ pub(super) fn read(text: &str) -> Status {
 #[cold]
 pub(super) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
     Status::unimplemented(match missing {
-        Missing::Service => format!("{NO_SERVICE}{}", call.service),
+        Missing::Service => format!("{NO_SERVICE}{}", call.service_or_function()),
         Missing::Method => format!("{NO_METHOD}{}", call.method),
     })
 }
@@ -113,6 +113,8 @@ mod tests {
         assert_eq!(write(&unknown(&call, Missing::Method), b"Nope"), "rpcx: can't find method Nope");
         assert_eq!(write(&no_codec(Format::Other(9)), b"Nope"), "can not find codec for 9");
         assert_eq!(write(&no_codec(Format::Json(Json::Go)), b"Nope"), "can not find codec for 1");
+        let function = Call::new("", "add", Format::Raw, Default::default());
+        assert_eq!(write(&unknown(&function, Missing::Service), b"add"), "rpcx: can't find service add");
         let panicked = Status::internal("[service internal error]: oops");
         assert_eq!(write(&panicked, b"Panic"), "[service internal error]: oops, method: Panic");
     }

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Client as _, Event, Missing, Server as _};
+use polyrpc_core::session::Client as _;
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Answer, Event, Missing};
 use polyrpc_core::testing::{
     Pair, assert_any_split, assert_bytes, assert_case, assert_client_survives_damage, assert_survives_damage,
     hear, hex, sole_reply,
@@ -15,8 +17,8 @@ use polyrpc_core::{
 use polyrpc_payload::compress;
 use serde_json::Value;
 
-use super::frame::{self, Flags, Frame, Taken};
-use super::{Client, ClientConfig, Compressors, Server, ServerConfig, Ticket};
+use super::frame::{Flags, Frame, Taken};
+use super::{Client, ClientConfig, Compressors, Server, ServerConfig, Ticket, frame};
 
 #[test]
 fn every_captured_frame_says_what_its_fields_say() {

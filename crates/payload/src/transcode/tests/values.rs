@@ -137,6 +137,37 @@ fn what_the_message_has_no_place_for_is_counted() {
         assert_eq!(unknown(&scalars, format, b"{\"x\":{\"y\":1},\"z\":[]}"), 2, "{dialect:?}");
         assert_eq!(unknown(&rich, format, b"{\"children\":[{\"x\":1},{\"x\":2}]}"), 2, "{dialect:?}");
     }
-    assert_eq!(unknown(&scalars, Format::Json(Json::Brpc), b"{\"f_color\":\"PINK\"}"), 1);
+    assert_eq!(unknown(&scalars, Format::Json(Json::Proto3), b"{\"f_color\":\"PINK\"}"), 1);
     assert_eq!(unknown(&scalars, Format::MessagePack, b"\x81\xa1x\x01"), 1);
+}
+
+#[test]
+fn an_unknown_enum_value_is_refused_with_its_path_but_in_canonical_json() {
+    let pool = pool(
+        "syntax = \"proto2\"; package p; enum E { ONE = 1; TWO = 2; }
+         message M { optional E e = 1; repeated E re = 2; map<string, E> me = 3; }",
+    );
+    let m = pool.message("p.M").unwrap();
+    for (json, want) in [
+        (r#"{"e":"one"}"#, r#"e: expected enum p.E, found "one""#),
+        (r#"{"re":["ONE","NINE"]}"#, r#"re[1]: expected enum p.E, found "NINE""#),
+        (r#"{"me":{"a":"NINE"}}"#, r#"me["a"]: expected enum p.E, found "NINE""#),
+    ] {
+        for dialect in [Json::Brpc, Json::Go] {
+            let read = to(&m, Format::Json(dialect), json).map_err(|error| error.to_string());
+            assert_eq!(read, Err(want.to_owned()), "{dialect:?} {json}");
+        }
+        // protobuf's parser ignores it with unknown fields, and so it is counted as one.
+        let parsed = parse(&m, Format::Json(Json::Proto3), json.as_bytes()).unwrap();
+        assert_eq!(parsed.unknown, 1, "{json}");
+    }
+    // brpc's own parser drops an optional field of an unknown value, and fails at the others.
+    let lenient = |json| to(&m, Format::Json(Json::BrpcLenient), json);
+    assert_eq!(lenient(r#"{"e":"one"}"#).unwrap(), b"");
+    assert!(lenient(r#"{"re":["ONE","NINE"]}"#).is_err());
+    let number = to(&m, Format::Json(Json::Brpc), r#"{"e":9}"#).map_err(|error| error.to_string());
+    assert_eq!(number, Err("e: expected enum p.E, found 9".to_owned()));
+    let long = format!(r#"{{"e":"{}"}}"#, "x".repeat(1000));
+    let long = to(&m, Format::Json(Json::Brpc), &long).map_err(|error| error.to_string());
+    assert_eq!(long, Err("e: expected enum p.E, found string".to_owned()));
 }

@@ -57,7 +57,7 @@ impl Purse {
         if self.owed.load(Ordering::Relaxed) > 0 {
             self.owed.fetch_sub(self.per_call, Ordering::Relaxed);
         } else if self.left.load(Ordering::Relaxed) < self.most {
-            // In a client whose calls succeed it is full, and nobody writes here.
+            // In a client whose calls succeed it is full, so this is not written.
             self.left.fetch_add(self.per_call, Ordering::Relaxed);
         }
     }

@@ -83,7 +83,7 @@ impl<K: Known> Trust<K> {
         };
         let missing = missing(set, &*before, current);
         if set.is_empty() {
-            // Nobody has had the time to enter himself yet.
+            // Servers have not had the time to register again yet.
             *self = Self::Shaken { before };
         } else if !missing.is_empty() {
             *self = Self::Recovering { before, told: set.to_vec(), until };

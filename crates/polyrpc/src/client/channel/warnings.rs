@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::discovery::Instance;
 
-/// Events about a registry and its entries: no call fails because of them, so that otherwise nobody would notice. A
+/// Events about a registry and its entries: no call fails because of them, so that they would not be noticed otherwise. A
 /// registry that goes wrong without a pause must not fill the log.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {

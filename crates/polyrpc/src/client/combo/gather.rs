@@ -153,7 +153,7 @@ impl<O, N: fmt::Display, F: Fn(&O) -> N> Failures<O, F> {
         }
     }
 
-    /// Nobody could be reached only if that is true of each.
+    /// The whole is unreachable only if each of them is.
     fn scope(&self) -> Scope {
         let all_connections = self.failed.iter().all(|(_, status)| status.scope() == Scope::Connection);
         if self.all_failed() && all_connections { Scope::Connection } else { Scope::Call }

@@ -64,7 +64,7 @@ impl Resolver {
             }
             None => {
                 let read = spawn_blocking(|| (ResolvConf::default(), hosts()));
-                // It fails only when the runtime ends, and then nobody asks any more.
+                // It fails only when the runtime ends, and then the answer is not needed.
                 Owned::from(read).await.unwrap_or_else(|_| (ResolvConf::new(), Vec::new()))
             }
         };
@@ -221,7 +221,7 @@ async fn looked_up(host: &str) -> Result<Found<IpAddr>, Status> {
     }
 }
 
-/// How long an address holds of which nobody says so.
+/// How long an address holds if its record has no time to live.
 const UNTOLD: Duration = Duration::from_secs(30);
 
 /// The names that this machine knows by itself; this holds the thread.

@@ -102,7 +102,7 @@ impl Asked {
                 self.streams.forget(id);
                 Answer::Reply(CallId(id), Reply::new(Ok(Bytes::new()), <_>::default()))
             }
-            News::Reset(id, why) => Answer::Reply(CallId(id), Reply::failure(failure(why))),
+            News::Reset(id, why) => Answer::Reply(CallId(id), Reply::failure(broken(why))),
             News::Room(id) => Answer::Room(CallId(id)),
             News::Unanswered(call, why) => {
                 let streams = self.calls.remove(&call).unwrap_or_default();
@@ -120,6 +120,16 @@ pub(super) fn settings(options: &StreamOptions, first: Option<i64>, extra: Vec<i
         need_feedback: options.max_buf_size > 0,
         writable: options.receives,
         extra_stream_ids: extra,
+    }
+}
+
+/// The failure of a stream that the server had accepted: the handler has started, so the call must not be repeated. The
+/// reset is all that brpc sends, whatever the handler's error is.
+#[cold]
+fn broken(why: Why) -> Status {
+    match why {
+        Why::Reset => Status::unknown("the server reset the stream").with_number(ECONNRESET),
+        why => failure(why),
     }
 }
 

@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use polyrpc_core::Outbox;
 
-use crate::baidu_std::frame::{self, Frame, Kind};
+use crate::baidu_std::frame;
+use crate::baidu_std::frame::{Frame, Kind};
 use crate::baidu_std::meta::{FrameType, StreamMeta};
 
 /// Appends a message, in several frames if one could not hold it: those lie right behind one another.

@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Event, Missing, Server as _};
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Event, Missing};
 use polyrpc_core::testing::hex;
 use polyrpc_core::{Call, CallId, Checksum, Compression, Format, Head, Limits, Outbox, Reply, Status};
 use polyrpc_payload::compress;
 use serde_json::Value;
 
 use super::server;
-use crate::baidu_std::frame::{self, Cut, Frame, Kind};
+use crate::baidu_std::frame::{Cut, Frame, Kind};
 use crate::baidu_std::meta::{Meta, StreamMeta};
-use crate::baidu_std::{Server, body};
+use crate::baidu_std::{Server, body, frame};
 use crate::brpc_status as status;
 use crate::brpc_status::EREQUEST;
 

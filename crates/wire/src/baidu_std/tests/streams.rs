@@ -551,6 +551,12 @@ mod ends {
         ends.server.finish(ends.tickets.remove(0), failed, Metadata::new(), &mut ends.server_out);
         let status = failure(Ok(ends.client_hears().pop()), STREAM);
         assert_eq!(status.number(), Some(ECONNRESET));
+        // The handler ran, so the call must not be repeated.
+        assert_eq!(
+            (status.code(), status.retry()),
+            (polyrpc_core::Code::Unknown, polyrpc_core::Retry::Never)
+        );
+        assert_eq!(status.message(), "the server reset the stream");
         // brpc's ends say that they go however it comes about; nobody is there to hear it.
         assert!(ends.server_hears().is_empty());
         ends.client_hears();

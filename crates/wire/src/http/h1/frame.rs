@@ -1,5 +1,7 @@
 //! The bytes of HTTP/1.x: where a head ends, and what its fields say of the body behind it.
 
+use std::mem::MaybeUninit;
+
 use polyrpc_core::Violation;
 
 /// Why a message cannot be read on: a server answers it with `status` and closes, a client gives up.
@@ -40,8 +42,8 @@ impl From<Refusal> for Violation {
     }
 }
 
-/// How many fields a head may have.
-pub(crate) const MAX_FIELDS: usize = 100;
+/// How many fields the head of a request or a response may have.
+pub const MAX_FIELDS: usize = 100;
 
 /// Where the head at the start of `bytes` ends: behind the first empty line, if it is there.
 /// `scanned` remembers what was searched in vain, so that a head that trickles in is searched once.
@@ -59,6 +61,47 @@ pub(crate) fn head_end(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
     }
     *scanned = bytes.len();
     None
+}
+
+/// The first line of a response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StatusLine<'h> {
+    pub(crate) status: u16,
+    pub(crate) reason: &'h str,
+    pub(crate) http10: bool,
+}
+
+impl StatusLine<'_> {
+    /// Whether another response follows to the same request (RFC 9110 §15.2).
+    pub(crate) fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status)
+    }
+
+    /// Whether no body follows, whatever the fields say (RFC 9112 §6.3).
+    fn is_bare(&self) -> bool {
+        self.is_interim() || matches!(self.status, 204 | 304)
+    }
+}
+
+/// Reads the whole head of a response by `read`, which has its first line and its fields.
+pub(crate) fn parse_response<'h, R>(
+    head: &'h [u8],
+    read: impl FnOnce(StatusLine<'h>, &[httparse::Header<'h>]) -> Result<R, Refusal>,
+) -> Result<R, Refusal> {
+    let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let whole =
+        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut parsed, head, &mut slots);
+    let (Ok(httparse::Status::Complete(_)), Some(status), Some(version)) =
+        (whole, parsed.code, parsed.version)
+    else {
+        return Err(Refusal::malformed("the head of the response is malformed"));
+    };
+    if status == 101 {
+        return Err(Refusal::malformed("the peer changes to another protocol unasked"));
+    }
+    let line = StatusLine { status, reason: parsed.reason.unwrap_or_default(), http10: version == 0 };
+    read(line, parsed.headers)
 }
 
 /// How the end of a body is told.
@@ -101,6 +144,14 @@ impl Lengths {
         }
         self.chunked = true;
         Ok(())
+    }
+
+    /// How the body of a response ends that begins so.
+    pub(crate) fn framing_of_response(&self, line: &StatusLine<'_>, room: usize) -> Result<Framing, Refusal> {
+        match line.is_bare() {
+            true => Ok(Framing::Length(0)),
+            false => Ok(self.framing(line.http10, room)?.unwrap_or(Framing::UntilClose)),
+        }
     }
 
     /// How the body ends, or `None` if no field says it; `room` is what is left of the limit.

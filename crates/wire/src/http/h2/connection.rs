@@ -7,13 +7,14 @@ use polyrpc_core::session::ViolationKind;
 use polyrpc_core::{Outbox, Violation};
 
 use super::closed::{Closed, How};
-use super::frame::{self, Header};
+use super::frame::Header;
 use super::guard::Guard;
 use super::hpack::{Decoder, Encoder, Fields};
-use super::settings::{self, DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, LONGEST_FRAME, Peer, Settings};
+use super::settings::{DEFAULT_FRAME, DEFAULT_TABLE, DEFAULT_WINDOW, LONGEST_FRAME, Peer, Settings};
 use super::status::{ErrorCode, Fault, connection};
 use super::stream::{Role, State, Stream};
 use super::streams::Streams;
+use super::{frame, settings};
 
 /// What a connection accepts and announces.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,8 @@ mod limits;
 
 use polyrpc_core::{Outbox, Violation};
 
-use super::frame::{self, Header};
+use super::frame;
+use super::frame::Header;
 use super::hpack::{DecodeError, Decoder, Fields, encode_stateless};
 use super::*;
 

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use polyrpc_core::session::Missing;
-use polyrpc_core::{Call, Json, Metadata, Reply, Status};
+use polyrpc_core::{Call, Carrier, Json, Metadata, Reply, Status};
 
+use super::brpc::Path;
 use super::config::ServerConfig;
 use super::response::{html, json, plain};
 use super::{brpc, content_type, failure, gateway, routed, status};
@@ -26,6 +27,14 @@ impl Form {
     /// `policy/http_rpc_protocol.cpp`).
     pub(crate) fn may_be_empty(&self) -> bool {
         matches!(self, Self::Mapped(_))
+    }
+
+    /// How the response carries metadata.
+    pub(crate) fn carrier(&self) -> Carrier {
+        match self {
+            Self::Mapped(_) | Self::Routed(_) => Carrier::Http,
+            Self::Gateway(_) | Self::JsonRpc(_) => Carrier::Any,
+        }
     }
 
     /// Writes the head of the response and returns its body.
@@ -73,7 +82,7 @@ pub(crate) fn unknown(call: &Call<'_>, missing: Missing) -> Status {
 #[cold]
 pub(crate) fn unknown_to_rpcx(call: &Call<'_>, missing: Missing) -> Status {
     Status::unimplemented(match missing {
-        Missing::Service => format!("rpcx: can't find service {}", call.service),
+        Missing::Service => format!("rpcx: can't find service {}", call.service_or_function()),
         Missing::Method => format!("rpcx: can't find method {}", call.method),
     })
 }
@@ -101,6 +110,8 @@ pub(crate) enum Answer {
     Text(u16, &'static str),
     /// A failure before there is a call: its HTTP status and why.
     Failed(u16, &'static str),
+    /// Whether a service that was named takes calls.
+    Service(u16, &'static str),
     Version,
     /// What the server offers, as Go's `net/rpc` shows it.
     DebugPage,
@@ -110,6 +121,12 @@ pub(crate) enum Answer {
     /// The path belongs to a method, which other methods of HTTP call.
     OtherVerb {
         verbs: String,
+        /// Whoever asks reads no JSON.
+        in_text: bool,
+    },
+    /// The path belongs to no method, and was not asked for as methods are called.
+    NoMethod {
+        status: Status,
         /// Whoever asks reads no JSON.
         in_text: bool,
     },
@@ -146,6 +163,18 @@ impl Answer {
         Self::OtherVerb { verbs, in_text: content_type.is_some_and(reads_no_json) }
     }
 
+    /// The answer to a request by a method of HTTP that calls nothing, of a path that no method has.
+    #[cold]
+    pub(super) fn no_method(path: &Path<'_>, content_type: Option<&[u8]>) -> Self {
+        let status = path.unknown();
+        Self::NoMethod { status, in_text: content_type.is_some_and(reads_no_json) }
+    }
+
+    /// Whether it differs for what can be called and what cannot.
+    pub(super) fn tells_names(&self) -> bool {
+        matches!(self, Self::Service(..) | Self::OtherVerb { .. } | Self::NoMethod { .. })
+    }
+
     /// Whether anybody may be given it: it tells nothing of what could be called.
     pub(super) fn is_harmless(&self) -> bool {
         !matches!(self, Self::DebugPage)
@@ -154,7 +183,7 @@ impl Answer {
     /// Writes the head of the response and returns its body.
     pub(crate) fn write(self, config: &ServerConfig, head: &mut impl WriteHead) -> Bytes {
         match self {
-            Self::Text(http, text) => plain(http, text, head),
+            Self::Text(http, text) | Self::Service(http, text) => plain(http, text, head),
             Self::Failed(http, text) => failure::refusal(http, text, config, head),
             Self::Version => plain(200, &config.version, head),
             Self::DebugPage => html(&config.debug_page, head),
@@ -173,6 +202,10 @@ impl Answer {
                 head.field("Allow", verbs.as_bytes());
                 body
             }
+            Self::NoMethod { status, in_text } => match in_text {
+                true => plain(404, status.message(), head),
+                false => brpc::failure(&status, &Metadata::new(), config, head),
+            },
             Self::UnsupportedType { in_text } => {
                 const TEXT: &str = "the Content-Type is not one of a message\n";
                 let body = match in_text {

@@ -32,7 +32,7 @@ impl Asked {
     /// Reads a whole request; where it asks for a call, `names` has its names then.
     pub(crate) fn read(config: &ServerConfig, request: Request, body: Bytes, names: &mut Names) -> Self {
         match Kind::of(config, &request, Some(&body)) {
-            Kind::Answer(answer) => Self::Answer(answer),
+            Kind::Answer(answer) => Self::Answer(withheld(config, &request, answer)),
             Kind::JsonRpc => json_rpc_calls(request, &body, names),
             Kind::Gateway => gateway_call(request, body, names),
             Kind::Routed(found) => routed_call(config, &found, request, body, names),
@@ -95,6 +95,42 @@ impl<'c> Kind<'c> {
     }
 }
 
+/// Whether a request must prove who sends it though it calls nothing, since its answer tells what can be called.
+#[inline]
+pub(crate) fn wants_credential(config: &ServerConfig, request: &Request) -> bool {
+    config.guarded && !request.accepted && answer_tells_names(config, request)
+}
+
+#[cold]
+fn answer_tells_names(config: &ServerConfig, request: &Request) -> bool {
+    let path = request.path.as_str();
+    if request.method == Method::Post && !config.routes.leads(path) {
+        return false;
+    }
+    match Kind::of(config, request, None) {
+        Kind::Answer(answer) => answer.tells_names(),
+        Kind::Mapped => {
+            check::mapped(config, request, &Path::parse(path)).is_err_and(|answer| answer.tells_names())
+        }
+        Kind::JsonRpc | Kind::Gateway | Kind::Routed(_) => false,
+    }
+}
+
+/// Whether an answer is for those only who have proved who they are.
+fn is_withheld(config: &ServerConfig, request: &Request, answer: &Answer) -> bool {
+    config.guarded && !request.accepted && answer.tells_names()
+}
+
+/// An answer, or in its place the refusal of a call: drivers are asked to judge such a request, and must not get past it.
+fn withheld(config: &ServerConfig, request: &Request, answer: Answer) -> Answer {
+    if !is_withheld(config, request, &answer) {
+        return answer;
+    }
+    let form = Form::Mapped(brpc::Ticket::new(request, content_type::DEFAULT, config));
+    let status = Status::unauthenticated("");
+    Answer::Refused(Box::new(Refused { form, status, unauthenticated: true }))
+}
+
 /// Whether somebody else answers a request: it is no call of a method that the server has, and none of its own pages.
 pub(crate) fn is_for_others(config: &ServerConfig, request: &Request) -> bool {
     let Some(own) = &config.own else { return false };
@@ -143,7 +179,9 @@ impl Peeked {
 /// Reads the head of a request whose body is not here; where it names a call, `names` has its names then.
 #[cold]
 pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) -> Peeked {
+    let unnamed = || Peeked { named: false, credential: mapped_credential(config, request), answer: None };
     let (named, credential) = match Kind::of(config, request, None) {
+        Kind::Answer(answer) if is_withheld(config, request, &answer) => return unnamed(),
         Kind::Answer(answer) => return Peeked::answer(answer),
         Kind::JsonRpc if request.compression() != Some(Compression::None) => {
             return Peeked::answer(Answer::UnsupportedCoding);
@@ -165,8 +203,10 @@ pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) 
         }
         Kind::Mapped => {
             let path = Path::parse(request.path.as_str());
-            if let Err(answer) = check::mapped(config, request, &path) {
-                return Peeked::answer(answer);
+            match check::mapped(config, request, &path) {
+                Err(answer) if is_withheld(config, request, &answer) => return unnamed(),
+                Err(answer) => return Peeked::answer(answer),
+                Ok(_) => {}
             }
             names.set(path.service, path.method);
             return Peeked { named: true, credential: mapped_credential(config, request), answer: None };
@@ -179,7 +219,8 @@ pub(crate) fn peek(config: &ServerConfig, request: &Request, names: &mut Names) 
 #[cold]
 pub(crate) fn refused(config: &ServerConfig, request: &Request, verdict: Verdict) -> Option<Answer> {
     let form = match Kind::of(config, request, None) {
-        Kind::Answer(answer) => return Some(answer),
+        Kind::Answer(answer) if !(config.guarded && answer.tells_names()) => return Some(answer),
+        Kind::Answer(_) => Form::Mapped(brpc::Ticket::new(request, content_type::DEFAULT, config)),
         Kind::JsonRpc => Form::JsonRpc(json_rpc::Owed::without_id()),
         Kind::Gateway => Form::Gateway(gateway_fields(request)),
         Kind::Routed(found) => Form::Routed(routed::Ticket(found.route().clone())),
@@ -210,7 +251,7 @@ fn mapped_call(config: &ServerConfig, mut request: Request, body: Bytes, names: 
     let path = Path::parse(request.path.as_str());
     let (format, compression) = match check::mapped(config, &request, &path) {
         Ok(understood) => understood,
-        Err(answer) => return Asked::Answer(answer),
+        Err(answer) => return Asked::Answer(withheld(config, &request, answer)),
     };
     names.set(path.service, path.method);
     path.note_rest(&mut request.metadata);

@@ -7,7 +7,7 @@ use polyrpc_payload::compress;
 
 use super::accept::{Accepted, wanted};
 use super::config::ServerConfig;
-use super::content_type::{OCTETS, content_type, format_of};
+use super::content_type::{DEFAULT, OCTETS, content_type, format_of};
 use super::request::Request;
 use super::{failure, status};
 use crate::http::head::{WriteHead, metadata_fields};
@@ -35,6 +35,16 @@ impl<'a> Path<'a> {
             })
         });
         Self { service, method, rest }
+    }
+
+    /// The failure of a call to it, if no method has it.
+    #[cold]
+    pub(super) fn unknown(&self) -> Status {
+        let mut call = Call::new(self.service, self.method, DEFAULT, Bytes::new());
+        if let Some(rest) = &self.rest {
+            call.head.metadata.insert(UNRESOLVED_PATH, rest.clone());
+        }
+        unknown(&call, Missing::Service)
     }
 
     /// Notes in `metadata` what is behind the method.

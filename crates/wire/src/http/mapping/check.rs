@@ -1,11 +1,13 @@
 //! Whether a request may be a call, by its head.
 
+use std::sync::Arc;
+
 use polyrpc_core::{Compression, Format, Json};
 
 use super::accept::{self, Accepted};
 use super::answer::Answer;
 use super::brpc::Path;
-use super::config::ServerConfig;
+use super::config::{Offers, ServerConfig};
 use super::content_type::{DEFAULT, format_of, is_no_message};
 use super::request::{Method, Request};
 
@@ -28,7 +30,7 @@ pub(super) fn mapped(
         }
         _ if request.method != Method::Post => match calls_without_effects(config, request.method, path) {
             true => Ok(format.unwrap_or(DEFAULT)),
-            false => Err(Answer::other_verb("POST".to_owned(), content_type)),
+            false => Err(calls_nothing(config, path, content_type)),
         },
         // A page may send a body without a type, as it may send plain text.
         _ if content_type.is_none() && request.from_page => Err(Answer::unsupported_type(content_type)),
@@ -82,6 +84,16 @@ fn wanted(request: &Request) -> Result<Option<(Json, &'static str)>, Answer> {
         Accepted::Any => Ok(None),
         Accepted::Dialect(dialect, content_type) => Ok(Some((dialect, content_type))),
         Accepted::Unknown => Err(Answer::Failed(406, "the dialects of JSON are brpc, proto3 and go\n")),
+    }
+}
+
+/// The answer to another method of HTTP than those that call.
+#[cold]
+fn calls_nothing(config: &ServerConfig, path: &Path<'_>, content_type: Option<&[u8]>) -> Answer {
+    let offers = |methods: &Arc<dyn Offers>| methods.offers(path.service, path.method);
+    match config.methods.as_ref().is_none_or(offers) {
+        true => Answer::other_verb("POST".to_owned(), content_type),
+        false => Answer::no_method(path, content_type),
     }
 }
 

@@ -40,6 +40,11 @@ pub struct ServerConfig {
     pub health: Option<Arc<dyn Health>>,
     /// Which further paths tell it.
     pub probes: Probes,
+    /// Whether calls need a credential. Then an answer that would tell what can be called, of a service's health too, is
+    /// given only to whoever brings one.
+    pub guarded: bool,
+    /// Tells which methods can be called, so that a GET of any other path is told from one of a method; `None`: any may.
+    pub methods: Option<Arc<dyn Offers>>,
     /// Tells what the server's own methods are, where somebody else takes requests that are none of them: those are
     /// [exchanges](polyrpc_core::session::Server::is_exchange).
     pub own: Option<Arc<dyn Offers>>,

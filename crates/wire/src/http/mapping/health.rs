@@ -28,11 +28,13 @@ pub(super) fn answer(config: &ServerConfig, request: &Request) -> Option<Answer>
 }
 
 fn readiness(config: &ServerConfig, service: &str) -> Answer {
-    match config.health.as_ref().map_or(Some(true), |health| health.is_serving(service)) {
-        Some(true) => OK,
-        Some(false) => Answer::Text(503, "not serving\n"),
-        None => Answer::Text(404, "no such service\n"),
-    }
+    let (http, text) = match config.health.as_ref().map_or(Some(true), |health| health.is_serving(service)) {
+        Some(true) => (200, "OK"),
+        Some(false) => (503, "not serving\n"),
+        None => (404, "no such service\n"),
+    };
+    // Who runs a server may ask for it as a whole without a credential; whoever names a service must bring one.
+    if service.is_empty() { Answer::Text(http, text) } else { Answer::Service(http, text) }
 }
 
 const OK: Answer = Answer::Text(200, "OK");

@@ -9,7 +9,8 @@ use super::status;
 #[cold]
 pub(crate) fn cause(answer: &Answer) -> Option<Refused> {
     match answer {
-        Answer::Failed(http, _) | Answer::Text(http, _) => of_status(*http),
+        Answer::Failed(http, _) | Answer::Text(http, _) | Answer::Service(http, _) => of_status(*http),
+        Answer::NoMethod { .. } => Some(Refused::Unknown),
         Answer::Unfit(failure) => status::is_too_large(failure).then_some(Refused::TooLarge),
         Answer::MustConnect
         | Answer::OtherVerb { .. }

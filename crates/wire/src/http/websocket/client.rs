@@ -3,7 +3,8 @@
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc_core::session::Answer;
+use polyrpc_core::session::Client as Session;
 use polyrpc_core::{Call, CallId, Limits, Outbox, Status, Violation};
 
 use super::session::{Endpoint, Random, Role};

@@ -9,4 +9,4 @@ mod session;
 mod tests;
 
 pub use methods::Methods;
-pub use session::{Server, ServerConfig, Ticket};
+pub use session::{MAX_FIELDS, Server, ServerConfig, Ticket};

@@ -5,7 +5,6 @@ use polyrpc_core::protobuf::varint_len;
 use polyrpc_core::{Limits, Outbox, Violation, protobuf};
 
 use super::pairs::Header;
-use super::too_long;
 
 /// Takes blocks out of an inbox.
 #[derive(Debug)]
@@ -46,7 +45,7 @@ impl Blocks {
         };
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > limit {
-            return Err(too_long(length, limit));
+            return Err(Violation::message_too_large(length, limit));
         }
         let start = inbox.len() - prefix.rest().len();
         let end = start + length;

@@ -6,7 +6,6 @@ use polyrpc_core::protobuf::Reader;
 use polyrpc_core::{Limits, Outbox, Status, Violation};
 
 use super::pairs::{Header, Parts};
-use super::too_long;
 
 #[derive(Debug)]
 pub(super) struct Bson {
@@ -27,7 +26,7 @@ impl Bson {
             return Err(unreadable());
         }
         if length > limit {
-            return Err(too_long(length, limit));
+            return Err(Violation::message_too_large(length, limit));
         }
         if inbox.len() < length {
             self.wanted = length;

@@ -8,8 +8,8 @@ use polyrpc_core::protobuf::{Reader, put_varint};
 use polyrpc_core::{Limits, Outbox, Status, Violation};
 
 use super::blocks::put_text;
+use super::endless;
 use super::pairs::{Header, Parts};
-use super::{endless, too_long};
 
 #[derive(Debug)]
 pub(super) struct Colfer {
@@ -35,7 +35,7 @@ impl Parts for Colfer {
         let block = inbox.split_to(length).freeze();
         let header = read(&block).ok_or_else(unreadable)?;
         match header.body > self.limits.message {
-            true => Err(too_long(header.body, self.limits.message)),
+            true => Err(Violation::message_too_large(header.body, self.limits.message)),
             false => Ok(Some(header)),
         }
     }

@@ -6,7 +6,8 @@ use bytes::{Bytes, BytesMut};
 use polyrpc_core::protobuf::Reader;
 use polyrpc_core::{Limits, Outbox, Status, Violation};
 
-use super::blocks::{self, Blocks, put_text, text_len};
+use super::blocks;
+use super::blocks::{Blocks, put_text, text_len};
 use super::pairs::{Header, Parts};
 
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use std::fmt;
 use bytes::{Bytes, BytesMut};
 use polyrpc_core::{Limits, Outbox, Status, Violation};
 use polyrpc_payload::gob::{EMPTY_STRUCT, Error, Reader, Writer};
-use serde::de::{self, Deserializer, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::de::{Deserializer, Visitor};
+use serde::{Deserialize, Serialize, de};
 
 use super::pairs::{Header, Parts};
 

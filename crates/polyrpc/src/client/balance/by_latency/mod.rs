@@ -195,7 +195,7 @@ mod tests {
         let (probe, mut probed) = told(&candidates, &[Some(1), Some(191), None]);
         let balance = ByLatency::by(probe, Duration::from_secs(60));
         let pick = balance.over(&candidates);
-        // Nobody has been measured.
+        // No server has been measured.
         assert_eq!(shares(&*pick, &candidates, 300), [100, 100, 100]);
         probed.wait_for(|&probes| probes == 9).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -99,5 +99,5 @@ impl Default for Health {
 const EVERY: Duration = Duration::from_secs(3);
 /// brpc `details/health_check.cpp`, `health_check_timeout_ms`.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// Nobody wants to be asked more often.
+/// The shortest interval between checks, which spares the servers.
 const SHORTEST: Duration = Duration::from_millis(1);

@@ -1,7 +1,9 @@
 //! What carries a protocol: an endpoint, and the client of any protocol.
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Answer, Client as Session, Event, Server as _};
+use polyrpc_core::session::Client as Session;
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Answer, Event};
 use polyrpc_core::testing::{assert_bytes, assert_client_survives_damage, hex, sole_reply};
 use polyrpc_core::{Call, CallId, Compression, Format, Json, Limits, Outbox, Reply};
 use serde_json::Value;

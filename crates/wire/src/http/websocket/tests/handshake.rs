@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use polyrpc_core::session::{Event, Server as _};
+use polyrpc_core::session::Event;
+use polyrpc_core::session::Server as _;
 use polyrpc_core::testing::{assert_any_split, assert_bytes, assert_survives_damage};
 use polyrpc_core::{Outbox, Reply};
 

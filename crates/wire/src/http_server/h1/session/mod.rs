@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use polyrpc_core::session::{Event, Handover, Missing, RequestHead, Untold, Verdict};
 use polyrpc_core::{
-    Call, Credential, Guess, Head, Message, Metadata, Outbox, Reply, Status, StreamId, Violation, session,
+    Call, Carrier, Credential, Guess, Head, Message, Metadata, Outbox, Reply, Status, StreamId, Violation, session,
 };
 
 use self::exchange::{Opening, Passing, Pieces};
@@ -332,7 +332,8 @@ impl Server {
                 if inbox.len() >= length
                     && !request.inner.expects
                     && !request.comes_last()
-                    && request.inner.is_plain() =>
+                    && request.inner.is_plain()
+                    && !asked::wants_credential(&self.config, &request.inner) =>
             {
                 length
             }
@@ -354,6 +355,9 @@ impl Server {
         }
         if partial.judged == Judged::Asked {
             return self.hold();
+        }
+        if partial.judged == Judged::No && asked::wants_credential(&self.config, &partial.request.inner) {
+            return self.ask(out);
         }
         let most = partial.request.most(limits.message);
         let is_long = match partial.request.framing {
@@ -756,6 +760,18 @@ impl session::Server for Server {
             Form::Exchange => Self::unknown(call, missing),
             Form::Entry(_) | Form::Nothing => answer::unknown_to_rpcx(call, missing),
         }
+    }
+
+    fn carrier(ticket: &Ticket) -> Carrier {
+        match &ticket.form {
+            Form::Web => Carrier::Grpc,
+            Form::Http(form) => form.carrier(),
+            Form::Exchange | Form::Entry(_) | Form::Nothing => Carrier::Any,
+        }
+    }
+
+    fn carrier_of(&self, stream: StreamId) -> Carrier {
+        if self.answers(stream) { Carrier::Grpc } else { Carrier::Any }
     }
 
     fn stream(ticket: &Ticket) -> Option<StreamId> {

@@ -1,7 +1,8 @@
 //! gRPC-Web over HTTP/1: one call at a time, whose answer leaves message by message.
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Refused, Server as _, Verdict};
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Refused, Verdict};
 use polyrpc_core::{Call, Code, Compression, Format, Head, Metadata, Outbox, Reply, Status, StreamId};
 
 use super::piecewise::{Came, Piecewise};

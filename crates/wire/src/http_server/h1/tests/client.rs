@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use polyrpc_core::session::{Answer, Client as _, Missing};
+use polyrpc_core::session::Client as _;
+use polyrpc_core::session::{Answer, Missing};
 use polyrpc_core::testing::{Pair, assert_bytes, assert_client_survives_damage, sole_reply};
 use polyrpc_core::{CallId, Code, Compression, Credential, Format, Json};
 use polyrpc_payload::compress;
@@ -74,7 +75,6 @@ fn a_call_becomes_a_request() {
     );
     call.timeout = Some(Duration::from_millis(1500));
     call.head.metadata.insert("log-id", "9");
-    call.head.metadata.insert("bad", "a\r\nb");
     call.credential = Credential::Call(Some(Bytes::from_static(b"me")));
     let config = ClientConfig { credential: Some(Bytes::from_static(b"other")), ..client_config(false) };
     assert_eq!(
@@ -108,12 +108,15 @@ fn what_http_cannot_express_is_not_sent() {
     let call = || Call::new("S", "M", JSON, Bytes::new());
     let mut other_format = call();
     other_format.head.format = Format::Other(4);
+    let mut bad = call();
+    bad.head.metadata.insert("bad", "a\r\nb");
     let mut snappy = call();
     snappy.head.compression = Compression::Snappy;
     let attached = Call { attachment: Bytes::from_static(b"x"), ..call() };
     let credential = Call { credential: Credential::Call(Some(Bytes::from_static(b"a\nb"))), ..call() };
     for call in [
         other_format,
+        bad,
         snappy,
         attached,
         credential,

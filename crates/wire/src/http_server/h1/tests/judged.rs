@@ -5,7 +5,7 @@ use polyrpc_core::{Credential, StreamId};
 
 use super::routed::routes;
 use super::*;
-use crate::http::{Cors, Hosts};
+use crate::http::{Cors, Hosts, Offers};
 
 const HEAD: &str = "POST /Echo/Say HTTP/1.1\r\nHost: a\r\nAuthorization: me\r\nContent-Length: 4\r\n\r\n";
 
@@ -254,6 +254,45 @@ fn method_runs_by_post_unless_it_is_declared_otherwise() {
     assert_eq!(status(&strict, "GET /Books/Get HTTP/1.1\r\nHost: a\r\n\r\n"), 405, "has a rule only");
     assert_eq!(status(&strict, "GET /Books/List HTTP/1.1\r\nHost: a\r\n\r\n"), 200, "free of side effects");
     assert_eq!(status(&strict, "PUT /Books/List HTTP/1.1\r\nHost: a\r\n\r\n"), 405);
+}
+
+#[derive(Debug)]
+struct OnlyEcho;
+
+impl Offers for OnlyEcho {
+    fn offers(&self, service: &str, method: &str) -> bool {
+        (service, method) == ("S", "M")
+    }
+}
+
+#[test]
+fn another_verb_of_a_path_that_no_method_has_is_404_and_told_to_nobody_on_a_guarded_listener() {
+    let open = ServerConfig { routes: routes(), methods: Some(Arc::new(OnlyEcho)), ..(*config()).clone() };
+    let guarded = ServerConfig { guarded: true, ..open.clone() };
+    for (request, want) in [
+        ("GET /S/M", 405),
+        ("PUT /S/M", 405),
+        ("GET /S/N", 404),
+        ("PATCH /favicon.ico", 404),
+        ("DELETE /S/N/more", 404),
+        ("DELETE /v1/books/1", 405),
+    ] {
+        let request = format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(status(&open, &request), want, "{request}");
+        let mut talk = Talk { server: Server::new(Arc::new(guarded.clone())), ..Talk::new() };
+        talk.say(&request);
+        let Ok(Some(Event::Head(head, stream))) = talk.server.next_event(&mut talk.inbox, &mut talk.out)
+        else {
+            panic!("{request} is judged");
+        };
+        assert!(head.target.is_none(), "{request}");
+        let verdict = Verdict::Unauthenticated(Status::unauthenticated("who?"));
+        talk.server.judge(stream, verdict, &mut talk.out);
+        assert!(talk.heard().starts_with("HTTP/1.1 401 "), "{request}");
+        // The connection goes on; who is accepted is told.
+        let told = Response::parse(&talk.say(&request).serve(|call| panic!("{call:?}")));
+        assert_eq!((told.status, talk.server.finished()), (want, false), "{request}");
+    }
 }
 
 #[test]

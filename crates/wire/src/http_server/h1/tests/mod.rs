@@ -17,7 +17,8 @@ mod web_client;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Event, Server as _, Verdict};
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Event, Verdict};
 use polyrpc_core::{Call, Json, Limits, Outbox, Reply, Status};
 
 use super::{Server, Ticket};

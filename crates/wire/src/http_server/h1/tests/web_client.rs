@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use polyrpc_core::session::{Answer, Client as _};
+use polyrpc_core::session::Answer;
+use polyrpc_core::session::Client as _;
 use polyrpc_core::testing::{Pair, sole_reply};
 use polyrpc_core::{CallId, Code, Compression, Format, Message};
 use polyrpc_payload::compress;

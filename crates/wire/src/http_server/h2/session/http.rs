@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polyrpc_core::append::append;
 use polyrpc_core::session::{Event, Missing, RequestHead, Verdict};
-use polyrpc_core::{Call, Credential, Outbox, Reply, Status};
+use polyrpc_core::{Call, Carrier, Credential, Outbox, Reply, Status};
 
 use super::clock::Clock;
 use super::passing::{Passing, Pieces};
@@ -193,6 +193,14 @@ impl Owed {
         }
     }
 
+    /// How its answer carries metadata.
+    pub(super) fn carrier(&self) -> Carrier {
+        match &self.form {
+            Reads::Response(form) => form.carrier(),
+            Reads::Entry(_) | Reads::Exchange | Reads::Nothing => Carrier::Any,
+        }
+    }
+
     pub(super) fn responding(&self) -> &Responding {
         &self.responding
     }
@@ -257,7 +265,7 @@ impl Server {
             Ok(_) if body.len() > config.limits.message => {
                 self.http_refusal(stream, config, Refusal::too_large(), out)
             }
-            Ok(request) if end && request.is_plain() => {
+            Ok(request) if end && request.is_plain() && !asked::wants_credential(config, &request) => {
                 self.http_whole(stream, config, request, body, false, out)
             }
             // What is compressed is judged before it is decompressed, as some requests are here.
@@ -365,6 +373,7 @@ impl Server {
     fn http_accept(&mut self, stream: u32, out: &mut Outbox) {
         let accepted = self.http_change(stream, |body| {
             body.accepted = true;
+            body.request.accepted = true;
             (body.bytes.len(), body.request.expects, body.ended)
         });
         let Some((held, expects, ended)) = accepted else { return };

@@ -14,14 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use polyrpc_core::session::{Event, Missing, Refused, Server as _, Untold, Verdict};
+use polyrpc_core::session::Server as _;
+use polyrpc_core::session::{Event, Missing, Refused, Untold, Verdict};
 use polyrpc_core::{
-    Call, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply, Retry,
-    Status, StreamId, Violation, session,
+    Call, Carrier, Code, Compression, Credential, Format, Head, Limits, Message, Metadata, Outbox, Reply,
+    Retry, Status, StreamId, Violation, session,
 };
 
 use self::clock::Clock;
-use self::http::{Calls, Head as HttpHead, Owed};
+use self::http::Head as HttpHead;
+use self::http::{Calls, Owed};
 use self::open::Open;
 use self::parts::{Part, Parts};
 use self::recent::Recent;
@@ -322,6 +324,17 @@ impl session::Server for Server {
         match &ticket.http {
             None => Self::unknown(call, missing),
             Some(http) => http.unknown(call, missing),
+        }
+    }
+
+    fn carrier(ticket: &Ticket) -> Carrier {
+        ticket.http.as_ref().map_or(Carrier::Grpc, |owed| owed.carrier())
+    }
+
+    fn carrier_of(&self, stream: StreamId) -> Carrier {
+        match self.http_calls.is_passing(stream.0 as u32) {
+            true => Carrier::Any,
+            false => Carrier::Grpc,
         }
     }
 
@@ -984,8 +997,8 @@ impl Server {
     }
 }
 
-/// How many fields a head of gRPC may have: more than over HTTP, since callers send a hundred entries of metadata and more.
-const MAX_FIELDS: usize = 512;
+/// How many fields the head of a call may have: more than over HTTP, since callers send a hundred entries of metadata and more.
+pub const MAX_FIELDS: usize = 512;
 
 /// A head is as much work as it has fields, and a short block may have very many.
 #[cold]

@@ -2,8 +2,6 @@
 
 use polyrpc_core::Violation;
 
-use super::super::too_long;
-
 /// How far a value was followed. Each byte is looked at once, in however many pieces the value comes, and nesting
 /// costs no stack.
 #[derive(Debug, Default)]
@@ -28,7 +26,7 @@ impl Extent {
             let end = self.at.saturating_add(piece.length);
             let least = end.saturating_add(owed - 1).saturating_add(piece.values);
             if least > limit {
-                return Err(too_long(least, limit));
+                return Err(Violation::message_too_large(least, limit));
             }
             if piece.length > rest.len() {
                 self.wanted = end;

@@ -1,0 +1,300 @@
+//! What of a call's metadata a protocol can carry.
+
+use std::fmt;
+
+use crate::{Fault, Metadata, Retry, Status};
+
+/// How a protocol carries metadata, which says what of it cannot travel. Clients refuse a call before it is sent, servers
+/// fail one in place of its answer: nothing is left out in silence.
+///
+/// ```
+/// use polyrpc_core::Carrier;
+/// use polyrpc_core::Metadata;
+///
+/// let metadata: Metadata = [("tenant", "a"), ("te", "trailers")].into_iter().collect();
+/// assert!(Carrier::Map.check(&metadata).is_ok());
+/// let misfit = Carrier::Grpc.check(&metadata).unwrap_err();
+/// assert_eq!(misfit.key(), "te");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// What is not looked at: it carries all, or has no place for any.
+    Any,
+    /// A map of any texts to any bytes, in which a key has one value (brpc's user fields, rpcx's metadata).
+    Map,
+    /// Fields of HTTP as gRPC and gRPC-Web write them: names in lower case, values of printable ASCII, bytes in base64 under
+    /// names that end in `-bin`.
+    Grpc,
+    /// Fields of HTTP as they are.
+    Http,
+    /// The same of a request, where those named `content-*` are no metadata for whoever reads it.
+    HttpRequest,
+}
+
+/// An entry of metadata that cannot travel, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Misfit<'m> {
+    key: &'m str,
+    reason: &'static str,
+}
+
+impl Carrier {
+    /// Whether all of it can travel.
+    ///
+    /// # Errors
+    ///
+    /// The first entry that cannot.
+    #[inline]
+    pub fn check(self, metadata: &Metadata) -> Result<(), Misfit<'_>> {
+        if metadata.is_empty() { Ok(()) } else { self.check_entries(metadata) }
+    }
+
+    /// The entries that cannot travel. A key of a [`Map`](Self::Map) that has several values is no entry of its own.
+    pub fn misfits(self, metadata: &Metadata) -> impl Iterator<Item = Misfit<'_>> {
+        metadata
+            .iter()
+            .filter_map(move |(key, value)| self.refusal(key, value).map(|reason| Misfit { key, reason }))
+    }
+
+    /// Whether fields of HTTP of this name never are metadata, whoever writes them: they belong to gRPC, to HTTP/2, to the
+    /// connection or to the bytes of the message. The case of letters does not matter.
+    pub fn reserves(key: &str) -> bool {
+        reserved(key).is_some()
+    }
+
+    #[inline(never)]
+    fn check_entries(self, metadata: &Metadata) -> Result<(), Misfit<'_>> {
+        if self == Self::Map {
+            return metadata.repeated().map_or(Ok(()), |key| Err(Misfit { key, reason: REPEATED }));
+        }
+        self.misfits(metadata).next().map_or(Ok(()), Err)
+    }
+
+    /// Why an entry cannot travel, if it cannot.
+    pub fn refusal(self, key: &str, value: &[u8]) -> Option<&'static str> {
+        let is_clean = match self {
+            Self::Any | Self::Map => return None,
+            Self::Grpc => is_grpc_name(key),
+            Self::Http | Self::HttpRequest => is_token(key),
+        };
+        match reserved(key) {
+            Some(reason) => Some(reason),
+            None if !is_clean => Some(match self {
+                Self::Grpc => "its name has other characters than letters, digits, `_`, `-` and `.`",
+                _ => "its name is no name of a field of HTTP",
+            }),
+            None if self == Self::HttpRequest && is_content(key) => {
+                Some("fields of a request that are named `content-*` are no metadata")
+            }
+            None if self == Self::Grpc && is_binary(key) => None,
+            None => self.refusal_of_text(value),
+        }
+    }
+
+    fn refusal_of_text(self, value: &[u8]) -> Option<&'static str> {
+        let is_clean = match self {
+            Self::Grpc => value.iter().all(|byte| matches!(byte, b' '..=b'~')),
+            _ => value.iter().all(is_field_byte),
+        };
+        match self {
+            Self::Grpc if !is_clean => {
+                Some("its value is not printable ASCII: bytes need a name that ends in `-bin`")
+            }
+            _ if !is_clean => Some("its value has control characters"),
+            _ if value.len() != value.trim_ascii().len() => {
+                Some("its value begins or ends with a blank, which no field of HTTP keeps")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<'m> Misfit<'m> {
+    /// The key.
+    pub fn key(&self) -> &'m str {
+        self.key
+    }
+
+    /// Why it cannot travel.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    /// The failure of a call of ours that is not sent.
+    #[cold]
+    pub fn into_refusal(self) -> Status {
+        Status::invalid_argument(format!("{self}; nothing was sent, and to try again does not help"))
+            .with_fault(Fault::Caller)
+            .with_retry(Retry::Never)
+    }
+
+    /// The failure of a call whose handler answers with it.
+    #[cold]
+    pub fn into_failure(self) -> Status {
+        Status::internal(format!("the answer cannot be sent: {self}"))
+            .with_fault(Fault::Us)
+            .with_retry(Retry::Never)
+    }
+}
+
+impl fmt::Display for Misfit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, reason } = self;
+        write!(f, "the protocol cannot carry the metadata {key:?}: {reason}")
+    }
+}
+
+const REPEATED: &str = "it has several values, of which the peer would keep the last";
+
+/// Why a field of HTTP is never metadata, if it is not.
+fn reserved(key: &str) -> Option<&'static str> {
+    let is = |name: &&str| name.eq_ignore_ascii_case(key);
+    match () {
+        () if key.starts_with(':') => Some("names that begin with a colon are HTTP/2's own"),
+        () if key.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("grpc-")) => {
+            Some("names that begin with `grpc-` are gRPC's own")
+        }
+        () if OF_MESSAGE.iter().any(is) => Some("the field speaks of the bytes of the message"),
+        () if OF_CONNECTION.iter().any(is) => Some("the field speaks of the connection"),
+        () => None,
+    }
+}
+
+/// Whether a field of HTTP that came under this lower-case name is metadata.
+pub fn is_metadata(name: &str) -> bool {
+    !name.starts_with("content-") && !OF_CONNECTION.contains(&name)
+}
+
+/// Whether a field describes a message.
+fn is_content(name: &str) -> bool {
+    name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("content-"))
+}
+
+const OF_MESSAGE: [&str; 3] = ["content-type", "content-length", "content-encoding"];
+
+/// RFC 9110 §7.6.1, and what else a proxy does not send on.
+const OF_CONNECTION: [&str; 11] = [
+    "connection",
+    "transfer-encoding",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+];
+
+/// Whether a key of gRPC says that its values are any bytes.
+pub fn is_binary(name: &str) -> bool {
+    name.get(name.len().wrapping_sub(4)..).is_some_and(|end| end.eq_ignore_ascii_case("-bin"))
+}
+
+/// `Header-Name → 1*( %x30-39 / %x61-7A / "_" / "-" / "." )`, in any case.
+fn is_grpc_name(name: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    !name.is_empty() && name.bytes().all(known)
+}
+
+/// Whether a name is a token (RFC 9110 §5.6.2).
+pub fn is_token(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// Whether a byte may stand in a value (RFC 9110 §5.5).
+pub fn is_field_byte(byte: &u8) -> bool {
+    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    /// Key and value; whether gRPC and HTTP carry them.
+    const TABLE: [(&str, &[u8], bool, bool); 30] = [
+        ("tenant", b"a b", true, true),
+        ("Tenant_1.x", b"", true, true),
+        ("traceparent", b"00-x", true, true),
+        ("authorization", b"Bearer x", true, true),
+        ("content-language", b"de", true, true),
+        ("data-bin", b"\x00\xff\r\n", true, false),
+        ("Data-Bin", b"\xff", true, true),
+        ("data", b"\xff", false, true),
+        ("data", b"a\tb", false, true),
+        ("data", b"a\nb", false, false),
+        ("data", b"a\x7f", false, false),
+        ("data", b" a", false, false),
+        ("data", b"a ", false, false),
+        ("a!b", b"", false, true),
+        ("a b", b"", false, false),
+        ("a\r\nb", b"", false, false),
+        ("", b"", false, false),
+        ("\u{7a7a}", b"", false, false),
+        (":path", b"/", false, false),
+        ("grpc-status", b"0", false, false),
+        ("Grpc-Timeout", b"1S", false, false),
+        ("grpc-trace-bin", b"", false, false),
+        ("content-type", b"text/plain", false, false),
+        ("Content-Length", b"1", false, false),
+        ("content-encoding", b"gzip", false, false),
+        ("host", b"a", false, false),
+        ("te", b"trailers", false, false),
+        ("connection", b"close", false, false),
+        ("Transfer-Encoding", b"chunked", false, false),
+        ("upgrade", b"h2c", false, false),
+    ];
+
+    #[test]
+    fn what_cannot_be_a_field_is_named_with_its_reason() {
+        for (key, value, by_grpc, by_http) in TABLE {
+            let mut metadata = Metadata::new();
+            metadata.insert("fine", "x");
+            metadata.insert(key, value);
+            for (carrier, carried) in [(Carrier::Grpc, by_grpc), (Carrier::Http, by_http)] {
+                let found = carrier.check(&metadata).err().map(|misfit| misfit.key());
+                assert_eq!(found, (!carried).then_some(key), "{carrier:?}: {key:?} {value:?}");
+            }
+            assert_eq!(Carrier::Map.check(&metadata), Ok(()));
+            assert_eq!(Carrier::Any.check(&metadata), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_describes_a_message_travels_with_an_answer() {
+        let metadata: Metadata = [("Content-Language", "de")].into_iter().collect();
+        for carrier in [Carrier::Grpc, Carrier::Http] {
+            assert_eq!(carrier.check(&metadata), Ok(()));
+        }
+        assert_eq!(Carrier::HttpRequest.check(&metadata).unwrap_err().key(), "Content-Language");
+    }
+
+    #[test]
+    fn a_map_has_one_value_for_a_key() {
+        for count in [1, 40] {
+            let mut metadata = Metadata::new();
+            (0..count).for_each(|n| metadata.append(format!("key-{n}"), "v"));
+            assert_eq!(Carrier::Map.check(&metadata), Ok(()));
+            metadata.append("key-0", "w");
+            assert_eq!(Carrier::Map.check(&metadata).unwrap_err().key(), "key-0");
+            assert_eq!(Carrier::Grpc.check(&metadata), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_not_tried_again_and_shows_no_value() {
+        let mut metadata = Metadata::new();
+        metadata.insert("k", "hunter2\n");
+        let misfit = Carrier::Grpc.check(&metadata).unwrap_err();
+        for (status, code) in
+            [(misfit.into_refusal(), Code::InvalidArgument), (misfit.into_failure(), Code::Internal)]
+        {
+            assert_eq!((status.code(), status.retry()), (code, Retry::Never));
+            assert!(status.message().contains("\"k\""), "{status}");
+            assert!(!status.message().contains("hunter2"), "{status}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Answers with metadata or trailers that their protocol cannot carry: such a call fails, with the key in the failure.
+
+use std::time::Duration;
+
+use polyrpc_core::session::Server as Session;
+use polyrpc_core::{Carrier, Misfit};
+use polyrpc_core::{Metadata, Status};
+
+use crate::rate_limited::EventLimiter;
+use crate::service::Ending;
+
+/// Makes a failure of an answer that cannot be sent as it is. Of one that is a failure already nothing is lost but the
+/// entry.
+#[inline]
+pub(super) fn refuse<S: Session>(ticket: &S::Ticket, ending: &mut Ending) {
+    let has_none = match ending {
+        Ending::Reply(reply) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
+        Ending::Accept(reply, _) => reply.head.metadata.is_empty() && reply.trailers.is_empty(),
+        Ending::Finish { trailers, .. } => trailers.is_empty(),
+        Ending::CloseConnection | Ending::Unauthenticated(_) | Ending::Corrupt(_) => true,
+    };
+    if !has_none {
+        refuse_entries(S::carrier(ticket), ending);
+    }
+}
+
+#[cold]
+fn refuse_entries(carrier: Carrier, ending: &mut Ending) {
+    let failure = match ending {
+        Ending::Reply(reply) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
+        Ending::Accept(reply, _) => misfit(carrier, [&reply.head.metadata, &reply.trailers]),
+        Ending::Finish { trailers, .. } => misfit(carrier, [trailers, &Metadata::new()]),
+        Ending::CloseConnection | Ending::Unauthenticated(_) | Ending::Corrupt(_) => None,
+    };
+    let Some(failure) = failure else { return };
+    match ending {
+        Ending::Reply(reply) if reply.result.is_ok() => *ending = Ending::failed(failure),
+        Ending::Accept(..) => *ending = Ending::failed(failure),
+        Ending::Finish { result, .. } if result.is_ok() => *result = Err(failure),
+        _ => {}
+    }
+}
+
+/// The failure of a call whose answer begins with this head, if that cannot be sent as it is.
+pub(super) fn of_head(carrier: Carrier, metadata: &Metadata) -> Option<Status> {
+    if metadata.is_empty() { None } else { misfit(carrier, [metadata, &Metadata::new()]) }
+}
+
+fn misfit(carrier: Carrier, beside: [&Metadata; 2]) -> Option<Status> {
+    let misfits = beside.into_iter().flat_map(|metadata| carrier.misfits(metadata));
+    // What HTTP calls the message: its own mapping heeds it, and where it does not, the protocol has a name of its own.
+    let misfit = { misfits }.find(|misfit| !misfit.key().eq_ignore_ascii_case(CONTENT_TYPE))?;
+    tell(misfit);
+    Some(misfit.into_failure())
+}
+
+fn tell(misfit: Misfit<'_>) {
+    let Some(suppressed) = UNSENDABLE.allow() else { return };
+    let (key, reason) = (misfit.key(), misfit.reason());
+    tracing::error!(key, reason, suppressed, "metadata of an answer cannot be sent");
+}
+
+static UNSENDABLE: EventLimiter = EventLimiter::new(20, Duration::from_secs(10));
+
+const CONTENT_TYPE: &str = "content-type";
