@@ -10,6 +10,8 @@ fn what_the_readmes_show_is_in_the_examples() {
     for readme in [
         "README.md",
         "README.zh.md",
+        "docs/guides/getting-started.md",
+        "docs/guides/getting-started.zh.md",
         "docs/guides/from-rpcx.md",
         "docs/guides/from-brpc.md",
         "docs/guides/gateways-and-web-pages.md",
