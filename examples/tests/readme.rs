@@ -10,8 +10,11 @@ fn what_the_readmes_show_is_in_the_examples() {
     for readme in [
         "README.md",
         "README.zh.md",
+        "docs/guides/getting-started.md",
+        "docs/guides/getting-started.zh.md",
         "docs/guides/from-rpcx.md",
         "docs/guides/from-brpc.md",
+        "docs/guides/from-grpc.md",
         "docs/guides/gateways-and-web-pages.md",
     ] {
         let blocks = blocks(&text(readme));

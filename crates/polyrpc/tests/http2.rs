@@ -402,7 +402,7 @@ async fn a_guarded_listener_tells_no_names() {
                 assert_eq!(told.status, 401, "{method} {path}: {told:?}");
             }
             let all = told.map(|told| told.all);
-            assert_eq!(seen.get_or_insert(all.clone()), &all, "{method} {path}");
+            assert_eq!(seen.get_or_insert_with(|| all.clone()), &all, "{method} {path}");
         }
         // A call is refused likewise.
         let call = both(&server, "POST", "/Probe/Echo", credential).await;

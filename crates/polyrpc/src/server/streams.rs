@@ -210,11 +210,11 @@ impl Streams {
                     // This side has closed both directions: nothing failed.
                     open.feed.end(Ok(()), Metadata::new());
                 }
-                session.finish(ticket, result.and(open.sendable()), trailers, out);
+                session.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
             }
             Ending::Reply(Reply { result, trailers, .. }) if open.begun => {
                 let result = result.map(|message| session.message(stream, message, out));
-                session.finish(ticket, result.and(open.sendable()), trailers, out);
+                session.finish(ticket, result.and_then(|()| open.sendable()), trailers, out);
             }
             Ending::Reply(reply) => session.reply(ticket, reply, out),
             Ending::Accept(reply, _) => session.reply(ticket, *reply, out),
