@@ -7,6 +7,8 @@ extern crate self as polyrpc;
 mod details;
 mod error;
 
+mod call;
+
 pub mod client;
 
 pub mod discovery;
@@ -33,8 +35,6 @@ pub mod service;
 
 pub mod fallback;
 
-pub mod task;
-
 pub mod layer;
 
 pub mod layers;
@@ -50,8 +50,6 @@ pub mod cores;
 mod budget;
 mod rate_limited;
 mod runtime;
-
-pub mod streaming;
 
 /// FlatBuffers: what generated code reads and writes.
 pub use polyrpc_payload::flatbuffers;
@@ -72,6 +70,7 @@ pub mod payload {
     pub use polyrpc_payload::*;
 }
 
+pub use call::{Context, streaming, task};
 pub use client::Client;
 pub use cores::Cores;
 #[cfg(feature = "prost")]
@@ -79,7 +78,6 @@ pub use details::Details;
 pub use error::{Error, Failure, Result};
 pub use net::Address;
 pub use server::Server;
-pub use service::Context;
 pub use streaming::Streaming;
 
 /// Bytes that are shared and not copied: of messages, attachments and metadata.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polyrpc_core::{Call, Metadata, Reply, Status};
 
-use super::redacted::RedactedMetadata;
+use crate::call::RedactedMetadata;
 use crate::net::Address;
 
 /// What a program wants to know of a client's connections, and of each attempt to have a call answered. It implements

@@ -8,14 +8,11 @@
 //!
 //! [`blocking`] is the same without a runtime: the caller's own thread writes and reads.
 
-mod redacted;
-mod request;
 #[cfg(feature = "otel")]
 mod target;
 mod url;
 
 mod hook;
-mod outgoing;
 mod within_layers;
 
 mod exchange;
@@ -24,7 +21,6 @@ mod unsaid;
 mod attempt;
 
 mod call_builder;
-mod cancel;
 
 mod channel;
 
@@ -73,17 +69,17 @@ use serde::de::DeserializeOwned;
 
 pub use polyrpc_core::Limits;
 
+pub use crate::call::{Cancel, Options, Outgoing, Request, Response, Signature};
+pub use crate::error::ClientResult as Result;
+
 pub use self::call_builder::CallBuilder;
-pub use self::cancel::Cancel;
 pub use self::channel::{Backup, Breaker, Budget, EndpointFacts, FailMode, Health, Recovery};
 pub use self::dial::Backoff;
 pub use self::fanout::Receipt;
 pub use self::hook::{Attempt, Hook, Received, Sending};
 pub use self::mock::MockCall;
-pub use self::outgoing::Outgoing;
 pub use self::pool::Kind;
 pub use self::raw::{RawCall, RawReceiver, RawSender};
-pub use self::request::{Options, Request, Response, Signature};
 
 use self::balance::Balance;
 use self::channel::{Channel, Plan, Server, Terms};
@@ -95,10 +91,11 @@ use self::factory::Factory;
 use self::hook::Hooks;
 use self::mock::Mock;
 use self::pool::{Bounds, Pool};
-#[cfg(feature = "otel")]
-pub(crate) use self::target::Target;
 use self::unsaid::Unsaid;
 use self::url::Url;
+#[cfg(feature = "otel")]
+use crate::call::Target;
+use crate::call::redacted;
 use crate::codec::{self, Body};
 use crate::cores::Cores;
 use crate::discovery::{self, Discover, List};
@@ -106,9 +103,6 @@ use crate::layer::{Layer, Layers, Side};
 use crate::net::{Address, Dialing, Stream};
 use crate::tls;
 use crate::transfer::Near;
-
-/// What a call returns, and whatever else a client does.
-pub type Result<T, E = crate::Error> = std::result::Result<T, E>;
 
 /// Calls a server, by whatever protocol its URL names.
 ///
@@ -896,7 +890,7 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("url", &discovery::redacted(&self.url))
             .field("kind", &self.kind)
-            .field("credential", &redacted::redacted(self.credential.as_ref()))
+            .field("credential", &redacted(self.credential.as_ref()))
             .finish_non_exhaustive()
     }
 }

@@ -13,8 +13,8 @@ use super::link::Over;
 use super::pending::Arrived;
 use super::pool::Lease;
 use super::within_layers::Around;
+use crate::call::Ending;
 use crate::codec::{Body, decompress_message};
-use crate::service::Ending;
 
 /// A call on its connection. When the last half of it is dropped before it has ended, it is cancelled.
 pub(super) struct Opened {

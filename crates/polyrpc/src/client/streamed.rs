@@ -11,18 +11,16 @@ use polyrpc_payload::schema;
 
 use super::attempt::Attempt;
 use super::beside::Beside;
-use super::cancel::Cancel;
 use super::channel::Terms;
 use super::exchange::unreadable;
 use super::opened::{Opened, Receiving, Sending};
-use super::outgoing::Outgoing;
 use super::raw::RawCall;
-use super::request::{Options, Request, Response, Signature};
 use super::talk::{Requests, Script, Talk};
 use super::{Client, Transport, link, split};
+use crate::call::{Cancel, Options, Outgoing, Request, Response, Shape, Signature};
 use crate::client::Result;
 use crate::codec::{Body, Codec};
-use crate::layer::{Call as LayeredCall, Shape};
+use crate::layer::Call as LayeredCall;
 use crate::streaming::StreamOptions;
 use crate::{Failure, Streaming};
 

@@ -15,16 +15,14 @@ use super::attempt::Attempt;
 use super::channel::Terms;
 use super::exchange::unreadable;
 use super::opened::{Opened, Receiving};
-use super::outgoing::Outgoing;
 use super::pool::{Lease, Pool};
-use super::request::Options;
 use super::within_layers::Around;
 use super::{Client, Transport};
 use crate::Streaming;
+use crate::call::{Ending, Options, Outgoing, Shape};
 use crate::client::Result;
 use crate::codec::{Body, decode_plain, published};
-use crate::layer::{Call as LayeredCall, Shape};
-use crate::service::Ending;
+use crate::layer::Call as LayeredCall;
 
 impl Client {
     /// Subscribes to what the server publishes under `key` and `token` (rest_rpc since v0.05); the token is empty

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use polyrpc_core::Status;
 
+use crate::call::Peer;
 use crate::introspection::Connection;
 use crate::server::Hook;
-use crate::service::Peer;
 
 /// Who may connect, by address: rpcx's whitelist and blacklist.
 ///

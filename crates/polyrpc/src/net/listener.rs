@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, lookup_host};
 use super::socket::{ACCEPTED, keep_alive};
 use super::unix::UnixSocket;
 use super::{Address, Stream};
-use crate::service::Peer;
+use crate::call::Peer;
 
 /// A listening socket.
 #[derive(Debug)]

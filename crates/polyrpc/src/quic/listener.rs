@@ -17,8 +17,8 @@ use tokio::time::timeout;
 use super::Config;
 use super::stream::Stream;
 use super::streamless::{self, Streamless};
+use crate::call::Peer;
 use crate::runtime::Owned;
-use crate::service::Peer;
 use crate::{net, tls};
 
 /// A listening socket.

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::incidents::{Closing, Refusal};
 use super::open::{Entry, Registration};
 use super::port::Port;
-use crate::service::Peer;
+use crate::call::Peer;
 
 /// Judges who calls by the credential that came with the call, if one did.
 #[derive(Clone)]

@@ -24,9 +24,9 @@ use super::streams::Streams;
 use super::subscription::{self, Admission};
 use super::topics::Subscriptions;
 use crate::budget::{self, Account};
+use crate::call::{Accepted, ConnectionFacts, Ending, Site};
 use crate::introspection::Calls;
 use crate::net::{Inbox, Transport, scratch};
-use crate::service::{Accepted, ConnectionFacts, Ending, Site};
 use crate::task::Inherited;
 
 /// Drives one session over one socket.

@@ -13,8 +13,8 @@ use super::data;
 use super::open::{Order, Phase, Registration, Unasked};
 use super::port::Port;
 use super::secure::{self, Opening};
+use crate::call::{ConnectionFacts, Peer, PushQueue};
 use crate::net::{Inbox, Stream, Transport};
-use crate::service::{ConnectionFacts, Peer, PushQueue};
 use crate::transfer::{Seen, Start};
 
 /// Serves one connection from its first byte to its last.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use polyrpc_core::{Metadata, Protocol, Push, Status};
 
+use crate::call::Peer;
 use crate::introspection::Connection;
-use crate::service::Peer;
 
 /// Hears of what a server does, and may object: the points at which rpcx's server calls its plugins.
 ///

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use polyrpc_core::{Call, Protocol, Push, Status};
 
 use super::hook::{Answered, Hook, Received};
+use crate::call::{ConnectionFacts, Peer};
 use crate::introspection::Connection;
-use crate::service::{ConnectionFacts, Peer, Router};
+use crate::service::Router;
 
 /// The hooks of a server.
 #[derive(Clone, Default)]

@@ -76,6 +76,7 @@ use self::incidents::Incidents;
 use self::open::{Open, Order};
 use self::port::Port;
 use self::registration::{Planned, Registrations};
+use crate::call::Peer;
 use crate::client::Client;
 use crate::codec::ByteString;
 use crate::cores::Cores;
@@ -84,7 +85,7 @@ use crate::introspection::{self, Calls, Facts, Health};
 use crate::layer::Layers;
 use crate::layers::{self, Metrics};
 use crate::net::{Address, Listener, Stream};
-use crate::service::{Answer, Function, Peer, Router, Service};
+use crate::service::{Answer, Function, Router, Service};
 use crate::transfer::{self, Data, Files, Streams};
 
 /// A server to be: services, functions, limits.

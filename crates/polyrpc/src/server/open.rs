@@ -24,10 +24,10 @@ use super::hooks::Hooks;
 use super::incidents::{Closing, Incidents, Refusal};
 use super::limits::Limits;
 use crate::budget::{Account, Full, Level, Pool, Quota, Quotas};
+use crate::call::Peer;
 use crate::codec::made_aside;
 use crate::introspection::{self, Calls, Facts};
 use crate::rate_limited::EventLimiter;
-use crate::service::Peer;
 
 impl introspection::Countable for Open {
     fn totals(&self) -> introspection::Totals {

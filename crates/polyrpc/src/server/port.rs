@@ -264,7 +264,7 @@ impl Spoken {
         let methods = router.entries().filter(|entry| !entry.is_standard());
         for entry in methods {
             let Err(status) = entry.method().check(Format::Gob) else { continue };
-            let (service, name) = (entry.service(), entry.name());
+            let (service, name) = (entry.name().service(), entry.name().method());
             let dot = if service.is_empty() { "" } else { "." };
             let text = format!("{service}{dot}{name} cannot be called by net/rpc: {}", status.message());
             if by_name {

@@ -6,8 +6,8 @@ use polyrpc_wire::sniff::sniff;
 
 use super::incidents::Refusal;
 use super::open::{Order, Phase, Registration};
+use crate::call::Peer;
 use crate::net::{Inbox, Stream};
-use crate::service::Peer;
 use crate::tls;
 
 /// A connection before its first message.

@@ -8,7 +8,7 @@ use polyrpc_core::{Compression, Message, Metadata, Outbox, Reply, Status, Stream
 use tokio::sync::oneshot;
 
 use crate::budget::Account;
-use crate::service::{AcceptedStream, Ending, Handling, Offer};
+use crate::call::{AcceptedStream, Ending, Handling, Offer};
 use crate::streaming::{Bell, Drain, Feed, Incoming, Outgoing};
 
 /// The calls of one connection whose messages come, or leave, one by one.

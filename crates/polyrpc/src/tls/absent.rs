@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use bytes::BytesMut;
 use polyrpc_core::{Outbox, Protocol, Status};
 
+use crate::call::Peer;
 use crate::net::{self, Inbox, Source};
-use crate::service::Peer;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Client {}

@@ -89,7 +89,10 @@ impl Client {
     /// Called when [watched](Self::watch) files were read anew, and when something was wrong with them. It must not
     /// wait.
     #[must_use]
-    pub fn on_reload(mut self, report: impl Fn(&crate::client::Result<()>) + Send + Sync + 'static) -> Self {
+    pub fn on_reload(
+        mut self,
+        report: impl Fn(&crate::error::ClientResult<()>) + Send + Sync + 'static,
+    ) -> Self {
         self.report = Report::to(report);
         self
     }

@@ -14,7 +14,7 @@ use super::pem::{Pem, Stamp};
 use super::session::Session;
 use super::watch::{self, Report};
 use super::{alpn, provider};
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 
 /// How a server proves who it is, and whether its clients must. Listeners take it by
 /// [`Listen::tls`](crate::server::Listen::tls).

@@ -10,8 +10,8 @@ use webpki::EndEntityCert;
 
 use super::session::{Opened, Session, record_length};
 use super::{Acceptor, Connector, failure, halves};
+use crate::call::{Peer, Secured};
 use crate::net::{self, Inbox, Source};
-use crate::service::{Peer, Secured};
 
 /// A stream within TLS within another stream.
 pub(crate) struct Stream {

@@ -6,7 +6,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Server;
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 use crate::runtime::Owned;
 
 /// Reads a server's files anew whenever they change.

@@ -79,8 +79,9 @@ pub(crate) use tokens::{Data, LENGTH, Seen, Start};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::Result;
+use crate::call::Context;
 use crate::service::{Role, Router};
-use crate::{Context, Result};
 
 /// What is done with a data connection.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::messages::{Grant, Token};
 use super::{ByteStream, Work};
-use crate::Context;
+use crate::call::Context;
 use crate::net::Address;
 use crate::server::Limits;
 

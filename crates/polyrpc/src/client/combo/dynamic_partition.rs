@@ -12,10 +12,10 @@ use super::partition::{Common, PartitionBuilder};
 use super::partitions::Partitions;
 use super::selective::{Choosable, Selective};
 use crate::Client;
+use crate::call::{Outgoing, Response};
 use crate::client::balance::WeightedRandom;
 use crate::client::exchange::{Defaults, deadline};
-use crate::client::request::Response;
-use crate::client::{Builder, EndpointFacts, Outgoing, Result};
+use crate::client::{Builder, EndpointFacts, Result};
 use crate::codec::Body;
 use crate::discovery::Attributes;
 

@@ -42,8 +42,8 @@ pub(super) use self::gather::{Bounds, Ended, gather};
 pub(super) use self::sub::keep_first;
 
 use super::exchange::Defaults;
-use super::request::Response;
-use super::{Client, EndpointFacts, Outgoing, Transport};
+use super::{Client, EndpointFacts, Transport};
+use crate::call::{Outgoing, Response};
 use crate::codec::Body;
 
 /// Makes calls by other clients.

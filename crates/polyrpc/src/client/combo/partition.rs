@@ -10,8 +10,8 @@ use super::parallel::Parallel;
 use super::partitions::{Partitions, Template};
 use super::sub::{Map, Merge, Merger, Part, Place, Sub};
 use crate::Client;
-use crate::client::request::Response;
-use crate::client::{Builder, Outgoing, Result};
+use crate::call::{Outgoing, Response};
+use crate::client::{Builder, Result};
 use crate::codec::Body;
 
 /// Asks the servers that each hold a part: brpc's `PartitionChannel`.

@@ -1,19 +1,14 @@
 use std::any::Any;
 use std::borrow::Cow;
-use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use polyrpc_core::{Checksum, Compression, Format, Head, Metadata, Protocol, Push, Status};
-use polyrpc_payload::schema;
 
-use super::entry::Asked;
-use super::site::Site;
-use super::{Accepted, Entry, Offer, Peer};
-use crate::codec::{Body, Codec, counting_unknown};
+use super::{Accepted, Asked, ConnectionFacts, MethodName, Offer, Peer, Site};
 
 /// What a handler knows of the call it serves, and what it may say beside its answer.
 ///
@@ -28,7 +23,7 @@ pub struct Context(Box<Facts>);
 struct Facts {
     connection: Arc<ConnectionFacts>,
     /// What is called; nothing outside of any connection.
-    entry: Option<Arc<Entry>>,
+    called: Option<Arc<MethodName>>,
     /// When the request was here as a whole, if that was noted.
     arrived: Option<Instant>,
     deadline: Option<Instant>,
@@ -79,7 +74,7 @@ impl Context {
         let (offer, late, abandoned) = (None, None, None);
         Self(Box::new(Facts {
             connection,
-            entry: None,
+            called: None,
             arrived: None,
             deadline,
             head,
@@ -94,8 +89,8 @@ impl Context {
     }
 
     /// What is called, and when the request was here as a whole if that was noted.
-    pub(crate) fn of(mut self, entry: Arc<Entry>, arrived: Option<Instant>) -> Self {
-        (self.0.entry, self.0.arrived) = (Some(entry), arrived);
+    pub(crate) fn of(mut self, called: Arc<MethodName>, arrived: Option<Instant>) -> Self {
+        (self.0.called, self.0.arrived) = (Some(called), arrived);
         self
     }
 
@@ -126,7 +121,7 @@ impl Context {
     }
 
     /// What is known of the connection.
-    pub(super) fn facts(&self) -> &Arc<ConnectionFacts> {
+    pub(crate) fn facts(&self) -> &Arc<ConnectionFacts> {
         &self.0.connection
     }
 
@@ -139,17 +134,21 @@ impl Context {
     /// The service that is called, by the full name that the server knows it by, whatever the caller named it; empty for
     /// a function that belongs to none. In a [fallback](crate::Server::fallback) it is what the caller wrote.
     pub fn service(&self) -> &str {
-        match &self.0.entry {
-            Some(entry) if entry.is_fallback() => self.attached::<Asked>().map_or("", |asked| &asked.service),
-            entry => entry.as_ref().map_or("", |entry| entry.service()),
+        match &self.0.called {
+            Some(called) if called.is_fallback() => {
+                self.attached::<Asked>().map_or("", |asked| &asked.service)
+            }
+            called => called.as_ref().map_or("", |called| called.service()),
         }
     }
 
     /// The method that is called, or the function, by the name that the server knows it by.
     pub fn method(&self) -> &str {
-        match &self.0.entry {
-            Some(entry) if entry.is_fallback() => self.attached::<Asked>().map_or("", |asked| &asked.method),
-            entry => entry.as_ref().map_or("", |entry| entry.name()),
+        match &self.0.called {
+            Some(called) if called.is_fallback() => {
+                self.attached::<Asked>().map_or("", |asked| &asked.method)
+            }
+            called => called.as_ref().map_or("", |called| called.method()),
         }
     }
 
@@ -160,12 +159,12 @@ impl Context {
 
     /// Where the method is in the server: the same for all its calls, and for those of no other.
     pub(crate) fn place(&self) -> usize {
-        self.0.entry.as_ref().map_or(0, |entry| Arc::as_ptr(entry).addr())
+        self.0.called.as_ref().map_or(0, |called| Arc::as_ptr(called).addr())
     }
 
     /// Where the call is handled.
     pub(crate) fn site(&self) -> Site {
-        Site::new(self.0.connection.clone(), self.0.entry.clone())
+        Site::new(self.0.connection.clone(), self.0.called.clone())
     }
 
     /// When the request was here as a whole, if that was noted: it is where the server has a [hook](crate::server::Hook)
@@ -272,7 +271,7 @@ impl Context {
     /// Whether nobody waits for the answer any more: the caller said so, the deadline has passed or the
     /// connection is gone.
     pub fn is_cancelled(&self) -> bool {
-        self.0.connection.closed.load(Ordering::Relaxed)
+        self.0.connection.is_closed()
             || self.0.abandoned.as_ref().is_some_and(|abandoned| abandoned.load(Ordering::Relaxed))
             || self.0.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
@@ -283,14 +282,14 @@ impl Context {
     }
 
     /// Takes out what was said beside the answer.
-    pub(super) fn into_reply(self) -> ReplyOptions {
+    pub(crate) fn into_reply(self) -> ReplyOptions {
         let (mut reply, late) = self.into_answer();
         late.append_to(&mut reply.trailers);
         reply
     }
 
     /// Takes out what was said beside an answer that has yet to be made, and what may still be said behind it.
-    pub(super) fn into_answer(self) -> (ReplyOptions, LateTrailers) {
+    pub(crate) fn into_answer(self) -> (ReplyOptions, LateTrailers) {
         (self.0.reply, LateTrailers(self.0.late))
     }
 
@@ -347,10 +346,10 @@ impl Trailers {
 
 /// The trailers that a handler may still be writing, if it asked for a way to.
 #[derive(Debug)]
-pub(super) struct LateTrailers(Option<Trailers>);
+pub(crate) struct LateTrailers(Option<Trailers>);
 
 impl LateTrailers {
-    pub(super) fn append_to(&self, trailers: &mut Metadata) {
+    pub(crate) fn append_to(&self, trailers: &mut Metadata) {
         if let Some(late) = &self.0 {
             late.append_to(trailers);
         }
@@ -383,109 +382,5 @@ impl Pusher {
     /// [`Unavailable`](polyrpc_core::Code::Unavailable) when the connection is gone.
     pub fn push(&self, push: Push) -> Result<(), Status> {
         self.connection.push(push)
-    }
-}
-
-/// Where messages wait to be pushed; only protocols that can push have one.
-pub(crate) type PushQueue = Box<dyn Fn(Push) -> Result<(), Status> + Send + Sync>;
-
-/// What is known of a connection outside of the task that drives it.
-pub(crate) struct ConnectionFacts {
-    /// The connection's number.
-    pub(crate) id: u64,
-    pub(crate) protocol: Protocol,
-    pub(crate) peer: Peer,
-    local: Option<SocketAddr>,
-    /// Callers are told errors that were not meant for them.
-    pub(super) exposes_errors: bool,
-    closed: AtomicBool,
-    pushes: Option<PushQueue>,
-    /// Where the server counts what messages have that their types have not.
-    unknown_fields: Arc<AtomicU64>,
-}
-
-impl ConnectionFacts {
-    pub(crate) fn new(protocol: Protocol, peer: Peer, pushes: Option<PushQueue>) -> Self {
-        Self {
-            id: 0,
-            protocol,
-            peer,
-            local: None,
-            exposes_errors: false,
-            closed: AtomicBool::new(false),
-            pushes,
-            unknown_fields: Arc::default(),
-        }
-    }
-
-    /// Counts there what messages have that their types have not.
-    pub(crate) fn counting_unknown(self, unknown_fields: Arc<AtomicU64>) -> Self {
-        Self { unknown_fields, ..self }
-    }
-
-    /// Reads a message, and counts what it has that its type has not.
-    ///
-    /// # Errors
-    ///
-    /// As [`Codec::decode`].
-    pub(crate) fn read<C: Codec<T>, T>(
-        &self,
-        body: Body,
-        schema: Option<&schema::Message>,
-    ) -> Result<T, Status> {
-        match (body.format, schema) {
-            // Protobuf keeps what it has no names for, and without a schema nothing is known to be missing.
-            (Format::Protobuf, _) | (_, None) => C::decode(body, schema),
-            (_, Some(_)) => self.read_counted::<C, T>(body, schema),
-        }
-    }
-
-    #[cold]
-    fn read_counted<C: Codec<T>, T>(
-        &self,
-        body: Body,
-        schema: Option<&schema::Message>,
-    ) -> Result<T, Status> {
-        let (message, unknown) = counting_unknown(|| C::decode(body, schema));
-        if unknown > 0 {
-            self.unknown_fields.fetch_add(unknown, Ordering::Relaxed);
-        }
-        message
-    }
-
-    /// Gives the connection its number.
-    pub(crate) fn numbered(self, id: u64) -> Self {
-        Self { id, ..self }
-    }
-
-    /// Tells callers errors that were not meant for them, if it is to.
-    pub(crate) fn exposing(self, exposes_errors: bool) -> Self {
-        Self { exposes_errors, ..self }
-    }
-
-    /// Notes this end's address.
-    pub(crate) fn at(self, local: Option<SocketAddr>) -> Self {
-        Self { local, ..self }
-    }
-
-    /// Nobody will read an answer any more.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-    }
-
-    fn push(&self, push: Push) -> Result<(), Status> {
-        if self.closed.load(Ordering::Relaxed) {
-            return Err(Status::unavailable("the connection is closed"));
-        }
-        match &self.pushes {
-            Some(queue) => queue(push),
-            None => Err(Status::unimplemented("this protocol cannot push")),
-        }
-    }
-}
-
-impl fmt::Debug for ConnectionFacts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("protocol", &self.protocol).field("peer", &self.peer).finish()
     }
 }

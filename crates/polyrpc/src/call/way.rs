@@ -1,4 +1,4 @@
-use crate::streaming::{Incoming, Outgoing};
+use super::streaming::{Incoming, Outgoing};
 
 /// How the messages of a call come to a method, and leave it.
 pub(crate) enum Way {

@@ -4,6 +4,7 @@ mod bell;
 mod closing;
 mod incoming;
 mod outgoing;
+mod send;
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use futures_util::{Stream, StreamExt, stream};
 use polyrpc_core::{Metadata, Status};
 use tokio::sync::mpsc;
 
-use crate::{Error, Failure, Result, client};
+use crate::error::{ClientResult, Error, Failure, Result};
 
 pub use polyrpc_core::session::StreamOptions;
 
@@ -26,6 +27,7 @@ pub(crate) use bell::Bell;
 pub(crate) use closing::{Closer, Closing};
 pub(crate) use incoming::Feed;
 pub(crate) use outgoing::Drain;
+pub(crate) use send::send;
 
 /// Messages of one direction of a call, one after the other.
 ///
@@ -166,7 +168,7 @@ impl<T> Streaming<T> {
     /// # Cancel safety
     ///
     /// Dropping the future loses no message.
-    pub async fn message(&mut self) -> client::Result<Option<T>> {
+    pub async fn message(&mut self) -> ClientResult<Option<T>> {
         self.next().await.transpose().map_err(Error::from)
     }
 
@@ -225,7 +227,7 @@ impl<T> Sender<T> {
     /// # Cancel safety
     ///
     /// Dropping the future before it is ready loses the message.
-    pub async fn send(&self, message: T) -> client::Result<()> {
+    pub async fn send(&self, message: T) -> ClientResult<()> {
         self.messages.send(Ok(message)).await.map_err(|_| gone())
     }
 
@@ -250,7 +252,7 @@ impl<T> Sender<T> {
     /// # Cancel safety
     ///
     /// Dropping the future drops the sender; a stream beside a call ends all the same.
-    pub async fn close(self) -> client::Result<()> {
+    pub async fn close(self) -> ClientResult<()> {
         let Self { messages, closer } = self;
         match closer {
             Some(closer) => {

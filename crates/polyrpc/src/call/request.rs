@@ -5,8 +5,7 @@ use bytes::Bytes;
 use polyrpc_core::{Checksum, Compression, Format, Metadata, Protocol};
 use polyrpc_payload::schema;
 
-use super::cancel::Cancel;
-use super::redacted::{RedactedMetadata, redacted};
+use super::{Cancel, RedactedMetadata, redacted};
 use crate::codec::Codec;
 
 /// A request with what travels beside it.

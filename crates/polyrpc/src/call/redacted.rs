@@ -5,10 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use polyrpc_core::Metadata;
 
-use crate::discovery::is_secret;
-
 /// Metadata without the values of entries that are likely to be secret (`authorization`, `cookie`, `x-api-key`, …).
-pub(super) struct RedactedMetadata<'a>(pub(super) &'a Metadata);
+pub(crate) struct RedactedMetadata<'a>(pub(crate) &'a Metadata);
 
 impl fmt::Debug for RedactedMetadata<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,8 +22,27 @@ impl fmt::Debug for RedactedMetadata<'_> {
 }
 
 /// Whether there is a credential, and not which.
-pub(super) fn redacted(credential: Option<&Bytes>) -> Option<fmt::Arguments<'static>> {
+pub(crate) fn redacted(credential: Option<&Bytes>) -> Option<fmt::Arguments<'static>> {
     credential.map(|_| REDACTED)
+}
+
+/// Whether a setting, a header or a metadata entry of this name is likely to hold a secret.
+pub(crate) fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace(['-', '_', '.'], "");
+    let parts = [
+        "authorization",
+        "cookie",
+        "password",
+        "passwd",
+        "secret",
+        "token",
+        "credential",
+        "apikey",
+        "accesskey",
+        "privatekey",
+        "signature",
+    ];
+    matches!(&*name, "auth" | "xauth" | "pwd" | "pass") || parts.iter().any(|part| name.contains(part))
 }
 
 const REDACTED: fmt::Arguments<'static> = format_args!("<redacted>");

@@ -49,14 +49,14 @@ impl Cancel {
     }
 
     /// Waits until it is cancelled.
-    pub(super) async fn cancelled(self) -> Status {
+    pub(crate) async fn cancelled(self) -> Status {
         // The sender is in `self`, so that it cannot be gone.
         let _ = self.0.subscribe().wait_for(|cancelled| *cancelled).await;
         Status::cancelled("the caller cancelled the call").with_fault(Fault::Caller)
     }
 
     /// What `call` ends with, unless it is cancelled before; it is dropped then.
-    pub(super) async fn guard<T>(self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    pub(crate) async fn guard<T>(self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         tokio::select! {
             biased;
             status = self.cancelled() => Err(status),

@@ -1,7 +1,7 @@
 use polyrpc_core::{Protocol, Status};
 use tokio::time::Instant;
 
-use super::request::Options;
+use super::Options;
 use crate::codec::{Body, Codec};
 
 /// A call on its way to a server.
@@ -40,7 +40,7 @@ impl Outgoing<'_> {
     }
 
     /// Leaves it the time until then.
-    pub(super) fn end_by(&mut self, deadline: Option<Instant>) {
+    pub(crate) fn end_by(&mut self, deadline: Option<Instant>) {
         self.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     }
 }

@@ -6,21 +6,20 @@ use std::time::Duration;
 
 use polyrpc_core::{Fault, Status};
 
-use super::context::ConnectionFacts;
-use super::{Ending, Entry};
+use super::task;
+use super::{ConnectionFacts, Ending, MethodName};
 use crate::rate_limited::EventLimiter;
-use crate::task;
 
 /// Where a call is handled: its connection and its method.
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
     connection: Arc<ConnectionFacts>,
-    entry: Option<Arc<Entry>>,
+    called: Option<Arc<MethodName>>,
 }
 
 impl Site {
-    pub(crate) fn new(connection: Arc<ConnectionFacts>, entry: Option<Arc<Entry>>) -> Self {
-        Self { connection, entry }
+    pub(crate) fn new(connection: Arc<ConnectionFacts>, called: Option<Arc<MethodName>>) -> Self {
+        Self { connection, called }
     }
 
     /// A handler's failure as the caller is told it. An error that is not meant for him is logged, and stays the source of
@@ -49,22 +48,22 @@ impl Site {
 
     fn log_panic(&self, panic: &str) {
         let Some(suppressed) = PANICS.allow() else { return };
-        let (service, method) = self.called();
+        let (service, method) = self.names();
         let (connection, peer) = (self.connection.id, &self.connection.peer);
         let trace = trace();
         tracing::error!(panic, service, method, connection, %peer, trace, suppressed, "a handler panicked");
     }
 
     /// The names of what is called.
-    fn called(&self) -> (&str, &str) {
-        self.entry.as_ref().map_or(("", ""), |entry| (entry.service(), entry.name()))
+    fn names(&self) -> (&str, &str) {
+        self.called.as_ref().map_or(("", ""), |called| (called.service(), called.method()))
     }
 
     /// Logs an error with what tells its call from others: the connection's number and peer, what is called, and the
     /// trace if the caller named one.
     fn log(&self, error: &str) {
         let Some(suppressed) = FAILURES.allow() else { return };
-        let (service, method) = self.called();
+        let (service, method) = self.names();
         let (connection, peer) = (self.connection.id, &self.connection.peer);
         let trace = trace();
         tracing::error!(error, service, method, connection, %peer, trace, suppressed, "a handler failed");
