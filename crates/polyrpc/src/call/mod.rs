@@ -11,6 +11,7 @@ mod request;
 mod target;
 
 mod connection;
+mod facts;
 mod method_name;
 mod peer;
 
@@ -28,12 +29,14 @@ pub mod task;
 pub use self::cancel::Cancel;
 pub use self::context::{Context, Pusher, ReplyOptions, Trailers};
 pub use self::ending::{Accepted, Ending, Handling, Shape};
+pub use self::facts::{Calls, Connection, Facts, Used};
 pub use self::outgoing::Outgoing;
 pub use self::peer::{Peer, Secured};
 pub use self::request::{Options, Request, Response, Signature};
 
 pub(crate) use self::connection::{ConnectionFacts, PushQueue};
 pub(crate) use self::ending::AcceptedStream;
+pub(crate) use self::facts::{Countable, Totals};
 pub(crate) use self::method_name::{Asked, MethodName};
 pub(crate) use self::offer::Offer;
 pub(crate) use self::redacted::{RedactedMetadata, is_secret, redacted};

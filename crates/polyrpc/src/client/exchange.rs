@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::channel::Terms;
+use super::near::Near;
 use super::unsaid::Unsaid;
 use crate::call::{Options, Response};
 use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
 use crate::task;
-use crate::transfer::Near;
 
 /// What a client does when a call does not say otherwise.
 #[derive(Debug, Clone)]

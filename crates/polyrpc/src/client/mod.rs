@@ -53,6 +53,8 @@ pub mod combo;
 
 mod mock;
 
+mod near;
+
 pub mod blocking;
 
 use std::fmt;
@@ -90,6 +92,7 @@ use self::exchange::Defaults;
 use self::factory::Factory;
 use self::hook::Hooks;
 use self::mock::Mock;
+pub(crate) use self::near::Near;
 use self::pool::{Bounds, Pool};
 use self::unsaid::Unsaid;
 use self::url::Url;
@@ -102,7 +105,6 @@ use crate::discovery::{self, Discover, List};
 use crate::layer::{Layer, Layers, Side};
 use crate::net::{Address, Dialing, Stream};
 use crate::tls;
-use crate::transfer::Near;
 
 /// Calls a server, by whatever protocol its URL names.
 ///

@@ -3,6 +3,7 @@
 //! Ready-made ones are in [`layers`](crate::layers).
 
 mod call;
+pub(crate) mod hook;
 mod list;
 mod next;
 

@@ -24,8 +24,7 @@ use super::streams::Streams;
 use super::subscription::{self, Admission};
 use super::topics::Subscriptions;
 use crate::budget::{self, Account};
-use crate::call::{Accepted, ConnectionFacts, Ending, Site};
-use crate::introspection::Calls;
+use crate::call::{Accepted, Calls, ConnectionFacts, Ending, Site};
 use crate::net::{Inbox, Transport, scratch};
 use crate::task::Inherited;
 

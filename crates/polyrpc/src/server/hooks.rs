@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use polyrpc_core::{Call, Protocol, Push, Status};
 
-use super::hook::{Answered, Hook, Received};
-use crate::call::{ConnectionFacts, Peer};
-use crate::introspection::Connection;
+use crate::call::{Connection, ConnectionFacts, Peer};
+use crate::layer::hook::{Answered, Hook, Received};
 use crate::service::Router;
 
 /// The hooks of a server.

@@ -42,7 +42,6 @@ mod extensions;
 mod concurrency;
 
 mod heap;
-mod hook;
 
 mod hooks;
 
@@ -64,11 +63,11 @@ pub use polyrpc_wire::grpc_web::Cors;
 use polyrpc_wire::rpcx::Compressors;
 
 pub use self::concurrency::{Auto, Concurrency, Timely, UnknownConcurrency};
-pub use self::hook::{Answered, Hook, Received};
 pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
 pub use self::registration::{Event, Registered, Registration};
 pub use self::topics::Publisher;
+pub use crate::layer::hook::{Answered, Hook, Received};
 
 use self::extensions::Extensions;
 use self::hooks::Hooks;
@@ -76,12 +75,12 @@ use self::incidents::Incidents;
 use self::open::{Open, Order};
 use self::port::Port;
 use self::registration::{Planned, Registrations};
-use crate::call::Peer;
+use crate::call::{Calls, Countable, Facts, Peer};
 use crate::client::Client;
 use crate::codec::ByteString;
 use crate::cores::Cores;
 use crate::discovery::Register;
-use crate::introspection::{self, Calls, Facts, Health};
+use crate::introspection::{self, Health};
 use crate::layer::Layers;
 use crate::layers::{self, Metrics};
 use crate::net::{Address, Listener, Stream};
@@ -369,7 +368,13 @@ impl Server {
     /// When the address is none or is taken, when a [hook](Hook::registered) objects, or when there is nothing to be
     /// [registered](Self::register_in).
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
-        let data = transfer::add(&mut self.router, self.streams, self.files, &self.limits);
+        let data = transfer::add(
+            &mut self.router,
+            self.streams,
+            self.files,
+            self.limits.tokens,
+            self.limits.token_timeout,
+        );
         let planned = self
             .registries
             .into_iter()
@@ -386,7 +391,7 @@ impl Server {
         let limits = Arc::new(self.limits.within_system());
         let open = Arc::new(Open::new(hooks.clone(), limits.clone(), incidents));
         if let Some(metrics) = &self.metrics {
-            let counts: Arc<dyn introspection::Countable> = open.clone();
+            let counts: Arc<dyn Countable> = open.clone();
             metrics.attach(Arc::downgrade(&counts));
         }
         let own_health = self.health.clone().unwrap_or_default();

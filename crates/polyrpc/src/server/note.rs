@@ -4,9 +4,9 @@ use std::{fmt, mem};
 
 use polyrpc_core::{Call, Reply, Status};
 
-use super::hook::Answered;
 use super::hooks::Hooks;
 use crate::call::{ConnectionFacts, Ending, MethodName};
+use crate::layer::hook::Answered;
 use crate::service::Entry;
 
 /// What is known of a call whose end the hooks want to hear of. They hear of it when this is dropped, which is the one

@@ -24,13 +24,12 @@ use super::hooks::Hooks;
 use super::incidents::{Closing, Incidents, Refusal};
 use super::limits::Limits;
 use crate::budget::{Account, Full, Level, Pool, Quota, Quotas};
-use crate::call::Peer;
+use crate::call::{Calls, Connection, Countable, Facts, Peer, Totals, Used};
 use crate::codec::made_aside;
-use crate::introspection::{self, Calls, Facts};
 use crate::rate_limited::EventLimiter;
 
-impl introspection::Countable for Open {
-    fn totals(&self) -> introspection::Totals {
+impl Countable for Open {
+    fn totals(&self) -> Totals {
         let entries = self.lock();
         let open = || entries.open.iter().map(|(_, entry)| entry);
         let (received, sent) = self.past_bytes.read();
@@ -38,7 +37,7 @@ impl introspection::Countable for Open {
             let (more, out) = entry.bytes.read();
             (received + more, sent + out)
         });
-        introspection::Totals {
+        Totals {
             connections: entries.open.len(),
             accepted: self.entered.load(Ordering::Relaxed),
             received,
@@ -350,12 +349,8 @@ impl Open {
         Facts { calls, expired, connections, used, refusals, closings, unknown_fields }
     }
 
-    fn used(&self) -> introspection::Used {
-        introspection::Used {
-            memory: self.pool.bytes(),
-            calls: self.pool.calls(),
-            streams: self.pool.streams(),
-        }
+    fn used(&self) -> Used {
+        Used { memory: self.pool.bytes(), calls: self.pool.calls(), streams: self.pool.streams() }
     }
 
     /// How many calls have begun, and how many connections were opened, since the server began.
@@ -653,9 +648,9 @@ impl Entry {
         self.opened
     }
 
-    fn facts(&self, now: u32) -> introspection::Connection {
+    fn facts(&self, now: u32) -> Connection {
         let told = self.protocol.load(Ordering::Relaxed);
-        introspection::Connection {
+        Connection {
             id: self.id,
             peer: self.peer.clone(),
             protocol: Protocol::ALL.into_iter().find(|&protocol| protocol as u8 == told),

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use polyrpc_core::Protocol;
 
-use crate::call::Peer;
+use super::Peer;
 
 /// What a server has done and is doing: what gRPC's channelz tells of a server and its sockets, for every protocol.
 /// See [`Running::facts`](crate::server::Running::facts).

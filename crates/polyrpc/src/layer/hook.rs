@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use polyrpc_core::{Metadata, Protocol, Push, Status};
 
-use crate::call::Peer;
-use crate::introspection::Connection;
+use crate::call::{Connection, Peer};
 
 /// Hears of what a server does, and may object: the points at which rpcx's server calls its plugins.
 ///
@@ -135,16 +134,16 @@ impl<H: Hook + ?Sized> Hook for Arc<H> {
 /// A call that was read.
 #[derive(Debug)]
 pub struct Received<'a> {
-    pub(super) service: Cow<'a, str>,
-    pub(super) method: Cow<'a, str>,
-    pub(super) metadata: &'a mut Metadata,
-    pub(super) credential: Option<&'a [u8]>,
-    pub(super) timeout: Option<Duration>,
-    pub(super) oneway: bool,
-    pub(super) bytes: usize,
-    pub(super) connection: u64,
-    pub(super) protocol: Protocol,
-    pub(super) peer: &'a Peer,
+    pub(crate) service: Cow<'a, str>,
+    pub(crate) method: Cow<'a, str>,
+    pub(crate) metadata: &'a mut Metadata,
+    pub(crate) credential: Option<&'a [u8]>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) oneway: bool,
+    pub(crate) bytes: usize,
+    pub(crate) connection: u64,
+    pub(crate) protocol: Protocol,
+    pub(crate) peer: &'a Peer,
 }
 
 impl Received<'_> {
