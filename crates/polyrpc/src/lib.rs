@@ -13,19 +13,7 @@ pub mod client;
 
 pub mod discovery;
 
-mod net;
-
-#[cfg(feature = "kcp")]
-pub mod kcp;
-
-#[cfg(feature = "quic")]
-pub mod quic;
-
-#[cfg(feature = "tls")]
-pub mod tls;
-#[cfg(not(feature = "tls"))]
-#[path = "tls/absent.rs"]
-mod tls;
+mod transport;
 
 pub mod server;
 
@@ -76,9 +64,15 @@ pub use cores::Cores;
 #[cfg(feature = "prost")]
 pub use details::Details;
 pub use error::{Error, Failure, Result};
-pub use net::Address;
 pub use server::Server;
 pub use streaming::Streaming;
+pub use transport::Address;
+#[cfg(feature = "kcp")]
+pub use transport::kcp;
+#[cfg(feature = "quic")]
+pub use transport::quic;
+#[cfg(feature = "tls")]
+pub use transport::tls;
 
 /// Bytes that are shared and not copied: of messages, attachments and metadata.
 pub use bytes::Bytes;

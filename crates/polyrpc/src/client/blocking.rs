@@ -31,8 +31,8 @@ use super::{Builder, split};
 use crate::call::{Options, Request, Response, Signature};
 use crate::client::Result;
 use crate::codec::{Body, Codec};
-use crate::net::{Address, DIALLED, keep_alive};
-use crate::tls::{self, Socket as _};
+use crate::transport::tls::{self, Socket as _};
+use crate::transport::{Address, DIALLED, keep_alive};
 
 /// Calls a server from a plain thread. Several servers ([`Builder::discover`]) are for the asynchronous client.
 ///

@@ -11,8 +11,8 @@ use tokio::time::timeout_at;
 use super::attempt::reached_nobody;
 use super::connect_backoff::{Change, ConnectBackoff, Permit};
 use super::dial::Backoff;
-use crate::net::Address;
 use crate::rate_limited::EventLimiter;
+use crate::transport::Address;
 
 /// A [`ConnectBackoff`] that tasks share.
 pub(super) struct ConnectGate {

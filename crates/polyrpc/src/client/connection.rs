@@ -20,7 +20,7 @@ use super::hook::Watched;
 use super::keepalive::{Heartbeat, Keepalive};
 use super::link::{Link, Over, Standing};
 use super::pending::{Arrived, Pending, note};
-use crate::net::{Inbox, ReadHalf, Stream, WriteHalf};
+use crate::transport::{Inbox, ReadHalf, Stream, WriteHalf};
 
 /// A connection that many callers share.
 ///

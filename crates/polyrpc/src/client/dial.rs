@@ -15,9 +15,9 @@ use super::keepalive::Keepalive;
 use super::link::Link;
 use super::url::{Http, Url};
 use crate::cores::Cores;
-use crate::net::{self, Dialing, Stream};
 use crate::runtime::Owned;
-use crate::tls;
+use crate::transport::tls;
+use crate::transport::{Dialing, Stream, connect_behind_http};
 
 /// Makes connections to one server.
 ///
@@ -166,7 +166,7 @@ async fn connect(url: &Url, dialing: &Dialing, tls: Option<&tls::Connector>) -> 
         tokio::time::sleep(pause).await;
     }
     match &url.connect {
-        Some(path) if url.protocol == Protocol::Rpcx => net::connect_behind_http(stream, path).await,
+        Some(path) if url.protocol == Protocol::Rpcx => connect_behind_http(stream, path).await,
         _ => Ok(stream),
     }
 }

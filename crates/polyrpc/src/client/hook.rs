@@ -6,7 +6,7 @@ use bytes::Bytes;
 use polyrpc_core::{Call, Metadata, Reply, Status};
 
 use crate::call::RedactedMetadata;
-use crate::net::Address;
+use crate::transport::Address;
 
 /// What a program wants to know of a client's connections, and of each attempt to have a call answered. It implements
 /// what it is interested in; the rest does nothing.

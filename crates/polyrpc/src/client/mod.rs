@@ -97,14 +97,12 @@ use self::pool::{Bounds, Pool};
 use self::unsaid::Unsaid;
 use self::url::Url;
 #[cfg(feature = "otel")]
-use crate::call::Target;
-use crate::call::redacted;
+use crate::call::{Target, redacted};
 use crate::codec::{self, Body};
 use crate::cores::Cores;
 use crate::discovery::{self, Discover, List};
 use crate::layer::{Layer, Layers, Side};
-use crate::net::{Address, Dialing, Stream};
-use crate::tls;
+use crate::transport::{Address, Dialing, Stream, tls};
 
 /// Calls a server, by whatever protocol its URL names.
 ///

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::net::Address;
+use crate::transport::Address;
 
 /// How a client reaches the address that it was given.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use super::channel::Visit;
 use super::dial::Dialer;
 use super::dials::Dials;
 use super::link::{Link, Standing};
-use crate::net::{Address, Stream};
+use crate::transport::{Address, Stream};
 
 /// How calls share connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

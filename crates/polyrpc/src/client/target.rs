@@ -3,7 +3,7 @@
 use super::url::Url;
 use crate::call::Target;
 use crate::discovery;
-use crate::net::Address;
+use crate::transport::Address;
 
 /// One server, or several by one name: OpenTelemetry's `server.address` and `server.port`. It is what the program said, not
 /// whom a call went to.

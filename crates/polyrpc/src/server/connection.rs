@@ -25,8 +25,8 @@ use super::subscription::{self, Admission};
 use super::topics::Subscriptions;
 use crate::budget::{self, Account};
 use crate::call::{Accepted, Calls, ConnectionFacts, Ending, Site};
-use crate::net::{Inbox, Transport, scratch};
 use crate::task::Inherited;
+use crate::transport::{Inbox, Transport, scratch};
 
 /// Drives one session over one socket.
 ///

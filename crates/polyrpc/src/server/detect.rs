@@ -14,8 +14,8 @@ use super::open::{Order, Phase, Registration, Unasked};
 use super::port::Port;
 use super::secure::{self, Opening};
 use crate::call::{ConnectionFacts, Peer, PushQueue};
-use crate::net::{Inbox, Stream, Transport};
 use crate::transfer::{Seen, Start};
+use crate::transport::{Inbox, Stream, Transport};
 
 /// Serves one connection from its first byte to its last.
 ///

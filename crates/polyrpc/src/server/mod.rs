@@ -83,9 +83,9 @@ use crate::discovery::Register;
 use crate::introspection::{self, Health};
 use crate::layer::Layers;
 use crate::layers::{self, Metrics};
-use crate::net::{Address, Listener, Stream};
 use crate::service::{Answer, Function, Router, Service};
 use crate::transfer::{self, Data, Files, Streams};
+use crate::transport::{Address, Listener, Stream};
 
 /// A server to be: services, functions, limits.
 ///

@@ -10,9 +10,8 @@ use polyrpc_wire::{baidu_std, fb_rpc, grpc, h2, http1, net_rpc, rpcx};
 use super::authentication::Authenticator;
 use super::limits::Http2;
 use super::{Limits, Shared};
-use crate::net::Address;
 use crate::service::Router;
-use crate::tls;
+use crate::transport::{Address, tls};
 
 /// What the connections of one listening socket share.
 pub(super) struct Port {

@@ -12,7 +12,7 @@ use super::messages::{Asked, Grant};
 use super::{ByteStream, files, streams};
 use crate::Client;
 use crate::client::{Near, Result};
-use crate::net::{Address, Socket};
+use crate::transport::{Address, Socket};
 
 /// Streams of bytes and files beside the calls ([`transfer`](crate::transfer)). The metadata is for the server's handler.
 impl Client {

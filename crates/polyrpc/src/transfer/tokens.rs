@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::messages::{Grant, Token};
 use super::{ByteStream, Work};
 use crate::call::Context;
-use crate::net::Address;
+use crate::transport::Address;
 
 /// What waits for data connections.
 ///

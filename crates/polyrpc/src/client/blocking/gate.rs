@@ -9,7 +9,7 @@ use crate::client::attempt::reached_nobody;
 use crate::client::connect_backoff::{Change, ConnectBackoff, Permit};
 use crate::client::connect_gate::{ended_early, log_failure, log_recovery};
 use crate::client::dial::Backoff;
-use crate::net::Address;
+use crate::transport::Address;
 
 /// A [`ConnectBackoff`] that threads share.
 pub(super) struct Gate {

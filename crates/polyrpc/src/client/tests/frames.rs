@@ -19,7 +19,7 @@ use crate::client::keepalive::Keepalive;
 use crate::client::pool::Pool;
 use crate::client::url::Url;
 use crate::client::{Builder, Kind, Transport};
-use crate::net::Address;
+use crate::transport::Address;
 
 /// Where a client under test connects to.
 pub(super) struct Place {

@@ -13,7 +13,7 @@ use crate::client::link::{self, Link};
 use crate::client::pool::Pool;
 use crate::introspection::grpc::health::v1::health_check_response::ServingStatus;
 use crate::introspection::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
-use crate::net::{Source, Stream};
+use crate::transport::{Source, Stream};
 
 /// What a server is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]

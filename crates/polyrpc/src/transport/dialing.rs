@@ -16,7 +16,7 @@ pub(crate) enum Dialing {
     #[cfg(feature = "kcp")]
     Kcp(Arc<Settings>),
     #[cfg(feature = "quic")]
-    Quic(crate::quic::Connector),
+    Quic(super::quic::Connector),
 }
 
 impl Dialing {
@@ -26,7 +26,7 @@ impl Dialing {
             (Self::Socket, address) => Socket::connect(address).await.map(Stream::from),
             #[cfg(feature = "kcp")]
             (Self::Kcp(settings), address) => {
-                crate::kcp::connect(address.place().unwrap_or_default(), settings.clone()).await
+                super::kcp::connect(address.place().unwrap_or_default(), settings.clone()).await
             }
             #[cfg(feature = "quic")]
             (Self::Quic(connector), address) => connector.connect(address.place().unwrap_or_default()).await,

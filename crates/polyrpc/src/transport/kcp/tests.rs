@@ -11,7 +11,7 @@ use polyrpc_kcp::Settings;
 use tokio::net::UdpSocket;
 
 use super::{Algorithm, Cipher, Config, Listener, Tuning, connect};
-use crate::net::{Carried, Stream};
+use crate::transport::{Carried, Stream};
 
 fn settings(config: Config) -> Arc<Settings> {
     Arc::new(Settings::new(config).unwrap())

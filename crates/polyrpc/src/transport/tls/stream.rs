@@ -9,13 +9,13 @@ use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
 use super::session::{Opened, Session, record_length};
-use super::{Acceptor, Connector, failure, halves};
+use super::{Acceptor, Carrier, Connector, ReadHalf, WriteHalf, failure, halves};
 use crate::call::{Peer, Secured};
-use crate::net::{self, Inbox, Source};
+use crate::transport::{Inbox, Source};
 
 /// A stream within TLS within another stream.
-pub(crate) struct Stream {
-    inner: net::Stream,
+pub(crate) struct Stream<S> {
+    inner: S,
     session: Session,
     /// Records that have not been decrypted yet.
     incoming: Inbox,
@@ -23,9 +23,9 @@ pub(crate) struct Stream {
     received: usize,
 }
 
-impl Stream {
+impl<S: Carrier> Stream<S> {
     /// The client's end, ready to be used.
-    pub(crate) async fn connect(inner: net::Stream, connector: &Connector) -> io::Result<Self> {
+    pub(crate) async fn connect(inner: S, connector: &Connector) -> io::Result<Self> {
         connector.current().refresh_if_due().await;
         let mut stream = Self::new(inner, connector.session()?, Inbox::default());
         // A server speaks when it was asked: nothing comes behind its part of the handshake but TLS's own messages.
@@ -35,11 +35,11 @@ impl Stream {
     }
 
     /// The server's end, whose handshake is to be done. What was read already is taken out of `start`.
-    pub(crate) fn accept(inner: net::Stream, acceptor: &Acceptor, start: &mut Inbox) -> io::Result<Self> {
+    pub(crate) fn accept(inner: S, acceptor: &Acceptor, start: &mut Inbox) -> io::Result<Self> {
         Ok(Self::new(inner, acceptor.session()?, mem::take(start)))
     }
 
-    fn new(inner: net::Stream, session: Session, incoming: Inbox) -> Self {
+    fn new(inner: S, session: Session, incoming: Inbox) -> Self {
         let received = incoming.bytes.len();
         Self { inner, session, incoming, received }
     }
@@ -138,10 +138,10 @@ impl Stream {
         self.inner.poll_shutdown(cx)
     }
 
-    pub(crate) fn split(self) -> (net::ReadHalf, net::WriteHalf) {
+    /// Parts it into a half to read from and a half that any task may write to.
+    pub(crate) fn split(self) -> (ReadHalf<S::Read>, WriteHalf<S::Write>) {
         let (read, write) = self.inner.split();
-        let (read, write) = halves::split(read, write, self.session, self.incoming);
-        (net::ReadHalf::Tls(Box::new(read)), net::WriteHalf::Tls(Box::new(write)))
+        halves::split(read, write, self.session, self.incoming)
     }
 
     /// Writes what TLS itself has to say.
@@ -157,7 +157,7 @@ impl Stream {
     }
 }
 
-impl Source for Stream {
+impl<S: Carrier> Source for Stream<S> {
     fn poll_read(&mut self, cx: &mut Context<'_>, plain: &mut BytesMut) -> Poll<io::Result<usize>> {
         let session = &mut self.session;
         let read = poll_plain(&mut self.inner, &mut self.incoming, plain, cx, |incoming, plain, room| {
@@ -230,7 +230,7 @@ pub(super) fn poll_plain(
     }
 }
 
-impl std::fmt::Debug for Stream {
+impl<S: std::fmt::Debug> std::fmt::Debug for Stream<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Tls").field(&self.inner).finish()
     }

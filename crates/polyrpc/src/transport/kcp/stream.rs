@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use bytes::BytesMut;
 
 use super::conversation::Conversation;
-use crate::net::{self, Carried, CarriedSink, CarriedSource, Source};
+use crate::transport::{self, Carried, CarriedSink, CarriedSource, Source};
 
 /// A conversation as a stream. Dropping it closes the conversation; what was written still is delivered.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub(super) struct Stream {
 struct Hold(Arc<Conversation>);
 
 impl Stream {
-    pub(super) fn over(conversation: Arc<Conversation>) -> net::Stream {
-        net::Stream::Carried(Box::new(Self { hold: Arc::new(Hold(conversation)) }))
+    pub(super) fn over(conversation: Arc<Conversation>) -> transport::Stream {
+        transport::Stream::Carried(Box::new(Self { hold: Arc::new(Hold(conversation)) }))
     }
 
     fn conversation(&self) -> &Arc<Conversation> {

@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::net::{self, Carried, CarriedSink, CarriedSource, Source};
+use crate::transport::{self, Carried, CarriedSink, CarriedSource, Source};
 
 /// A connection with its one stream.
 #[derive(Debug)]
@@ -22,9 +22,9 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn over(connection: Connection, send: SendStream, receive: RecvStream) -> net::Stream {
+    pub(super) fn over(connection: Connection, send: SendStream, receive: RecvStream) -> transport::Stream {
         let send = Sender { send, connection };
-        net::Stream::Carried(Box::new(Self { send, receive: Receiver(receive) }))
+        transport::Stream::Carried(Box::new(Self { send, receive: Receiver(receive) }))
     }
 }
 

@@ -34,6 +34,7 @@ mod outgoing;
 mod session;
 
 mod blocking;
+mod carrier;
 mod halves;
 mod stream;
 
@@ -50,6 +51,7 @@ pub use self::pem::Pem;
 pub use self::server::{Builder, Server};
 
 pub(crate) use self::blocking::{Blocking, Socket};
+pub(crate) use self::carrier::{Carrier, CarrierSink};
 pub(crate) use self::client::Connector;
 #[cfg(feature = "quic")]
 pub(crate) use self::current::Current;

@@ -7,7 +7,7 @@ use rustix::net::{Shutdown, sockopt};
 use tokio::io::ReadBuf;
 use tokio::net::{TcpStream, UnixStream};
 
-use super::{Address, Stream};
+use super::Address;
 
 /// A connected socket with nothing above it.
 #[derive(Debug)]
@@ -29,15 +29,6 @@ impl Socket {
             Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
             // Those are dialled with what they were set up with.
             Address::Kcp(_) | Address::Quic(_) => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    /// The socket of a stream that is nothing more.
-    pub(crate) fn of(stream: Stream) -> Option<Self> {
-        match stream {
-            Stream::Tcp(stream) => Some(Self::Tcp(stream)),
-            Stream::Unix(stream) => Some(Self::Unix(stream)),
-            Stream::Tls(_) | Stream::Carried(_) => None,
         }
     }
 

@@ -13,7 +13,7 @@ use super::backlog::Backlog;
 use super::conversation::{Conversation, Outlet};
 use super::members::Members;
 use super::stream::Stream;
-use crate::net;
+use crate::transport;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Listener {
         Ok(Self { outlet, backlog })
     }
 
-    pub(crate) async fn accept(&self) -> io::Result<(net::Stream, SocketAddr)> {
+    pub(crate) async fn accept(&self) -> io::Result<(transport::Stream, SocketAddr)> {
         let conversation = poll_fn(|cx| self.backlog.poll_next(cx)).await?;
         let peer = conversation.peer();
         Ok((Stream::over(conversation), peer))
@@ -70,7 +70,7 @@ impl Drop for Listener {
 }
 
 /// Begins a conversation. Nothing is sent before something is written: that nobody is there is noticed then.
-pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Result<net::Stream> {
+pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Result<transport::Stream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for peer in lookup_host(address).await? {
         match connected(peer).await {
@@ -93,7 +93,7 @@ async fn connected(peer: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn converse(socket: UdpSocket, peer: SocketAddr, settings: Arc<Settings>) -> io::Result<net::Stream> {
+fn converse(socket: UdpSocket, peer: SocketAddr, settings: Arc<Settings>) -> io::Result<transport::Stream> {
     let outlet = Arc::new(Outlet { socket, alarms: Alarms::new(), is_connected: true });
     let conv = getrandom::u32().map_err(io::Error::other)?;
     let session = Session::new(settings.clone(), conv, seed()?, outlet.alarms.now());

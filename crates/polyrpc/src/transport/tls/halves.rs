@@ -5,30 +5,31 @@ use std::{fmt, io};
 use bytes::BytesMut;
 use polyrpc_core::Outbox;
 
+use super::CarrierSink;
 use super::session::Session;
 use super::stream::poll_plain;
-use crate::net::{self, Inbox, Source};
+use crate::transport::{Inbox, Source};
 
 /// Parts a stream. Both halves need the session, each for a moment: to decrypt what was read, to encrypt what is to be
 /// written and write it.
-pub(super) fn split(
-    read: net::ReadHalf,
-    write: net::WriteHalf,
+pub(super) fn split<R, W>(
+    read: R,
+    write: W,
     session: Session,
     incoming: Inbox,
-) -> (ReadHalf, WriteHalf) {
+) -> (ReadHalf<R>, WriteHalf<W>) {
     let session = Arc::new(Mutex::new(session));
     (ReadHalf { inner: read, session: session.clone(), incoming }, WriteHalf { inner: write, session })
 }
 
 /// The half that its own task reads from.
-pub(crate) struct ReadHalf {
-    inner: net::ReadHalf,
+pub(crate) struct ReadHalf<R> {
+    inner: R,
     session: Arc<Mutex<Session>>,
     incoming: Inbox,
 }
 
-impl Source for ReadHalf {
+impl<R: Source> Source for ReadHalf<R> {
     fn poll_read(&mut self, cx: &mut Context<'_>, plain: &mut BytesMut) -> Poll<io::Result<usize>> {
         let session = &self.session;
         poll_plain(&mut self.inner, &mut self.incoming, plain, cx, |incoming, plain, room| {
@@ -39,12 +40,12 @@ impl Source for ReadHalf {
 }
 
 /// The half that any task may write to.
-pub(crate) struct WriteHalf {
-    inner: net::WriteHalf,
+pub(crate) struct WriteHalf<W> {
+    inner: W,
     session: Arc<Mutex<Session>>,
 }
 
-impl WriteHalf {
+impl<W: CarrierSink> WriteHalf<W> {
     pub(crate) fn try_flush(&self, out: &mut Outbox) -> io::Result<()> {
         let mut session = lock(&self.session);
         while session.seal(out)? {
@@ -84,13 +85,13 @@ fn lock(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
     session.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl fmt::Debug for ReadHalf {
+impl<R: fmt::Debug> fmt::Debug for ReadHalf<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Tls").field(&self.inner).finish()
     }
 }
 
-impl fmt::Debug for WriteHalf {
+impl<W: fmt::Debug> fmt::Debug for WriteHalf<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Tls").field(&self.inner).finish()
     }

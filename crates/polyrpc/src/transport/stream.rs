@@ -9,17 +9,19 @@ use rustix::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
-use super::{Carried, CarriedSink, CarriedSource, Socket};
-use crate::tls;
+use super::{Carried, CarriedSink, CarriedSource, Socket, Source, tls};
 
 /// A connected socket, or what goes over one.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    Tls(Box<tls::Stream>),
+    Tls(Box<TlsStream>),
     Carried(Box<dyn Carried>),
 }
+
+/// TLS over one of the others.
+pub(crate) type TlsStream = tls::Stream<Stream>;
 
 impl Stream {
     /// A TCP stream that sends what it is given at once: a round's answers leave in one write, so waiting for
@@ -40,6 +42,15 @@ impl Stream {
         }
     }
 
+    /// The socket, if it is nothing more.
+    pub(crate) fn into_socket(self) -> Option<Socket> {
+        match self {
+            Self::Tcp(stream) => Some(Socket::Tcp(stream)),
+            Self::Unix(stream) => Some(Socket::Unix(stream)),
+            Self::Tls(_) | Self::Carried(_) => None,
+        }
+    }
+
     /// Parts the socket into a half to read from and a half that any task may write to.
     pub(crate) fn split(self) -> (ReadHalf, WriteHalf) {
         match self {
@@ -51,7 +62,10 @@ impl Stream {
                 let (read, write) = stream.into_split();
                 (ReadHalf::Unix(read), WriteHalf::Unix(write))
             }
-            Self::Tls(stream) => stream.split(),
+            Self::Tls(stream) => {
+                let (read, write) = stream.split();
+                (ReadHalf::Tls(Box::new(read)), WriteHalf::Tls(Box::new(write)))
+            }
             Self::Carried(stream) => {
                 let (read, write) = stream.split();
                 (ReadHalf::Carried(read), WriteHalf::Carried(write))
@@ -180,12 +194,6 @@ fn plain(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Something to read from.
-pub(crate) trait Source {
-    /// Appends what has arrived to `inbox`, into the room it has; 0 at the end of the stream.
-    fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>>;
-}
-
 /// A socket between two runtimes.
 #[derive(Debug)]
 pub(crate) enum Parked {
@@ -211,7 +219,7 @@ impl Parked {
 pub(crate) enum ReadHalf {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
-    Tls(Box<tls::ReadHalf>),
+    Tls(Box<tls::ReadHalf<ReadHalf>>),
     Carried(Box<dyn CarriedSource>),
 }
 
@@ -231,7 +239,7 @@ impl Source for ReadHalf {
 pub(crate) enum WriteHalf {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
-    Tls(Box<tls::WriteHalf>),
+    Tls(Box<tls::WriteHalf<WriteHalf>>),
     Carried(Box<dyn CarriedSink>),
 }
 
@@ -298,6 +306,47 @@ impl WriteHalf {
             Self::Tls(half) => half.poll_writable(cx),
             Self::Carried(half) => half.poll_writable(cx),
         }
+    }
+}
+
+#[cfg(feature = "tls")]
+impl tls::Carrier for Stream {
+    type Read = ReadHalf;
+    type Write = WriteHalf;
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write(cx, bytes)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_shutdown(cx)
+    }
+
+    fn break_off(&self) {
+        self.break_off();
+    }
+
+    fn held(&self) -> usize {
+        self.held()
+    }
+
+    fn split(self) -> (ReadHalf, WriteHalf) {
+        self.split()
+    }
+}
+
+#[cfg(feature = "tls")]
+impl tls::CarrierSink for WriteHalf {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_writable(cx)
+    }
+
+    fn close(&self) {
+        self.close();
     }
 }
 

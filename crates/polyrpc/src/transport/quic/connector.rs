@@ -9,7 +9,7 @@ use tokio::net::lookup_host;
 
 use super::Config;
 use super::stream::Stream;
-use crate::{net, tls};
+use crate::transport::{self, tls};
 
 /// What a client's connections are made with.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl Connector {
     }
 
     /// Connects.
-    pub(crate) async fn connect(&self, place: &str) -> io::Result<net::Stream> {
+    pub(crate) async fn connect(&self, place: &str) -> io::Result<transport::Stream> {
         self.tls.refresh_if_due().await;
         let client = self.client().map_err(io::Error::other)?;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
@@ -60,7 +60,7 @@ impl Connector {
         Err(last)
     }
 
-    async fn connect_to(&self, peer: SocketAddr, client: ClientConfig) -> io::Result<net::Stream> {
+    async fn connect_to(&self, peer: SocketAddr, client: ClientConfig) -> io::Result<transport::Stream> {
         let any = match peer {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),

@@ -19,21 +19,21 @@ pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix(UnixSocket),
     #[cfg(feature = "kcp")]
-    Kcp(crate::kcp::Listener),
+    Kcp(super::kcp::Listener),
     #[cfg(feature = "quic")]
-    Quic(crate::quic::Listener),
+    Quic(super::quic::Listener),
 }
 
 /// How a transport over UDP was set up, where that is not as usual.
 #[derive(Debug, Default)]
 pub(crate) struct Listening {
     #[cfg(feature = "kcp")]
-    pub(crate) kcp: Option<crate::kcp::Config>,
+    pub(crate) kcp: Option<super::kcp::Config>,
     #[cfg(feature = "quic")]
-    pub(crate) quic: Option<crate::quic::Config>,
+    pub(crate) quic: Option<super::quic::Config>,
     /// Of which QUIC is made.
     #[cfg(feature = "quic")]
-    pub(crate) tls: Option<crate::tls::Server>,
+    pub(crate) tls: Option<super::tls::Server>,
 }
 
 impl Listening {
@@ -66,7 +66,7 @@ impl Listener {
                 let settings = Settings::new(listening.kcp.unwrap_or_default());
                 let settings =
                     settings.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-                crate::kcp::Listener::bind(address, Arc::new(settings)).await.map(Self::Kcp)
+                super::kcp::Listener::bind(address, Arc::new(settings)).await.map(Self::Kcp)
             }
             #[cfg(not(feature = "kcp"))]
             Address::Kcp(_) => {
@@ -77,7 +77,7 @@ impl Listener {
                 let tls = listening.tls.ok_or_else(|| {
                     io::Error::new(io::ErrorKind::InvalidInput, "QUIC needs TLS: Listen::tls")
                 })?;
-                crate::quic::Listener::bind(address, listening.quic.unwrap_or_default(), tls)
+                super::quic::Listener::bind(address, listening.quic.unwrap_or_default(), tls)
                     .await
                     .map(Self::Quic)
             }
@@ -147,15 +147,15 @@ const BACKLOG: u32 = 4096;
 mod tests {
     use rustix::net::sockopt;
 
+    use super::super::Socket;
     use super::*;
-    use crate::net::Socket;
 
     #[tokio::test]
     async fn the_system_looks_whether_a_silent_peer_is_still_there() {
         let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), Listening::default()).await.unwrap();
         let dialled = Socket::connect(&listener.address().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
-        for (socket, seconds) in [(dialled, 60), (Socket::of(accepted).unwrap(), 180)] {
+        for (socket, seconds) in [(dialled, 60), (accepted.into_socket().unwrap(), 180)] {
             let Socket::Tcp(stream) = socket else { panic!("it is TCP") };
             assert!(sockopt::socket_keepalive(&stream).unwrap());
             assert_eq!(sockopt::tcp_keepidle(&stream).unwrap().as_secs(), seconds);

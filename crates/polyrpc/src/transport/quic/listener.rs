@@ -19,13 +19,13 @@ use super::stream::Stream;
 use super::streamless::{self, Streamless};
 use crate::call::Peer;
 use crate::runtime::Owned;
-use crate::{net, tls};
+use crate::transport::{self, tls};
 
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Listener {
     address: SocketAddr,
-    accepted: Mutex<mpsc::Receiver<(net::Stream, Peer)>>,
+    accepted: Mutex<mpsc::Receiver<(transport::Stream, Peer)>>,
     /// Makes connections of what comes, and ends with the listener. The socket stays for as long as connections do.
     _accepting: Owned<()>,
 }
@@ -52,7 +52,7 @@ impl Listener {
         Ok(Self { address, accepted: Mutex::new(accepted), _accepting: accepting })
     }
 
-    pub(crate) async fn accept(&self) -> io::Result<(net::Stream, Peer)> {
+    pub(crate) async fn accept(&self) -> io::Result<(transport::Stream, Peer)> {
         let accepted =
             poll_fn(|cx| self.accepted.lock().unwrap_or_else(PoisonError::into_inner).poll_recv(cx));
         accepted.await.ok_or_else(|| io::ErrorKind::NotConnected.into())
@@ -87,7 +87,7 @@ impl Admission {
 }
 
 /// Takes what comes, each in a task of its own until it has its stream.
-async fn accept(endpoint: Endpoint, admission: Admission, accepted: mpsc::Sender<(net::Stream, Peer)>) {
+async fn accept(endpoint: Endpoint, admission: Admission, accepted: mpsc::Sender<(transport::Stream, Peer)>) {
     let mut handshakes = Handshakes::default();
     let streamless = Arc::<Streamless>::default();
     let entry = Entry { streamless, accepted, stream_timeout: admission.config.stream_timeout };
@@ -154,7 +154,7 @@ async fn connect(incoming: Incoming, server: ServerConfig) -> Option<Connection>
 #[derive(Clone)]
 struct Entry {
     streamless: Arc<Streamless>,
-    accepted: mpsc::Sender<(net::Stream, Peer)>,
+    accepted: mpsc::Sender<(transport::Stream, Peer)>,
     stream_timeout: Duration,
 }
 
