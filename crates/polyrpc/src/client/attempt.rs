@@ -2,11 +2,13 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
-use polyrpc_core::{Call, Reply, Retry, Scope, Status};
+use polyrpc_core::{Call, Reply, Status};
 
 use super::channel::{Channel, Course, Terms};
+use super::failure::{failure, reached_nobody};
+use super::lease::Lease;
 use super::link::{self, Standing};
-use super::pool::{Lease, Pool};
+use super::pool::Pool;
 use super::traced;
 
 /// A call that looks for a connection that takes it.
@@ -61,10 +63,10 @@ impl<'a> Attempt<'a> {
             let lease = self.lease().await?;
             // Written twice: to hand the future on would copy it.
             let ended = if traced::is_wanted() {
-                let exchange = link::exchange(&lease.link, &mut self.call, self.deadline);
+                let exchange = link::exchange(lease.link(), &mut self.call, self.deadline);
                 Box::pin(traced::attempt(server(&self.way, &lease), exchange)).await
             } else {
-                link::exchange(&lease.link, &mut self.call, self.deadline).await
+                link::exchange(lease.link(), &mut self.call, self.deadline).await
             };
             match failure(&ended) {
                 Some(status) if self.again(status, &lease) => traced::repeated(status),
@@ -106,7 +108,7 @@ impl<'a> Attempt<'a> {
         }
         if self.call.is_some() {
             // If it is merely full, another call was faster.
-            return lease.link.standing() != Standing::Ending || !mem::replace(&mut self.refused, true);
+            return lease.link().standing() != Standing::Ending || !mem::replace(&mut self.refused, true);
         }
         // It was not begun then.
         if !reached_nobody(status) || self.refused {
@@ -124,7 +126,7 @@ impl<'a> Attempt<'a> {
 
     fn ready(&mut self) -> Option<Lease> {
         match &mut self.way {
-            Way::Server(pool) => pool.ready(),
+            Way::Server(pool) => pool.ready().map(Lease::from),
             Way::Channel(course) => course.ready(self.call.as_ref()?),
         }
     }
@@ -164,33 +166,11 @@ fn server(way: &Way<'_>, lease: &Lease) -> Option<String> {
     pool.address().map(ToString::to_string)
 }
 
-/// Why a call failed, if it did.
-pub(super) fn failure(ended: &Result<Option<Reply>, Status>) -> Option<&Status> {
-    match ended {
-        Ok(reply) => reply.as_ref().and_then(|reply| reply.result.as_ref().err()),
-        Err(status) => Some(status),
-    }
-}
-
-/// Whether it is known that no server had the call.
-pub(super) fn reached_nobody(status: &Status) -> bool {
-    status.scope() == Scope::Connection && status.retry() == Retry::Elsewhere
-}
-
-/// Whether a call that failed so may be made again, being idempotent or not.
-pub(super) fn is_repeatable(status: &Status, idempotent: bool) -> bool {
-    match status.retry() {
-        Retry::Elsewhere => true,
-        Retry::IfIdempotent => idempotent,
-        Retry::Never => false,
-    }
-}
-
 async fn lease_at_last(pool: &Arc<Pool>, wait_for_ready: bool) -> Result<Lease, Status> {
     loop {
         let failure = match pool.lease().await {
             Err(failure) if wait_for_ready => failure,
-            leased => return leased,
+            leased => return leased.map(Lease::from),
         };
         let Some(next) = pool.next_attempt() else { return Err(failure) };
         tokio::time::sleep_until(next.into()).await;

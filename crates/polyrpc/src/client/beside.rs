@@ -8,9 +8,9 @@ use std::time::Instant;
 use polyrpc_core::{Call, CallId, Format, Reply, Status};
 
 use super::attempt::Attempt;
-use super::link::{self, Link};
+use super::lease::Lease;
+use super::link::{self, Beside, Link};
 use super::opened::{Opened, Receiving, Sending};
-use super::pool::Lease;
 use super::raw::RawCall;
 use super::{Client, split};
 use crate::call::{Options, Outgoing, Request, Response};
@@ -130,7 +130,7 @@ impl Client {
     ) -> Result<(Reply, Vec<(Sending, Receiving)>), Status> {
         loop {
             let lease = Arc::new(attempt.lease().await?);
-            link::announce(&lease.link, &mut attempt.call)?;
+            link::announce(lease.link(), &mut attempt.call)?;
             let (call, deadline) = (&mut attempt.call, attempt.deadline);
             match exchange(&lease, call, deadline, beside).await {
                 Ok((reply, opened)) => {
@@ -152,14 +152,6 @@ impl Client {
     }
 }
 
-/// The streams that are wanted beside a call.
-pub(super) struct Beside {
-    pub(super) options: StreamOptions,
-    pub(super) streams: usize,
-    /// The deadline of the call is theirs too, since they carry its answer; else they go on without one.
-    pub(super) ends_with_call: bool,
-}
-
 /// Sends a call and waits for its reply. The call is left where it is as by [`Link::submit`].
 async fn exchange(
     lease: &Arc<Lease>,
@@ -169,16 +161,16 @@ async fn exchange(
 ) -> Result<(Reply, Vec<Opened>), Status> {
     let mut sent = None;
     let reply = poll_fn(|cx| match &sent {
-        None => match lease.link.submit_beside(call, deadline, beside, cx.waker()) {
+        None => match lease.link().submit_beside(call, deadline, beside, cx.waker()) {
             Ok((id, streams)) => {
                 // From here on dropping the future lets go of all of it.
                 let opened = streams.into_iter().map(|id| Opened::new(lease.clone(), id)).collect();
-                sent = Some((Waiting { link: &lease.link, id: Some(id) }, opened));
+                sent = Some((Waiting { link: lease.link(), id: Some(id) }, opened));
                 Poll::Pending
             }
             Err(status) => Poll::Ready(Err(status)),
         },
-        Some((Waiting { id: Some(id), .. }, _)) => lease.link.poll_reply(*id, cx),
+        Some((Waiting { id: Some(id), .. }, _)) => lease.link().poll_reply(*id, cx),
         Some(_) => Poll::Pending,
     })
     .await;

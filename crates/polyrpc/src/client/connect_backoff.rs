@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::Status;
 
-use super::dial::{Backoff, chance};
+use super::backoff::{Backoff, chance};
 
 /// Decides when the next connection to a server may be made.
 ///

@@ -8,9 +8,9 @@ use polyrpc_core::{Reply, Retry, Scope, Status};
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
-use super::attempt::reached_nobody;
+use super::backoff::Backoff;
 use super::connect_backoff::{Change, ConnectBackoff, Permit};
-use super::dial::Backoff;
+use super::failure::reached_nobody;
 use crate::rate_limited::EventLimiter;
 use crate::transport::Address;
 

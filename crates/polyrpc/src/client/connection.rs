@@ -14,11 +14,10 @@ use polyrpc_core::session::{Answer, Client as Session};
 use polyrpc_core::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
 use tokio::time::{Sleep, sleep_until};
 
-use super::beside::Beside;
 use super::connect_gate::Probation;
 use super::hook::Watched;
 use super::keepalive::{Heartbeat, Keepalive};
-use super::link::{Link, Over, Standing};
+use super::link::{Beside, Link, Over, Standing};
 use super::pending::{Arrived, Pending, note};
 use crate::transport::{Inbox, ReadHalf, Stream, WriteHalf};
 

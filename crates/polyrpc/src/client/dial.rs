@@ -9,7 +9,6 @@ use polyrpc_wire::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, webs
 
 use super::connect_gate::{ConnectGate, Probation};
 use super::connection::{Connection, Ears, PushHandler};
-use super::dials::{Dial, Fresh};
 use super::hook::{Hooks, Watched};
 use super::keepalive::Keepalive;
 use super::link::Link;
@@ -38,35 +37,6 @@ pub(super) struct Dialer {
     pub(super) hooks: Hooks,
 }
 
-/// How long to wait between attempts to connect, give or take a fifth.
-///
-/// An attempt has failed if no connection could be made, or if it ended before any reply came on it (the first such
-/// connection is replaced at once). The first reply ends the failure.
-#[derive(Debug, Clone)]
-pub struct Backoff {
-    /// After the first failure. 100 ms.
-    pub initial: Duration,
-    /// At most. 10 s.
-    pub max: Duration,
-    /// How much longer each time. 1.6.
-    pub factor: f64,
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self { initial: Duration::from_millis(100), max: Duration::from_secs(10), factor: 1.6 }
-    }
-}
-
-impl Backoff {
-    /// The default of a client of one server. At most two dials a second, where gRPC begins with one: a server that
-    /// restarts is to be noticed soon. At most five seconds between them, where gRPC goes up to two minutes: a dial every
-    /// five seconds costs no server anything, and callers of RPC want the server as soon as it is back.
-    pub(super) fn of_one_server() -> Self {
-        Self { initial: Duration::from_millis(500), max: Duration::from_secs(5), factor: 1.6 }
-    }
-}
-
 impl Dialer {
     /// Connects, unless it is too early after a failure.
     pub(super) async fn dial(&self) -> Result<Arc<dyn Link>, Status> {
@@ -86,15 +56,6 @@ impl Dialer {
             self.hooks.connect_failed(&self.url.address, failure);
         }
         result
-    }
-
-    /// The same in a task, for more than one call to wait for.
-    pub(super) fn begin(self: &Arc<Self>) -> Result<Dial, Status> {
-        if let Some(reason) = self.gate.refusal() {
-            return Err(reason);
-        }
-        let dialer = self.clone();
-        Ok(tokio::spawn(async move { dialer.dial().await.map(Fresh::new) }).into())
     }
 
     /// Lets the hooks judge a connection that was made.
@@ -169,11 +130,6 @@ async fn connect(url: &Url, dialing: &Dialing, tls: Option<&tls::Connector>) -> 
         Some(path) if url.protocol == Protocol::Rpcx => connect_behind_http(stream, path).await,
         _ => Ok(stream),
     }
-}
-
-/// From zero to one. Each state of the standard hasher begins with keys of its own: chance enough for this.
-pub(super) fn chance() -> f64 {
-    RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
 }
 
 /// Makes a session for each new connection.

@@ -42,7 +42,7 @@ impl Dials {
     /// Dropping the future leaves the attempt to the next caller.
     pub(super) async fn connect(&self, dialer: &Arc<Dialer>) -> Result<Arc<dyn Link>, Status> {
         let dial = loop {
-            let Some(dial) = self.take() else { break dialer.begin()? };
+            let Some(dial) = self.take() else { break begin(dialer)? };
             if !dial.is_finished() {
                 break dial;
             }
@@ -140,6 +140,15 @@ impl Drop for Fresh {
             link.close();
         }
     }
+}
+
+/// The same in a task, for more than one call to wait for.
+fn begin(dialer: &Arc<Dialer>) -> Result<Dial, Status> {
+    if let Some(reason) = dialer.gate.refusal() {
+        return Err(reason);
+    }
+    let dialer = dialer.clone();
+    Ok(tokio::spawn(async move { dialer.dial().await.map(Fresh::new) }).into())
 }
 
 #[cold]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use polyrpc_core::Status;
 
 use super::Builder;
+use super::backoff::Backoff;
 use super::connect_gate::ConnectGate;
-use super::dial::{Backoff, Dialer};
+use super::dial::Dialer;
 use super::keepalive::Keepalive;
 use super::pool::Pool;
 use super::url::Url;

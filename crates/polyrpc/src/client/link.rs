@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use polyrpc_core::{Call, CallId, Reply, Status};
 
-use super::beside::Beside;
 use super::hook::Watched;
 use super::pending::Arrived;
+use crate::streaming::StreamOptions;
 
 /// A live connection with its protocol forgotten: what endpoints and pools hold.
 pub(super) trait Link: Send + Sync {
@@ -97,6 +97,14 @@ pub(super) trait Link: Send + Sync {
     fn watched(&self) -> Option<&Watched> {
         None
     }
+}
+
+/// The streams that are wanted beside a call.
+pub(super) struct Beside {
+    pub(super) options: StreamOptions,
+    pub(super) streams: usize,
+    /// The deadline of the call is theirs too, since they carry its answer; else they go on without one.
+    pub(super) ends_with_call: bool,
 }
 
 /// Whether a connection takes calls.

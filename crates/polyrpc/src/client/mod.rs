@@ -19,6 +19,8 @@ mod exchange;
 mod unsaid;
 
 mod attempt;
+mod failure;
+mod lease;
 
 mod call_builder;
 
@@ -32,6 +34,7 @@ mod dial;
 mod dials;
 mod factory;
 
+mod backoff;
 mod connect_backoff;
 mod connect_gate;
 mod connection;
@@ -74,9 +77,9 @@ pub use polyrpc_core::Limits;
 pub use crate::call::{Cancel, Options, Outgoing, Request, Response, Signature};
 pub use crate::error::ClientResult as Result;
 
+pub use self::backoff::Backoff;
 pub use self::call_builder::CallBuilder;
 pub use self::channel::{Backup, Breaker, Budget, EndpointFacts, FailMode, Health, Recovery};
-pub use self::dial::Backoff;
 pub use self::fanout::Receipt;
 pub use self::hook::{Attempt, Hook, Received, Sending};
 pub use self::mock::MockCall;

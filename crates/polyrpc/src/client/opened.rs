@@ -9,9 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use polyrpc_core::{CallId, Format, Head, Message, Metadata, Status};
 
+use super::lease::Lease;
 use super::link::Over;
 use super::pending::Arrived;
-use super::pool::Lease;
 use super::within_layers::Around;
 use crate::call::Ending;
 use crate::codec::{Body, decompress_message};
@@ -31,7 +31,7 @@ impl Opened {
 
     /// The call ends when no message has come or left for so long.
     pub(super) fn end_if_idle(&self, idle: Duration) {
-        self.lease.link.end_if_idle(self.id, idle);
+        self.lease.link().end_if_idle(self.id, idle);
     }
 
     /// Its halves, its messages written as `format`; those of the answer may have `limit` bytes once their compression
@@ -44,7 +44,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        self.lease.link.abandon(self.id);
+        self.lease.link().abandon(self.id);
     }
 }
 
@@ -108,7 +108,7 @@ impl Sending {
         if self.done {
             return Poll::Ready(Ok(()));
         }
-        let sent = self.call.lease.link.poll_send(self.call.id, &mut self.queue, self.last, cx);
+        let sent = self.call.lease.link().poll_send(self.call.id, &mut self.queue, self.last, cx);
         self.roomy = sent.is_ready();
         if self.queue.is_empty() {
             self.queued = 0;
@@ -123,14 +123,14 @@ impl Sending {
 
     /// Whether the end of the messages can be said while the answer goes on.
     pub(super) fn half_closes(&self) -> bool {
-        self.call.lease.link.half_closes()
+        self.call.lease.link().half_closes()
     }
 
     /// Ends the call in order, in both directions where they end together. What is in the queue must have left.
     pub(super) fn close(&mut self) {
         self.last = true;
         self.done = true;
-        self.call.lease.link.finish(self.call.id);
+        self.call.lease.link().finish(self.call.id);
     }
 }
 
@@ -237,7 +237,7 @@ impl Receiving {
         };
         if !around.has_ended() {
             // The layers do not wait for the server any more.
-            self.call.lease.link.abandon(self.call.id);
+            self.call.lease.link().abandon(self.call.id);
         }
         self.over = true;
         self.arrived = Arrived::default();
@@ -281,7 +281,7 @@ impl Receiving {
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let consumed = mem::take(&mut self.consumed);
         let lease = &self.call.lease;
-        ready!(lease.link.poll_receive(self.call.id, consumed, &mut self.arrived, cx));
+        ready!(lease.link().poll_receive(self.call.id, consumed, &mut self.arrived, cx));
         // How long all of it takes says nothing of the server: that it has begun counts, or why it did not.
         let failure = self.arrived.end.as_ref().and_then(|end| end.result.as_ref().err());
         lease.end(failure.filter(|_| self.arrived.head.is_none() && self.arrived.messages.is_empty()));
@@ -301,7 +301,7 @@ impl Receiving {
         self.consumed += bytes;
         let is_due = self.consumed >= Self::CREDIT || self.arrived.messages.is_empty();
         if is_due && self.arrived.end.is_none() {
-            self.call.lease.link.consumed(self.call.id, mem::take(&mut self.consumed));
+            self.call.lease.link().consumed(self.call.id, mem::take(&mut self.consumed));
         }
     }
 

@@ -8,7 +8,6 @@ use std::time::Instant;
 use polyrpc_core::session::Client as Session;
 use polyrpc_core::{Retry, Scope, Status};
 
-use super::channel::Visit;
 use super::dial::Dialer;
 use super::dials::Dials;
 use super::link::{Link, Standing};
@@ -87,32 +86,32 @@ impl Pool {
     }
 
     /// A connection for one call, if there is one already.
-    pub(super) fn ready(self: &Arc<Self>) -> Option<Lease> {
+    pub(super) fn ready(self: &Arc<Self>) -> Option<PooledConnection> {
         match self.kind {
             Kind::Single if self.queued.load(Ordering::Relaxed) > 0 => None,
-            Kind::Single => self.shared().map(|link| Lease::new(link, Back::Nowhere)),
-            Kind::Pooled => self.waiting().map(|link| Lease::new(link, Back::Pool(self.clone()))),
+            Kind::Single => self.shared().map(|link| PooledConnection::new(link, Back::Nowhere)),
+            Kind::Pooled => self.waiting().map(|link| PooledConnection::new(link, Back::Pool(self.clone()))),
             Kind::Short => None,
         }
     }
 
     /// A connection for one call, made if need be.
-    pub(super) async fn lease(self: &Arc<Self>) -> Result<Lease, Status> {
+    pub(super) async fn lease(self: &Arc<Self>) -> Result<PooledConnection, Status> {
         match self.kind {
-            Kind::Single => Ok(Lease::new(self.share().await?, Back::Nowhere)),
-            Kind::Pooled => Ok(Lease::new(self.connect().await?, Back::Pool(self.clone()))),
-            Kind::Short => Ok(Lease::new(self.dial().await?, Back::Close)),
+            Kind::Single => Ok(PooledConnection::new(self.share().await?, Back::Nowhere)),
+            Kind::Pooled => Ok(PooledConnection::new(self.connect().await?, Back::Pool(self.clone()))),
+            Kind::Short => Ok(PooledConnection::new(self.dial().await?, Back::Close)),
         }
     }
 
     /// A connection that is made now, whatever others there are, and closed afterwards unless the pool is
     /// [renewed](Self::renew) by it.
-    pub(super) async fn anew(&self) -> Result<Lease, Status> {
-        Ok(Lease::new(self.dial().await?, Back::Close))
+    pub(super) async fn anew(&self) -> Result<PooledConnection, Status> {
+        Ok(PooledConnection::new(self.dial().await?, Back::Close))
     }
 
     /// Has this connection take the place of all others; those close when their last call has ended.
-    pub(super) fn renew(&self, lease: Lease) {
+    pub(super) fn renew(&self, connection: PooledConnection) {
         if self.kind == Kind::Short {
             return;
         }
@@ -122,7 +121,7 @@ impl Pool {
         }
         self.dials.clear();
         links.drain(..).for_each(|link| link.close());
-        links.push(lease.keep());
+        links.push(connection.keep());
     }
 
     /// A connection that no call takes, and what would speak on it if that may speak first.
@@ -291,40 +290,20 @@ impl Drop for Pool {
 }
 
 /// A connection lent to one call.
-pub(super) struct Lease {
+pub(super) struct PooledConnection {
     pub(super) link: Arc<dyn Link>,
     back: Back,
-    /// Whom to tell how the call went, if the server is one of several.
-    visit: Option<Box<Visit>>,
 }
 
-impl Lease {
+impl PooledConnection {
     fn new(link: Arc<dyn Link>, back: Back) -> Self {
-        Self { link, back, visit: None }
-    }
-
-    /// The same for a call that is part of this visit.
-    pub(super) fn of(self, visit: Box<Visit>) -> Self {
-        let mut lease = self;
-        lease.visit = Some(visit);
-        lease
+        Self { link, back }
     }
 
     /// The connection, which is not given back.
     fn keep(mut self) -> Arc<dyn Link> {
         self.back = Back::Nowhere;
         self.link.clone()
-    }
-
-    pub(super) fn visit(&self) -> Option<&Visit> {
-        self.visit.as_deref()
-    }
-
-    /// How the call went, as soon as it is known; only the first time counts.
-    pub(super) fn end(&self, failure: Option<&Status>) {
-        if let Some(visit) = &self.visit {
-            visit.end(failure);
-        }
     }
 }
 
@@ -335,7 +314,7 @@ enum Back {
     Close,
 }
 
-impl Drop for Lease {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         match &self.back {
             Back::Nowhere => {}

@@ -10,9 +10,9 @@ use polyrpc_core::{Call, Fault, Format, Head, Metadata, Status};
 use polyrpc_payload::schema;
 
 use super::attempt::Attempt;
-use super::beside::Beside;
 use super::channel::Terms;
 use super::exchange::unreadable;
+use super::link::Beside;
 use super::opened::{Opened, Receiving, Sending};
 use super::raw::RawCall;
 use super::talk::{Requests, Script, Talk};
@@ -269,8 +269,8 @@ impl Client {
     async fn open(&self, attempt: &mut Attempt<'_>, format: Format) -> Result<(Sending, Receiving), Status> {
         loop {
             let lease = attempt.lease().await?;
-            link::announce(&lease.link, &mut attempt.call)?;
-            match lease.link.open(&mut attempt.call, attempt.deadline) {
+            link::announce(lease.link(), &mut attempt.call)?;
+            match lease.link().open(&mut attempt.call, attempt.deadline) {
                 Ok(id) => {
                     return Ok(Opened::new(Arc::new(lease), id).halves(format, self.defaults.decompressed));
                 }

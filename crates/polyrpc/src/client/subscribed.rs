@@ -14,8 +14,9 @@ use serde::de::DeserializeOwned;
 use super::attempt::Attempt;
 use super::channel::Terms;
 use super::exchange::unreadable;
+use super::lease::Lease;
 use super::opened::{Opened, Receiving};
-use super::pool::{Lease, Pool};
+use super::pool::Pool;
 use super::within_layers::Around;
 use super::{Client, Transport};
 use crate::Streaming;
@@ -101,8 +102,8 @@ impl Client {
 
 async fn lease_of(pool: &Arc<Pool>) -> Result<Lease, Status> {
     match pool.ready() {
-        Some(lease) => Ok(lease),
-        None => pool.lease().await,
+        Some(connection) => Ok(connection.into()),
+        None => pool.lease().await.map(Lease::from),
     }
 }
 
@@ -192,7 +193,7 @@ impl Subscription {
     async fn begin(&mut self) -> Result<(), Status> {
         loop {
             let lease = self.client.lease_for(&self.key).await?;
-            match lease.link.subscribe(&self.key, &self.token) {
+            match lease.link().subscribe(&self.key, &self.token) {
                 Ok(id) => {
                     let opened = Opened::new(Arc::new(lease), id);
                     let (_, receiving) = opened.halves(self.format, self.limit);

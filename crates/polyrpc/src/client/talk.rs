@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures_util::Stream;
 use polyrpc_core::{Head, Metadata, Status};
 
+use super::lease::Lease;
 use super::opened::{Receiving, Sending};
-use super::pool::Lease;
 use super::within_layers::Around;
 use crate::codec::Body;
 

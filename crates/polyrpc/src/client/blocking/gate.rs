@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use polyrpc_core::{Reply, Scope, Status};
 
-use crate::client::attempt::reached_nobody;
+use crate::client::backoff::Backoff;
 use crate::client::connect_backoff::{Change, ConnectBackoff, Permit};
 use crate::client::connect_gate::{ended_early, log_failure, log_recovery};
-use crate::client::dial::Backoff;
+use crate::client::failure::reached_nobody;
 use crate::transport::Address;
 
 /// A [`ConnectBackoff`] that threads share.

@@ -10,7 +10,8 @@ use tokio::time::sleep;
 
 use super::course::{Chosen, Course, Terms};
 use super::{Channel, now};
-use crate::client::attempt::{Attempt, failure, is_repeatable};
+use crate::client::attempt::Attempt;
+use crate::client::failure::{failure, is_repeatable};
 
 /// Makes a call; if it is not answered for a while, makes it on a second server too. The first success counts, and a
 /// failure only when nothing else is under way.

@@ -10,10 +10,11 @@ use super::mode::FailMode;
 use super::recovery::Crisis;
 use super::snapshot::Snapshot;
 use super::{Channel, now};
-use crate::client::attempt::{is_repeatable, reached_nobody};
+use crate::client::backoff::chance;
 use crate::client::balance::Asked;
-use crate::client::dial::chance;
-use crate::client::pool::Lease;
+use crate::client::failure::{is_repeatable, reached_nobody};
+use crate::client::lease::Lease;
+use crate::client::pool::PooledConnection;
 
 /// What a call says that matters to where it goes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -95,9 +96,9 @@ impl<'c> Course<'c> {
         }
         let chosen = self.choose(self.channel.snapshot()?, &call.body, self.began)?;
         match chosen.visit.endpoint().pool().ready() {
-            Some(lease) => {
+            Some(connection) => {
                 self.had = 1;
-                Some(lease.of(chosen.visit))
+                Some(Lease::of(connection, chosen.visit))
             }
             None => {
                 self.chosen = Some(chosen);
@@ -118,9 +119,9 @@ impl<'c> Course<'c> {
                 None => self.next(request).await?,
             };
             match self.connect(&chosen).await {
-                Ok(lease) => {
+                Ok(connection) => {
                     self.had = self.had.saturating_add(1);
-                    return Ok(lease.of(chosen.visit));
+                    return Ok(Lease::of(connection, chosen.visit));
                 }
                 Err(status) => self.pass_over(chosen, status)?,
             }
@@ -387,10 +388,10 @@ impl<'c> Course<'c> {
     }
 
     /// A connection to the server that was chosen.
-    async fn connect(&self, chosen: &Chosen) -> Result<Lease, Status> {
+    async fn connect(&self, chosen: &Chosen) -> Result<PooledConnection, Status> {
         let pool = chosen.visit.endpoint().pool();
-        if let Some(lease) = pool.ready() {
-            return Ok(lease);
+        if let Some(connection) = pool.ready() {
+            return Ok(connection);
         }
         let Some(deadline) = self.deadline else { return pool.lease().await };
         let now = now();

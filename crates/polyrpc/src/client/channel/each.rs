@@ -10,7 +10,8 @@ use super::course::Terms;
 use super::endpoint::{Endpoint, Visit};
 use super::snapshot::Snapshot;
 use super::{Channel, now};
-use crate::client::attempt::{Attempt, failure, reached_nobody};
+use crate::client::attempt::Attempt;
+use crate::client::failure::{failure, reached_nobody};
 use crate::client::pool::Pool;
 use crate::discovery::Instance;
 

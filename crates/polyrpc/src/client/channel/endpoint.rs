@@ -11,7 +11,7 @@ use super::health::{Health, Question};
 use super::now;
 use super::snapshot::Snapshot;
 use crate::client::balance::{Load, Outcome};
-use crate::client::pool::{Lease, Pool};
+use crate::client::pool::{Pool, PooledConnection};
 use crate::discovery::{Instance, Network};
 
 /// A server of a channel: its connections, and what is known of it. It stays the same as long as the registry lists
@@ -195,8 +195,8 @@ impl Endpoint {
         Ok(())
     }
 
-    async fn ask(&self, health: &Health, lease: &Lease) -> Result<(), Illness> {
-        let asked = health.question.ask(&self.pool, &lease.link, health.timeout).await;
+    async fn ask(&self, health: &Health, connection: &PooledConnection) -> Result<(), Illness> {
+        let asked = health.question.ask(&self.pool, &connection.link, health.timeout).await;
         asked.map_err(|_| Illness::Unwell)
     }
 
