@@ -119,7 +119,7 @@ impl<'a> Dispatch<'a> {
         registration: &'a Registration,
         connection: Arc<ConnectionFacts>,
     ) -> Self {
-        let authentication = Authentication::new(port, registration);
+        let authentication = Authentication::new(port.authenticator.as_ref(), registration);
         Self { port, registration, connection, authentication }
     }
 

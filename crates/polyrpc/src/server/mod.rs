@@ -43,6 +43,8 @@ mod concurrency;
 
 mod heap;
 
+mod tick;
+
 mod hooks;
 
 mod note;

@@ -23,6 +23,7 @@ use super::heap::Heap;
 use super::hooks::Hooks;
 use super::incidents::{Closing, Incidents, Refusal};
 use super::limits::Limits;
+use super::tick::{TICK, ticks};
 use crate::budget::{Account, Full, Level, Pool, Quota, Quotas};
 use crate::call::{Calls, Connection, Countable, Facts, Peer, Totals, Used};
 use crate::codec::made_aside;
@@ -504,8 +505,6 @@ fn of_the_greediest(mut entries: Vec<&Arc<Entry>>, since: fn(&Entry) -> u32) -> 
 
 static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
-/// How often slow connections are looked for.
-pub(super) const TICK: Duration = Duration::from_millis(250);
 /// About as many bytes as a connection takes that holds nothing.
 const CONNECTION: usize = 16 << 10;
 /// How long a connection that said good-bye waits for the peer to do so, in ticks: 2 s.
@@ -519,11 +518,6 @@ const STUCK: u32 = 120;
 const PRESSED: u32 = 8;
 /// After how many ticks peers are forgotten that have no connections: 4 s.
 const FORGET: u32 = 16;
-
-/// A duration in ticks, rounded up.
-pub(super) fn ticks(duration: Duration) -> u32 {
-    u32::try_from(duration.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
-}
 
 /// How long each phase may take, in ticks.
 struct Patience {
