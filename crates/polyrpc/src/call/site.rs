@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use polyrpc_core::{Fault, Status};
 
-use super::task;
-use super::{ConnectionFacts, Ending, MethodName};
+use super::{ConnectionFacts, Ending, MethodName, task};
 use crate::rate_limited::EventLimiter;
 
 /// Where a call is handled: its connection and its method.

@@ -22,9 +22,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::gate::Gate;
-use super::backoff::Backoff;
+use super::connection::Backoff;
+use super::connection::dial::Sessions;
 use super::connection::{PushHandler, broken_protocol, closed};
-use super::dial::Sessions;
 use super::exchange::Defaults;
 use super::pool::Kind;
 use super::url::Url;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::channel::Terms;
+use super::cluster::Terms;
 use super::near::Near;
 use super::unsaid::Unsaid;
 use crate::call::{Options, Response};

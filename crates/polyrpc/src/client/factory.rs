@@ -5,10 +5,8 @@ use std::sync::Arc;
 use polyrpc_core::Status;
 
 use super::Builder;
-use super::backoff::Backoff;
-use super::connect_gate::ConnectGate;
-use super::dial::Dialer;
-use super::keepalive::Keepalive;
+use super::connection::dial::Dialer;
+use super::connection::{Backoff, ConnectGate, Keepalive};
 use super::pool::Pool;
 use super::url::Url;
 use crate::cores::Cores;

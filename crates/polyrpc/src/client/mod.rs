@@ -1,10 +1,8 @@
 //! The client, in the order in which a call meets it: a typed stub or [`Client`] encodes (`exchange`), layers stand around
-//! it ([`Layer`]), where there are several servers `channel` chooses one ([`balance`]), `pool` gives a connection or has
-//! one made (`dial`, `dials`), `connection` sends and waits (`pending`), the reply is decoded. Calls with several messages take the
-//! same way: `opened` holds such a call's two halves, `talk` drives
-//! both at once.
+//! it ([`Layer`]), where there are several servers `cluster` chooses one ([`balance`]), `pool` gives a connection or has
+//! one made, `connection` sends and waits, the reply is decoded. Calls with several messages take the same way (`streams`).
 //!
-//! A call to many at once is made by [`combo`], which `fanout` makes of a channel's servers.
+//! A call to many at once is made by [`combo`], which `fanout` makes of a cluster's servers.
 //!
 //! [`blocking`] is the same without a runtime: the caller's own thread writes and reads.
 
@@ -15,48 +13,29 @@ mod url;
 mod hook;
 mod within_layers;
 
+mod call_builder;
 mod exchange;
+mod mock;
+mod near;
 mod unsaid;
 
-mod attempt;
 mod failure;
-mod lease;
+mod traced;
 
-mod call_builder;
-
-mod channel;
+mod cluster;
 
 pub mod balance;
 
+mod factory;
 mod pool;
 
-mod dial;
-mod dials;
-mod factory;
-
-mod backoff;
-mod connect_backoff;
-mod connect_gate;
 mod connection;
-mod keepalive;
-mod link;
-mod pending;
 
-mod beside;
-mod opened;
-mod raw;
-mod streamed;
-mod subscribed;
-mod talk;
-mod traced;
+mod streams;
 
 mod fanout;
 
 pub mod combo;
-
-mod mock;
-
-mod near;
 
 pub mod blocking;
 
@@ -77,20 +56,20 @@ pub use polyrpc_core::Limits;
 pub use crate::call::{Cancel, Options, Outgoing, Request, Response, Signature};
 pub use crate::error::ClientResult as Result;
 
-pub use self::backoff::Backoff;
 pub use self::call_builder::CallBuilder;
-pub use self::channel::{Backup, Breaker, Budget, EndpointFacts, FailMode, Health, Recovery};
+pub use self::cluster::{Backup, Breaker, Budget, EndpointFacts, FailMode, Health, Recovery};
+pub use self::connection::Backoff;
 pub use self::fanout::Receipt;
 pub use self::hook::{Attempt, Hook, Received, Sending};
 pub use self::mock::MockCall;
 pub use self::pool::Kind;
-pub use self::raw::{RawCall, RawReceiver, RawSender};
+pub use self::streams::{RawCall, RawReceiver, RawSender};
 
 use self::balance::Balance;
-use self::channel::{Channel, Plan, Server, Terms};
+use self::cluster::{Channel, Plan, Server, Terms};
 use self::combo::Combo;
+use self::connection::dial::Sessions;
 use self::connection::{Ears, PushHandler};
-use self::dial::Sessions;
 use self::exchange::Defaults;
 use self::factory::Factory;
 use self::hook::Hooks;
@@ -100,7 +79,8 @@ use self::pool::{Bounds, Pool};
 use self::unsaid::Unsaid;
 use self::url::Url;
 #[cfg(feature = "otel")]
-use crate::call::{Target, redacted};
+use crate::call::Target;
+use crate::call::redacted;
 use crate::codec::{self, Body};
 use crate::cores::Cores;
 use crate::discovery::{self, Discover, List};
@@ -213,7 +193,7 @@ impl Client {
     pub(crate) async fn of_one(&self) -> Result<Self, Status> {
         let Transport::Channel(channel) = &self.transport else { return Ok(self.clone()) };
         let call = Call { timeout: self.defaults.timeout, ..Call::new("", "", Format::Raw, Bytes::new()) };
-        let lease = attempt::Attempt::through(channel, call, Terms::default()).lease().await?;
+        let lease = cluster::Attempt::through(channel, call, Terms::default()).lease().await?;
         let Some(visit) = lease.visit() else { return Ok(self.clone()) };
         let pool = visit.endpoint().pool().clone();
         let mut defaults = (*self.defaults).clone();
@@ -394,7 +374,7 @@ impl Client {
             Transport::Network(pool) => {
                 let call = self.defaults.call(service, method, body, options)?;
                 let format = call.head.format;
-                let mut attempt = attempt::Attempt::new(pool, call, terms.wait_for_ready, self.defaults.keep);
+                let mut attempt = cluster::Attempt::new(pool, call, terms.wait_for_ready, self.defaults.keep);
                 (format, attempt.exchange().await)
             }
             Transport::Channel(channel) => {
@@ -403,7 +383,7 @@ impl Client {
                 let ended = match channel.has_backups() && !call.oneway {
                     // Boxed, so that a client without them does not pay for its size.
                     true => Box::pin(channel.exchange_with_backup(call, terms)).await,
-                    false => attempt::Attempt::through(channel, call, terms).exchange().await,
+                    false => cluster::Attempt::through(channel, call, terms).exchange().await,
                 };
                 (format, ended)
             }

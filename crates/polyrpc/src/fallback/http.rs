@@ -10,8 +10,7 @@ use polyrpc_core::{Format, Head, Metadata, Protocol, Status};
 use crate::call::{Context, Ending, Handling, Shape, Site, Trailers};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
-use crate::streaming::send;
-use crate::streaming::{Incoming, Outgoing, Streaming};
+use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
 /// A request of HTTP that this server does not answer itself.

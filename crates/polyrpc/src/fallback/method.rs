@@ -9,8 +9,7 @@ use super::response::{Answer, RawResponse};
 use crate::call::{Context, Ending, Handling, Shape, Site, Trailers};
 use crate::codec::{Body, Raw};
 use crate::service::Method;
-use crate::streaming::send;
-use crate::streaming::{Incoming, Outgoing, Streaming};
+use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
 /// A fallback as a method.

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use polyrpc_core::{Reply, Scope, Status};
 
-use crate::client::backoff::Backoff;
-use crate::client::connect_backoff::{Change, ConnectBackoff, Permit};
-use crate::client::connect_gate::{ended_early, log_failure, log_recovery};
+use crate::client::connection::Backoff;
+use crate::client::connection::connect_backoff::{Change, ConnectBackoff, Permit};
+use crate::client::connection::connect_gate::{ended_early, log_failure, log_recovery};
 use crate::client::failure::reached_nobody;
 use crate::transport::Address;
 

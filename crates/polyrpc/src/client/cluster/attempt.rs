@@ -4,19 +4,19 @@ use std::time::Instant;
 
 use polyrpc_core::{Call, Reply, Status};
 
-use super::channel::{Channel, Course, Terms};
-use super::failure::{failure, reached_nobody};
 use super::lease::Lease;
-use super::link::{self, Standing};
-use super::pool::Pool;
-use super::traced;
+use super::{Channel, Course, Terms};
+use crate::client::connection::link::{self, Standing};
+use crate::client::failure::{failure, reached_nobody};
+use crate::client::pool::Pool;
+use crate::client::traced;
 
 /// A call that looks for a connection that takes it.
-pub(super) struct Attempt<'a> {
+pub(in crate::client) struct Attempt<'a> {
     way: Way<'a>,
     /// What the connection takes out.
-    pub(super) call: Option<Call<'a>>,
-    pub(super) deadline: Option<Instant>,
+    pub(in crate::client) call: Option<Call<'a>>,
+    pub(in crate::client) deadline: Option<Instant>,
     /// A copy, where a server may say that it never looked at a call.
     kept: Option<Box<Call<'a>>>,
     wait_for_ready: bool,
@@ -33,20 +33,30 @@ enum Way<'a> {
 
 impl<'a> Attempt<'a> {
     /// A call to one server. `keep`: it may say that it never looked at the call.
-    pub(super) fn new(pool: &'a Arc<Pool>, call: Call<'a>, wait_for_ready: bool, keep: bool) -> Self {
+    pub(in crate::client) fn new(
+        pool: &'a Arc<Pool>,
+        call: Call<'a>,
+        wait_for_ready: bool,
+        keep: bool,
+    ) -> Self {
         let deadline = call.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         Self { wait_for_ready, ..Self::by(pool, call, deadline, keep) }
     }
 
     /// The same for a call whose deadline is known.
-    pub(super) fn by(pool: &'a Arc<Pool>, call: Call<'a>, deadline: Option<Instant>, keep: bool) -> Self {
+    pub(in crate::client) fn by(
+        pool: &'a Arc<Pool>,
+        call: Call<'a>,
+        deadline: Option<Instant>,
+        keep: bool,
+    ) -> Self {
         let kept = keep.then(|| Box::new(call.clone()));
         let way = Way::Server(pool);
         Self { way, call: Some(call), deadline, kept, wait_for_ready: false, refused: false }
     }
 
     /// A call to any server of a channel.
-    pub(super) fn through(channel: &'a Channel, call: Call<'a>, terms: Terms) -> Self {
+    pub(in crate::client) fn through(channel: &'a Channel, call: Call<'a>, terms: Terms) -> Self {
         let course = Course::new(channel, &call, terms);
         let deadline = course.deadline();
         let way = Way::Channel(Box::new(course));
@@ -58,7 +68,7 @@ impl<'a> Attempt<'a> {
     /// # Cancel safety
     ///
     /// Dropping the future abandons the call.
-    pub(super) async fn exchange(&mut self) -> Result<Option<Reply>, Status> {
+    pub(in crate::client) async fn exchange(&mut self) -> Result<Option<Reply>, Status> {
         loop {
             let lease = self.lease().await?;
             // Written twice: to hand the future on would copy it.
@@ -80,7 +90,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// A connection for the call, if there is one in time.
-    pub(super) async fn lease(&mut self) -> Result<Lease, Status> {
+    pub(in crate::client) async fn lease(&mut self) -> Result<Lease, Status> {
         match self.ready() {
             Some(lease) if !self.refused => Ok(lease),
             Some(lease) => {
@@ -97,7 +107,7 @@ impl<'a> Attempt<'a> {
 
     /// Whether the call, which failed so on this connection, is to be tried on another.
     #[cold]
-    pub(super) fn again(&mut self, status: &Status, lease: &Lease) -> bool {
+    pub(in crate::client) fn again(&mut self, status: &Status, lease: &Lease) -> bool {
         if let (Way::Channel(course), Some(visit)) = (&mut self.way, lease.visit()) {
             if self.call.is_some() {
                 return course.refused(visit);
@@ -120,7 +130,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Whether a connection has taken the call.
-    pub(super) fn has_left(&self) -> bool {
+    pub(in crate::client) fn has_left(&self) -> bool {
         self.call.is_none()
     }
 

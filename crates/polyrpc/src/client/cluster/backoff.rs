@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::client::backoff::{Backoff, chance};
+use crate::client::connection::backoff::{Backoff, chance};
 
 /// How long to wait before the attempt that follows so many.
 pub(super) fn pause(backoff: &Backoff, attempts: u32) -> Duration {

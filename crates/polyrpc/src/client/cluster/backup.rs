@@ -8,9 +8,9 @@ use futures_util::stream::FuturesUnordered;
 use polyrpc_core::{Call, Reply, Status};
 use tokio::time::sleep;
 
+use super::attempt::Attempt;
 use super::course::{Chosen, Course, Terms};
 use super::{Channel, now};
-use crate::client::attempt::Attempt;
 use crate::client::failure::{failure, is_repeatable};
 
 /// Makes a call; if it is not answered for a while, makes it on a second server too. The first success counts, and a

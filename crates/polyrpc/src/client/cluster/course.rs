@@ -5,15 +5,16 @@ use polyrpc_core::{Call, Retry, Scope, Status};
 use tokio::time::{sleep, timeout_at};
 
 use super::backoff::pause;
-use super::endpoint::{Endpoint, Visit};
+use super::endpoint::Endpoint;
+use super::lease::Lease;
 use super::mode::FailMode;
 use super::recovery::Crisis;
 use super::snapshot::Snapshot;
+use super::visit::Visit;
 use super::{Channel, now};
-use crate::client::backoff::chance;
 use crate::client::balance::Asked;
+use crate::client::connection::backoff::chance;
 use crate::client::failure::{is_repeatable, reached_nobody};
-use crate::client::lease::Lease;
 use crate::client::pool::PooledConnection;
 
 /// What a call says that matters to where it goes.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use polyrpc_core::{Call, Reply, Retry, Status};
 use tokio::time::Instant;
 
+use super::attempt::Attempt;
 use super::course::Terms;
-use super::endpoint::{Endpoint, Visit};
+use super::endpoint::Endpoint;
 use super::snapshot::Snapshot;
+use super::visit::Visit;
 use super::{Channel, now};
-use crate::client::attempt::Attempt;
 use crate::client::failure::{failure, reached_nobody};
 use crate::client::pool::Pool;
 use crate::discovery::Instance;

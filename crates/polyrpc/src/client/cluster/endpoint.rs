@@ -8,8 +8,7 @@ use polyrpc_core::{Retry, Status};
 use super::breaker::{Breaker, Fuse, Quota, Seat};
 use super::doubts::Doubts;
 use super::health::{Health, Question};
-use super::now;
-use super::snapshot::Snapshot;
+use super::{TARGET, now};
 use crate::client::balance::{Load, Outcome};
 use crate::client::pool::{Pool, PooledConnection};
 use crate::discovery::{Instance, Network};
@@ -25,7 +24,7 @@ pub(in crate::client) struct Endpoint {
     failures: AtomicU64,
     /// It is being tried in the background, or about to be.
     doubted: AtomicBool,
-    doubts: Arc<Doubts>,
+    doubts: Arc<Doubts<Endpoint>>,
     /// Whether it fails too much, where that matters.
     fuse: Option<Fuse>,
     quota: Arc<Quota>,
@@ -37,7 +36,7 @@ pub(in crate::client) struct Endpoint {
 /// What the servers of a channel have in common.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Common {
-    pub(super) doubts: Arc<Doubts>,
+    pub(super) doubts: Arc<Doubts<Endpoint>>,
     pub(super) breaker: Option<Breaker>,
     pub(super) quota: Arc<Quota>,
 }
@@ -70,13 +69,18 @@ impl Endpoint {
     }
 
     /// An attempt begins.
-    fn began(&self) {
+    pub(super) fn began(&self) {
         self.load.enter();
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// An attempt on it is over.
+    pub(super) fn left(&self) {
+        self.load.leave();
+    }
+
     /// How an attempt went. Returns whether that was one failure too many.
-    fn ended(&self, outcome: &Outcome<'_>) -> bool {
+    pub(super) fn ended(&self, outcome: &Outcome<'_>) -> bool {
         if outcome.is_the_servers_failure() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
@@ -87,7 +91,7 @@ impl Endpoint {
 
     /// Isolates it if it may be, being one of so many.
     #[cold]
-    fn isolate(&self, servers: usize, others_are_well: bool, now: Instant) {
+    pub(super) fn isolate(&self, servers: usize, others_are_well: bool, now: Instant) {
         let Some(fuse) = &self.fuse else { return };
         let mut place = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
         if place.is_some() || self.pool.is_retired() {
@@ -99,7 +103,7 @@ impl Endpoint {
         }
         if fuse.open(now) {
             *place = seat;
-            tracing::warn!(server = %self.address, "a server that fails too much gets no calls for a while");
+            tracing::warn!(target: TARGET, server = %self.address, "a server that fails too much gets no calls for a while");
             self.shun();
         }
     }
@@ -206,7 +210,7 @@ impl Endpoint {
             && place.is_some()
         {
             fuse.close(now());
-            tracing::info!(server = %self.address, "a server that had failed too much gets calls again");
+            tracing::info!(target: TARGET, server = %self.address, "a server that had failed too much gets calls again");
         }
         *place = None;
         // In this order: whoever takes it out again finds that it has to be tried.
@@ -263,83 +267,10 @@ pub struct EndpointFacts {
     pub in_flight: usize,
     /// Whether calls go there now.
     pub available: bool,
-    /// Whether it has no calls because it failed too much ([`Breaker`](super::super::Breaker)).
+    /// Whether it has no calls because it failed too much ([`Breaker`](crate::client::cluster::breaker::Breaker)).
     pub isolated: bool,
     /// How many attempts were made there since it was listed.
     pub calls: u64,
     /// How many of them failed by no fault of the caller.
     pub failures: u64,
-}
-
-/// An attempt on a server, from the choice to its end. One that is dropped before it has ended was given up.
-pub(in crate::client) struct Visit {
-    snapshot: Arc<Snapshot>,
-    place: usize,
-    began: Instant,
-    timeout: Option<Duration>,
-    /// How many more attempts the call has, and how many it has had.
-    attempts: (u32, u32),
-    ended: AtomicBool,
-}
-
-impl Visit {
-    /// Begins an attempt on the server at this place; `None` if there is no such place.
-    pub(super) fn begin(
-        snapshot: Arc<Snapshot>,
-        place: usize,
-        began: Instant,
-        timeout: Option<Duration>,
-        attempts: (u32, u32),
-    ) -> Option<Box<Self>> {
-        snapshot.endpoint(place)?.began();
-        snapshot.pick.began(place, began);
-        Some(Box::new(Self { snapshot, place, began, timeout, attempts, ended: AtomicBool::new(false) }))
-    }
-
-    pub(in crate::client) fn endpoint(&self) -> &Arc<Endpoint> {
-        self.snapshot.endpoint(self.place).expect("a visit begins at a place that there is")
-    }
-
-    /// How many servers there were to choose from.
-    pub(super) fn servers(&self) -> usize {
-        self.snapshot.len()
-    }
-
-    pub(super) fn latency(&self) -> Duration {
-        now().saturating_duration_since(self.began)
-    }
-
-    /// Tells everybody concerned how it ended, the first time that this is said.
-    pub(in crate::client) fn end(&self, failure: Option<&Status>) {
-        if self.ended.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let now = now();
-        let outcome = Outcome {
-            latency: now.saturating_duration_since(self.began),
-            now,
-            failure,
-            timeout: self.timeout,
-            attempts: self.attempts,
-        };
-        if self.endpoint().ended(&outcome) {
-            self.isolate(now);
-        }
-        self.snapshot.pick.ended(self.place, &outcome);
-    }
-
-    #[cold]
-    fn isolate(&self, now: Instant) {
-        let others_are_well = self.snapshot.is_well_without(self.place, now);
-        self.endpoint().isolate(self.servers(), others_are_well, now);
-    }
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        if !*self.ended.get_mut() {
-            self.end(Some(&Status::cancelled("the attempt was given up")));
-        }
-        self.endpoint().load.leave();
-    }
 }

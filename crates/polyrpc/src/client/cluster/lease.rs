@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use polyrpc_core::Status;
 
-use super::channel::Visit;
-use super::link::Link;
-use super::pool::PooledConnection;
+use super::visit::Visit;
+use crate::client::connection::link::Link;
+use crate::client::pool::PooledConnection;
 
 /// A connection lent to one call, and whom to tell how the call went.
-pub(super) struct Lease {
+pub(in crate::client) struct Lease {
     connection: PooledConnection,
     /// If the server is one of several.
     visit: Option<Box<Visit>>,
@@ -15,20 +15,20 @@ pub(super) struct Lease {
 
 impl Lease {
     /// For a call that is part of this visit.
-    pub(super) fn of(connection: PooledConnection, visit: Box<Visit>) -> Self {
+    pub(in crate::client) fn of(connection: PooledConnection, visit: Box<Visit>) -> Self {
         Self { connection, visit: Some(visit) }
     }
 
-    pub(super) fn link(&self) -> &Arc<dyn Link> {
+    pub(in crate::client) fn link(&self) -> &Arc<dyn Link> {
         &self.connection.link
     }
 
-    pub(super) fn visit(&self) -> Option<&Visit> {
+    pub(in crate::client) fn visit(&self) -> Option<&Visit> {
         self.visit.as_deref()
     }
 
     /// How the call went, as soon as it is known; only the first time counts.
-    pub(super) fn end(&self, failure: Option<&Status>) {
+    pub(in crate::client) fn end(&self, failure: Option<&Status>) {
         if let Some(visit) = &self.visit {
             visit.end(failure);
         }

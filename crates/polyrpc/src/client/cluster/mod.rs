@@ -3,6 +3,7 @@
 //! before the first has failed; an [`endpoint`] is one of them, and [`each`] calls one without a choice. A [`breaker`]
 //! takes out those that fail, by [`health`] they come back, and [`recovery`] spares the first that do.
 
+mod attempt;
 mod backoff;
 mod backup;
 mod breaker;
@@ -14,12 +15,14 @@ mod endpoint;
 mod health;
 mod keeper;
 mod latencies;
+mod lease;
 mod mode;
 mod plan;
 mod recovery;
 mod sift;
 mod snapshot;
 mod trust;
+mod visit;
 mod warnings;
 
 use std::fmt;
@@ -39,10 +42,11 @@ pub use self::health::Health;
 pub use self::mode::{Backup, FailMode};
 pub use self::recovery::Recovery;
 
+pub(super) use self::attempt::Attempt;
 pub(super) use self::budget::Purse;
 pub(super) use self::course::{Course, Terms};
 pub(super) use self::each::Server;
-pub(super) use self::endpoint::Visit;
+pub(super) use self::lease::Lease;
 pub(super) use self::plan::Plan;
 pub(super) use self::sift::may_call;
 pub(super) use self::trust::Trust;
@@ -214,6 +218,9 @@ impl News {
         matches!(self, Self::Set | Self::Over)
     }
 }
+
+/// Under which name a subscriber of `tracing` is told.
+const TARGET: &str = "polyrpc::client::channel";
 
 /// The time by the clock that timers go by, which a test may have stopped.
 fn now() -> std::time::Instant {

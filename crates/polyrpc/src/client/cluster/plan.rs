@@ -5,8 +5,8 @@ use super::budget::Budget;
 use super::health::Health;
 use super::mode::{Backup, FailMode};
 use super::recovery::Recovery;
-use crate::client::backoff::Backoff;
 use crate::client::balance::{Balance, P2c};
+use crate::client::connection::Backoff;
 use crate::discovery::Discover;
 
 /// What a user said of a channel before it was made.

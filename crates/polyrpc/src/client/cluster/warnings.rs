@@ -4,6 +4,7 @@ use std::time::Duration;
 use polyrpc_core::Status;
 use tokio::time::Instant;
 
+use super::TARGET;
 use crate::discovery::Instance;
 
 /// Events about a registry and its entries: no call fails because of them, so that otherwise nobody would notice. A
@@ -32,7 +33,7 @@ impl Warnings {
     #[cold]
     pub(super) fn of_registry(&mut self, name: &str, status: &Status) {
         if self.is_due(status.message()) {
-            tracing::warn!(client = name, error = %status, "the registry failed; the servers known before stay in use");
+            tracing::warn!(target: TARGET, client = name, error = %status, "the registry failed; the servers known before stay in use");
             self.last = Some((status.message().to_owned(), Instant::now()));
             self.is_lost = true;
         }
@@ -41,7 +42,7 @@ impl Warnings {
     /// The registry answered.
     pub(super) fn of_answer(&mut self, name: &str, instances: usize) {
         if std::mem::take(&mut self.is_lost) {
-            tracing::info!(client = name, instances, "the registry answers again");
+            tracing::info!(target: TARGET, client = name, instances, "the registry answers again");
         }
     }
 
@@ -59,10 +60,10 @@ impl Warnings {
         let news = unusable.iter().filter(|(instance, _)| self.named.insert(instance.to_string()));
         let news: Vec<_> = news.collect();
         for (instance, status) in news.iter().take(MOST_NAMED) {
-            tracing::warn!(client = name, %instance, error = status.message(), "an entry of the registry is left out");
+            tracing::warn!(target: TARGET, client = name, %instance, error = status.message(), "an entry of the registry is left out");
         }
         if let Some(more @ 1..) = news.len().checked_sub(MOST_NAMED) {
-            tracing::warn!(client = name, more, "further entries of the registry are left out");
+            tracing::warn!(target: TARGET, client = name, more, "further entries of the registry are left out");
         }
     }
 }

@@ -10,7 +10,7 @@ use super::Combo;
 use crate::Client;
 use crate::call::{Outgoing, Response};
 use crate::client::balance::{Asked, Balance, Candidate, Outcome, Pick, RoundRobin};
-use crate::client::channel::Purse;
+use crate::client::cluster::Purse;
 use crate::client::exchange::{Defaults, deadline};
 use crate::client::failure::{is_repeatable, reached_nobody};
 use crate::client::{Budget, EndpointFacts, Result};

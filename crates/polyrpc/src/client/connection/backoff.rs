@@ -25,12 +25,12 @@ impl Backoff {
     /// The default of a client of one server. At most two dials a second, where gRPC begins with one: a server that
     /// restarts is to be noticed soon. At most five seconds between them, where gRPC goes up to two minutes: a dial every
     /// five seconds costs no server anything, and callers of RPC want the server as soon as it is back.
-    pub(super) fn of_one_server() -> Self {
+    pub(in crate::client) fn of_one_server() -> Self {
         Self { initial: Duration::from_millis(500), max: Duration::from_secs(5), factor: 1.6 }
     }
 }
 
 /// From zero to one. Each state of the standard hasher begins with keys of its own: chance enough for this.
-pub(super) fn chance() -> f64 {
+pub(in crate::client) fn chance() -> f64 {
     RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
 }

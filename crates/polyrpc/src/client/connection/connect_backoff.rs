@@ -20,7 +20,7 @@ use super::backoff::{Backoff, chance};
 ///    └──────────── a reply, on any connection made since ─────────────────┘
 /// ```
 #[derive(Debug)]
-pub(super) struct ConnectBackoff {
+pub(in crate::client) struct ConnectBackoff {
     settings: Backoff,
     failing: Option<Failing>,
     /// When a connection was last found to be good.
@@ -47,7 +47,7 @@ struct Failing {
 
 /// Whether a dial may begin.
 #[derive(Debug)]
-pub(super) enum Permit {
+pub(in crate::client) enum Permit {
     Now,
     /// The server is being tried; if that leads to nothing, one more dial may begin then.
     At(Instant),
@@ -56,19 +56,19 @@ pub(super) enum Permit {
 
 /// What a failure changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(in crate::client) enum Change {
     Nothing,
     /// Dials wait from now on.
     BacksOff,
 }
 
 impl ConnectBackoff {
-    pub(super) fn new(settings: Backoff) -> Self {
+    pub(in crate::client) fn new(settings: Backoff) -> Self {
         Self { settings, failing: None, proven: None, first: None }
     }
 
     /// Asks for a dial. [`Permit::Now`] takes the slot if there is but one.
-    pub(super) fn ask(&mut self, now: Instant) -> Permit {
+    pub(in crate::client) fn ask(&mut self, now: Instant) -> Permit {
         if let Some(refusal) = self.refusal(now) {
             return Permit::Refused(refusal);
         }
@@ -102,7 +102,7 @@ impl ConnectBackoff {
     }
 
     /// Why no dial may begin now, if none may: the last failure and when the next attempt is.
-    pub(super) fn refusal(&self, now: Instant) -> Option<Status> {
+    pub(in crate::client) fn refusal(&self, now: Instant) -> Option<Status> {
         let failing = self.failing.as_ref()?;
         let left = failing.until.checked_duration_since(now).filter(|left| !left.is_zero())?;
         let reason = &failing.reason;
@@ -112,25 +112,25 @@ impl ConnectBackoff {
     }
 
     /// When the next dial may begin that is not refused.
-    pub(super) fn next_attempt(&self, now: Instant) -> Instant {
+    pub(in crate::client) fn next_attempt(&self, now: Instant) -> Instant {
         self.failing.as_ref().map_or(now, |failing| failing.until.max(now))
     }
 
     /// A connection was made. Whether it is good shows its first reply.
-    pub(super) fn connected(&mut self, now: Instant) {
+    pub(in crate::client) fn connected(&mut self, now: Instant) {
         if let Some(failing) = &mut self.failing {
             failing.connected.get_or_insert(now);
         }
     }
 
     /// A dial that began at `begun` failed to connect.
-    pub(super) fn failed(&mut self, begun: Instant, now: Instant, reason: &Status) -> Change {
+    pub(in crate::client) fn failed(&mut self, begun: Instant, now: Instant, reason: &Status) -> Change {
         self.note(begun, now, reason, false)
     }
 
     /// A connection whose dial began at `begun` ended before any reply. The first time may be chance (a server that
     /// restarts, a request that it chokes on): one dial may follow at once.
-    pub(super) fn ended_early(&mut self, begun: Instant, now: Instant, reason: &Status) -> Change {
+    pub(in crate::client) fn ended_early(&mut self, begun: Instant, now: Instant, reason: &Status) -> Change {
         // Others were good since.
         if self.proven.is_some_and(|proven| begun < proven) {
             return Change::Nothing;
@@ -139,7 +139,7 @@ impl ConnectBackoff {
     }
 
     /// The first reply came on a connection. Returns whether dials had waited.
-    pub(super) fn succeeded(&mut self, now: Instant) -> bool {
+    pub(in crate::client) fn succeeded(&mut self, now: Instant) -> bool {
         self.proven = Some(now);
         self.failing.take().is_some_and(|failing| failing.wait.is_some())
     }

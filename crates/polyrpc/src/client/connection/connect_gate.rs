@@ -10,12 +10,12 @@ use tokio::time::timeout_at;
 
 use super::backoff::Backoff;
 use super::connect_backoff::{Change, ConnectBackoff, Permit};
-use super::failure::reached_nobody;
+use crate::client::failure::reached_nobody;
 use crate::rate_limited::EventLimiter;
 use crate::transport::Address;
 
 /// A [`ConnectBackoff`] that tasks share.
-pub(super) struct ConnectGate {
+pub(in crate::client) struct ConnectGate {
     server: Address,
     backoff: Mutex<ConnectBackoff>,
     /// The server was found to be good, or to be not.
@@ -23,7 +23,7 @@ pub(super) struct ConnectGate {
 }
 
 impl ConnectGate {
-    pub(super) fn new(server: Address, settings: Backoff) -> Self {
+    pub(in crate::client) fn new(server: Address, settings: Backoff) -> Self {
         let backoff = Mutex::new(ConnectBackoff::new(settings));
         Self { server, backoff, changed: Notify::new() }
     }
@@ -33,7 +33,7 @@ impl ConnectGate {
     /// # Errors
     ///
     /// The reason of the last failure, if it is too early to try again.
-    pub(super) async fn enter(&self) -> Result<Instant, Status> {
+    pub(in crate::client) async fn enter(&self) -> Result<Instant, Status> {
         loop {
             // Before the question, so that no answer is missed.
             let changed = self.changed.notified();
@@ -48,17 +48,17 @@ impl ConnectGate {
     }
 
     /// Why no dial may begin now, if none may.
-    pub(super) fn refusal(&self) -> Option<Status> {
+    pub(in crate::client) fn refusal(&self) -> Option<Status> {
         self.lock().refusal(now())
     }
 
     /// When it is not too early any more.
-    pub(super) fn next_attempt(&self) -> Instant {
+    pub(in crate::client) fn next_attempt(&self) -> Instant {
         self.lock().next_attempt(now())
     }
 
     /// The dial that began at `begun` has ended so.
-    pub(super) fn dialled(&self, begun: Instant, failure: Option<&Status>) {
+    pub(in crate::client) fn dialled(&self, begun: Instant, failure: Option<&Status>) {
         let Some(reason) = failure else { return self.lock().connected(now()) };
         let change = self.lock().failed(begun, now(), reason);
         self.report(&change, reason);
@@ -91,7 +91,7 @@ impl ConnectGate {
 }
 
 /// A connection on which no reply has come yet.
-pub(super) struct Probation {
+pub(in crate::client) struct Probation {
     gate: Arc<ConnectGate>,
     begun: Instant,
     /// The server refused a call on it.
@@ -102,14 +102,14 @@ pub(super) struct Probation {
 
 impl Probation {
     /// Of a connection whose dial began then.
-    pub(super) fn new(gate: Arc<ConnectGate>, begun: Instant) -> Self {
+    pub(in crate::client) fn new(gate: Arc<ConnectGate>, begun: Instant) -> Self {
         Self { gate, begun, refused: false, answered: false }
     }
 
     /// A reply came; `None`: one that has several messages began. It counts unless all it says is that the server did not
     /// look at the call.
     #[cold]
-    pub(super) fn hear(&mut self, reply: Option<&Reply>) {
+    pub(in crate::client) fn hear(&mut self, reply: Option<&Reply>) {
         let failure = reply.and_then(|reply| reply.result.as_ref().err());
         match failure.is_some_and(reached_nobody) {
             true => self.refused = true,
@@ -120,7 +120,7 @@ impl Probation {
     /// The server wants no more calls on it. One that says so as soon as it was connected to refuses to serve; later it is
     /// how a server lets go of its connections.
     #[cold]
-    pub(super) fn dismiss(&mut self) {
+    pub(in crate::client) fn dismiss(&mut self) {
         self.refused |= self.is_young();
     }
 
@@ -128,19 +128,19 @@ impl Probation {
         now().saturating_duration_since(self.begun) < YOUNG
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::client) fn is_over(&self) -> bool {
         self.answered
     }
 
     /// Tells the others that the server answers.
     #[cold]
-    pub(super) fn pass(self) {
+    pub(in crate::client) fn pass(self) {
         self.gate.succeeded();
     }
 
     /// The connection ended without a reply. `left`: calls waited for one. `by_us`: this client ended it.
     #[cold]
-    pub(super) fn end(self, left: bool, by_us: bool, status: &Status) {
+    pub(in crate::client) fn end(self, left: bool, by_us: bool, status: &Status) {
         if self.answered {
             return self.pass();
         }
@@ -155,7 +155,7 @@ impl Probation {
 const YOUNG: Duration = Duration::from_secs(1);
 
 /// Why no call was sent, when connections end before any reply.
-pub(super) fn ended_early(server: &Address, status: &Status) -> Status {
+pub(in crate::client) fn ended_early(server: &Address, status: &Status) -> Status {
     Status::unavailable(format!(
         "cannot reach {server}: a connection ended before any reply: {}",
         status.message()
@@ -168,25 +168,28 @@ pub(super) fn ended_early(server: &Address, status: &Status) -> Status {
 /// Logs that a server cannot be reached, once until it can be again, whichever client finds it: some make a client for
 /// each attempt.
 #[cold]
-pub(super) fn log_failure(server: &Address, reason: &Status) {
+pub(in crate::client) fn log_failure(server: &Address, reason: &Status) {
     if !LOST.add(server) {
         return;
     }
     if let Some(suppressed) = CHANGES.allow() {
-        tracing::warn!(%server, error = reason.message(), suppressed, "a server cannot be reached");
+        tracing::warn!(target: TARGET, %server, error = reason.message(), suppressed, "a server cannot be reached");
     }
 }
 
 /// Logs that a server that could not be reached can be again. `had_waited`: the client that finds it had to wait for it.
 #[cold]
-pub(super) fn log_recovery(server: &Address, had_waited: bool) {
+pub(in crate::client) fn log_recovery(server: &Address, had_waited: bool) {
     if !LOST.remove(server) && !had_waited {
         return;
     }
     if let Some(suppressed) = CHANGES.allow() {
-        tracing::info!(%server, suppressed, "a server can be reached again");
+        tracing::info!(target: TARGET, %server, suppressed, "a server can be reached again");
     }
 }
+
+/// Under which name a subscriber of `tracing` is told.
+const TARGET: &str = "polyrpc::client::connect_gate";
 
 /// The servers of which was logged that they cannot be reached.
 static LOST: Lost = Lost(Mutex::new(BTreeSet::new()));

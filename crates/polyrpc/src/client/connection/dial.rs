@@ -8,15 +8,14 @@ use polyrpc_core::{Protocol, Retry, Scope, Status};
 use polyrpc_wire::{baidu_std, fb_rpc, grpc, http1, net_rpc, rest_rpc, rpcx, websocket};
 
 use super::connect_gate::{ConnectGate, Probation};
-use super::connection::{Connection, Ears, PushHandler};
-use super::hook::{Hooks, Watched};
 use super::keepalive::Keepalive;
 use super::link::Link;
-use super::url::{Http, Url};
+use super::{Connection, Ears, PushHandler};
+use crate::client::hook::{Hooks, Watched};
+use crate::client::url::{Http, Url};
 use crate::cores::Cores;
 use crate::runtime::Owned;
-use crate::transport::tls;
-use crate::transport::{Dialing, Stream, connect_behind_http};
+use crate::transport::{Dialing, Stream, connect_behind_http, tls};
 
 /// Makes connections to one server.
 ///
@@ -24,22 +23,22 @@ use crate::transport::{Dialing, Stream, connect_behind_http};
 /// a storm; calls in between fail at once with the reason of the last failure. [`ConnectBackoff`] says when.
 ///
 /// [`ConnectBackoff`]: super::connect_backoff::ConnectBackoff
-pub(super) struct Dialer {
-    pub(super) url: Url,
-    pub(super) dialing: Dialing,
-    pub(super) tls: Option<tls::Connector>,
-    pub(super) sessions: Sessions,
-    pub(super) connect_timeout: Duration,
-    pub(super) gate: Arc<ConnectGate>,
-    pub(super) cores: Option<Cores>,
-    pub(super) keepalive: Option<Keepalive>,
-    pub(super) on_push: Option<PushHandler>,
-    pub(super) hooks: Hooks,
+pub(in crate::client) struct Dialer {
+    pub(in crate::client) url: Url,
+    pub(in crate::client) dialing: Dialing,
+    pub(in crate::client) tls: Option<tls::Connector>,
+    pub(in crate::client) sessions: Sessions,
+    pub(in crate::client) connect_timeout: Duration,
+    pub(in crate::client) gate: Arc<ConnectGate>,
+    pub(in crate::client) cores: Option<Cores>,
+    pub(in crate::client) keepalive: Option<Keepalive>,
+    pub(in crate::client) on_push: Option<PushHandler>,
+    pub(in crate::client) hooks: Hooks,
 }
 
 impl Dialer {
     /// Connects, unless it is too early after a failure.
-    pub(super) async fn dial(&self) -> Result<Arc<dyn Link>, Status> {
+    pub(in crate::client) async fn dial(&self) -> Result<Arc<dyn Link>, Status> {
         let begun = self.gate.enter().await?;
         let connected = tokio::time::timeout(self.connect_timeout, self.connect(begun)).await;
         let result = match connected {
@@ -95,14 +94,14 @@ impl Dialer {
 
     /// A connection that no call takes, and what would speak on it if that may speak first: a session over a WebSocket
     /// has to be let in before. That it cannot be made is not held against the server.
-    pub(super) async fn apart(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
+    pub(in crate::client) async fn apart(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
         let stream = connect(&self.url, &self.dialing, self.tls.as_ref()).await?;
         let session = self.url.websocket.is_none().then(|| self.sessions.clone().session());
         Ok((stream, session))
     }
 
     /// When it is not too early any more.
-    pub(super) fn next_attempt(&self) -> Instant {
+    pub(in crate::client) fn next_attempt(&self) -> Instant {
         self.gate.next_attempt()
     }
 
@@ -134,7 +133,7 @@ async fn connect(url: &Url, dialing: &Dialing, tls: Option<&tls::Connector>) -> 
 
 /// Makes a session for each new connection.
 #[derive(Debug, Clone)]
-pub(super) enum Sessions {
+pub(in crate::client) enum Sessions {
     BaiduStd(baidu_std::ClientConfig),
     Rpcx(rpcx::ClientConfig),
     FbRpc(fb_rpc::ClientConfig),
@@ -152,7 +151,7 @@ pub(super) enum Sessions {
 }
 
 impl Sessions {
-    pub(super) fn new(
+    pub(in crate::client) fn new(
         url: &Url,
         limits: polyrpc_core::Limits,
         credential: Option<bytes::Bytes>,
@@ -215,7 +214,12 @@ impl Sessions {
         }
     }
 
-    pub(super) fn start(&self, stream: Stream, keepalive: Option<Keepalive>, ears: Ears) -> Arc<dyn Link> {
+    pub(in crate::client) fn start(
+        &self,
+        stream: Stream,
+        keepalive: Option<Keepalive>,
+        ears: Ears,
+    ) -> Arc<dyn Link> {
         match self.clone() {
             Self::BaiduStd(config) => {
                 Connection::start(stream, baidu_std::Client::new(config), keepalive, ears)
@@ -236,12 +240,12 @@ impl Sessions {
             }
             Self::NetRpc(config) => Connection::start(stream, net_rpc::Client::new(config), keepalive, ears),
             #[cfg(test)]
-            Self::Lines => Connection::start(stream, super::tests::Lines::default(), keepalive, ears),
+            Self::Lines => Connection::start(stream, crate::client::tests::Lines::default(), keepalive, ears),
         }
     }
 
     /// A session with its protocol forgotten.
-    pub(super) fn session(self) -> Box<dyn Session + Send> {
+    pub(in crate::client) fn session(self) -> Box<dyn Session + Send> {
         match self {
             Self::BaiduStd(config) => Box::new(baidu_std::Client::new(config)),
             Self::Rpcx(config) => Box::new(rpcx::Client::new(config)),
@@ -253,7 +257,7 @@ impl Sessions {
             Self::FbRpc(config) => Box::new(fb_rpc::Client::new(config)),
             Self::WebSocket(config, carried) => Box::new(websocket::Client::new(config, carried.session())),
             #[cfg(test)]
-            Self::Lines => Box::new(super::tests::Lines::default()),
+            Self::Lines => Box::new(crate::client::tests::Lines::default()),
         }
     }
 }

@@ -9,10 +9,10 @@ use tokio::time::{Instant, Sleep, sleep};
 /// How often the connections to one server ask whether it is there: as the user said, until the server finds it too
 /// often.
 #[derive(Debug, Clone)]
-pub(super) struct Keepalive(Arc<AtomicU64>);
+pub(in crate::client) struct Keepalive(Arc<AtomicU64>);
 
 impl Keepalive {
-    pub(super) fn every(interval: Duration) -> Self {
+    pub(in crate::client) fn every(interval: Duration) -> Self {
         Self(Arc::new(AtomicU64::new(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(1))))
     }
 
@@ -21,7 +21,7 @@ impl Keepalive {
     }
 
     /// Asks half as often from now on, on new connections too (gRPC's proposal A8).
-    pub(super) fn halve(&self) {
+    pub(in crate::client) fn halve(&self) {
         self.0.store(
             (self.interval() * 2).min(SELDOM.max(self.interval())).as_millis() as u64,
             Ordering::Relaxed,
@@ -33,18 +33,18 @@ impl Keepalive {
 const SELDOM: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// When a connection is to ask next.
-pub(super) struct Heartbeat {
-    pub(super) keepalive: Keepalive,
+pub(in crate::client) struct Heartbeat {
+    pub(in crate::client) keepalive: Keepalive,
     next: Pin<Box<Sleep>>,
 }
 
 impl Heartbeat {
-    pub(super) fn new(keepalive: Keepalive) -> Self {
+    pub(in crate::client) fn new(keepalive: Keepalive) -> Self {
         let next = Box::pin(sleep(keepalive.interval()));
         Self { keepalive, next }
     }
 
-    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(in crate::client) fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
         let due = self.next.as_mut().poll(cx).is_ready();
         if due {
             self.next.as_mut().reset(Instant::now() + self.keepalive.interval());

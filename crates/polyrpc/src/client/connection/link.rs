@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use polyrpc_core::{Call, CallId, Reply, Status};
 
-use super::hook::Watched;
 use super::pending::Arrived;
+use crate::client::hook::Watched;
 use crate::streaming::StreamOptions;
 
 /// A live connection with its protocol forgotten: what endpoints and pools hold.
-pub(super) trait Link: Send + Sync {
+pub(in crate::client) trait Link: Send + Sync {
     /// Sends a call; `waker` is woken when it has ended. A one-way call ends as soon as it is sent, and gets
     /// no id.
     ///
@@ -100,16 +100,16 @@ pub(super) trait Link: Send + Sync {
 }
 
 /// The streams that are wanted beside a call.
-pub(super) struct Beside {
-    pub(super) options: StreamOptions,
-    pub(super) streams: usize,
+pub(in crate::client) struct Beside {
+    pub(in crate::client) options: StreamOptions,
+    pub(in crate::client) streams: usize,
     /// The deadline of the call is theirs too, since they carry its answer; else they go on without one.
-    pub(super) ends_with_call: bool,
+    pub(in crate::client) ends_with_call: bool,
 }
 
 /// Whether a connection takes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(in crate::client) enum Standing {
     /// One more may be sent.
     Free,
     /// As many wait as the server allows; when one has ended, another may be sent.
@@ -120,14 +120,14 @@ pub(super) enum Standing {
 
 /// The call has ended: nothing more can be sent on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Over;
+pub(in crate::client) struct Over;
 
 /// Sends a call over a link and waits for its end. The call is left where it is as by [`Link::submit`].
 ///
 /// # Cancel safety
 ///
 /// Dropping the future abandons the call: a later reply to it is thrown away.
-pub(super) async fn exchange(
+pub(in crate::client) async fn exchange(
     link: &Arc<dyn Link>,
     call: &mut Option<Call<'_>>,
     deadline: Option<Instant>,
@@ -146,7 +146,7 @@ pub(super) async fn exchange(
 /// # Errors
 ///
 /// Why it is not to be opened. There is no call any more then.
-pub(super) fn announce(link: &Arc<dyn Link>, call: &mut Option<Call<'_>>) -> Result<(), Status> {
+pub(in crate::client) fn announce(link: &Arc<dyn Link>, call: &mut Option<Call<'_>>) -> Result<(), Status> {
     if let Some(watched) = link.watched()
         && let Some(attempting) = watched.begin(call)?
     {

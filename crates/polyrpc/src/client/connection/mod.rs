@@ -1,3 +1,15 @@
+//! A connection, from what makes it to what its calls wait for: [`dial`] connects as often as [`connect_gate`] lets it,
+//! [`link`] is a connection with its protocol forgotten, [`pending`] are the calls that wait on one.
+
+pub(super) mod connect_gate;
+mod keepalive;
+
+pub(super) mod backoff;
+pub(super) mod connect_backoff;
+pub(super) mod dial;
+pub(super) mod link;
+pub(super) mod pending;
+
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,11 +26,15 @@ use polyrpc_core::session::{Answer, Client as Session};
 use polyrpc_core::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
 use tokio::time::{Sleep, sleep_until};
 
-use super::connect_gate::Probation;
+pub use self::backoff::Backoff;
+pub(super) use self::connect_gate::ConnectGate;
+pub(super) use self::keepalive::Keepalive;
+
+use self::connect_gate::Probation;
+use self::keepalive::Heartbeat;
+use self::link::{Beside, Link, Over, Standing};
+use self::pending::{Arrived, Pending, note};
 use super::hook::Watched;
-use super::keepalive::{Heartbeat, Keepalive};
-use super::link::{Beside, Link, Over, Standing};
-use super::pending::{Arrived, Pending, note};
 use crate::transport::{Inbox, ReadHalf, Stream, WriteHalf};
 
 /// A connection that many callers share.

@@ -9,7 +9,7 @@ use polyrpc_core::{CallId, Code, Fault, Head, Message, Reply, Status};
 /// A call's id is its place and how often the place was used, so that a late reply to a call that nobody
 /// waits for any more never reaches another.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
+pub(in crate::client) struct Pending {
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Unary calls that wait.
@@ -40,26 +40,26 @@ enum State {
 
 /// A call whose messages come and go one by one.
 #[derive(Debug, Default)]
-pub(super) struct Opened {
+pub(in crate::client) struct Opened {
     deadline: Option<Instant>,
     /// How long no message may come or leave, if that has a limit: the deadline is this long behind the last then.
     idle: Option<Duration>,
     arrived: Arrived,
     /// Whom to wake when more has come.
-    pub(super) taker: Option<Waker>,
+    pub(in crate::client) taker: Option<Waker>,
     /// Whom to wake when there is room for more.
-    pub(super) sender: Option<Waker>,
+    pub(in crate::client) sender: Option<Waker>,
     /// The sender waits for the outbox, not for the peer.
-    pub(super) held: bool,
+    pub(in crate::client) held: bool,
 }
 
 /// What has come on an opened call and was not taken. The peer sends no more ahead than it was allowed to.
 #[derive(Debug, Default)]
-pub(super) struct Arrived {
-    pub(super) head: Option<Head>,
-    pub(super) messages: VecDeque<Message>,
+pub(in crate::client) struct Arrived {
+    pub(in crate::client) head: Option<Head>,
+    pub(in crate::client) messages: VecDeque<Message>,
     /// How the call ended, behind the messages.
-    pub(super) end: Option<Reply>,
+    pub(in crate::client) end: Option<Reply>,
 }
 
 /// Messages of a call that may wait to be taken, however small they are. Bytes meet the limits of the protocol much
@@ -71,14 +71,14 @@ const PLACES: u32 = 20;
 
 impl Pending {
     /// Takes on a unary call; `None` when there are too many.
-    pub(super) fn insert(&mut self, waker: Waker, deadline: Option<Instant>) -> Option<CallId> {
+    pub(in crate::client) fn insert(&mut self, waker: Waker, deadline: Option<Instant>) -> Option<CallId> {
         let id = self.place(State::Waiting { waker, deadline }, deadline)?;
         self.unary += 1;
         Some(id)
     }
 
     /// Takes on a call whose messages come one by one; `None` when there are too many.
-    pub(super) fn open(&mut self, deadline: Option<Instant>) -> Option<CallId> {
+    pub(in crate::client) fn open(&mut self, deadline: Option<Instant>) -> Option<CallId> {
         let opened = Opened { deadline, ..Opened::default() };
         let id = self.place(State::Opened(Box::new(opened)), deadline)?;
         self.opened += 1;
@@ -104,22 +104,22 @@ impl Pending {
     }
 
     /// How many calls wait.
-    pub(super) fn waiting(&self) -> usize {
+    pub(in crate::client) fn waiting(&self) -> usize {
         self.unary + self.opened
     }
 
     /// How many unary calls wait.
-    pub(super) fn unary(&self) -> usize {
+    pub(in crate::client) fn unary(&self) -> usize {
         self.unary
     }
 
     /// When the next call may have waited too long.
-    pub(super) fn earliest(&self) -> Option<Instant> {
+    pub(in crate::client) fn earliest(&self) -> Option<Instant> {
         self.earliest
     }
 
     /// An opened call that has not ended.
-    pub(super) fn opened(&mut self, id: CallId) -> Option<&mut Opened> {
+    pub(in crate::client) fn opened(&mut self, id: CallId) -> Option<&mut Opened> {
         match &mut self.slot(id)?.state {
             State::Opened(opened) if opened.arrived.end.is_none() => Some(opened),
             _ => None,
@@ -127,7 +127,7 @@ impl Pending {
     }
 
     /// Has an opened call end when no message has come or left for so long. Returns when that may be first.
-    pub(super) fn end_if_idle(&mut self, id: CallId, idle: Duration) -> Option<Instant> {
+    pub(in crate::client) fn end_if_idle(&mut self, id: CallId, idle: Duration) -> Option<Instant> {
         let opened = self.opened(id)?;
         opened.idle = Some(idle);
         opened.stir();
@@ -140,7 +140,12 @@ impl Pending {
     }
 
     /// Ends a call, if anybody waits for it, and tells whom to wake.
-    pub(super) fn end(&mut self, id: CallId, result: Result<Reply, Status>, wakers: &mut Vec<Waker>) {
+    pub(in crate::client) fn end(
+        &mut self,
+        id: CallId,
+        result: Result<Reply, Status>,
+        wakers: &mut Vec<Waker>,
+    ) {
         let Some(slot) = self.slot(id) else { return };
         let result = in_time(result, slot.state.deadline());
         match &mut slot.state {
@@ -160,7 +165,7 @@ impl Pending {
     }
 
     /// Takes a call's result out, or notes whom to wake.
-    pub(super) fn take(&mut self, id: CallId, waker: &Waker) -> Option<Result<Reply, Status>> {
+    pub(in crate::client) fn take(&mut self, id: CallId, waker: &Waker) -> Option<Result<Reply, Status>> {
         let slot = self.slot(id)?;
         match &mut slot.state {
             State::Waiting { waker: known, .. } => {
@@ -177,7 +182,7 @@ impl Pending {
 
     /// Moves what has come on an opened call behind what is in `into`, or notes whom to wake. A call whose end was
     /// taken is forgotten.
-    pub(super) fn receive(&mut self, id: CallId, into: &mut Arrived, waker: &Waker) -> Poll<()> {
+    pub(in crate::client) fn receive(&mut self, id: CallId, into: &mut Arrived, waker: &Waker) -> Poll<()> {
         let Some(Slot { state: State::Opened(opened), .. }) = self.slot(id) else { return Poll::Ready(()) };
         if opened.arrived.is_empty() {
             note(&mut opened.taker, waker);
@@ -191,7 +196,7 @@ impl Pending {
     }
 
     /// Forgets a call. Returns whether it was still waiting.
-    pub(super) fn forget(&mut self, id: CallId) -> bool {
+    pub(in crate::client) fn forget(&mut self, id: CallId) -> bool {
         match self.remove(id) {
             State::Waiting { .. } => {
                 self.unary -= 1;
@@ -206,7 +211,7 @@ impl Pending {
     }
 
     /// Ends every call that has waited until `now`.
-    pub(super) fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Vec<CallId> {
+    pub(in crate::client) fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Vec<CallId> {
         let mut expired = Vec::new();
         self.earliest = None;
         for (place, slot) in self.slots.iter().enumerate() {
@@ -228,7 +233,7 @@ impl Pending {
     }
 
     /// Ends every call: the connection is gone.
-    pub(super) fn end_all(&mut self, status: &Status, wakers: &mut Vec<Waker>) {
+    pub(in crate::client) fn end_all(&mut self, status: &Status, wakers: &mut Vec<Waker>) {
         for slot in &mut self.slots {
             match &mut slot.state {
                 State::Waiting { waker, .. } => {
@@ -275,13 +280,13 @@ impl State {
 
 impl Opened {
     /// The answer has begun.
-    pub(super) fn begin(&mut self, head: Head, wakers: &mut Vec<Waker>) {
+    pub(in crate::client) fn begin(&mut self, head: Head, wakers: &mut Vec<Waker>) {
         self.arrived.head = Some(head);
         wakers.extend(self.taker.take());
     }
 
     /// A message has come or left: it is not idle.
-    pub(super) fn stir(&mut self) {
+    pub(in crate::client) fn stir(&mut self) {
         if let Some(idle) = self.idle {
             // By the clock that the alarm goes by, which a test may have stopped.
             self.deadline = tokio::time::Instant::now().into_std().checked_add(idle);
@@ -289,7 +294,7 @@ impl Opened {
     }
 
     /// A message has come. `false`: too many wait already.
-    pub(super) fn give(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
+    pub(in crate::client) fn give(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
         self.stir();
         let taken = self.arrived.messages.len() < MOST_WAITING;
         if taken {
@@ -326,7 +331,7 @@ impl Arrived {
 }
 
 /// Notes whom to wake.
-pub(super) fn note(known: &mut Option<Waker>, waker: &Waker) {
+pub(in crate::client) fn note(known: &mut Option<Waker>, waker: &Waker) {
     match known {
         Some(known) => known.clone_from(waker),
         None => *known = Some(waker.clone()),

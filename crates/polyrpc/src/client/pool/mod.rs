@@ -1,3 +1,5 @@
+mod dials;
+
 use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,9 +10,9 @@ use std::time::Instant;
 use polyrpc_core::session::Client as Session;
 use polyrpc_core::{Retry, Scope, Status};
 
-use super::dial::Dialer;
-use super::dials::Dials;
-use super::link::{Link, Standing};
+use self::dials::Dials;
+use crate::client::connection::dial::Dialer;
+use crate::client::connection::link::{Link, Standing};
 use crate::transport::{Address, Stream};
 
 /// How calls share connections.

@@ -7,14 +7,12 @@ use std::time::Instant;
 
 use polyrpc_core::{Call, CallId, Format, Reply, Status};
 
-use super::attempt::Attempt;
-use super::lease::Lease;
-use super::link::{self, Beside, Link};
 use super::opened::{Opened, Receiving, Sending};
 use super::raw::RawCall;
-use super::{Client, split};
 use crate::call::{Options, Outgoing, Request, Response};
-use crate::client::Result;
+use crate::client::cluster::{Attempt, Lease};
+use crate::client::connection::link::{self, Beside, Link};
+use crate::client::{Client, Result, split};
 use crate::codec::{Body, Codec};
 use crate::layer::Call as LayeredCall;
 use crate::streaming::StreamOptions;
@@ -122,7 +120,7 @@ impl Client {
     }
 
     /// Makes a call with streams beside it on a connection that takes it; its reply has accepted them.
-    pub(super) async fn open_beside(
+    pub(in crate::client) async fn open_beside(
         &self,
         attempt: &mut Attempt<'_>,
         format: Format,

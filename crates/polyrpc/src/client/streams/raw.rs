@@ -5,13 +5,13 @@ use std::task::Poll;
 use bytes::Bytes;
 use polyrpc_core::{Code, Metadata, Status};
 
-use super::link::Over;
 use super::opened::{Receiving, Sending};
 use crate::Error;
 use crate::client::Result;
+use crate::client::connection::link::Over;
 use crate::codec::Body;
 
-/// A call whose encoded messages are sent and received one by one; [`Client::open_raw`](super::Client::open_raw)
+/// A call whose encoded messages are sent and received one by one; [`Client::open_raw`](crate::client::Client::open_raw)
 /// opens it.
 ///
 /// Dropping it before the end cancels the call.
@@ -25,7 +25,7 @@ pub struct RawCall {
 }
 
 impl RawCall {
-    pub(super) fn new(sending: Sending, receiving: Receiving) -> Self {
+    pub(in crate::client) fn new(sending: Sending, receiving: Receiving) -> Self {
         Self { sender: RawSender(sending), receiver: RawReceiver(receiving) }
     }
 
@@ -93,7 +93,7 @@ impl RawCall {
         self.receiver.trailers()
     }
 
-    pub(super) fn into_halves(self) -> (Sending, Receiving) {
+    pub(in crate::client) fn into_halves(self) -> (Sending, Receiving) {
         (self.sender.0, self.receiver.0)
     }
 

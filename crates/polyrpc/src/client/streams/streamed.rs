@@ -9,16 +9,14 @@ use futures_util::{StreamExt, stream};
 use polyrpc_core::{Call, Fault, Format, Head, Metadata, Status};
 use polyrpc_payload::schema;
 
-use super::attempt::Attempt;
-use super::channel::Terms;
-use super::exchange::unreadable;
-use super::link::Beside;
 use super::opened::{Opened, Receiving, Sending};
 use super::raw::RawCall;
 use super::talk::{Requests, Script, Talk};
-use super::{Client, Transport, link, split};
 use crate::call::{Cancel, Options, Outgoing, Request, Response, Shape, Signature};
-use crate::client::Result;
+use crate::client::cluster::{Attempt, Terms};
+use crate::client::connection::link::{self, Beside};
+use crate::client::exchange::unreadable;
+use crate::client::{Client, Result, Transport, split};
 use crate::codec::{Body, Codec};
 use crate::layer::Call as LayeredCall;
 use crate::streaming::StreamOptions;
@@ -233,7 +231,7 @@ impl Client {
     }
 
     /// A call that looks for a connection to one of the client's servers.
-    pub(super) fn attempt_of<'a>(
+    pub(in crate::client) fn attempt_of<'a>(
         &'a self,
         call: Call<'a>,
         terms: Terms,

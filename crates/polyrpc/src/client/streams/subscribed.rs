@@ -11,17 +11,14 @@ use futures_util::stream;
 use polyrpc_core::{Call, Format, Scope, Status};
 use serde::de::DeserializeOwned;
 
-use super::attempt::Attempt;
-use super::channel::Terms;
-use super::exchange::unreadable;
-use super::lease::Lease;
 use super::opened::{Opened, Receiving};
-use super::pool::Pool;
-use super::within_layers::Around;
-use super::{Client, Transport};
 use crate::Streaming;
 use crate::call::{Ending, Options, Outgoing, Shape};
-use crate::client::Result;
+use crate::client::cluster::{Attempt, Lease, Terms};
+use crate::client::exchange::unreadable;
+use crate::client::pool::Pool;
+use crate::client::within_layers::Around;
+use crate::client::{Client, Result, Transport};
 use crate::codec::{Body, decode_plain, published};
 use crate::layer::Call as LayeredCall;
 

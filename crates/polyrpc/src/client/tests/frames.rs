@@ -13,9 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::Client;
-use crate::client::connect_gate::ConnectGate;
-use crate::client::dial::{Dialer, Sessions};
-use crate::client::keepalive::Keepalive;
+use crate::client::connection::dial::{Dialer, Sessions};
+use crate::client::connection::{ConnectGate, Keepalive};
 use crate::client::pool::Pool;
 use crate::client::url::Url;
 use crate::client::{Builder, Kind, Transport};

@@ -23,7 +23,7 @@ use crate::client::balance::Outcome;
 ///
 /// A call costs a load where the server is closed, and what the window costs: an atomic or a short lock.
 #[derive(Debug)]
-pub(in crate::client::channel) struct Fuse {
+pub(in crate::client::cluster) struct Fuse {
     breaker: Breaker,
     state: AtomicU8,
     /// Successes that are missing on trial.
@@ -54,7 +54,7 @@ const OPEN: u8 = 1;
 const ON_TRIAL: u8 = 2;
 
 impl Fuse {
-    pub(in crate::client::channel) fn new(breaker: Breaker, now: Instant) -> Self {
+    pub(in crate::client::cluster) fn new(breaker: Breaker, now: Instant) -> Self {
         Self {
             state: AtomicU8::new(CLOSED),
             trial: AtomicU32::new(0),
@@ -66,13 +66,13 @@ impl Fuse {
     }
 
     /// How many of so many servers may be out.
-    pub(in crate::client::channel) fn places_out(&self, servers: usize) -> usize {
+    pub(in crate::client::cluster) fn places_out(&self, servers: usize) -> usize {
         self.breaker.places_out(servers)
     }
 
     /// A call has ended; whether the server is to be [opened](Self::open) for it. One that may not be is judged anew by
     /// the calls to come.
-    pub(in crate::client::channel) fn note(&self, outcome: &Outcome<'_>) -> bool {
+    pub(in crate::client::cluster) fn note(&self, outcome: &Outcome<'_>) -> bool {
         let Some(failed) = judge(outcome) else { return false };
         match self.state.load(Ordering::Relaxed) {
             CLOSED => {
@@ -101,7 +101,7 @@ impl Fuse {
 
     /// Opens it. `false` if it is open already.
     #[cold]
-    pub(in crate::client::channel) fn open(&self, now: Instant) -> bool {
+    pub(in crate::client::cluster) fn open(&self, now: Instant) -> bool {
         let mut isolation = self.isolation();
         if self.state.swap(OPEN, Ordering::Relaxed) == OPEN {
             return false;
@@ -112,12 +112,12 @@ impl Fuse {
 
     /// It may not be opened: what was held against the server is forgotten.
     #[cold]
-    pub(in crate::client::channel) fn relent(&self) {
+    pub(in crate::client::cluster) fn relent(&self) {
         self.memory.forget(&self.breaker.trip);
     }
 
     /// Until when the server is out, if it is.
-    pub(in crate::client::channel) fn open_until(&self) -> Option<Instant> {
+    pub(in crate::client::cluster) fn open_until(&self) -> Option<Instant> {
         if self.state.load(Ordering::Relaxed) != OPEN {
             return None;
         }
@@ -126,7 +126,7 @@ impl Fuse {
 
     /// The server is back.
     #[cold]
-    pub(in crate::client::channel) fn close(&self, now: Instant) {
+    pub(in crate::client::cluster) fn close(&self, now: Instant) {
         let mut isolation = self.isolation();
         self.memory.forget(&self.breaker.trip);
         self.trial.store(self.breaker.half_open, Ordering::Relaxed);

@@ -3,15 +3,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many servers of a channel are isolated.
 #[derive(Debug, Default)]
-pub(in crate::client::channel) struct Quota(AtomicUsize);
+pub(in crate::client::cluster) struct Quota(AtomicUsize);
 
 /// One server is isolated, until this is dropped.
 #[derive(Debug)]
-pub(in crate::client::channel) struct Seat(Arc<Quota>);
+pub(in crate::client::cluster) struct Seat(Arc<Quota>);
 
 impl Quota {
     /// One more is isolated, unless as many are as may be.
-    pub(in crate::client::channel) fn take(self: &Arc<Self>, most: usize) -> Option<Seat> {
+    pub(in crate::client::cluster) fn take(self: &Arc<Self>, most: usize) -> Option<Seat> {
         let one_more = |taken: usize| (taken < most).then_some(taken + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(Seat(self.clone()))

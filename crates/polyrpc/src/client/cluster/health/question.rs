@@ -9,7 +9,7 @@ use polyrpc_core::session::{Answer, Client as Session};
 use polyrpc_core::{Call, Format, Outbox};
 use tokio::time::{Instant, timeout};
 
-use crate::client::link::{self, Link};
+use crate::client::connection::link::{self, Link};
 use crate::client::pool::Pool;
 use crate::introspection::grpc::health::v1::health_check_response::ServingStatus;
 use crate::introspection::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
@@ -17,7 +17,7 @@ use crate::transport::{Source, Stream};
 
 /// What a server is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::client::channel) enum Question {
+pub(in crate::client::cluster) enum Question {
     /// Nothing: there is a connection.
     Connect,
     /// Whether this service takes calls.
@@ -33,7 +33,7 @@ impl Question {
     /// # Errors
     ///
     /// Why it is not well.
-    pub(in crate::client::channel) async fn ask(
+    pub(in crate::client::cluster) async fn ask(
         &self,
         pool: &Pool,
         link: &Arc<dyn Link>,
