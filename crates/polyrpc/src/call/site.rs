@@ -9,6 +9,9 @@ use polyrpc_core::{Fault, Status};
 use super::{ConnectionFacts, Ending, MethodName, task};
 use crate::rate_limited::EventLimiter;
 
+/// Under which name a subscriber of `tracing` is told.
+const TARGET: &str = "polyrpc::service";
+
 /// Where a call is handled: its connection and its method.
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
@@ -50,7 +53,7 @@ impl Site {
         let (service, method) = self.names();
         let (connection, peer) = (self.connection.id, &self.connection.peer);
         let trace = trace();
-        tracing::error!(panic, service, method, connection, %peer, trace, suppressed, "a handler panicked");
+        tracing::error!(target: TARGET, panic, service, method, connection, %peer, trace, suppressed, "a handler panicked");
     }
 
     /// The names of what is called.
@@ -65,7 +68,7 @@ impl Site {
         let (service, method) = self.names();
         let (connection, peer) = (self.connection.id, &self.connection.peer);
         let trace = trace();
-        tracing::error!(error, service, method, connection, %peer, trace, suppressed, "a handler failed");
+        tracing::error!(target: TARGET, error, service, method, connection, %peer, trace, suppressed, "a handler failed");
     }
 }
 
