@@ -3,41 +3,40 @@
 // Generated code names this crate from outside; that of the standard services is within.
 extern crate self as polyrpc;
 
+// From bottom to top: no module names one that comes after it.
 #[cfg(feature = "prost")]
 mod details;
 mod error;
 
-mod call;
-
-pub mod client;
-
-pub mod discovery;
-
-mod transport;
-
-pub mod server;
-
+mod budget;
+pub mod cores;
+mod rate_limited;
+mod runtime;
 pub mod signal;
-
-pub mod service;
-
-pub mod fallback;
-
-pub mod layer;
-
-pub mod layers;
-
-pub mod introspection;
-
-pub mod transfer;
 
 pub mod codec;
 
-pub mod cores;
+mod call;
 
-mod budget;
-mod rate_limited;
-mod runtime;
+pub mod layer;
+
+pub mod service;
+
+mod transport;
+
+pub mod introspection;
+
+pub mod discovery;
+
+pub mod client;
+
+pub mod layers;
+
+pub mod transfer;
+
+pub mod server;
+
+pub mod fallback;
 
 /// FlatBuffers: what generated code reads and writes.
 pub use polyrpc_payload::flatbuffers;
