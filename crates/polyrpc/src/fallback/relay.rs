@@ -1,5 +1,3 @@
-//! A call that goes on to another server.
-
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -7,72 +5,9 @@ use std::task::Poll;
 use bytes::Bytes;
 use polyrpc_core::{Metadata, Status};
 
-use super::{RawRequest, RawResponse};
 use crate::Result;
-use crate::client::{Client, RawCall, RawReceiver, RawSender};
-use crate::codec::Body;
-use crate::streaming::{Sender, StreamOptions, Streaming};
-
-impl RawRequest {
-    /// Makes the same call of another server, and answers as that does: message, metadata, attachment, time, streams.
-    ///
-    /// The client's protocol may be another one, if both carry the same format: nothing is decoded. What it has no place
-    /// for is refused before it is sent. Numbers of functions (rest_rpc, fb_rpc) mean something in their own protocol only.
-    /// A call that may have several messages (gRPC) needs a client whose protocol has streams.
-    ///
-    /// # Errors
-    ///
-    /// What the server answers, with what it sent beside it; why it could not be asked.
-    pub async fn forward(mut self, client: &Client) -> Result<RawResponse> {
-        let (target, options) = (self.target(), self.options());
-        if self.is_streamed() {
-            let call = client.open_raw(&target, options, self.format()).await?;
-            return Ok(RawResponse::relay(self.messages(), call));
-        }
-        let body = self.body().await?;
-        let offered = self.offered_streams();
-        if offered == 0 {
-            return Ok(client.call_raw(&target, body, options).await?.into());
-        }
-        let beside = StreamOptions::default();
-        let (response, calls) =
-            client.open_streams_raw(&target, body, options, beside.clone(), offered).await?;
-        for ((messages, sender), call) in self.accept_streams(beside)?.into_iter().zip(calls) {
-            tokio::spawn(carry(messages, sender, call));
-        }
-        Ok(response.into())
-    }
-}
-
-/// Carries a stream beside a call on, both ways, until a side ends it: both directions end together.
-async fn carry(mut messages: Streaming<Bytes>, sender: Sender<Bytes>, call: RawCall) {
-    let (mut onward, mut back) = call.split();
-    let there = async {
-        while let Ok(Some(message)) = messages.message().await {
-            if onward.send(message).await.is_err() {
-                break;
-            }
-        }
-    };
-    let here = async {
-        while let Ok(Some(Body { bytes, .. })) = back.next().await {
-            if sender.send(bytes).await.is_err() {
-                break;
-            }
-        }
-    };
-    let peer_ended = tokio::select! {
-        () = there => false,
-        () = here => true,
-    };
-    // The side that is left learns of the end behind what was sent to it.
-    if peer_ended {
-        let _ = sender.close().await;
-    } else {
-        let _ = onward.close().await;
-        while let Ok(Some(_)) = back.next().await {}
-    }
-}
+use crate::client::{RawCall, RawReceiver, RawSender};
+use crate::streaming::Streaming;
 
 /// A call that was opened for another one.
 pub(super) struct Relay {

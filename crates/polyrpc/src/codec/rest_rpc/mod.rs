@@ -18,7 +18,7 @@ use polyrpc_payload::struct_pack;
 use super::Body;
 use super::buffer::Buffer;
 use super::lenient_message_pack::{self, Lengths};
-use super::serde::{encode, encode_value, unreadable, unwritable};
+use super::value::{encode, encode_typed, unreadable, unwritable};
 
 pub(crate) use publish::{publish, publish_coded, published, unpack};
 
@@ -85,7 +85,7 @@ where
     match text::write(value, false) {
         Written::Text(text) => Ok(text),
         Written::Wrong(error) => Err(unwritable(&error)),
-        Written::NotBasic => encode_value(value, Format::StructPack),
+        Written::NotBasic => encode_typed(value),
     }
 }
 

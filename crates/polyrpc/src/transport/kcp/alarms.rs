@@ -6,28 +6,26 @@ use std::time::{Duration, Instant};
 use polyrpc_kcp::Millis;
 use tokio::sync::Notify;
 
-use super::conversation::Conversation;
-
 /// When to look after which conversation.
 ///
 /// Each has one place here at most that counts, as early as it needs to be or earlier: what moves an alarm later moves
 /// nothing here, so that a request and its answer cost next to nothing.
 #[derive(Debug)]
-pub(super) struct Alarms {
+pub(super) struct Alarms<Conversation> {
     begin: Instant,
-    set: Mutex<BinaryHeap<Alarm>>,
+    set: Mutex<BinaryHeap<Alarm<Conversation>>>,
     /// Told when there is one before all others.
     pub(super) earlier: Notify,
 }
 
 #[derive(Debug)]
-struct Alarm {
+struct Alarm<Conversation> {
     at: Instant,
     /// It may have ended, and need not be kept for this.
     conversation: Weak<Conversation>,
 }
 
-impl Alarms {
+impl<Conversation> Alarms<Conversation> {
     pub(super) fn new() -> Self {
         Self { begin: Instant::now(), set: Mutex::default(), earlier: Notify::new() }
     }
@@ -79,7 +77,7 @@ impl Alarms {
         None
     }
 
-    fn lock(&self) -> MutexGuard<'_, BinaryHeap<Alarm>> {
+    fn lock(&self) -> MutexGuard<'_, BinaryHeap<Alarm<Conversation>>> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,22 +86,22 @@ impl Alarms {
 const LEAST: usize = 16;
 
 /// The earliest is the greatest, and on top of the heap.
-impl Ord for Alarm {
+impl<Conversation> Ord for Alarm<Conversation> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.cmp(&self.at)
     }
 }
 
-impl PartialOrd for Alarm {
+impl<Conversation> PartialOrd for Alarm<Conversation> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Alarm {
+impl<Conversation> PartialEq for Alarm<Conversation> {
     fn eq(&self, other: &Self) -> bool {
         self.at == other.at
     }
 }
 
-impl Eq for Alarm {}
+impl<Conversation> Eq for Alarm<Conversation> {}

@@ -21,7 +21,7 @@ pub(super) struct Conversation {
 #[derive(Debug)]
 pub(super) struct Outlet {
     pub(super) socket: UdpSocket,
-    pub(super) alarms: Alarms,
+    pub(super) alarms: Alarms<Conversation>,
     /// The socket sends to, and hears of, one peer only.
     pub(super) is_connected: bool,
 }

@@ -1,6 +1,5 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use std::{fmt, io};
 
 use polyrpc_core::{Protocol, Status};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -9,12 +8,10 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use super::current::Current;
 use super::identity::Identity;
 use super::named::NamedAuthorities;
 use super::pem::{Pem, Stamp};
-use super::session::Session;
-use super::watch::Report;
+use super::report::Report;
 use super::{alpn, provider};
 
 /// How a client checks who a server is, and proves who it is itself.
@@ -95,18 +92,6 @@ impl Client {
     ) -> Self {
         self.report = Report::to(report);
         self
-    }
-
-    /// What connections of this protocol to this host are made with.
-    pub(crate) fn connector(&self, protocol: Protocol, host: &str) -> Result<Connector, Status> {
-        let name = name(self.name(host))?;
-        Ok(Connector { current: Arc::new(Current::new(self.clone(), protocol)?), name })
-    }
-
-    /// What connections of this protocol are made with, read for the first time.
-    #[cfg(feature = "quic")]
-    pub(crate) fn current(&self, protocol: Protocol) -> Result<Current, Status> {
-        Current::new(self.clone(), protocol)
     }
 
     /// How often its files are looked at.
@@ -194,43 +179,13 @@ fn of_the_system() -> Result<Arc<RootCertStore>, Status> {
     Ok(ROOTS.get_or_init(|| Arc::new(roots)).clone())
 }
 
-fn name(host: &str) -> Result<ServerName<'static>, Status> {
+pub(super) fn name(host: &str) -> Result<ServerName<'static>, Status> {
     ServerName::try_from(host.to_owned())
         .map_err(|_| Status::invalid_argument(format!("`{host}` is no name that a certificate can be for")))
 }
 
 fn unusable(error: &Error) -> Status {
     Status::internal(format!("TLS cannot be used: {error}"))
-}
-
-/// What a client makes its connections' TLS with.
-#[derive(Clone)]
-pub(crate) struct Connector {
-    current: Arc<Current>,
-    name: ServerName<'static>,
-}
-
-impl Connector {
-    /// The same for another host.
-    pub(crate) fn to(&self, settings: Option<&Client>, host: &str) -> Result<Self, Status> {
-        let host = settings.map_or(host, |settings| settings.name(host));
-        Ok(Self { current: self.current.clone(), name: name(host)? })
-    }
-
-    /// A connection's part, by what was last read.
-    pub(super) fn session(&self) -> io::Result<Session> {
-        Session::client(self.current.config(), self.name.clone())
-    }
-
-    pub(super) fn current(&self) -> &Arc<Current> {
-        &self.current
-    }
-}
-
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector").field("name", &self.name).finish_non_exhaustive()
-    }
 }
 
 /// Believes whoever answers. That the other end has the key of the certificate it shows is still seen to.

@@ -2,12 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::TARGET;
 use super::pem::Pem;
 
 /// Logs that a certificate that is about to be shown has expired.
 pub(super) fn log_if_expired(certificate: &[u8], from: &Pem) {
     if let Some(not_after) = expired(certificate, SystemTime::now()) {
-        tracing::warn!(%from, %not_after, "the certificate has expired: peers will refuse it");
+        tracing::warn!(target: TARGET, %from, %not_after, "the certificate has expired: peers will refuse it");
     }
 }
 

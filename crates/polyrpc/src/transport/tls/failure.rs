@@ -4,6 +4,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, Error};
 
+use super::TARGET;
 use super::named::is_authority;
 use crate::rate_limited::EventLimiter;
 
@@ -82,7 +83,7 @@ fn log_refusal(error: &Error) {
         _ => return,
     };
     if let Some(suppressed) = REFUSED.allow() {
-        tracing::warn!(%error, suppressed, "{what}");
+        tracing::warn!(target: TARGET, %error, suppressed, "{what}");
     }
 }
 

@@ -6,8 +6,8 @@ use bytes::BytesMut;
 use polyrpc_core::Outbox;
 
 use super::CarrierSink;
+use super::plain::poll_plain;
 use super::session::Session;
-use super::stream::poll_plain;
 use crate::transport::{Inbox, Source};
 
 /// Parts a stream. Both halves need the session, each for a moment: to decrypt what was read, to encrypt what is to be

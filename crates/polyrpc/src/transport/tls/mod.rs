@@ -23,11 +23,15 @@
 mod expiry;
 mod identity;
 mod pem;
+mod report;
 
 mod client;
-mod current;
 mod named;
 mod server;
+
+mod acceptor;
+mod connector;
+mod current;
 mod watch;
 
 mod outgoing;
@@ -36,6 +40,7 @@ mod session;
 mod blocking;
 mod carrier;
 mod halves;
+mod plain;
 mod stream;
 
 mod failure;
@@ -50,13 +55,13 @@ pub use self::identity::Identity;
 pub use self::pem::Pem;
 pub use self::server::{Builder, Server};
 
+pub(crate) use self::acceptor::Acceptor;
 pub(crate) use self::blocking::{Blocking, Socket};
 pub(crate) use self::carrier::{Carrier, CarrierSink};
-pub(crate) use self::client::Connector;
+pub(crate) use self::connector::Connector;
 #[cfg(feature = "quic")]
 pub(crate) use self::current::Current;
 pub(crate) use self::halves::{ReadHalf, WriteHalf};
-pub(crate) use self::server::Acceptor;
 pub(crate) use self::stream::Stream;
 #[cfg(feature = "quic")]
 pub(crate) use self::stream::peer;
@@ -72,6 +77,9 @@ pub(crate) fn connector(
         None => Client::new().connector(protocol, host),
     }
 }
+
+/// Under which name a subscriber of `tracing` is told.
+const TARGET: &str = "polyrpc::tls";
 
 /// What computes.
 fn provider() -> Arc<CryptoProvider> {

@@ -1,6 +1,6 @@
+use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use std::{fmt, io};
 
 use polyrpc_core::{Protocol, Status};
 use rustls::crypto::ring::Ticketer;
@@ -11,8 +11,7 @@ use rustls::{RootCertStore, ServerConfig};
 
 use super::identity::Identity;
 use super::pem::{Pem, Stamp};
-use super::session::Session;
-use super::watch::{self, Report};
+use super::report::Report;
 use super::{alpn, provider};
 use crate::error::ClientResult as Result;
 
@@ -91,6 +90,16 @@ impl Server {
     /// Whether a file is not as it was when it was read.
     pub(super) fn is_stale(&self) -> bool {
         self.0.settings.stamps() != self.loaded().stamps
+    }
+
+    /// Whether clear text is refused.
+    pub(super) fn is_required(&self) -> bool {
+        self.0.settings.required
+    }
+
+    /// How often its files are looked at.
+    pub(super) fn watched(&self) -> Option<Duration> {
+        self.0.settings.watch
     }
 
     pub(super) fn report(&self) -> &Report {
@@ -266,55 +275,6 @@ fn names(key: &CertifiedKey) -> Vec<String> {
     let certificate = key.end_entity_cert().ok().and_then(|der| webpki::EndEntityCert::try_from(der).ok());
     certificate.iter().flat_map(|certificate| certificate.valid_dns_names()).map(str::to_owned).collect()
 }
-
-/// What a listening socket does about TLS.
-pub(crate) struct Acceptor {
-    server: Server,
-    protocols: Vec<Protocol>,
-}
-
-impl Acceptor {
-    pub(crate) fn new(server: Server, protocols: &[Protocol]) -> Self {
-        Self { server, protocols: protocols.to_vec() }
-    }
-
-    /// Whether a connection that begins so speaks TLS; `None` if that cannot be told yet.
-    pub(crate) fn recognise(&self, start: &[u8]) -> Option<bool> {
-        let agreed = start.iter().zip(HANDSHAKE).take_while(|(byte, known)| **byte == *known).count();
-        match agreed {
-            n if n == HANDSHAKE.len() => Some(true),
-            n if n == start.len() => None,
-            _ => Some(false),
-        }
-    }
-
-    /// Whether clear text is refused.
-    pub(crate) fn required(&self) -> bool {
-        self.server.0.settings.required
-    }
-
-    /// The protocol that the handshake has settled on.
-    pub(crate) fn protocol(&self, name: &[u8]) -> Option<Protocol> {
-        self.protocols.iter().copied().find(|protocol| alpn(*protocol).as_bytes() == name)
-    }
-
-    /// Reads the files anew whenever they change, for as long as it is polled.
-    pub(crate) fn watch(&self) -> impl Future<Output = ()> + 'static + use<> {
-        let server = self.server.clone();
-        async move {
-            if let Some(every) = server.0.settings.watch {
-                watch::watch(server, every).await;
-            }
-        }
-    }
-
-    pub(super) fn session(&self) -> io::Result<Session> {
-        Session::server(Arc::new(self.server.config(&self.protocols)))
-    }
-}
-
-/// How every connection with TLS begins: a record of the handshake, version 3.x (RFC 8446, section 5.1).
-const HANDSHAKE: [u8; 2] = [0x16, 0x03];
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,8 @@ use polyrpc_core::Outbox;
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-use super::session::{Opened, Session, record_length};
+use super::plain::poll_plain;
+use super::session::Session;
 use super::{Acceptor, Carrier, Connector, ReadHalf, WriteHalf, failure, halves};
 use crate::call::{Peer, Secured};
 use crate::transport::{Inbox, Source};
@@ -197,37 +198,6 @@ fn names(certificate: &[u8]) -> Vec<String> {
     let der = CertificateDer::from(certificate);
     let Ok(certificate) = EndEntityCert::try_from(&der) else { return Vec::new() };
     certificate.valid_dns_names().chain(certificate.valid_uri_names()).map(str::to_owned).collect()
-}
-
-/// Reads until there is plaintext; 0 at an end of which the peer has told.
-pub(super) fn poll_plain(
-    source: &mut impl Source,
-    incoming: &mut Inbox,
-    plain: &mut BytesMut,
-    cx: &mut Context<'_>,
-    mut open: impl FnMut(&mut [u8], &mut BytesMut, usize) -> io::Result<(Opened, bool)>,
-) -> Poll<io::Result<usize>> {
-    let room = plain.capacity() - plain.len();
-    loop {
-        let (opened, ended) = open(&mut incoming.bytes, plain, room)?;
-        incoming.bytes.advance(opened.discard);
-        if opened.plain > 0 || ended {
-            if incoming.bytes.is_empty() {
-                incoming.rest();
-            }
-            return Poll::Ready(Ok(opened.plain));
-        }
-        let wanted = record_length(&incoming.bytes).unwrap_or(0);
-        match incoming.poll_fill(source, cx, wanted) {
-            Poll::Ready(Ok(0)) => return Poll::Ready(Err(failure::truncated())),
-            Poll::Ready(Ok(_)) => {}
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            Poll::Pending => {
-                incoming.rest();
-                return Poll::Pending;
-            }
-        }
-    }
 }
 
 impl<S: std::fmt::Debug> std::fmt::Debug for Stream<S> {
