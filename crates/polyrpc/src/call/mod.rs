@@ -1,6 +1,6 @@
-//! A call as both sides have it, without regard to which of them: what is said with it ([`Request`], [`Options`]), what a
-//! handler knows of it ([`Context`]), how it ends ([`Ending`]), its messages ([`streaming`]), and what the calls that it
-//! makes have from it ([`task`]).
+//! A call, for both sides: what its caller says with it ([`Request`], [`Options`]), what its handler knows of it
+//! ([`Context`]), how it ends ([`Ending`]), its messages ([`streaming`]), and what it hands on to the calls that its handler
+//! makes ([`task`]). Nothing here knows a client or a server.
 
 mod redacted;
 

@@ -1,7 +1,10 @@
-//! A client of several servers: who they are is told by a registry ([`keeper`], [`sift`], [`trust`]) and read from a
-//! [`snapshot`]; a [`course`] is the way of one call through them, with [`backup`] where a second server is asked
-//! before the first has failed; an [`endpoint`] is one of them, and [`each`] calls one without a choice. A [`breaker`]
-//! takes out those that fail, by [`health`] they come back, and [`recovery`] spares the first that do.
+//! The servers of a client, where there are several. Who they are is told by a registry ([`keeper`], [`sift`], [`trust`]) and
+//! read from a [`snapshot`]; a [`course`] is the way of one call through them, with [`backup`] where a second server is asked
+//! before the first has failed; an [`endpoint`] is one of them, a [`visit`] one attempt on it, and [`each`] calls one without a
+//! choice. A [`breaker`] takes out those that fail, by [`health`] they come back, and [`recovery`] spares the first that do.
+//!
+//! An [`attempt`] is a call on its way, also to the one server of a client that has no more; a [`lease`] is the connection that
+//! takes it.
 
 mod attempt;
 mod backoff;

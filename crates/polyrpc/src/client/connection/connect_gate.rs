@@ -91,7 +91,7 @@ impl ConnectGate {
 }
 
 /// A connection on which no reply has come yet.
-pub(in crate::client) struct Probation {
+pub(super) struct Probation {
     gate: Arc<ConnectGate>,
     begun: Instant,
     /// The server refused a call on it.
@@ -120,7 +120,7 @@ impl Probation {
     /// The server wants no more calls on it. One that says so as soon as it was connected to refuses to serve; later it is
     /// how a server lets go of its connections.
     #[cold]
-    pub(in crate::client) fn dismiss(&mut self) {
+    pub(super) fn dismiss(&mut self) {
         self.refused |= self.is_young();
     }
 

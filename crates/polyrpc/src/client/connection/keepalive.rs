@@ -21,7 +21,7 @@ impl Keepalive {
     }
 
     /// Asks half as often from now on, on new connections too (gRPC's proposal A8).
-    pub(in crate::client) fn halve(&self) {
+    pub(super) fn halve(&self) {
         self.0.store(
             (self.interval() * 2).min(SELDOM.max(self.interval())).as_millis() as u64,
             Ordering::Relaxed,
@@ -44,7 +44,7 @@ impl Heartbeat {
         Self { keepalive, next }
     }
 
-    pub(in crate::client) fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
         let due = self.next.as_mut().poll(cx).is_ready();
         if due {
             self.next.as_mut().reset(Instant::now() + self.keepalive.interval());

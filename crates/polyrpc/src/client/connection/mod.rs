@@ -57,7 +57,7 @@ pub(super) struct Ears {
     pub(super) push: Option<PushHandler>,
     pub(super) watched: Option<Watched>,
     /// Until the first reply.
-    pub(super) probation: Option<Probation>,
+    probation: Option<Probation>,
 }
 
 /// Called with each message that no call asked for.

@@ -46,7 +46,7 @@ pub(in crate::client) struct Opened {
     idle: Option<Duration>,
     arrived: Arrived,
     /// Whom to wake when more has come.
-    pub(in crate::client) taker: Option<Waker>,
+    pub(super) taker: Option<Waker>,
     /// Whom to wake when there is room for more.
     pub(in crate::client) sender: Option<Waker>,
     /// The sender waits for the outbox, not for the peer.
@@ -114,7 +114,7 @@ impl Pending {
     }
 
     /// When the next call may have waited too long.
-    pub(in crate::client) fn earliest(&self) -> Option<Instant> {
+    pub(super) fn earliest(&self) -> Option<Instant> {
         self.earliest
     }
 
@@ -211,7 +211,7 @@ impl Pending {
     }
 
     /// Ends every call that has waited until `now`.
-    pub(in crate::client) fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Vec<CallId> {
+    pub(super) fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Vec<CallId> {
         let mut expired = Vec::new();
         self.earliest = None;
         for (place, slot) in self.slots.iter().enumerate() {
@@ -233,7 +233,7 @@ impl Pending {
     }
 
     /// Ends every call: the connection is gone.
-    pub(in crate::client) fn end_all(&mut self, status: &Status, wakers: &mut Vec<Waker>) {
+    pub(super) fn end_all(&mut self, status: &Status, wakers: &mut Vec<Waker>) {
         for slot in &mut self.slots {
             match &mut slot.state {
                 State::Waiting { waker, .. } => {
@@ -286,7 +286,7 @@ impl Opened {
     }
 
     /// A message has come or left: it is not idle.
-    pub(in crate::client) fn stir(&mut self) {
+    pub(super) fn stir(&mut self) {
         if let Some(idle) = self.idle {
             // By the clock that the alarm goes by, which a test may have stopped.
             self.deadline = tokio::time::Instant::now().into_std().checked_add(idle);

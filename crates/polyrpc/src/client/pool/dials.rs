@@ -14,7 +14,7 @@ use crate::runtime::{Owned, pass_on};
 /// Attempts to connect, which outlive the calls that began them, as by brpc and gRPC: otherwise a client whose calls
 /// have less time than connecting takes would never have a connection. Those that nobody waits for are kept for the
 /// next call, and end with this.
-pub(in crate::client) struct Dials {
+pub(super) struct Dials {
     left: Mutex<Left>,
     /// How many are kept.
     most: usize,
@@ -28,10 +28,10 @@ struct Left {
 }
 
 /// An attempt to connect.
-pub(in crate::client) type Dial = Owned<Result<Fresh, Status>>;
+pub(super) type Dial = Owned<Result<Fresh, Status>>;
 
 impl Dials {
-    pub(in crate::client) fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Self { left: Mutex::default(), most }
     }
 
@@ -40,7 +40,7 @@ impl Dials {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the attempt to the next caller.
-    pub(in crate::client) async fn connect(&self, dialer: &Arc<Dialer>) -> Result<Arc<dyn Link>, Status> {
+    pub(super) async fn connect(&self, dialer: &Arc<Dialer>) -> Result<Arc<dyn Link>, Status> {
         let dial = loop {
             let Some(dial) = self.take() else { break begin(dialer)? };
             if !dial.is_finished() {
@@ -64,12 +64,12 @@ impl Dials {
     }
 
     /// Gives up whatever nobody waits for.
-    pub(in crate::client) fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.lock().dials.clear();
     }
 
     /// The same, for good.
-    pub(in crate::client) fn end(&self) {
+    pub(super) fn end(&self) {
         *self.lock() = Left { dials: Vec::new(), ended: true };
     }
 
@@ -122,10 +122,10 @@ impl Drop for Waiting<'_> {
 }
 
 /// A connection that no call has had yet: it closes if none is to.
-pub(in crate::client) struct Fresh(Option<Arc<dyn Link>>);
+pub(super) struct Fresh(Option<Arc<dyn Link>>);
 
 impl Fresh {
-    pub(in crate::client) fn new(link: Arc<dyn Link>) -> Self {
+    pub(super) fn new(link: Arc<dyn Link>) -> Self {
         Self(Some(link))
     }
 

@@ -1,3 +1,5 @@
+//! The connections to one server: those that are there, and those that are being made ([`dials`]).
+
 mod dials;
 
 use std::future::poll_fn;

@@ -120,7 +120,7 @@ impl Client {
     }
 
     /// Makes a call with streams beside it on a connection that takes it; its reply has accepted them.
-    pub(in crate::client) async fn open_beside(
+    pub(super) async fn open_beside(
         &self,
         attempt: &mut Attempt<'_>,
         format: Format,

@@ -17,7 +17,7 @@ use crate::client::within_layers::Around;
 use crate::codec::{Body, decompress_message};
 
 /// A call on its connection. When the last half of it is dropped before it has ended, it is cancelled.
-pub(in crate::client) struct Opened {
+pub(super) struct Opened {
     /// Shared by the streams of one call.
     lease: Arc<Lease>,
     id: CallId,
@@ -25,18 +25,18 @@ pub(in crate::client) struct Opened {
 
 impl Opened {
     /// A call that was opened under this id.
-    pub(in crate::client) fn new(lease: Arc<Lease>, id: CallId) -> Self {
+    pub(super) fn new(lease: Arc<Lease>, id: CallId) -> Self {
         Self { lease, id }
     }
 
     /// The call ends when no message has come or left for so long.
-    pub(in crate::client) fn end_if_idle(&self, idle: Duration) {
+    pub(super) fn end_if_idle(&self, idle: Duration) {
         self.lease.link().end_if_idle(self.id, idle);
     }
 
     /// Its halves, its messages written as `format`; those of the answer may have `limit` bytes once their compression
     /// is undone.
-    pub(in crate::client) fn halves(self, format: Format, limit: usize) -> (Sending, Receiving) {
+    pub(super) fn halves(self, format: Format, limit: usize) -> (Sending, Receiving) {
         let call = Arc::new(self);
         (Sending::new(call.clone()), Receiving::new(call, format, limit))
     }
@@ -49,7 +49,7 @@ impl Drop for Opened {
 }
 
 /// The half of a call that sends.
-pub(in crate::client) struct Sending {
+pub(super) struct Sending {
     call: Arc<Opened>,
     /// Messages that leave together.
     queue: VecDeque<Bytes>,
@@ -72,39 +72,39 @@ impl Sending {
     }
 
     /// Has the beginning of the call leave.
-    pub(in crate::client) fn start(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn start(&mut self, cx: &mut Context<'_>) {
         // Whether there is room does not matter yet.
         let _ = self.poll_flush(cx);
     }
 
     /// Whether one more message may be put into the queue.
-    pub(in crate::client) fn wants_more(&self) -> bool {
+    pub(super) fn wants_more(&self) -> bool {
         self.roomy && !self.last && self.queue.len() < Self::MESSAGES && self.queued < Self::BYTES
     }
 
     /// Puts a message into the queue.
-    pub(in crate::client) fn push(&mut self, message: Bytes) {
+    pub(super) fn push(&mut self, message: Bytes) {
         self.queued += message.len();
         self.queue.push_back(message);
     }
 
     /// No message follows those in the queue.
-    pub(in crate::client) fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.last = true;
     }
 
     /// Whether the end was said.
-    pub(in crate::client) fn is_finished(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         self.last
     }
 
     /// Whether nothing is in the queue.
-    pub(in crate::client) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
     /// Sends what is in the queue. Ready when all of it is sent and there is room for more, if any follows.
-    pub(in crate::client) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
         if self.done {
             return Poll::Ready(Ok(()));
         }
@@ -117,17 +117,17 @@ impl Sending {
         sent
     }
 
-    pub(in crate::client) fn lease(&self) -> &Arc<Lease> {
+    pub(super) fn lease(&self) -> &Arc<Lease> {
         &self.call.lease
     }
 
     /// Whether the end of the messages can be said while the answer goes on.
-    pub(in crate::client) fn half_closes(&self) -> bool {
+    pub(super) fn half_closes(&self) -> bool {
         self.call.lease.link().half_closes()
     }
 
     /// Ends the call in order, in both directions where they end together. What is in the queue must have left.
-    pub(in crate::client) fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         self.last = true;
         self.done = true;
         self.call.lease.link().finish(self.call.id);
@@ -135,7 +135,7 @@ impl Sending {
 }
 
 /// The half of a call that receives.
-pub(in crate::client) struct Receiving {
+pub(super) struct Receiving {
     call: Arc<Opened>,
     /// What was fetched from the connection and not taken.
     arrived: Arrived,
@@ -171,14 +171,14 @@ impl Receiving {
     }
 
     /// Puts layers around the call: they hear of its end, and may end it.
-    pub(in crate::client) fn surround(&mut self, around: Around) {
+    pub(super) fn surround(&mut self, around: Around) {
         self.around = Some(Box::new(around));
     }
 
     /// What travels before the messages.
     ///
     /// An error ends the call: it failed before its answer began.
-    pub(in crate::client) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+    pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         while self.head.is_none() {
             if let Some(head) = self.arrived.head.take() {
                 self.head = Some(head);
@@ -198,20 +198,17 @@ impl Receiving {
     }
 
     /// The answer has begun: its messages are written as its head says.
-    pub(in crate::client) fn begin(&mut self, head: Head) {
+    pub(super) fn begin(&mut self, head: Head) {
         self.head = Some(head);
     }
 
     /// What travelled before the messages; `None` as long as it is not known.
-    pub(in crate::client) fn head(&self) -> Option<&Head> {
+    pub(super) fn head(&self) -> Option<&Head> {
         self.head.as_ref()
     }
 
     /// The next message; `None` behind the last. An error is given once and ends it.
-    pub(in crate::client) fn poll_next(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Body, Status>>> {
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Body, Status>>> {
         match self.around {
             None => self.poll_inner(cx),
             Some(_) => self.poll_within_layers(cx),
@@ -277,7 +274,7 @@ impl Receiving {
     }
 
     /// What travelled behind the last message.
-    pub(in crate::client) fn trailers(&self) -> &Metadata {
+    pub(super) fn trailers(&self) -> &Metadata {
         &self.trailers
     }
 

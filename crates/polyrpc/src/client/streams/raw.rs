@@ -25,7 +25,7 @@ pub struct RawCall {
 }
 
 impl RawCall {
-    pub(in crate::client) fn new(sending: Sending, receiving: Receiving) -> Self {
+    pub(super) fn new(sending: Sending, receiving: Receiving) -> Self {
         Self { sender: RawSender(sending), receiver: RawReceiver(receiving) }
     }
 
@@ -93,7 +93,7 @@ impl RawCall {
         self.receiver.trailers()
     }
 
-    pub(in crate::client) fn into_halves(self) -> (Sending, Receiving) {
+    pub(super) fn into_halves(self) -> (Sending, Receiving) {
         (self.sender.0, self.receiver.0)
     }
 

@@ -231,7 +231,7 @@ impl Client {
     }
 
     /// A call that looks for a connection to one of the client's servers.
-    pub(in crate::client) fn attempt_of<'a>(
+    pub(super) fn attempt_of<'a>(
         &'a self,
         call: Call<'a>,
         terms: Terms,

@@ -15,7 +15,7 @@ use crate::client::within_layers::Around;
 use crate::codec::Body;
 
 /// Both halves of a call and the requests that are still to be sent.
-pub(in crate::client) struct Talk {
+pub(super) struct Talk {
     script: Script,
     sending: Sending,
     receiving: Receiving,
@@ -24,26 +24,23 @@ pub(in crate::client) struct Talk {
 }
 
 impl Talk {
-    pub(in crate::client) fn new(script: Script, (sending, receiving): (Sending, Receiving)) -> Self {
+    pub(super) fn new(script: Script, (sending, receiving): (Sending, Receiving)) -> Self {
         Self { script, sending, receiving, over: false }
     }
 
     /// Puts layers around the call.
-    pub(in crate::client) fn surround(&mut self, around: Around) {
+    pub(super) fn surround(&mut self, around: Around) {
         self.receiving.surround(around);
     }
 
     /// Until the answer begins. An error ends the call.
-    pub(in crate::client) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, Status>> {
+    pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, Status>> {
         self.poll_requests(cx)?;
         self.receiving.poll_head(cx).map_ok(|()| self.receiving.head().cloned().unwrap_or_default())
     }
 
     /// The next message of the answer; `None` behind the last. An error ends the call.
-    pub(in crate::client) fn poll_next(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Body, Status>>> {
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Body, Status>>> {
         if let Err(status) = self.poll_requests(cx) {
             return Poll::Ready(Some(Err(status)));
         }
@@ -51,12 +48,12 @@ impl Talk {
     }
 
     /// What travelled behind the last message.
-    pub(in crate::client) fn trailers(&self) -> &Metadata {
+    pub(super) fn trailers(&self) -> &Metadata {
         self.receiving.trailers()
     }
 
     /// The answer has begun: the call will not be sent again.
-    pub(in crate::client) fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.script.forget();
         if self.over {
             self.script.close();
@@ -64,12 +61,12 @@ impl Talk {
     }
 
     /// The requests from the first on, if they can be sent again.
-    pub(in crate::client) fn rewind(self) -> Option<Script> {
+    pub(super) fn rewind(self) -> Option<Script> {
         let mut script = self.script;
         script.rewind().then_some(script)
     }
 
-    pub(in crate::client) fn lease(&self) -> &Arc<Lease> {
+    pub(super) fn lease(&self) -> &Arc<Lease> {
         self.sending.lease()
     }
 
@@ -114,10 +111,10 @@ impl Talk {
 const ROUNDS: usize = 16;
 
 /// The requests of a call, encoded.
-pub(in crate::client) type Requests = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+pub(super) type Requests = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 /// The requests of a call; they can be sent again as long as they were kept.
-pub(in crate::client) struct Script {
+pub(super) struct Script {
     rest: Option<Requests>,
     /// To be sent before the rest.
     again: VecDeque<Bytes>,
@@ -130,7 +127,7 @@ impl Script {
     /// How many bytes are kept to be sent again.
     const KEPT: usize = 64 << 10;
 
-    pub(in crate::client) fn new(requests: Requests, keep: bool) -> Self {
+    pub(super) fn new(requests: Requests, keep: bool) -> Self {
         Self { rest: Some(requests), again: VecDeque::new(), kept: keep.then(Vec::new), bytes: 0 }
     }
 
