@@ -2,7 +2,7 @@
 
 mod running;
 
-#[path = "../../polyrpc/src/tls/tests/authority.rs"]
+#[path = "../../polyrpc/src/transport/tls/tests/authority.rs"]
 mod authority;
 
 use std::fs;

@@ -79,6 +79,9 @@ pub struct Failure(Status);
 /// [`client::Result`](crate::client::Result).
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
+/// What a call returns, and whatever else a client does.
+pub type ClientResult<T, E = Error> = std::result::Result<T, E>;
+
 /// What both have.
 macro_rules! of_a_status {
     ($name:ident) => {

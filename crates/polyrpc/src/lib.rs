@@ -3,55 +3,40 @@
 // Generated code names this crate from outside; that of the standard services is within.
 extern crate self as polyrpc;
 
+// From bottom to top: no module names one that comes after it.
 #[cfg(feature = "prost")]
 mod details;
 mod error;
 
-pub mod client;
-
-pub mod discovery;
-
-mod net;
-
-#[cfg(feature = "kcp")]
-pub mod kcp;
-
-#[cfg(feature = "quic")]
-pub mod quic;
-
-#[cfg(feature = "tls")]
-pub mod tls;
-#[cfg(not(feature = "tls"))]
-#[path = "tls/absent.rs"]
-mod tls;
-
-pub mod server;
-
+mod budget;
+pub mod cores;
+mod rate_limited;
+mod runtime;
 pub mod signal;
-
-pub mod service;
-
-pub mod fallback;
-
-pub mod task;
-
-pub mod layer;
-
-pub mod layers;
-
-pub mod introspection;
-
-pub mod transfer;
 
 pub mod codec;
 
-pub mod cores;
+mod call;
 
-mod budget;
-mod rate_limited;
-mod runtime;
+pub mod layer;
 
-pub mod streaming;
+pub mod service;
+
+mod transport;
+
+pub mod introspection;
+
+pub mod discovery;
+
+pub mod client;
+
+pub mod layers;
+
+pub mod transfer;
+
+pub mod server;
+
+pub mod fallback;
 
 /// FlatBuffers: what generated code reads and writes.
 pub use polyrpc_payload::flatbuffers;
@@ -72,15 +57,21 @@ pub mod payload {
     pub use polyrpc_payload::*;
 }
 
+pub use call::{Context, streaming, task};
 pub use client::Client;
 pub use cores::Cores;
 #[cfg(feature = "prost")]
 pub use details::Details;
 pub use error::{Error, Failure, Result};
-pub use net::Address;
 pub use server::Server;
-pub use service::Context;
 pub use streaming::Streaming;
+pub use transport::Address;
+#[cfg(feature = "kcp")]
+pub use transport::kcp;
+#[cfg(feature = "quic")]
+pub use transport::quic;
+#[cfg(feature = "tls")]
+pub use transport::tls;
 
 /// Bytes that are shared and not copied: of messages, attachments and metadata.
 pub use bytes::Bytes;

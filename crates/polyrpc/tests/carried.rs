@@ -4,7 +4,7 @@
 
 mod common;
 
-#[path = "../src/tls/tests/authority.rs"]
+#[path = "../src/transport/tls/tests/authority.rs"]
 mod authority;
 
 use std::net::Ipv4Addr;

@@ -5,7 +5,7 @@
 
 mod common;
 
-#[path = "../src/tls/tests/authority.rs"]
+#[path = "../src/transport/tls/tests/authority.rs"]
 mod authority;
 
 use std::time::Duration;

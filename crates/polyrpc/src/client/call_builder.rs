@@ -6,9 +6,8 @@ use polyrpc_core::{Compression, Format, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::cancel::Cancel;
-use super::request::{Request, Response};
 use super::{Client, Result, split};
+use crate::call::{Cancel, Request, Response};
 use crate::codec::Body;
 
 /// A call with plain types that says more than its arguments; made by [`Client::request`].

@@ -10,12 +10,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::channel::Terms;
-use super::request::{Options, Response};
+use super::cluster::Terms;
+use super::near::Near;
 use super::unsaid::Unsaid;
+use crate::call::{Options, Response};
 use crate::codec::{Body, Codec, decode_plain, encode_arguments, encode_plain, uncompressed};
 use crate::task;
-use crate::transfer::Near;
 
 /// What a client does when a call does not say otherwise.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub(super) struct Defaults {
     pub(super) near: Near,
     /// What telemetry names as the server.
     #[cfg(feature = "otel")]
-    pub(super) target: super::target::Target,
+    pub(super) target: crate::call::Target,
 }
 
 /// Whether the protocol has words for it that a call was never looked at (HTTP/2's `GOAWAY` and `REFUSED_STREAM`).

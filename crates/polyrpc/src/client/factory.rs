@@ -5,9 +5,8 @@ use std::sync::Arc;
 use polyrpc_core::Status;
 
 use super::Builder;
-use super::connect_gate::ConnectGate;
-use super::dial::{Backoff, Dialer};
-use super::keepalive::Keepalive;
+use super::connection::dial::Dialer;
+use super::connection::{Backoff, ConnectGate, Keepalive};
 use super::pool::Pool;
 use super::url::Url;
 use crate::cores::Cores;
@@ -19,7 +18,7 @@ pub(super) struct Factory {
     /// Protocol and variants.
     way: Url,
     #[cfg(feature = "tls")]
-    tls: std::sync::OnceLock<crate::tls::Connector>,
+    tls: std::sync::OnceLock<crate::transport::tls::Connector>,
 }
 
 impl Factory {
@@ -45,7 +44,7 @@ impl Factory {
 
     /// What TLS is made with: read from files once, however many servers there are.
     #[cfg(feature = "tls")]
-    fn connector(&self, url: &Url) -> Result<Option<crate::tls::Connector>, Status> {
+    fn connector(&self, url: &Url) -> Result<Option<crate::transport::tls::Connector>, Status> {
         if let (true, Some(connector)) = (url.tls, self.tls.get()) {
             return connector.to(self.builder.tls.as_ref(), url.host()).map(Some);
         }
@@ -57,14 +56,18 @@ impl Factory {
     }
 
     #[cfg(not(feature = "tls"))]
-    fn connector(&self, url: &Url) -> Result<Option<crate::tls::Connector>, Status> {
+    fn connector(&self, url: &Url) -> Result<Option<crate::transport::tls::Connector>, Status> {
         self.builder.connector(url)
     }
 }
 
 impl Builder {
     /// The connections to the server at `url`.
-    pub(super) fn pool(&self, url: Url, tls: Option<crate::tls::Connector>) -> Result<Pool, Status> {
+    pub(super) fn pool(
+        &self,
+        url: Url,
+        tls: Option<crate::transport::tls::Connector>,
+    ) -> Result<Pool, Status> {
         let backoff = self.backoff.clone().unwrap_or_else(Backoff::of_one_server);
         let dialer = Dialer {
             sessions: self.sessions(&url),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, join_all};
 use polyrpc_core::Status;
 
-use super::channel::{Channel, Server};
+use super::cluster::{Channel, EndpointFacts, Server};
 use super::combo::{Bounds, Combo, Ended, gather, keep_first};
 use super::exchange::{Defaults, deadline};
-use super::request::Response;
-use super::{Client, EndpointFacts, Outgoing, Transport};
+use super::{Client, Transport};
+use crate::call::{Outgoing, Response};
 use crate::client::Result;
 use crate::codec::Body;
 use crate::discovery::Instance;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polyrpc_core::{Call, Metadata, Reply, Status};
 
-use super::redacted::RedactedMetadata;
-use crate::net::Address;
+use crate::call::RedactedMetadata;
+use crate::transport::Address;
 
 /// What a program wants to know of a client's connections, and of each attempt to have a call answered. It implements
 /// what it is interested in; the rest does nothing.

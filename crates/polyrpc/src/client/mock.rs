@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use polyrpc_core::Status;
 
-use super::request::Response;
+use crate::call::Response;
 use crate::codec::{Body, Codec};
 
 /// A call that a mocked client received.

@@ -1,61 +1,41 @@
 //! The client, in the order in which a call meets it: a typed stub or [`Client`] encodes (`exchange`), layers stand around
-//! it ([`Layer`]), where there are several servers `channel` chooses one ([`balance`]), `pool` gives a connection or has
-//! one made (`dial`, `dials`), `connection` sends and waits (`pending`), the reply is decoded. Calls with several messages take the
-//! same way: `opened` holds such a call's two halves, `talk` drives
-//! both at once.
+//! it ([`Layer`]), where there are several servers `cluster` chooses one ([`balance`]), `pool` gives a connection or has
+//! one made, `connection` sends and waits, the reply is decoded. Calls with several messages take the same way (`streams`).
 //!
-//! A call to many at once is made by [`combo`], which `fanout` makes of a channel's servers.
+//! A call to many at once is made by [`combo`], which `fanout` makes of a cluster's servers.
 //!
 //! [`blocking`] is the same without a runtime: the caller's own thread writes and reads.
 
-mod redacted;
-mod request;
 #[cfg(feature = "otel")]
 mod target;
 mod url;
 
 mod hook;
-mod outgoing;
 mod within_layers;
 
+mod call_builder;
 mod exchange;
+mod mock;
+mod near;
 mod unsaid;
 
-mod attempt;
+mod failure;
+mod traced;
 
-mod call_builder;
-mod cancel;
-
-mod channel;
+mod cluster;
 
 pub mod balance;
 
+mod factory;
 mod pool;
 
-mod dial;
-mod dials;
-mod factory;
-
-mod connect_backoff;
-mod connect_gate;
 mod connection;
-mod keepalive;
-mod link;
-mod pending;
 
-mod beside;
-mod opened;
-mod raw;
-mod streamed;
-mod subscribed;
-mod talk;
-mod traced;
+mod streams;
 
 mod fanout;
 
 pub mod combo;
-
-mod mock;
 
 pub mod blocking;
 
@@ -73,42 +53,39 @@ use serde::de::DeserializeOwned;
 
 pub use polyrpc_core::Limits;
 
+pub use crate::call::{Cancel, Options, Outgoing, Request, Response, Signature};
+pub use crate::error::ClientResult as Result;
+
 pub use self::call_builder::CallBuilder;
-pub use self::cancel::Cancel;
-pub use self::channel::{Backup, Breaker, Budget, EndpointFacts, FailMode, Health, Recovery};
-pub use self::dial::Backoff;
+pub use self::cluster::{Backup, Breaker, Budget, EndpointFacts, FailMode, Health, Recovery};
+pub use self::connection::Backoff;
 pub use self::fanout::Receipt;
 pub use self::hook::{Attempt, Hook, Received, Sending};
 pub use self::mock::MockCall;
-pub use self::outgoing::Outgoing;
 pub use self::pool::Kind;
-pub use self::raw::{RawCall, RawReceiver, RawSender};
-pub use self::request::{Options, Request, Response, Signature};
+pub use self::streams::{RawCall, RawReceiver, RawSender};
 
 use self::balance::Balance;
-use self::channel::{Channel, Plan, Server, Terms};
+use self::cluster::{Channel, Plan, Server, Terms};
 use self::combo::Combo;
+use self::connection::dial::Sessions;
 use self::connection::{Ears, PushHandler};
-use self::dial::Sessions;
 use self::exchange::Defaults;
 use self::factory::Factory;
 use self::hook::Hooks;
 use self::mock::Mock;
+pub(crate) use self::near::Near;
 use self::pool::{Bounds, Pool};
-#[cfg(feature = "otel")]
-pub(crate) use self::target::Target;
 use self::unsaid::Unsaid;
 use self::url::Url;
-use crate::codec::Body;
+#[cfg(feature = "otel")]
+use crate::call::Target;
+use crate::call::redacted;
+use crate::codec::{self, Body};
 use crate::cores::Cores;
-use crate::discovery::{Discover, List};
+use crate::discovery::{self, Discover, List};
 use crate::layer::{Layer, Layers, Side};
-use crate::net::{Address, Dialing, Stream};
-use crate::transfer::Near;
-use crate::{codec, discovery, tls};
-
-/// What a call returns, and whatever else a client does.
-pub type Result<T, E = crate::Error> = std::result::Result<T, E>;
+use crate::transport::{Address, Dialing, Stream, tls};
 
 /// Calls a server, by whatever protocol its URL names.
 ///
@@ -217,7 +194,7 @@ impl Client {
     pub(crate) async fn of_one(&self) -> Result<Self, Status> {
         let Transport::Channel(channel) = &self.transport else { return Ok(self.clone()) };
         let call = Call { timeout: self.defaults.timeout, ..Call::new("", "", Format::Raw, Bytes::new()) };
-        let lease = attempt::Attempt::through(channel, call, Terms::default()).lease().await?;
+        let lease = cluster::Attempt::through(channel, call, Terms::default()).lease().await?;
         let Some(visit) = lease.visit() else { return Ok(self.clone()) };
         let pool = visit.endpoint().pool().clone();
         let mut defaults = (*self.defaults).clone();
@@ -398,7 +375,7 @@ impl Client {
             Transport::Network(pool) => {
                 let call = self.defaults.call(service, method, body, options)?;
                 let format = call.head.format;
-                let mut attempt = attempt::Attempt::new(pool, call, terms.wait_for_ready, self.defaults.keep);
+                let mut attempt = cluster::Attempt::new(pool, call, terms.wait_for_ready, self.defaults.keep);
                 (format, attempt.exchange().await)
             }
             Transport::Channel(channel) => {
@@ -407,7 +384,7 @@ impl Client {
                 let ended = match channel.has_backups() && !call.oneway {
                     // Boxed, so that a client without them does not pay for its size.
                     true => Box::pin(channel.exchange_with_backup(call, terms)).await,
-                    false => attempt::Attempt::through(channel, call, terms).exchange().await,
+                    false => cluster::Attempt::through(channel, call, terms).exchange().await,
                 };
                 (format, ended)
             }
@@ -898,7 +875,7 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("url", &discovery::redacted(&self.url))
             .field("kind", &self.kind)
-            .field("credential", &redacted::redacted(self.credential.as_ref()))
+            .field("credential", &redacted(self.credential.as_ref()))
             .finish_non_exhaustive()
     }
 }

@@ -1,17 +1,12 @@
 //! What a client was made to call, as telemetry names it.
 
 use super::url::Url;
+use crate::call::Target;
 use crate::discovery;
-use crate::net::Address;
+use crate::transport::Address;
 
 /// One server, or several by one name: OpenTelemetry's `server.address` and `server.port`. It is what the program said, not
 /// whom a call went to.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    /// A host without brackets, the path of a Unix socket, or the URL of a registry.
-    pub(crate) address: String,
-    pub(crate) port: Option<u16>,
-}
 
 impl Target {
     /// The server at a URL.

@@ -38,7 +38,7 @@ pub(super) async fn attempt(
     let span = tracing::debug_span!(target: TARGET, "attempt", server);
     let began = Instant::now();
     let ended = attempt.instrument(span.clone()).await;
-    let failure = super::attempt::failure(&ended);
+    let failure = super::failure::failure(&ended);
     span.in_scope(|| tell(failure, began, "the attempt succeeded", "the attempt failed"));
     ended
 }

@@ -6,9 +6,8 @@ use polyrpc_wire::net_rpc;
 use polyrpc_wire::net_rpc::Codec;
 use polyrpc_wire::rest_rpc::{Generation, UnknownGeneration};
 
-use crate::discovery;
-use crate::discovery::{Attributes, Instance, Network};
-use crate::net::Address;
+use crate::discovery::{self, Attributes, Instance, Network};
+use crate::transport::Address;
 
 /// Where a client calls and how: `baidu-std://127.0.0.1:8000`, `rpcx://host:8972`, `http://host`,
 /// `rpcx+unix:///run/echo.sock`, `rpcx+ws://host:8972`, `http+json-rpc://host/`, `rest-rpc+v0.11://host:9000`,

@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::{fmt, mem};
 
@@ -12,11 +13,12 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Head, Reply, Status};
 use tokio::sync::oneshot;
 
-use super::request::{Options, Response};
-use super::{Client, Outgoing};
+use super::Client;
+#[cfg(feature = "otel")]
+use crate::call::Target;
+use crate::call::{Ending, Handling, Options, Outgoing, Response, Shape};
 use crate::codec::Body;
-use crate::layer::{Call, Next, Shape};
-use crate::service::{Ending, Handling};
+use crate::layer::{Call, Erased, Innermost, Next};
 
 impl Client {
     /// Makes a call with one message each way.
@@ -28,7 +30,7 @@ impl Client {
         call.options.timeout = call.options.timeout.or(self.defaults.timeout);
         let format = call.body.format;
         let call = Call::outgoing(call, Shape::UNARY);
-        Next::to_server(self.clone(), None).call(call).await.into_response(format)
+        Next::new(ToServer { client: self.clone(), open: None }).call(call).await.into_response(format)
     }
 
     /// Makes a call with one message each way that has something else besides.
@@ -56,7 +58,8 @@ impl Client {
             })
         };
         let call = Call::outgoing(call, Shape::UNARY);
-        let ending = Next::to_server(self.clone(), Some(Box::new(open))).call(call).await;
+        let way = ToServer { client: self.clone(), open: Some(Box::new(open)) };
+        let ending = Next::new(way).call(call).await;
         let response = ending.into_response(format)?;
         let beside = told.try_recv().map_err(|_| unopened())?;
         Ok((response, beside))
@@ -86,7 +89,8 @@ impl Client {
             })
         };
         let call = Call::outgoing(call, shape);
-        let mut handling = Next::to_server(self.clone(), Some(Box::new(open))).call(call);
+        let way = ToServer { client: self.clone(), open: Some(Box::new(open)) };
+        let mut handling = Next::new(way).call(call);
         let opened = poll_fn(|cx| {
             if let Poll::Ready(ending) = handling.as_mut().poll(cx) {
                 return Poll::Ready(Err(ending.failure().cloned().unwrap_or_else(unopened)));
@@ -99,6 +103,47 @@ impl Client {
         });
         let opened = opened.await?;
         Ok((opened, Around { handling, end: Some(end) }))
+    }
+}
+
+/// A call on its way through layers to a server.
+struct ToServer {
+    client: Client,
+    /// `None`: one message each way.
+    open: Option<Open>,
+}
+
+/// Makes a call that goes on behind its beginning, and gives its end.
+type Open = Box<dyn FnOnce(Client, Call) -> Handling + Send>;
+
+impl Innermost for ToServer {
+    fn layers(&self) -> &[Arc<dyn Erased>] {
+        self.client.layers().as_slice()
+    }
+
+    fn call(self: Box<Self>, mut call: Call) -> Handling {
+        let Self { client, open } = *self;
+        match open {
+            Some(open) => open(client, call),
+            None => Box::pin(async move {
+                match call.take_outgoing() {
+                    Ok(outgoing) => client.send(outgoing).await.into(),
+                    Err(status) => Ending::failed(status),
+                }
+            }),
+        }
+    }
+
+    fn try_clone(&self) -> Option<Box<dyn Innermost>> {
+        match self.open {
+            None => Some(Box::new(Self { client: self.client.clone(), open: None })),
+            Some(_) => None,
+        }
+    }
+
+    #[cfg(feature = "otel")]
+    fn target(&self) -> Option<&Target> {
+        Some(self.client.target())
     }
 }
 

@@ -222,7 +222,7 @@ mod tests {
 
     use polyrpc_core::{Format, Json};
 
-    use crate::codec::serde::encode;
+    use crate::codec::value::encode;
 
     #[derive(serde::Serialize)]
     struct Reading {

@@ -14,6 +14,7 @@ mod buffer;
 mod byte_string;
 mod decompression;
 mod unknown;
+mod value;
 
 #[cfg(feature = "prost")]
 mod prost;
@@ -38,11 +39,11 @@ pub(crate) use self::decompression::{
     uncompressed,
 };
 pub(crate) use self::rest_rpc::{encode_arguments, publish, publish_coded, published, unpack};
-pub(crate) use self::serde::check as check_plain;
-pub(crate) use self::serde::decode as decode_plain;
-pub(crate) use self::serde::encode as encode_plain;
-pub(crate) use self::serde::{decode_argument, decode_arguments, decode_no_arguments, encode_value};
+pub(crate) use self::serde::{
+    check as check_plain, decode as decode_plain, decode_argument, decode_arguments, decode_no_arguments, encode_value,
+};
 pub(crate) use self::unknown::counting_unknown;
+pub(crate) use self::value::encode as encode_plain;
 
 /// Turns values of type `T` into messages and back.
 ///

@@ -1,17 +1,13 @@
-use std::fmt::Display;
-
 use ::serde::Serialize;
 use ::serde::de::value::{Error as ValueError, UnitDeserializer};
 use ::serde::de::{DeserializeOwned, IntoDeserializer};
 use bytes::Bytes;
 use polyrpc_core::{Format, Status};
-use polyrpc_payload::struct_pack::{Form, Plan, Type};
 use polyrpc_payload::{gob, schema, struct_pack};
-use rmp_serde::config::BytesMode;
 
-use super::buffer::Buffer;
 use super::lenient_message_pack::{self, Lengths};
-use super::{Body, Codec, Outline, finite, outline, rest_rpc, unsupported};
+use super::value::{encode, encode_typed, unreadable, unwritable};
+use super::{Body, Codec, Outline, outline, rest_rpc, unsupported};
 
 /// Plain types with serde's derives: JSON, MessagePack as Go's rpcx writes structs (a map keyed by field names, byte
 /// strings as `bin`) or as C++ does (an array), struct_pack, what rest_rpc makes of these, and gob as Go's net/rpc
@@ -168,10 +164,7 @@ where
     match format {
         Format::RestRpc => rest_rpc::write_value(value),
         // Readable values have a type of which the value need not tell everything.
-        Format::StructPack => match Plan::of::<T>().map_err(|error| unwritable(&error))? {
-            plan if *plan.ty() == Type::Unit => Ok(Bytes::new()),
-            plan => struct_packed(&plan, value),
-        },
+        Format::StructPack => encode_typed(value),
         // The type says what an empty list is of, and is the same for all values; one that cannot be read leaves
         // nothing but the value.
         Format::Gob => match gob::to_vec(value) {
@@ -188,51 +181,6 @@ where
 fn nothing_in_gob<T: DeserializeOwned>() -> Result<T, Status> {
     let unit: UnitDeserializer<ValueError> = ().into_deserializer();
     T::deserialize(unit).or_else(|_| gob::from_slice(gob::EMPTY_STRUCT).map_err(|error| unreadable(&error)))
-}
-
-/// Writes a value of a plain type.
-pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Result<Bytes, Status> {
-    match format {
-        Format::Json(_) => buffered(|buffer| finite::to_json(buffer, value)),
-        Format::MessagePack => buffered(|buffer| {
-            let writer = rmp_serde::Serializer::new(buffer).with_struct_map();
-            value.serialize(&mut writer.with_bytes(BytesMode::ForceIterables))
-        }),
-        Format::MessagePackArray => buffered(|buffer| {
-            let writer = rmp_serde::Serializer::new(buffer);
-            value.serialize(&mut writer.with_bytes(BytesMode::ForceIterables))
-        }),
-        Format::StructPack => match Type::of_value(value).map_err(|error| unwritable(&error))? {
-            Type::Unit => Ok(Bytes::new()),
-            ty => struct_packed(&Plan::new(ty).map_err(|error| unwritable(&error))?, value),
-        },
-        Format::Gob => gob::to_vec_plain(value).map(Bytes::from).map_err(|error| unwritable(&error)),
-        format => Err(unsupported("a serde type", format)),
-    }
-}
-
-/// A message that is written piece by piece.
-fn buffered<E: Display>(write: impl FnOnce(&mut Buffer) -> Result<(), E>) -> Result<Bytes, Status> {
-    let mut buffer = Buffer::with_capacity(USUAL);
-    write(&mut buffer).map_err(|error| unwritable(&error))?;
-    Ok(buffer.finish())
-}
-
-/// Room for a usual message.
-const USUAL: usize = 64;
-
-fn struct_packed(plan: &Plan, value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
-    plan.encode(value, Form::Bare).map(Bytes::from).map_err(|error| unwritable(&error))
-}
-
-#[cold]
-pub(super) fn unreadable(error: &dyn Display) -> Status {
-    Status::invalid_argument(format!("cannot read the value: {error}"))
-}
-
-#[cold]
-pub(super) fn unwritable(error: &dyn Display) -> Status {
-    Status::internal(format!("cannot write the value: {error}"))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::{Discover, Instance, Sets};
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 use crate::runtime::Owned;
 
 /// Keeps what another way finds in a file, for when it finds nothing: rpcx's cached discovery, in its format.

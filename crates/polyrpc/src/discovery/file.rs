@@ -8,7 +8,7 @@ use polyrpc_core::Status;
 use super::line::Lines;
 use super::polled::{self, Answer, Source};
 use super::{Discover, Sets};
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 use crate::runtime::Owned;
 
 /// Servers as a file lists them, one in a line: brpc's `file://`.

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Attributes, Discover, Entry, Instance, Register, Sets};
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 
 /// A registry within the process, for tests and for services that live in one program.
 ///

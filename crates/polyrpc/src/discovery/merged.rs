@@ -5,7 +5,7 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::line::Servers;
 use super::{Discover, Instance, Sets};
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 
 /// What several ways find, together: two registries while one takes over from the other, or a registry and a list for
 /// when it is gone.

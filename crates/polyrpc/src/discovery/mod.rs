@@ -58,13 +58,12 @@ pub use self::mdns::Mdns;
 pub use self::merged::Merged;
 pub use self::names::Names;
 pub use self::open::{open, open_registry};
-pub(crate) use self::redacted::is_secret;
 pub use self::redacted::redacted;
 pub use self::remote::RemoteFile;
 
 pub(crate) use self::polled::jittered;
 
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 
 /// The sets of instances of one service, one after another: each item is all there are at that time.
 ///

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::line::Servers;
 use super::polled::{self, Answer, Source, jittered};
 use super::{Discover, Instance, Network, Sets, list};
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 
 /// A list of servers by their hosts' names, which are looked up again every few seconds: brpc's `dlist://`.
 ///

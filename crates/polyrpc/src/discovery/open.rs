@@ -1,5 +1,5 @@
 use super::{Discover, File, List, Names, Register, RemoteFile};
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 
 /// The way to find servers that a word of a URL names, if this crate has it: in `rpcx+list://a:1,b:2` the word is
 /// `list` and the rest `a:1,b:2`. In brpc these are the schemes of naming services.

@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Instance, Sets};
 use crate::Error;
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 
 /// What knows of servers but tells only when it is asked.
 pub(super) trait Source: Send + 'static {

@@ -1,6 +1,7 @@
 //! URLs for logs and error texts.
 
 use super::Network;
+use crate::call::is_secret;
 
 /// A URL without the secrets that may stand in it, for logs and error texts: the password before the host, and the
 /// settings behind the `?` that are named like one (`password`, `token`, `secret` and so on).
@@ -36,25 +37,6 @@ pub fn redacted(url: &str) -> String {
         text.push_str(&settings.collect::<Vec<_>>().join("&"));
     }
     text
-}
-
-/// Whether a setting, a header or a metadata entry of this name is likely to hold a secret.
-pub(crate) fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase().replace(['-', '_', '.'], "");
-    let parts = [
-        "authorization",
-        "cookie",
-        "password",
-        "passwd",
-        "secret",
-        "token",
-        "credential",
-        "apikey",
-        "accesskey",
-        "privatekey",
-        "signature",
-    ];
-    matches!(&*name, "auth" | "xauth" | "pwd" | "pass") || parts.iter().any(|part| name.contains(part))
 }
 
 /// What stands before the host, if anything does. A password may hold characters that should have been escaped, among

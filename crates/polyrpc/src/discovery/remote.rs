@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use super::line::Lines;
 use super::polled::{self, Answer, Source, jittered};
 use super::{Discover, Sets, redacted};
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 
 /// Servers as a file on an HTTP server lists them, in the format of a [`File`](super::File): brpc's `remotefile://`.
 ///

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use polyrpc_core::{Format, Head, Metadata, Protocol, Status};
 
+use crate::call::{Context, Ending, Handling, Shape, Site, Trailers};
 use crate::codec::{Body, Raw};
-use crate::service::{Context, Ending, Handling, Method, Shape, Site, Trailers, send};
-use crate::streaming::{Incoming, Outgoing, Streaming};
+use crate::service::Method;
+use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
 /// A request of HTTP that this server does not answer itself.

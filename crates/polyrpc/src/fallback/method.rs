@@ -6,9 +6,10 @@ use polyrpc_core::{Format, Head, Metadata, Reply, Status};
 use super::relay::Relay;
 use super::request::{RawRequest, Slot};
 use super::response::{Answer, RawResponse};
+use crate::call::{Context, Ending, Handling, Shape, Site, Trailers};
 use crate::codec::{Body, Raw};
-use crate::service::{Context, Ending, Handling, Method, Shape, Site, Trailers, send};
-use crate::streaming::{Incoming, Outgoing, Streaming};
+use crate::service::Method;
+use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
 /// A fallback as a method.

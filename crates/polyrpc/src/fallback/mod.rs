@@ -40,6 +40,8 @@
 //! [HTTP fallback](crate::Server::http_fallback). If a server has one, it takes every request of plain HTTP that names
 //! nothing registered, those that could be calls (`POST /Service/Method`) too.
 
+mod fields;
+mod forward;
 mod http;
 mod method;
 mod relay;

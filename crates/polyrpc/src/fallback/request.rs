@@ -6,9 +6,8 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Metadata, Protocol, Status};
 
 use crate::Result;
-use crate::client::Options;
+use crate::call::{Accepted, Context, Options};
 use crate::codec::{Body, Raw};
-use crate::service::{Accepted, Context};
 use crate::streaming::{Incoming, Sender, StreamOptions, Streaming};
 
 /// A call of something that is not registered.

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use polyrpc_core::{Compression, Format, Metadata};
 
 use super::relay::Relay;
-use crate::client::{RawCall, Response};
+use crate::call::{Response, Trailers};
+use crate::client::RawCall;
 use crate::codec::Body;
-use crate::service::Trailers;
 use crate::streaming::Streaming;
 
 /// What a [fallback](crate::Server::fallback) answers a call with: encoded messages, and what travels beside them.

@@ -10,7 +10,8 @@ use super::grpc::health::v1::health_check_response::ServingStatus;
 use super::grpc::health::v1::{
     HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse,
 };
-use crate::{Context, Result, Streaming};
+use crate::call::Context;
+use crate::{Result, Streaming};
 
 /// How a server and its services are, for those who ask by `grpc.health.v1.Health`: load balancers, Kubernetes,
 /// gRPC's own clients.

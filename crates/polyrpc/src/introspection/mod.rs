@@ -5,8 +5,6 @@
 //! These are services like any other, so every protocol that can carry them does, and a listener's authenticator
 //! judges who asks.
 
-mod facts;
-
 mod health;
 
 mod files;
@@ -16,13 +14,12 @@ mod rpcx;
 #[path = "proto/mod.rs"]
 mod generated;
 
-pub use self::facts::{Calls, Connection, Facts, Used};
-pub(crate) use self::facts::{Countable, Totals};
 /// The messages, traits and stubs of the standard services, as `polyrpc-build` generates them.
 #[doc(inline)]
 pub use self::generated::grpc;
 pub(crate) use self::health::Untold;
 pub use self::health::{Health, Serving};
+pub use crate::call::{Calls, Connection, Facts, Used};
 
 use self::files::Files;
 use crate::service::{Role, Router};

@@ -15,8 +15,9 @@ use super::grpc::reflection::v1::{
     ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
 };
 use super::grpc::reflection::{v1, v1alpha};
+use crate::call::Context;
 use crate::service::{Role, Router};
-use crate::{Context, Result, Streaming};
+use crate::{Result, Streaming};
 
 /// Adds the service in both its versions, over every service that has descriptors.
 pub(super) fn add(router: &mut Router) {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use polyrpc_core::Status;
 
+use crate::Result;
+use crate::call::Context;
 use crate::codec::{Outline, Serde};
 use crate::service::{Role, Router, ServiceBuilder};
-use crate::{Context, Result};
 
 /// Adds the service, unless the program has one of that name; it tells of those that are there.
 pub(super) fn add(router: &mut Router) {

@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use polyrpc_core::{Metadata, Protocol, Status};
 
-use super::{Shape, Side};
-use crate::client::{Options, Outgoing};
+use super::Side;
+use crate::call::{Context, Options, Outgoing, Peer, Shape};
 use crate::codec::{Body, Codec};
-use crate::service::{Context, Peer};
 
 /// A call that passes layers.
 #[derive(Debug)]
@@ -228,7 +227,7 @@ impl Call {
     /// # Errors
     ///
     /// On a client.
-    pub(super) fn into_incoming(self) -> Result<(Context, Body), Status> {
+    pub(crate) fn into_incoming(self) -> Result<(Context, Body), Status> {
         match self.place {
             Place::Server(cx) => Ok((cx, self.body)),
             Place::Client(_) => Err(misled()),

@@ -5,19 +5,9 @@ use std::sync::Arc;
 
 use polyrpc_core::Status;
 
+use super::next::Erased;
 use super::{Call, Layer, Next, Side};
-use crate::service::{Ending, Handling};
-
-/// A layer whose type is forgotten.
-pub(super) trait Erased: Send + Sync {
-    fn call(self: Arc<Self>, call: Call, next: Next) -> Handling;
-}
-
-impl<L: Layer> Erased for L {
-    fn call(self: Arc<Self>, call: Call, next: Next) -> Handling {
-        Box::pin(Layer::call(self, call, next))
-    }
-}
+use crate::call::Ending;
 
 /// Layers, outermost first. Most methods and clients have none, and pay nothing for them.
 #[derive(Clone, Default)]
@@ -54,12 +44,8 @@ impl Layers {
     /// No layers.
     pub(crate) const NONE: Self = Self(None);
 
-    pub(super) fn get(&self, index: usize) -> Option<&Arc<dyn Erased>> {
-        self.0.as_ref()?.get(index)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |layers| layers.len())
+    pub(crate) fn as_slice(&self) -> &[Arc<dyn Erased>] {
+        self.0.as_deref().unwrap_or_default()
     }
 }
 
@@ -91,6 +77,6 @@ impl<'a> FromIterator<&'a Self> for Layers {
 
 impl fmt::Debug for Layers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Layers").field(&self.len()).finish()
+        f.debug_tuple("Layers").field(&self.as_slice().len()).finish()
     }
 }

@@ -3,6 +3,7 @@
 //! Ready-made ones are in [`layers`](crate::layers).
 
 mod call;
+pub(crate) mod hook;
 mod list;
 mod next;
 
@@ -11,9 +12,10 @@ use std::sync::Arc;
 
 pub use self::call::Call;
 pub use self::next::Next;
-pub use crate::service::{Ending, Handling, Shape};
+pub use crate::call::{Ending, Handling, Shape};
 
 pub(crate) use self::list::Layers;
+pub(crate) use self::next::{Erased, Innermost};
 
 /// Something that stands around calls: it sees each call before it is answered, and its end before the caller does.
 ///

@@ -6,7 +6,7 @@ use polyrpc_core::{Protocol, Status};
 
 use super::share::Share;
 use super::{Begun, Ended, Observe, Side};
-use crate::service::Peer;
+use crate::call::Peer;
 use crate::task::{self, TraceParent};
 
 /// Hands a line for each call, when it has ended, to a function of the program: to be printed, or given to whatever it logs

@@ -1,8 +1,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::call::Ending;
 use crate::client;
-use crate::layer::{Call, Ending, Layer, Next, Side};
+use crate::layer::{Call, Layer, Next, Side};
 
 /// Calls services and methods by other names than the program does: what rpcx's alias plugin does on a server, done where
 /// the call is made.

@@ -31,7 +31,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use polyrpc_core::Status;
 
-use crate::service::Peer;
+use crate::call::Peer;
 
 /// Accepts this token, bare or as `Bearer …`.
 pub fn token(

@@ -8,7 +8,8 @@ use polyrpc_core::{Code, Status};
 use tokio::sync::Mutex;
 use tokio::time::Instant as Time;
 
-use crate::layer::{Call, Ending, Layer, Next, Side};
+use crate::call::Ending;
+use crate::layer::{Call, Layer, Next, Side};
 use crate::runtime::{Owned, pass_on};
 
 /// Calls with a token that a function of the program fetches, as from an OAuth server: once, and again when it ends or a
@@ -177,7 +178,7 @@ mod tests {
 
     use super::*;
     use crate::Client;
-    use crate::client::Options;
+    use crate::call::Options;
     use crate::codec::Body;
 
     /// Answers who shows the token with this number, and refuses everybody else.

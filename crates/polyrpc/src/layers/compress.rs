@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use polyrpc_core::{Compression, Format};
 
-use crate::layer::{Call, Ending, Layer, Next};
+use crate::call::Ending;
+use crate::layer::{Call, Layer, Next};
 
 /// Compresses messages that are worth it: a client's requests, a server's answers.
 ///

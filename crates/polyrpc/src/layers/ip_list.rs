@@ -4,9 +4,8 @@ use std::net::IpAddr;
 
 use polyrpc_core::Status;
 
-use crate::introspection::Connection;
-use crate::server::Hook;
-use crate::service::Peer;
+use crate::call::{Connection, Peer};
+use crate::layer::hook::Hook;
 
 /// Who may connect, by address: rpcx's whitelist and blacklist.
 ///

@@ -7,9 +7,9 @@ use polyrpc_core::{Metadata, Protocol};
 use tokio::task::JoinSet;
 
 use super::share::Share;
-use crate::client::Options;
+use crate::call::{Ending, Options};
 use crate::codec::Body;
-use crate::layer::{Call, Ending, Layer, Next};
+use crate::layer::{Call, Layer, Next};
 use crate::{Client, task};
 
 /// Sends copies of requests to another server and drops its answers: to try a new version with what the old one

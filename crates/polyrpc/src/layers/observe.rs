@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use polyrpc_core::{Protocol, Status};
 
-use crate::layer::{Call, Ending, Layer, Next, Side};
-use crate::service::Peer;
+use crate::call::{Ending, Peer};
+use crate::layer::{Call, Layer, Next, Side};
 use crate::task::{self, Trace};
 
 /// What watches calls and leaves them as they are. It is a layer of clients and of servers alike.

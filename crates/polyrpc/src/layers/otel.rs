@@ -14,8 +14,8 @@ use polyrpc_core::{Code, Protocol, Status};
 
 use super::Begun;
 use super::spans::usual_name;
-use crate::client::Target;
-use crate::layer::{Call, Ending, Layer, Next, Shape, Side};
+use crate::call::{Ending, Shape, Target};
+use crate::layer::{Call, Layer, Next, Side};
 use crate::task::{self, Inherited, Trace, TraceParent};
 
 /// Tells OpenTelemetry's API (feature `otel`) of each call: a span by a tracer, and by a [meter](Self::meter) how long it

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use polyrpc_core::Status;
 use tokio::time::sleep;
 
-use crate::introspection::Connection;
-use crate::layer::{Call, Ending, Layer, Next};
-use crate::server::Hook;
-use crate::service::Peer;
+use crate::call::{Connection, Ending, Peer};
+use crate::layer::hook::Hook;
+use crate::layer::{Call, Layer, Next};
 
 /// How often calls are taken: so many a second, and some more at once after a while without (a token bucket).
 ///

@@ -6,7 +6,7 @@ use polyrpc_core::{Protocol, Status};
 
 use super::share::Share;
 use super::{Begun, Ended, Observe, Side};
-use crate::service::Peer;
+use crate::call::Peer;
 use crate::task::{self, Trace, TraceParent};
 
 /// Makes a span of each call and hands it, when the call has ended, to a function of the program: to be logged, or sent

@@ -13,8 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::incidents::{Closing, Refusal};
 use super::open::{Entry, Registration};
-use super::port::Port;
-use crate::service::Peer;
+use crate::call::Peer;
 
 /// Judges who calls by the credential that came with the call, if one did.
 #[derive(Clone)]
@@ -44,7 +43,8 @@ pub(super) enum Judgement {
 
 /// What one connection has proved.
 pub(super) struct Authentication<'a> {
-    port: &'a Port,
+    /// `None`: nobody is judged.
+    authenticator: Option<&'a Authenticator>,
     registration: &'a Registration,
     /// Made with the first credential that is judged.
     trust: Option<Arc<Trust>>,
@@ -63,8 +63,8 @@ struct Trust {
 const HELD_BACK: usize = 16;
 
 impl<'a> Authentication<'a> {
-    pub(super) fn new(port: &'a Port, registration: &'a Registration) -> Self {
-        Self { port, registration, trust: None }
+    pub(super) fn new(authenticator: Option<&'a Authenticator>, registration: &'a Registration) -> Self {
+        Self { authenticator, registration, trust: None }
     }
 
     /// Whether a credential is being judged by which the next calls of the connection are trusted.
@@ -75,7 +75,7 @@ impl<'a> Authentication<'a> {
     /// Judges every credential that comes. Only where a protocol proves it once for a connection, a call without one is as
     /// good as the one before.
     pub(super) fn judge(&mut self, credential: &Credential, peer: &Peer) -> Judgement {
-        let Some(authenticator) = &self.port.authenticator else { return Judgement::Accepted };
+        let Some(authenticator) = self.authenticator else { return Judgement::Accepted };
         let trust = self.trust.get_or_insert_default();
         let (bytes, for_connection) = match credential {
             Credential::Connection(bytes) => (bytes, true),

@@ -1,13 +1,13 @@
 //! The clocks of one connection: they run whatever its handlers do.
 //!
 //! A connection looks at them when it is polled and says when it wants to be woken for them, so that no clock needs a timer
-//! of its own. Times are ticks ([`TICK`](super::open::TICK)).
+//! of its own. Times are ticks ([`TICK`](super::tick::TICK)).
 
 use std::time::Duration;
 
 use super::incidents::Closing;
 use super::limits::Limits;
-use super::open::ticks;
+use super::tick::ticks;
 
 /// How long each clock may run, in ticks.
 #[derive(Debug)]

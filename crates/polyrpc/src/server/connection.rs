@@ -18,17 +18,17 @@ use super::hooks::Renamed;
 use super::in_flight::{Ended, InFlight, Running, Way};
 use super::incidents::{Closing, Refusal};
 use super::note::Note;
-use super::open::{Entry, Order, Phase, Registration, TICK, Unasked, ticks};
+use super::open::{Entry, Order, Phase, Registration, Unasked};
 use super::port::Port;
 use super::streams::Streams;
 use super::subscription::{self, Admission};
+use super::tick::{TICK, ticks};
 use super::topics::Subscriptions;
 use super::unsendable;
 use crate::budget::{self, Account};
-use crate::introspection::Calls;
-use crate::net::{Inbox, Transport, scratch};
-use crate::service::{Accepted, ConnectionFacts, Ending, Site};
+use crate::call::{Accepted, Calls, ConnectionFacts, Ending, Site};
 use crate::task::Inherited;
+use crate::transport::{Inbox, Transport, scratch};
 
 /// Drives one session over one socket.
 ///

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::open::{Order, Phase, Registration};
-use crate::net::{Inbox, Socket, Transport};
 use crate::transfer::{self, ByteStream, Moved, Start, Work, poll_drain};
+use crate::transport::{Inbox, Socket, Transport};
 
 /// Lets what waited for the connection have it, until that has ended or the server is told to close.
 ///
@@ -15,7 +15,7 @@ use crate::transfer::{self, ByteStream, Moved, Start, Work, poll_drain};
 pub(super) async fn carry(start: Start, transport: Transport, mut inbox: Inbox, registration: Registration) {
     // Within a WebSocket or TLS there are only calls: rpcx's clients go to a port, in clear text.
     let Transport::Socket(stream) = transport else { return };
-    let Some(socket) = Socket::of(stream) else { return };
+    let Some(socket) = stream.into_socket() else { return };
     let moved = Arc::new(Moved::from(inbox.bytes.len()));
     let early = inbox.bytes.split_off(transfer::LENGTH.min(inbox.bytes.len())).freeze();
     inbox.rest();

@@ -9,13 +9,13 @@ use polyrpc_core::{Guess, Protocol};
 use polyrpc_wire::{baidu_std, fb_rpc, http_server, net_rpc, rest_rpc, rpcx, sniff};
 
 use super::connection::{Connection, End};
+use super::data;
 use super::open::{Order, Phase, Registration, Unasked};
 use super::port::Port;
-use super::secure::Opening;
-use super::{data, secure};
-use crate::net::{Inbox, Stream, Transport};
-use crate::service::{ConnectionFacts, Peer, PushQueue};
+use super::secure::{self, Opening};
+use crate::call::{ConnectionFacts, Peer, PushQueue};
 use crate::transfer::{Seen, Start};
+use crate::transport::{Inbox, Stream, Transport};
 
 /// Serves one connection from its first byte to its last.
 ///

@@ -17,8 +17,9 @@ use super::open::Registration;
 use super::port::Port;
 use super::streams::Streams;
 use crate::budget::{Account, Kept, exhausted};
+use crate::call::{Asked, ConnectionFacts, Context, Ending, Handling, Offer, Shape, Site, Way};
 use crate::codec::{Body, InPlace, decompress_aside, decompress_in_place, decompress_message_aside};
-use crate::service::{Asked, ConnectionFacts, Context, Ending, Entry, Handling, Offer, Shape, Site, Way};
+use crate::service::Entry;
 use crate::streaming::{Incoming, Outgoing};
 use crate::task::Inherited;
 
@@ -118,7 +119,7 @@ impl<'a> Dispatch<'a> {
         registration: &'a Registration,
         connection: Arc<ConnectionFacts>,
     ) -> Self {
-        let authentication = Authentication::new(port, registration);
+        let authentication = Authentication::new(port.authenticator.as_ref(), registration);
         Self { port, registration, connection, authentication }
     }
 
@@ -494,7 +495,7 @@ impl<'a> Dispatch<'a> {
 
     /// Where a call of this connection is handled.
     fn site(&self, entry: &Arc<Entry>) -> Site {
-        Site::new(self.connection.clone(), Some(entry.clone()))
+        Site::new(self.connection.clone(), Some(entry.name().clone()))
     }
 
     fn context<S: Session>(
@@ -508,7 +509,7 @@ impl<'a> Dispatch<'a> {
         }
         let usual_format = S::reply_format(call.head.format);
         Context::new(self.connection.clone(), deadline, call.head, call.attachment, usual_format)
-            .of(entry.clone(), arrived)
+            .of(entry.name().clone(), arrived)
     }
 
     /// The same with what the caller has asked for, which no method tells.
@@ -523,7 +524,7 @@ impl<'a> Dispatch<'a> {
         let asked = Asked { service: call.service.into(), method: call.method.into(), oneway: call.oneway };
         let usual_format = S::reply_format(call.head.format);
         Context::new(self.connection.clone(), deadline, call.head, call.attachment, usual_format)
-            .of(entry.clone(), arrived)
+            .of(entry.name().clone(), arrived)
             .asking(asked)
     }
 

@@ -7,9 +7,9 @@ use polyrpc_core::Status;
 
 use super::Server;
 use super::concurrency::{Concurrency, Limit, Limiter, Of};
-use super::hook::Hook;
 use super::hooks::Hooks;
 use super::incidents::Incidents;
+use crate::layer::hook::Hook;
 use crate::layer::{Layer, Layers, Side};
 use crate::service::{Entry, Router};
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::open::TICK;
+use super::tick::TICK;
 
 /// The failed credentials of a peer address, of which one is forgiven each second.
 #[derive(Debug, Default)]

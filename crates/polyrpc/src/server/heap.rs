@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::open::ticks;
+use super::tick::ticks;
 
 /// Watches how much peers make a server hold, so that the memory goes back once they hold much less.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Heap {
 
 #[cfg(test)]
 mod tests {
-    use super::super::open::TICK;
+    use super::super::tick::TICK;
     use super::*;
 
     const MIB: usize = 1 << 20;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use polyrpc_core::{Call, Protocol, Push, Status};
 
-use super::hook::{Answered, Hook, Received};
-use crate::introspection::Connection;
-use crate::service::{ConnectionFacts, Peer, Router};
+use crate::call::{Connection, ConnectionFacts, Peer};
+use crate::layer::hook::{Answered, Hook, Received};
+use crate::service::Router;
 
 /// The hooks of a server.
 #[derive(Clone, Default)]

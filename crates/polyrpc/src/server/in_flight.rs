@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep_until};
 
 use super::open::Entry;
 use crate::budget::Account;
-use crate::service::{Ending, Handling, Site};
+use crate::call::{Ending, Handling, Site};
 use crate::task::Inherited;
 
 /// The calls of one connection that were not answered at once.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use polyrpc_core::session::Refusals;
 
-use crate::service::Peer;
+use crate::call::Peer;
 
 /// Defines the causes of a kind with the names by which they are counted.
 macro_rules! causes {
@@ -218,8 +218,8 @@ mod trace {
     use std::time::Duration;
 
     use super::{Closing, Refusal};
+    use crate::call::Peer;
     use crate::rate_limited::EventLimiter;
-    use crate::service::Peer;
 
     static REFUSALS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
     static CLOSINGS: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));

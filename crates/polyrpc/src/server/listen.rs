@@ -13,10 +13,9 @@ use super::authentication::{Authenticator, Judging};
 use super::open::Registration;
 use super::port::{Options, Port, Spoken};
 use super::{Shared, detect};
+use crate::call::Peer;
 use crate::cores::Cores;
-use crate::net::{Address, Listener, Listening, Stream};
-use crate::service::Peer;
-use crate::tls;
+use crate::transport::{Address, Listener, Listening, Stream, tls};
 
 /// Where a server listens, and what it wants of those who come.
 ///

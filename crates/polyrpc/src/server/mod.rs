@@ -43,7 +43,8 @@ mod extensions;
 mod concurrency;
 
 mod heap;
-mod hook;
+
+mod tick;
 
 mod hooks;
 
@@ -65,11 +66,11 @@ pub use polyrpc_wire::http::Cors;
 use polyrpc_wire::rpcx::Compressors;
 
 pub use self::concurrency::{Auto, Concurrency, Timely, UnknownConcurrency};
-pub use self::hook::{Answered, Hook, Received};
 pub use self::limits::{Http2, Limits};
 pub use self::listen::Listen;
 pub use self::registration::{Event, Registered, Registration};
 pub use self::topics::Publisher;
+pub use crate::layer::hook::{Answered, Hook, Received};
 
 use self::extensions::Extensions;
 use self::hooks::Hooks;
@@ -77,17 +78,17 @@ use self::incidents::Incidents;
 use self::open::{Open, Order};
 use self::port::Port;
 use self::registration::{Planned, Registrations};
+use crate::call::{Calls, Countable, Facts, Peer};
 use crate::client::Client;
 use crate::codec::ByteString;
 use crate::cores::Cores;
 use crate::discovery::Register;
-use crate::introspection::{Calls, Facts, Health};
+use crate::introspection::{self, Health};
 use crate::layer::Layers;
-use crate::layers::Metrics;
-use crate::net::{Address, Listener, Stream};
-use crate::service::{Answer, Function, Peer, Router, Service};
-use crate::transfer::{Data, Files, Streams};
-use crate::{introspection, layers, transfer};
+use crate::layers::{self, Metrics};
+use crate::service::{Answer, Function, Router, Service};
+use crate::transfer::{self, Data, Files, Streams};
+use crate::transport::{Address, Listener, Stream};
 
 /// A server to be: services, functions, limits.
 ///
@@ -371,7 +372,13 @@ impl Server {
     /// [hook](Hook::registered) objects, or if there is nothing to be [registered](Self::register_in).
     pub async fn bind(mut self, listen: impl Into<Listen>) -> io::Result<Bound> {
         self.limits.check()?;
-        let data = transfer::add(&mut self.router, self.streams, self.files, &self.limits);
+        let data = transfer::add(
+            &mut self.router,
+            self.streams,
+            self.files,
+            self.limits.tokens,
+            self.limits.token_timeout,
+        );
         let planned = self
             .registries
             .into_iter()
@@ -388,7 +395,7 @@ impl Server {
         let limits = Arc::new(self.limits.within_system());
         let open = Arc::new(Open::new(hooks.clone(), limits.clone(), incidents));
         if let Some(metrics) = &self.metrics {
-            let counts: Arc<dyn introspection::Countable> = open.clone();
+            let counts: Arc<dyn Countable> = open.clone();
             metrics.attach(Arc::downgrade(&counts));
         }
         let own_health = self.health.clone().unwrap_or_default();

@@ -4,9 +4,10 @@ use std::{fmt, mem};
 
 use polyrpc_core::{Call, Reply, Status};
 
-use super::hook::Answered;
 use super::hooks::Hooks;
-use crate::service::{ConnectionFacts, Ending, Entry};
+use crate::call::{ConnectionFacts, Ending, MethodName};
+use crate::layer::hook::Answered;
+use crate::service::Entry;
 
 /// What is known of a call whose end the hooks want to hear of. They hear of it when this is dropped, which is the one
 /// thing that happens to every call.
@@ -22,7 +23,7 @@ pub(super) struct Note {
 enum Names {
     /// As the caller wrote them.
     Asked(Box<str>, Box<str>),
-    Known(Arc<Entry>),
+    Known(Arc<MethodName>),
 }
 
 enum End {
@@ -55,7 +56,7 @@ impl Note {
 
     /// The method that was called is this.
     pub(super) fn found(&mut self, entry: &Arc<Entry>) {
-        self.names = Names::Known(entry.clone());
+        self.names = Names::Known(entry.name().clone());
     }
 
     /// It is not known what was called, only by which names.
@@ -89,7 +90,7 @@ impl Drop for Note {
     fn drop(&mut self) {
         let (service, method, known) = match &self.names {
             Names::Asked(service, method) => (&**service, &**method, false),
-            Names::Known(entry) => (entry.service(), entry.name(), true),
+            Names::Known(name) => (name.service(), name.method(), true),
         };
         let (failure, sent) = match mem::replace(&mut self.end, End::Unanswered) {
             End::Cancelled => (Some(Status::cancelled("the caller went away")), 0),

@@ -23,14 +23,14 @@ use super::heap::Heap;
 use super::hooks::Hooks;
 use super::incidents::{Closing, Incidents, Refusal};
 use super::limits::Limits;
+use super::tick::{TICK, ticks};
 use crate::budget::{Account, Full, Level, Pool, Quota, Quotas};
+use crate::call::{Calls, Connection, Countable, Facts, Peer, Totals, Used};
 use crate::codec::made_aside;
-use crate::introspection::{self, Calls, Facts};
 use crate::rate_limited::EventLimiter;
-use crate::service::Peer;
 
-impl introspection::Countable for Open {
-    fn totals(&self) -> introspection::Totals {
+impl Countable for Open {
+    fn totals(&self) -> Totals {
         let entries = self.lock();
         let open = || entries.open.iter().map(|(_, entry)| entry);
         let (received, sent) = self.past_bytes.read();
@@ -38,7 +38,7 @@ impl introspection::Countable for Open {
             let (more, out) = entry.bytes.read();
             (received + more, sent + out)
         });
-        introspection::Totals {
+        Totals {
             connections: entries.open.len(),
             accepted: self.entered.load(Ordering::Relaxed),
             received,
@@ -350,12 +350,8 @@ impl Open {
         Facts { calls, expired, connections, used, refusals, closings, unknown_fields }
     }
 
-    fn used(&self) -> introspection::Used {
-        introspection::Used {
-            memory: self.pool.bytes(),
-            calls: self.pool.calls(),
-            streams: self.pool.streams(),
-        }
+    fn used(&self) -> Used {
+        Used { memory: self.pool.bytes(), calls: self.pool.calls(), streams: self.pool.streams() }
     }
 
     /// How many calls have begun, and how many connections were opened, since the server began.
@@ -509,8 +505,6 @@ fn of_the_greediest(mut entries: Vec<&Arc<Entry>>, since: fn(&Entry) -> u32) -> 
 
 static ACCEPTING: EventLimiter = EventLimiter::new(10, Duration::from_secs(10));
 
-/// How often slow connections are looked for.
-pub(super) const TICK: Duration = Duration::from_millis(250);
 /// About as many bytes as a connection takes that holds nothing.
 const CONNECTION: usize = 16 << 10;
 /// How long a connection that said good-bye waits for the peer to do so, in ticks: 2 s.
@@ -524,11 +518,6 @@ const STUCK: u32 = 120;
 const PRESSED: u32 = 8;
 /// After how many ticks peers are forgotten that have no connections: 4 s.
 const FORGET: u32 = 16;
-
-/// A duration in ticks, rounded up.
-pub(super) fn ticks(duration: Duration) -> u32 {
-    u32::try_from(duration.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
-}
 
 /// How long each phase may take, in ticks.
 struct Patience {
@@ -653,9 +642,9 @@ impl Entry {
         self.opened
     }
 
-    fn facts(&self, now: u32) -> introspection::Connection {
+    fn facts(&self, now: u32) -> Connection {
         let told = self.protocol.load(Ordering::Relaxed);
-        introspection::Connection {
+        Connection {
             id: self.id,
             peer: self.peer.clone(),
             protocol: Protocol::ALL.into_iter().find(|&protocol| protocol as u8 == told),

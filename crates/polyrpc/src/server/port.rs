@@ -11,9 +11,8 @@ use polyrpc_wire::{baidu_std, fb_rpc, http, http_server, net_rpc, rpcx};
 use super::authentication::Authenticator;
 use super::limits::Http2;
 use super::{Limits, Shared};
-use crate::net::Address;
 use crate::service::Router;
-use crate::tls;
+use crate::transport::{Address, tls};
 
 /// What the connections of one listening socket share.
 pub(super) struct Port {
@@ -284,7 +283,7 @@ impl Spoken {
         let methods = router.entries().filter(|entry| !entry.is_standard());
         for entry in methods {
             let Err(status) = entry.method().check(Format::Gob) else { continue };
-            let (service, name) = (entry.service(), entry.name());
+            let (service, name) = (entry.name().service(), entry.name().method());
             let dot = if service.is_empty() { "" } else { "." };
             let text = format!("{service}{dot}{name} cannot be called by net/rpc: {}", status.message());
             if by_name {

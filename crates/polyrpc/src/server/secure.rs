@@ -6,9 +6,8 @@ use polyrpc_wire::sniff::sniff;
 
 use super::incidents::Refusal;
 use super::open::{Order, Phase, Registration};
-use crate::net::{Inbox, Stream};
-use crate::service::Peer;
-use crate::tls;
+use crate::call::Peer;
+use crate::transport::{Inbox, Stream, TlsStream, tls};
 
 /// A connection before its first message.
 pub(super) struct Opening {
@@ -129,7 +128,7 @@ async fn accept(
     inbox: &mut Inbox,
     acceptor: &tls::Acceptor,
     registration: &Registration,
-) -> Option<Box<tls::Stream>> {
+) -> Option<Box<TlsStream>> {
     let mut accepted = Box::new(tls::Stream::accept(stream, acceptor, inbox).ok()?);
     let shaken = poll_fn(|cx| {
         registration.entry.wakes(cx.waker());

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::unsendable;
 use crate::budget::Account;
-use crate::service::{AcceptedStream, Ending, Handling, Offer};
+use crate::call::{AcceptedStream, Ending, Handling, Offer};
 use crate::streaming::{Bell, Drain, Feed, Incoming, Outgoing};
 
 /// The calls of one connection whose messages come, or leave, one by one.

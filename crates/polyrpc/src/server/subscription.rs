@@ -10,9 +10,10 @@ use futures_util::FutureExt;
 use polyrpc_core::{Format, Head, Status, Topic};
 use tokio::sync::oneshot;
 
+use crate::call::{ConnectionFacts, Context, Ending, Handling, Shape, Way};
 use crate::codec::Body;
 use crate::layer::Layers;
-use crate::service::{ConnectionFacts, Context, Ending, Entry, Handling, Method, Role, Shape, Way};
+use crate::service::{Entry, Method, Role};
 
 /// A subscription on its way through layers.
 pub(super) struct Admission {
@@ -29,7 +30,7 @@ pub(super) fn pass(topic: &Topic, layers: &Layers, connection: &Arc<ConnectionFa
     let entry = Entry::new("", &name(topic), method, Role::User);
     entry.layer(layers.clone());
     let cx = Context::new(connection.clone(), None, Head::default(), Bytes::new(), Format::Raw);
-    let cx = cx.of(entry.clone(), None);
+    let cx = cx.of(entry.name().clone(), None);
     let site = cx.site();
     let begun = entry.take(cx, Body::new(Format::Raw, Bytes::new()), Way::Whole, |status| status);
     let handling = begun.unwrap_or_else(|status| Box::pin(ready(Ending::failed(status))));

@@ -1,13 +1,15 @@
 use std::fmt;
+use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use polyrpc_core::Status;
 
-use super::{Context, Ending, Handling, Method, Way, traced};
+use super::{Method, traced};
+use crate::call::{Context, Ending, Handling, MethodName, Way};
 use crate::codec::Body;
-use crate::layer::{Call, Layers, Next};
+use crate::layer::{Call, Erased, Innermost, Layers, Next};
 use crate::runtime::{Owned, wait};
 use crate::streaming::Incoming;
 use crate::task;
@@ -27,18 +29,9 @@ pub(crate) enum Role {
     Fallback,
 }
 
-/// What a call to a [fallback](Role::Fallback) has asked for; it stands in the call's context.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) service: Box<str>,
-    pub(crate) method: Box<str>,
-    pub(crate) oneway: bool,
-}
-
 /// A method in its place: the names it is known by, and the layers before it.
 pub(crate) struct Entry {
-    service: Box<str>,
-    name: Box<str>,
+    name: Arc<MethodName>,
     method: Arc<dyn Method>,
     role: Role,
     /// Set when the server binds, since layers may be added after methods.
@@ -47,17 +40,12 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new(service: &str, name: &str, method: Arc<dyn Method>, role: Role) -> Arc<Self> {
-        let (service, name) = (service.into(), name.into());
-        Arc::new(Self { service, name, method, role, layers: OnceLock::new() })
+        let name = Arc::new(MethodName::new(service, name, role == Role::Fallback));
+        Arc::new(Self { name, method, role, layers: OnceLock::new() })
     }
 
-    /// The service's name, in full; empty for a function that belongs to none.
-    pub(crate) fn service(&self) -> &str {
-        &self.service
-    }
-
-    /// The method's name.
-    pub(crate) fn name(&self) -> &str {
+    /// The names of service and method.
+    pub(crate) fn name(&self) -> &Arc<MethodName> {
         &self.name
     }
 
@@ -146,7 +134,7 @@ impl Entry {
         unreadable: fn(Status) -> Status,
     ) -> Handling {
         let call = Call::incoming(cx, body, self.method.shape());
-        Next::to_method(self.clone(), way, unreadable).call(call)
+        Next::new(Routed { entry: self.clone(), way, unreadable }).call(call)
     }
 
     /// Behind all layers: hands the call to the method.
@@ -156,7 +144,7 @@ impl Entry {
     /// Why the method cannot read its request.
     // Inlined into `take`, where most calls have no layers: 50 instructions a call.
     #[inline]
-    pub(crate) fn begin(
+    fn begin(
         &self,
         cx: Context,
         body: Body,
@@ -171,6 +159,30 @@ impl Entry {
             }
             Way::Streams(incoming, outgoing) => self.method.open(cx, incoming, outgoing),
         }
+    }
+}
+
+/// A call on its way through layers to its method.
+struct Routed {
+    entry: Arc<Entry>,
+    way: Way,
+    /// Puts into the protocol's words that the method cannot read its request.
+    unreadable: fn(Status) -> Status,
+}
+
+impl Innermost for Routed {
+    fn layers(&self) -> &[Arc<dyn Erased>] {
+        self.entry.layers().as_slice()
+    }
+
+    fn call(self: Box<Self>, call: Call) -> Handling {
+        let Self { entry, way, unreadable } = *self;
+        let begun = call.into_incoming().and_then(|(cx, body)| entry.begin(cx, body, way, unreadable));
+        begun.unwrap_or_else(|status| Box::pin(ready(Ending::failed(status))))
+    }
+
+    fn is_blocking(&self) -> bool {
+        self.entry.method().blocking()
     }
 }
 
@@ -229,6 +241,6 @@ fn aside(method: Arc<dyn Method>, mut cx: Context, body: Body, unreadable: fn(St
 
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.service, self.name)
+        self.name.fmt(f)
     }
 }

@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use polyrpc_core::{Format, Head, Reply, Status};
 
-use super::method::{Handling, Method};
-use super::site::Site;
-use super::{Context, Ending};
+use super::method::Method;
 use crate::Failure;
+use crate::call::{Context, Ending, Handling, Site};
 use crate::codec::{
     Body, Codec, Serde, check_plain, decode_argument, decode_arguments, decode_no_arguments, encode_value,
 };

@@ -7,12 +7,12 @@ use polyrpc_payload::schema::Pool;
 use polyrpc_wire::fb_rpc::Directory;
 use polyrpc_wire::http::rule::Routes;
 
-use super::Context;
 use super::entry::{Entry, Role};
 use super::function::{Answer, Function, Registered};
 use super::method::{Method, Typed};
 use super::streamed::{Both, ClientStreams, ServerStreams, Streamed};
 use crate::Failure;
+use crate::call::Context;
 use crate::codec::Codec;
 use crate::streaming::Streaming;
 

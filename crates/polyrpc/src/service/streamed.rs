@@ -1,20 +1,19 @@
 //! Methods with several messages in a direction.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::Context as TaskContext;
 use std::task::{Poll, Waker};
 
-use polyrpc_core::{Format, Head, Protocol, Status};
+use polyrpc_core::{Head, Protocol, Status};
 use polyrpc_payload::schema;
 use polyrpc_wire::grpc;
 
-use super::method::{Handling, Method, Shape, finish};
-use super::{Context, Ending};
+use super::method::{Method, finish};
+use crate::call::{Context, Ending, Handling, Shape};
 use crate::codec::{Body, Codec};
-use crate::streaming::{Incoming, Outgoing, Streaming};
+use crate::streaming::{Incoming, Outgoing, Streaming, send};
 use crate::{Failure, Result};
 
 /// A method that streams as `Shape` says, with messages of types `Req` and `Resp`, carried by the codec `C`.
@@ -194,23 +193,6 @@ async fn answer<C: Codec<Resp>, Resp: Send + 'static>(
     let mut trailers = reply.trailers;
     late.append_to(&mut trailers);
     Ending::Finish { result, trailers }
-}
-
-/// Makes a message only when there is room for it.
-pub(crate) async fn send<C: Codec<Resp>, Resp>(
-    mut messages: Streaming<Resp>,
-    outgoing: &Outgoing,
-    format: Format,
-    schema: Option<&schema::Message>,
-) -> Result<(), Status> {
-    loop {
-        poll_fn(|cx| outgoing.poll_room(cx)).await;
-        match messages.message().await {
-            Ok(Some(message)) => outgoing.send(C::encode_owned(message, format, schema)?),
-            Ok(None) => return Ok(()),
-            Err(error) => return Err(error.into_status()),
-        }
-    }
 }
 
 /// The answer to a call of a method that streams, by a protocol that does not.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use polyrpc_core::{Fault, Status};
 use tracing::{Instrument, Level, Span};
 
-use super::{Context, Ending, Handling};
+use crate::call::{Context, Ending, Handling};
 
 const TARGET: &str = "polyrpc::server";
 

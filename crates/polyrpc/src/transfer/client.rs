@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::messages::{Asked, Grant};
 use super::{ByteStream, files, streams};
 use crate::Client;
-use crate::client::Result;
-use crate::net::{Address, Socket};
+use crate::client::{Near, Result};
+use crate::transport::{Address, Socket};
 
 /// Streams of bytes and files beside the calls ([`transfer`](crate::transfer)). The metadata is for the server's handler.
 impl Client {
@@ -88,21 +88,7 @@ impl Client {
     }
 }
 
-/// How a client reaches the address that it was given.
-#[derive(Debug, Clone)]
-pub(crate) struct Near {
-    /// The host of the client's own URL.
-    pub(crate) host: String,
-    pub(crate) connect_timeout: Duration,
-}
-
 impl Near {
-    pub(crate) fn new(address: &Address, connect_timeout: Duration) -> Self {
-        let host = address.place().unwrap_or("127.0.0.1");
-        let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
-        Self { host: host.to_owned(), connect_timeout }
-    }
-
     async fn connect(&self, grant: &Grant) -> Result<ByteStream, Status> {
         let address = self.address(&grant.addr)?;
         let connecting = async {

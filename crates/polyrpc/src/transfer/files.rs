@@ -11,9 +11,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, Take};
 use super::messages::{Asked, Grant};
 use super::tokens::Data;
 use super::{ByteStream, Judge, Work};
+use crate::Result;
+use crate::call::{Context, Peer};
 use crate::codec::Serde;
-use crate::service::{Peer, ServiceBuilder};
-use crate::{Context, Result};
+use crate::service::ServiceBuilder;
 
 /// Files that clients may send and fetch: rpcx's file transfer.
 ///

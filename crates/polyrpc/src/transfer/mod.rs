@@ -72,15 +72,16 @@ pub use files::{FileRequest, Files, Upload};
 pub use stream::ByteStream;
 pub use streams::{StreamRequest, Streams};
 
-pub(crate) use client::Near;
 pub(crate) use stream::{Moved, poll_drain};
 pub(crate) use tokens::{Data, LENGTH, Seen, Start};
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::Result;
+use crate::call::Context;
 use crate::service::{Role, Router};
-use crate::{Context, Result};
 
 /// What is done with a data connection.
 pub(crate) type Work = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
@@ -93,12 +94,13 @@ pub(crate) fn add(
     router: &mut Router,
     streams: Option<Streams>,
     files: Option<Files>,
-    limits: &crate::server::Limits,
+    tokens: usize,
+    token_timeout: Duration,
 ) -> Option<Arc<Data>> {
     if streams.is_none() && files.is_none() {
         return None;
     }
-    let data = Arc::new(Data::new(limits));
+    let data = Arc::new(Data::new(tokens, token_timeout));
     if let Some(streams) = streams {
         router.standard(Role::Transfer, streams.into_service(&data));
     }

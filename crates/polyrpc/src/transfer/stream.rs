@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::net::Socket;
+use crate::transport::Socket;
 
 /// A connection that carries nothing but bytes, both ways.
 ///

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::messages::{Asked, Grant};
 use super::tokens::Data;
 use super::{ByteStream, Judge, Work};
+use crate::Result;
+use crate::call::{Context, Peer};
 use crate::codec::Serde;
-use crate::service::{Peer, ServiceBuilder};
-use crate::{Context, Result};
+use crate::service::ServiceBuilder;
 
 /// Streams of bytes that clients may open: rpcx's stream service.
 ///

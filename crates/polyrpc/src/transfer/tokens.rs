@@ -9,9 +9,8 @@ use tokio::time::Instant;
 
 use super::messages::{Grant, Token};
 use super::{ByteStream, Work};
-use crate::Context;
-use crate::net::Address;
-use crate::server::Limits;
+use crate::call::Context;
+use crate::transport::Address;
 
 /// What waits for data connections.
 ///
@@ -58,13 +57,8 @@ pub(crate) enum Seen {
 }
 
 impl Data {
-    pub(super) fn new(limits: &Limits) -> Self {
-        Self {
-            waiting: Mutex::default(),
-            most: limits.tokens.max(1),
-            timeout: limits.token_timeout,
-            addresses: OnceLock::new(),
-        }
+    pub(super) fn new(most: usize, timeout: Duration) -> Self {
+        Self { waiting: Mutex::default(), most: most.max(1), timeout, addresses: OnceLock::new() }
     }
 
     /// Says where the server listens for connections that begin with a token.
@@ -189,7 +183,7 @@ mod tests {
     use super::*;
 
     fn data(tokens: usize) -> Data {
-        let data = Data::new(&Limits { tokens, ..Limits::default() });
+        let data = Data::new(tokens, Duration::from_secs(30));
         data.listens(vec!["127.0.0.1:1".parse().unwrap()]);
         data
     }

@@ -5,7 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-#[path = "../../src/tls/tests/authority.rs"]
+#[path = "../../src/transport/tls/tests/authority.rs"]
 mod authority;
 
 mod raw;

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use polyrpc_core::{Reply, Scope, Status};
 
-use crate::client::attempt::reached_nobody;
-use crate::client::connect_backoff::{Change, ConnectBackoff, Permit};
-use crate::client::connect_gate::{ended_early, log_failure, log_recovery};
-use crate::client::dial::Backoff;
-use crate::net::Address;
+use crate::client::connection::Backoff;
+use crate::client::connection::connect_backoff::{Change, ConnectBackoff, Permit};
+use crate::client::connection::connect_gate::{ended_early, log_failure, log_recovery};
+use crate::client::failure::reached_nobody;
+use crate::transport::Address;
 
 /// A [`ConnectBackoff`] that threads share.
 pub(super) struct Gate {

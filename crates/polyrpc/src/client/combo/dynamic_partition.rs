@@ -7,15 +7,15 @@ use futures_util::future::BoxFuture;
 use polyrpc_core::Status;
 
 use super::Combo;
+use super::common::Common;
 use super::holdings::Holdings;
-use super::partition::{Common, PartitionBuilder};
 use super::partitions::Partitions;
 use super::selective::{Choosable, Selective};
 use crate::Client;
+use crate::call::{Outgoing, Response};
 use crate::client::balance::WeightedRandom;
 use crate::client::exchange::{Defaults, deadline};
-use crate::client::request::Response;
-use crate::client::{Builder, EndpointFacts, Outgoing, Result};
+use crate::client::{EndpointFacts, Result};
 use crate::codec::Body;
 use crate::discovery::Attributes;
 
@@ -50,12 +50,6 @@ pub struct DynamicPartition {
 }
 
 impl DynamicPartition {
-    /// A combination to be; `template` makes the client of each part, but for its servers, which are taken from what one
-    /// such client would find. That client must find its servers.
-    pub fn builder(template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> PartitionBuilder {
-        PartitionBuilder::new(None, template)
-    }
-
     pub(super) fn client(partitions: Arc<Partitions>, common: Common, defaults: Defaults) -> Client {
         let dynamic = Self {
             partitions,

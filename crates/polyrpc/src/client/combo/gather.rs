@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use polyrpc_core::{Code, Fault, Format, Retry, Scope, Status};
 
 use super::sub::Merge;
-use crate::client::request::Response;
+use crate::call::Response;
 use crate::codec::Body;
 
 /// How many parts have to end so that the whole has ended.

@@ -22,6 +22,7 @@ mod holdings;
 
 mod partitions;
 
+mod common;
 mod partition;
 
 mod dynamic_partition;
@@ -42,8 +43,9 @@ pub(super) use self::gather::{Bounds, Ended, gather};
 pub(super) use self::sub::keep_first;
 
 use super::exchange::Defaults;
-use super::request::Response;
-use super::{Client, EndpointFacts, Outgoing, Transport};
+use super::{Client, Transport};
+use crate::call::{Outgoing, Response};
+use crate::client::EndpointFacts;
 use crate::codec::Body;
 
 /// Makes calls by other clients.

@@ -8,8 +8,8 @@ use super::Combo;
 use super::gather::{Bounds, Ended, gather};
 use super::sub::{Part, Place, Sub};
 use crate::Client;
-use crate::client::request::Response;
-use crate::client::{EndpointFacts, Outgoing, Result};
+use crate::call::{Outgoing, Response};
+use crate::client::{EndpointFacts, Result};
 use crate::codec::Body;
 
 /// Asks several clients at once and makes one answer of theirs: brpc's `ParallelChannel`.

@@ -3,15 +3,14 @@ use std::sync::Arc;
 
 use polyrpc_core::Status;
 
+use super::common::Common;
 use super::dynamic_partition::DynamicPartition;
-use super::gather::Bounds;
 use super::holdings::{Parser, Portion};
-use super::parallel::Parallel;
 use super::partitions::{Partitions, Template};
-use super::sub::{Map, Merge, Merger, Part, Place, Sub};
+use super::sub::{Merge, Part, Place};
 use crate::Client;
-use crate::client::request::Response;
-use crate::client::{Builder, Outgoing, Result};
+use crate::call::{Outgoing, Response};
+use crate::client::{Builder, Result};
 use crate::codec::Body;
 
 /// Asks the servers that each hold a part: brpc's `PartitionChannel`.
@@ -46,6 +45,14 @@ impl Partition {
     }
 }
 
+impl DynamicPartition {
+    /// A combination to be; `template` makes the client of each part, but for its servers, which are taken from what one
+    /// such client would find. That client must find its servers.
+    pub fn builder(template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> PartitionBuilder {
+        PartitionBuilder::new(None, template)
+    }
+}
+
 /// A [`Partition`] to be, or a [`DynamicPartition`].
 #[must_use]
 pub struct PartitionBuilder {
@@ -57,10 +64,7 @@ pub struct PartitionBuilder {
 }
 
 impl PartitionBuilder {
-    pub(super) fn new(
-        parts: Option<usize>,
-        template: impl Fn() -> Result<Builder> + Send + Sync + 'static,
-    ) -> Self {
+    fn new(parts: Option<usize>, template: impl Fn() -> Result<Builder> + Send + Sync + 'static) -> Self {
         Self {
             parts,
             template: Box::new(template),
@@ -129,33 +133,5 @@ impl fmt::Debug for PartitionBuilder {
             .field("parts", &self.parts)
             .field("common", &self.common)
             .finish_non_exhaustive()
-    }
-}
-
-/// What holds for all parts.
-#[derive(Default)]
-pub(super) struct Common {
-    pub(super) map: Option<Arc<Map>>,
-    pub(super) merge: Option<Arc<Merger>>,
-    pub(super) bounds: Bounds,
-}
-
-impl Common {
-    /// The servers of so many parts, asked at once.
-    pub(super) fn parallel(&self, partitions: &Arc<Partitions>, of: usize) -> Result<Parallel> {
-        let subs = (0..of).map(|index| {
-            let mut sub = Sub::new(partitions.client(Portion { index, of })?);
-            sub.map = self.map.clone().unwrap_or(sub.map);
-            sub.merge = self.merge.clone().unwrap_or(sub.merge);
-            Ok(sub)
-        });
-        let subs: Vec<_> = subs.collect::<Result<_>>()?;
-        Ok(Parallel::new(subs, self.bounds))
-    }
-}
-
-impl fmt::Debug for Common {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Common").field("bounds", &self.bounds).finish_non_exhaustive()
     }
 }

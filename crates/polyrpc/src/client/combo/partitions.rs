@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::holdings::{Holdings, Parser, Portion};
 use crate::Client;
-use crate::client::channel::{FIRST_SET, News, Trust, may_call};
+use crate::client::cluster::{FIRST_SET, News, Trust, may_call};
 use crate::client::exchange::Defaults;
 use crate::client::{Builder, Result};
 use crate::discovery::{Discover, Instance, Sets};

@@ -8,12 +8,12 @@ use polyrpc_core::{Retry, Scope, Status};
 
 use super::Combo;
 use crate::Client;
-use crate::client::attempt::{is_repeatable, reached_nobody};
+use crate::call::{Outgoing, Response};
 use crate::client::balance::{Asked, Balance, Candidate, Outcome, Pick, RoundRobin};
-use crate::client::channel::Purse;
+use crate::client::cluster::Purse;
 use crate::client::exchange::{Defaults, deadline};
-use crate::client::request::Response;
-use crate::client::{Budget, EndpointFacts, Outgoing, Result};
+use crate::client::failure::{is_repeatable, reached_nobody};
+use crate::client::{Budget, EndpointFacts, Result};
 use crate::codec::Body;
 use crate::discovery::{Attributes, Instance};
 

@@ -5,9 +5,8 @@ use bytes::BytesMut;
 use polyrpc_core::{Format, Status};
 
 use crate::Client;
-use crate::client::Outgoing;
+use crate::call::{Outgoing, Response};
 use crate::client::exchange::unreadable;
-use crate::client::request::Response;
 use crate::codec::{Body, Codec};
 
 /// One of the clients of a [`Parallel`](super::Parallel), with what it is asked and what becomes of its answer.

@@ -13,13 +13,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::Client;
-use crate::client::connect_gate::ConnectGate;
-use crate::client::dial::{Dialer, Sessions};
-use crate::client::keepalive::Keepalive;
+use crate::client::connection::dial::{Dialer, Sessions};
+use crate::client::connection::{ConnectGate, Keepalive};
 use crate::client::pool::Pool;
 use crate::client::url::Url;
 use crate::client::{Builder, Kind, Transport};
-use crate::net::Address;
+use crate::transport::Address;
 
 /// Where a client under test connects to.
 pub(super) struct Place {

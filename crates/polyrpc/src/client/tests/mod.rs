@@ -11,9 +11,11 @@ use futures_util::{FutureExt, StreamExt, future, stream};
 use polyrpc_core::{Code, Format, Retry, Status};
 
 use self::frames::{Peer, Place};
-use super::{Builder, Client, Options, RawCall, Request, Response, Signature};
+use super::{Builder, Client};
 use crate::Streaming;
+use crate::call::{Options, Request, Response, Signature};
 use crate::client::Result;
+use crate::client::streams::RawCall;
 use crate::codec::{Body, Raw};
 
 pub(super) use self::frames::Lines;

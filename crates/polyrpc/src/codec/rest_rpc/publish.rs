@@ -6,7 +6,7 @@ use polyrpc_payload::msgpack::{Reader, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::super::serde::{encode, unreadable, unwritable};
+use super::super::value::{encode, unreadable, unwritable};
 use super::pack_text;
 use super::shape::Shape;
 use super::text::{self, Read, Written};

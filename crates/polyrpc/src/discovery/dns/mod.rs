@@ -14,7 +14,7 @@ use polyrpc_core::{Code, Status};
 use self::resolver::{Found, Place, Resolver};
 use super::polled::{self, Answer, Source, jittered};
 use super::{Attributes, Discover, Instance, Network, Sets};
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 
 /// Servers as DNS knows them: all addresses of a host, or the places that SRV records name.
 ///

@@ -6,8 +6,8 @@ use tokio::net::UdpSocket;
 
 use super::packet::{self, Names, Query};
 use super::{Mdns, socket};
-use crate::client::Result;
 use crate::discovery::Entry;
+use crate::error::ClientResult as Result;
 use crate::runtime::Owned;
 
 /// Answers for the servers of this program.

@@ -22,7 +22,7 @@ use self::announcer::Announcer;
 use self::packet::{Announced, Names, Query};
 use super::polled::{self, Answer, Source, jittered};
 use super::{Discover, Entry, Instance, Register, Sets};
-use crate::client::Result;
+use crate::error::ClientResult as Result;
 
 /// Servers on the local network, by multicast DNS: found by rpcx's clients, and finding rpcx's servers.
 ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use tokio::net::UdpSocket;
 
-use crate::net::outgoing_v4;
+use crate::transport::outgoing_v4;
 
 /// Where everybody listens (RFC 6762).
 pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 251);

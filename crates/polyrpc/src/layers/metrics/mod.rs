@@ -22,7 +22,7 @@ pub use self::recorder::Recorder;
 use self::family::Family;
 use self::series::{Place, Table};
 use super::{Begun, Ended, Observe, Side};
-use crate::introspection::{Countable, Totals};
+use crate::call::{Countable, Totals};
 
 /// Counts calls, and how long they take, for each method, protocol, side and outcome.
 ///

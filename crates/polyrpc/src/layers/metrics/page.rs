@@ -8,9 +8,9 @@ use bytes::Bytes;
 use polyrpc_core::{Format, Protocol, Status};
 
 use super::{Metrics, protobuf};
-use crate::Context;
+use crate::call::{Context, Handling};
 use crate::codec::{Body, Codec, Serde};
-use crate::service::{Handling, Method};
+use crate::service::Method;
 
 /// The pages with the names that lead to them: `GET /metrics`, and brpc's `GET /brpc_metrics`.
 pub(crate) fn pages(metrics: &Metrics) -> [(&'static str, Arc<dyn Method>); 2] {

@@ -10,10 +10,10 @@ use super::family::{Family, Kind, Labels, Value};
 use super::series::{Key, Series, Table, Totals};
 use super::{exposition, process};
 use crate::layers::Side;
-use crate::{introspection, service};
+use crate::{call, service};
 
 /// Everything, by names and labels of our own.
-pub(super) fn families(table: &Table, servers: Option<introspection::Totals>, now: Instant) -> Vec<Family> {
+pub(super) fn families(table: &Table, servers: Option<call::Totals>, now: Instant) -> Vec<Family> {
     let all: Vec<_> = table.all().into_iter().map(|series| Told::of(series, now)).collect();
     let family = |name: &'static str, kind, help: &'static str, value: &dyn Fn(&Told<'_>) -> Value| {
         let mut family = Family::new(name, kind, help);
@@ -113,8 +113,8 @@ fn outcomes(all: &[Told<'_>]) -> Family {
 }
 
 /// What servers count of themselves.
-fn of_servers(servers: &introspection::Totals) -> Vec<Family> {
-    let introspection::Totals { used, .. } = servers;
+fn of_servers(servers: &call::Totals) -> Vec<Family> {
+    let call::Totals { used, .. } = servers;
     let mut families: Vec<_> = [
         ("polyrpc_connections", "Open connections.", servers.connections),
         ("polyrpc_held_bytes", "Bytes that peers make the server hold.", used.memory),

@@ -4,8 +4,8 @@ use std::time::Instant;
 use polyrpc_core::{Code, Status};
 
 use super::limiter::{Limiter, Permit};
-use crate::Context;
-use crate::layer::{Call, Ending, Layer, Next, Side};
+use crate::call::{Context, Ending};
+use crate::layer::{Call, Layer, Next, Side};
 
 /// A limiter before methods.
 #[derive(Debug)]

@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use polyrpc_core::Status;
 
 use crate::discovery::{Instance, Network};
-use crate::net::{Address, outgoing_v4, outgoing_v6};
+use crate::transport::{Address, outgoing_v4, outgoing_v6};
 
 /// Where clients are told to call.
 #[derive(Debug, Clone, PartialEq, Eq)]

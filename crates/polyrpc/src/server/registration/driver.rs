@@ -12,8 +12,8 @@ use super::planned::{Planned, Said};
 use super::{Event, Registered, Registration};
 use crate::client::Result;
 use crate::discovery::{Attributes, Entry, Instance, Register, jittered};
-use crate::net::Address;
 use crate::server::open::Open;
+use crate::transport::Address;
 
 /// Enters a server into one registry, again and again, and takes it out at the end.
 pub(super) struct Driver {

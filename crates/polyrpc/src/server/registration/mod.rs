@@ -25,7 +25,7 @@ use self::planned::Said;
 use super::open::Open;
 use crate::Error;
 use crate::discovery::{Attributes, Entry, Network};
-use crate::net::Address;
+use crate::transport::Address;
 
 /// What a server makes known of itself, and how: see [`Server::register_in`](super::Server::register_in).
 ///

@@ -15,12 +15,13 @@ use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use crate::budget::Pool;
-use crate::net::{Address, Inbox, Stream, Transport};
+use crate::call::{ConnectionFacts, Peer as From};
 use crate::server::connection::Connection;
 use crate::server::open::Open;
 use crate::server::port::{Options, Port, Spoken};
 use crate::server::{Limits, Shared};
-use crate::service::{ConnectionFacts, Peer as From, Router, Service};
+use crate::service::{Router, Service};
+use crate::transport::{Address, Inbox, Stream, Transport};
 
 /// The caller's end of a connection that speaks in lines.
 pub(super) struct Peer {

@@ -12,10 +12,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::frames::Peer;
 use super::{Limits, Server};
-use crate::client::Options;
+use crate::call::{Context, Options};
 use crate::codec::{Body, Raw};
 use crate::service::ServiceBuilder;
-use crate::{Context, Result, Streaming};
+use crate::{Result, Streaming};
 
 /// A service under test, without any method yet.
 fn service() -> ServiceBuilder {

@@ -1,0 +1,118 @@
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use polyrpc_core::{Format, Protocol, Push, Status};
+use polyrpc_payload::schema;
+
+use super::Peer;
+use crate::codec::{Body, Codec, counting_unknown};
+
+/// Where messages wait to be pushed; only protocols that can push have one.
+pub(crate) type PushQueue = Box<dyn Fn(Push) -> Result<(), Status> + Send + Sync>;
+
+/// What is known of a connection outside of the task that drives it.
+pub(crate) struct ConnectionFacts {
+    /// The connection's number.
+    pub(crate) id: u64,
+    pub(crate) protocol: Protocol,
+    pub(crate) peer: Peer,
+    pub(super) local: Option<SocketAddr>,
+    /// Callers are told errors that were not meant for them.
+    pub(super) exposes_errors: bool,
+    closed: AtomicBool,
+    pushes: Option<PushQueue>,
+    /// Where the server counts what messages have that their types have not.
+    unknown_fields: Arc<AtomicU64>,
+}
+
+impl ConnectionFacts {
+    pub(crate) fn new(protocol: Protocol, peer: Peer, pushes: Option<PushQueue>) -> Self {
+        Self {
+            id: 0,
+            protocol,
+            peer,
+            local: None,
+            exposes_errors: false,
+            closed: AtomicBool::new(false),
+            pushes,
+            unknown_fields: Arc::default(),
+        }
+    }
+
+    /// Counts there what messages have that their types have not.
+    pub(crate) fn counting_unknown(self, unknown_fields: Arc<AtomicU64>) -> Self {
+        Self { unknown_fields, ..self }
+    }
+
+    /// Reads a message, and counts what it has that its type has not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Codec::decode`].
+    pub(crate) fn read<C: Codec<T>, T>(
+        &self,
+        body: Body,
+        schema: Option<&schema::Message>,
+    ) -> Result<T, Status> {
+        match (body.format, schema) {
+            // Protobuf keeps what it has no names for, and without a schema nothing is known to be missing.
+            (Format::Protobuf, _) | (_, None) => C::decode(body, schema),
+            (_, Some(_)) => self.read_counted::<C, T>(body, schema),
+        }
+    }
+
+    #[cold]
+    fn read_counted<C: Codec<T>, T>(
+        &self,
+        body: Body,
+        schema: Option<&schema::Message>,
+    ) -> Result<T, Status> {
+        let (message, unknown) = counting_unknown(|| C::decode(body, schema));
+        if unknown > 0 {
+            self.unknown_fields.fetch_add(unknown, Ordering::Relaxed);
+        }
+        message
+    }
+
+    /// Gives the connection its number.
+    pub(crate) fn numbered(self, id: u64) -> Self {
+        Self { id, ..self }
+    }
+
+    /// Tells callers errors that were not meant for them, if it is to.
+    pub(crate) fn exposing(self, exposes_errors: bool) -> Self {
+        Self { exposes_errors, ..self }
+    }
+
+    /// Notes this end's address.
+    pub(crate) fn at(self, local: Option<SocketAddr>) -> Self {
+        Self { local, ..self }
+    }
+
+    /// The answer will not be read.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn push(&self, push: Push) -> Result<(), Status> {
+        if self.is_closed() {
+            return Err(Status::unavailable("the connection is closed"));
+        }
+        match &self.pushes {
+            Some(queue) => queue(push),
+            None => Err(Status::unimplemented("this protocol cannot push")),
+        }
+    }
+}
+
+impl fmt::Debug for ConnectionFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("protocol", &self.protocol).field("peer", &self.peer).finish()
+    }
+}

@@ -1,0 +1,46 @@
+use polyrpc_core::{Protocol, Status};
+use tokio::time::Instant;
+
+use super::Options;
+use crate::codec::{Body, Codec};
+
+/// A call on its way to a server.
+#[derive(Debug, Clone)]
+pub struct Outgoing<'a> {
+    /// The service; empty for a plain function.
+    pub service: &'a str,
+    /// The method, or the function's name.
+    pub method: &'a str,
+    /// The encoded request, not compressed yet.
+    pub body: Body,
+    /// What else the call says; the time-out is the client's where the call has none of its own.
+    pub options: Options,
+    /// The protocol that will carry it.
+    pub protocol: Protocol,
+}
+
+impl Outgoing<'_> {
+    /// The request as a value.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are no `T`.
+    pub fn decode<C: Codec<T>, T>(&self) -> Result<T, Status> {
+        C::decode(self.body.clone(), None)
+    }
+
+    /// The same call with this request, in the format of the one it had.
+    ///
+    /// # Errors
+    ///
+    /// When the codec cannot write it.
+    pub fn with_message<C: Codec<T>, T>(mut self, message: T) -> Result<Self, Status> {
+        self.body = C::encode_request(message, self.body.format, None)?;
+        Ok(self)
+    }
+
+    /// Leaves it the time until then.
+    pub(crate) fn end_by(&mut self, deadline: Option<Instant>) {
+        self.options.timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    }
+}

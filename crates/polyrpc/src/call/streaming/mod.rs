@@ -1,0 +1,296 @@
+//! Calls with several messages in a direction.
+
+mod bell;
+mod closing;
+mod incoming;
+mod outgoing;
+mod send;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use polyrpc_core::{Metadata, Status};
+use tokio::sync::mpsc;
+
+use crate::error::{ClientResult, Error, Failure, Result};
+
+pub use polyrpc_core::session::StreamOptions;
+
+pub use incoming::Incoming;
+pub use outgoing::Outgoing;
+
+pub(crate) use bell::Bell;
+pub(crate) use closing::{Closer, Closing};
+pub(crate) use incoming::Feed;
+pub(crate) use outgoing::Drain;
+pub(crate) use send::send;
+
+/// Messages of one direction of a call, one after the other.
+///
+/// A handler takes one as its request, or returns one as its answer; a caller the other way round. It ends
+/// with the first error: nothing follows that.
+///
+/// Whoever makes messages waits until there is room for them: a stream is polled only while the peer takes
+/// more, and the peer may send more only when [`message`](Self::message) has taken what came before.
+///
+/// ```
+/// # use polyrpc::{Result, Streaming};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+/// let mut numbers = Streaming::from_iter(0..10);
+/// let mut doubled = Streaming::produce(|sender| async move {
+///     while let Some(n) = numbers.message().await? {
+///         sender.send(2 * n).await?;
+///     }
+///     Ok(())
+/// });
+/// let mut sum = 0;
+/// while let Some(n) = doubled.message().await? {
+///     sum += n;
+/// }
+/// assert_eq!(sum, 90);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is sent or received unless it is polled"]
+pub struct Streaming<T> {
+    messages: Pin<Box<dyn Stream<Item = Result<T>> + Send>>,
+    trailers: Trailers,
+    ended: bool,
+}
+
+/// Where what travelled behind the last message is found.
+enum Trailers {
+    None,
+    Of(Incoming),
+    At(Arc<OnceLock<Metadata>>),
+}
+
+impl<T: Send + 'static> Streaming<T> {
+    /// What `messages` gives; its first error ends the call with that.
+    pub fn from_stream(messages: impl Stream<Item = Result<T>> + Send + 'static) -> Self {
+        Self { messages: Box::pin(messages), trailers: Trailers::None, ended: false }
+    }
+
+    /// Messages that are there already, or are made when they are wanted.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "what an iterator must be to be sent, `FromIterator` cannot say"
+    )]
+    pub fn from_iter<I>(messages: I) -> Self
+    where
+        I: IntoIterator<Item = T>,
+        I::IntoIter: Send + 'static,
+    {
+        Self::from_stream(stream::iter(messages.into_iter().map(Ok)))
+    }
+
+    /// A single message.
+    pub fn once(message: T) -> Self {
+        Self::from_iter([message])
+    }
+
+    /// No message at all.
+    pub fn empty() -> Self {
+        Self::from_stream(stream::empty())
+    }
+
+    /// Messages sent by a future, which runs only while the stream is polled, and is dropped with it. Its error ends
+    /// the stream, behind the messages sent before.
+    pub fn produce<Fut>(producer: impl FnOnce(Sender<T>) -> Fut) -> Self
+    where
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        let (sender, mut receiver) = mpsc::channel(1);
+        let mut producer = Some(Box::pin(producer(Sender::new(sender))));
+        let mut failure = None;
+        Self::from_stream(stream::poll_fn(move |cx| {
+            if let Poll::Ready(Some(message)) = receiver.poll_recv(cx) {
+                return Poll::Ready(Some(message));
+            }
+            if let Some(running) = &mut producer
+                && let Poll::Ready(result) = running.as_mut().poll(cx)
+            {
+                producer = None;
+                failure = result.err();
+                if failure.is_some() {
+                    receiver.close();
+                }
+            }
+            match receiver.poll_recv(cx) {
+                Poll::Ready(None) if producer.is_some() => Poll::Pending,
+                Poll::Ready(None) => Poll::Ready(failure.take().map(Err)),
+                next => next,
+            }
+        }))
+    }
+
+    /// Messages sent by whoever holds the sender; at least one of them may wait to be taken, at most
+    /// `capacity`. It ends when the last sender is dropped.
+    pub fn channel(capacity: usize) -> (Sender<T>, Self) {
+        let (sender, mut receiver) = mpsc::channel(capacity.max(1));
+        let messages = stream::poll_fn(move |cx| receiver.poll_recv(cx));
+        (Sender::new(sender), Self::from_stream(messages))
+    }
+
+    /// The messages that the peer sends, as `decode` reads them.
+    pub(crate) fn received(
+        incoming: Incoming,
+        mut decode: impl FnMut(Bytes) -> Result<T, Status> + Send + 'static,
+    ) -> Self {
+        let raw = incoming.clone();
+        let messages = stream::poll_fn(move |cx| {
+            raw.poll_next(cx).map(|next| next.map(|raw| raw.and_then(&mut decode).map_err(Failure::from)))
+        });
+        Self { trailers: Trailers::Of(incoming), ..Self::from_stream(messages) }
+    }
+
+    /// The messages of an answer. What travelled behind the last is put into `trailers` before the end.
+    pub(crate) fn answer(
+        messages: impl Stream<Item = Result<T>> + Send + 'static,
+        trailers: Arc<OnceLock<Metadata>>,
+    ) -> Self {
+        Self { trailers: Trailers::At(trailers), ..Self::from_stream(messages) }
+    }
+}
+
+impl<T> Streaming<T> {
+    /// The next message; `None` behind the last.
+    ///
+    /// # Errors
+    ///
+    /// Why there will be no more messages. It is given once; `None` follows.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no message.
+    pub async fn message(&mut self) -> ClientResult<Option<T>> {
+        self.next().await.transpose().map_err(Error::from)
+    }
+
+    /// What the peer sent behind its last message (gRPC); empty before the end, and in a stream made here.
+    pub fn trailers(&self) -> Metadata {
+        match &self.trailers {
+            Trailers::None => Metadata::new(),
+            Trailers::Of(incoming) => incoming.trailers(),
+            Trailers::At(trailers) => trailers.get().cloned().unwrap_or_default(),
+        }
+    }
+}
+
+impl<T> Stream for Streaming<T> {
+    type Item = Result<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let next = self.messages.as_mut().poll_next(cx);
+        self.ended = matches!(next, Poll::Ready(None | Some(Err(_))));
+        next
+    }
+}
+
+impl<T> fmt::Debug for Streaming<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streaming").field("ended", &self.ended).finish_non_exhaustive()
+    }
+}
+
+/// Sends the messages of a [`Streaming::channel`].
+pub struct Sender<T> {
+    messages: mpsc::Sender<Result<T>>,
+    /// Ends a stream beside a call, whose other direction ends with this one.
+    closer: Option<Closer>,
+}
+
+impl<T> Sender<T> {
+    fn new(messages: mpsc::Sender<Result<T>>) -> Self {
+        Self { messages, closer: None }
+    }
+
+    /// One that can end the stream though its messages are still taken.
+    pub(crate) fn with_closer(self, closer: Closer) -> Self {
+        Self { closer: Some(closer), ..self }
+    }
+
+    /// Sends a message as soon as there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`](polyrpc_core::Code::Cancelled) if the call has ended, so that messages are no longer received.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready loses the message.
+    pub async fn send(&self, message: T) -> ClientResult<()> {
+        self.messages.send(Ok(message)).await.map_err(|_| gone())
+    }
+
+    /// Ends the stream with an error, behind the messages sent before.
+    pub async fn fail(self, error: impl Into<Failure>) {
+        // Nobody is left to learn of it.
+        let _ = self.messages.send(Err(error.into())).await;
+    }
+
+    /// Ends the stream behind the messages sent before, and waits until all of them were taken. Clones of the sender
+    /// must be dropped for the stream to end.
+    ///
+    /// A stream beside a call (brpc, [`Context::accept_stream`](crate::Context::accept_stream)) ends in both directions,
+    /// also while its messages are still read: whoever reads finds the end. It is ready when the connection has
+    /// taken the messages and the end behind them. The stream begins with the answer of its call: a handler that waits
+    /// here before it has answered waits until its deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`](polyrpc_core::Code::Cancelled) if messages are no longer received; some may be lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the sender; a stream beside a call ends all the same.
+    pub async fn close(self) -> ClientResult<()> {
+        let Self { messages, closer } = self;
+        match closer {
+            Some(closer) => {
+                drop(messages);
+                closer.close().await.map_err(|_| gone())
+            }
+            // All places are free when nothing waits to be taken.
+            None => messages.reserve_many(messages.max_capacity()).await.map(drop).map_err(|_| gone()),
+        }
+    }
+
+    /// Whether the receiver is gone.
+    pub fn is_closed(&self) -> bool {
+        self.messages.is_closed()
+    }
+
+    /// Waits until the receiver is gone.
+    pub async fn closed(&self) {
+        self.messages.closed().await;
+    }
+}
+
+#[cold]
+fn gone() -> Error {
+    Status::cancelled("nobody takes the messages any more").into()
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self { messages: self.messages.clone(), closer: self.closer.clone() }
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("closed", &self.is_closed()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

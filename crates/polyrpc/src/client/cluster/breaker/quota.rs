@@ -1,0 +1,43 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many servers of a channel are isolated.
+#[derive(Debug, Default)]
+pub(in crate::client::cluster) struct Quota(AtomicUsize);
+
+/// One server is isolated, until this is dropped.
+#[derive(Debug)]
+pub(in crate::client::cluster) struct Seat(Arc<Quota>);
+
+impl Quota {
+    /// One more is isolated, unless as many are as may be.
+    pub(in crate::client::cluster) fn take(self: &Arc<Self>, most: usize) -> Option<Seat> {
+        let one_more = |taken: usize| (taken < most).then_some(taken + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Seat(self.clone()))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seats_are_taken_and_given_back() {
+        let quota = Arc::new(Quota::default());
+        let first = quota.take(2);
+        let second = quota.take(2);
+        assert!(first.is_some() && second.is_some() && quota.take(2).is_none());
+        // Fewer servers are there than before.
+        drop(first);
+        assert!(quota.take(1).is_none());
+        drop(second);
+        assert!(quota.take(1).is_some());
+    }
+}

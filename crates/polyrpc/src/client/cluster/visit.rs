@@ -1,0 +1,83 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use polyrpc_core::Status;
+
+use super::endpoint::Endpoint;
+use super::now;
+use super::snapshot::Snapshot;
+use crate::client::balance::Outcome;
+
+/// An attempt on a server, from the choice to its end. One that is dropped before it has ended was given up.
+pub(in crate::client) struct Visit {
+    snapshot: Arc<Snapshot>,
+    place: usize,
+    began: Instant,
+    timeout: Option<Duration>,
+    /// How many more attempts the call has, and how many it has had.
+    attempts: (u32, u32),
+    ended: AtomicBool,
+}
+
+impl Visit {
+    /// Begins an attempt on the server at this place; `None` if there is no such place.
+    pub(super) fn begin(
+        snapshot: Arc<Snapshot>,
+        place: usize,
+        began: Instant,
+        timeout: Option<Duration>,
+        attempts: (u32, u32),
+    ) -> Option<Box<Self>> {
+        snapshot.endpoint(place)?.began();
+        snapshot.pick.began(place, began);
+        Some(Box::new(Self { snapshot, place, began, timeout, attempts, ended: AtomicBool::new(false) }))
+    }
+
+    pub(in crate::client) fn endpoint(&self) -> &Arc<Endpoint> {
+        self.snapshot.endpoint(self.place).expect("a visit begins at a place that there is")
+    }
+
+    /// How many servers there were to choose from.
+    pub(super) fn servers(&self) -> usize {
+        self.snapshot.len()
+    }
+
+    pub(super) fn latency(&self) -> Duration {
+        now().saturating_duration_since(self.began)
+    }
+
+    /// Tells everybody concerned how it ended, the first time that this is said.
+    pub(in crate::client) fn end(&self, failure: Option<&Status>) {
+        if self.ended.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let now = now();
+        let outcome = Outcome {
+            latency: now.saturating_duration_since(self.began),
+            now,
+            failure,
+            timeout: self.timeout,
+            attempts: self.attempts,
+        };
+        if self.endpoint().ended(&outcome) {
+            self.isolate(now);
+        }
+        self.snapshot.pick.ended(self.place, &outcome);
+    }
+
+    #[cold]
+    fn isolate(&self, now: Instant) {
+        let others_are_well = self.snapshot.is_well_without(self.place, now);
+        self.endpoint().isolate(self.servers(), others_are_well, now);
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if !*self.ended.get_mut() {
+            self.end(Some(&Status::cancelled("the attempt was given up")));
+        }
+        self.endpoint().left();
+    }
+}

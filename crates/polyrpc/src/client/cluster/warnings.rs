@@ -1,0 +1,102 @@
+use std::collections::HashSet;
+use std::time::Duration;
+
+use polyrpc_core::Status;
+use tokio::time::Instant;
+
+use super::TARGET;
+use crate::discovery::Instance;
+
+/// Events about a registry and its entries: no call fails because of them, so that they would not be noticed otherwise. A
+/// registry that goes wrong without a pause must not fill the log.
+#[derive(Debug, Default)]
+pub(super) struct Warnings {
+    /// What was said last of the registry, and when.
+    last: Option<(String, Instant)>,
+    /// A failure of the registry was logged, and not yet that it answers again.
+    is_lost: bool,
+    /// The entries that were complained about.
+    named: HashSet<String>,
+}
+
+/// Between two lines about a registry.
+const APART: Duration = Duration::from_secs(1);
+/// Between two lines that say the same.
+const AGAIN: Duration = Duration::from_secs(60);
+/// How many entries of a set are named.
+const MOST_NAMED: usize = 10;
+/// How many entries are remembered; with more, some are complained about again.
+const MOST_REMEMBERED: usize = 10_000;
+
+impl Warnings {
+    /// A registry that cannot be asked, or holds what cannot be read.
+    #[cold]
+    pub(super) fn of_registry(&mut self, name: &str, status: &Status) {
+        if self.is_due(status.message()) {
+            tracing::warn!(target: TARGET, client = name, error = %status, "the registry failed; the servers known before stay in use");
+            self.last = Some((status.message().to_owned(), Instant::now()));
+            self.is_lost = true;
+        }
+    }
+
+    /// The registry answered.
+    pub(super) fn of_answer(&mut self, name: &str, instances: usize) {
+        if std::mem::take(&mut self.is_lost) {
+            tracing::info!(target: TARGET, client = name, instances, "the registry answers again");
+        }
+    }
+
+    fn is_due(&self, message: &str) -> bool {
+        self.last
+            .as_ref()
+            .is_none_or(|(last, when)| when.elapsed() >= if last == message { AGAIN } else { APART })
+    }
+
+    /// All entries of a set that nobody could call.
+    pub(super) fn of_unusable(&mut self, name: &str, unusable: &[(Instance, Status)]) {
+        if self.named.len() > MOST_REMEMBERED {
+            self.named.clear();
+        }
+        let news = unusable.iter().filter(|(instance, _)| self.named.insert(instance.to_string()));
+        let news: Vec<_> = news.collect();
+        for (instance, status) in news.iter().take(MOST_NAMED) {
+            tracing::warn!(target: TARGET, client = name, %instance, error = status.message(), "an entry of the registry is left out");
+        }
+        if let Some(more @ 1..) = news.len().checked_sub(MOST_NAMED) {
+            tracing::warn!(target: TARGET, client = name, more, "further entries of the registry are left out");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_is_said_once_a_minute_and_other_things_once_a_second() {
+        let mut warnings = Warnings::default();
+        let mut said = 0;
+        for tenth in 0..650 {
+            let message = if tenth < 620 { "down" } else { "nonsense" };
+            said += usize::from(warnings.is_due(message));
+            warnings.of_registry("x", &Status::unavailable(message));
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        // At the beginning, after a minute, and when it is something else.
+        assert_eq!(said, 3);
+    }
+
+    #[test]
+    fn an_entry_is_complained_about_once() {
+        let mut warnings = Warnings::default();
+        let bad = |n: usize| (Instance::tcp(format!("bad-{n}")), Status::invalid_argument("no port"));
+        for _ in 0..3 {
+            warnings.of_unusable("x", &[bad(1), bad(2), bad(1)]);
+        }
+        assert_eq!(warnings.named.len(), 2);
+        for set in 0..4 {
+            warnings.of_unusable("x", &(0..9_000).map(|n| bad(set * 9_000 + n)).collect::<Vec<_>>());
+        }
+        assert!(warnings.named.len() <= MOST_REMEMBERED + 9_000);
+    }
+}

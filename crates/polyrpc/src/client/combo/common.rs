@@ -1,0 +1,37 @@
+use std::fmt;
+use std::sync::Arc;
+
+use super::gather::Bounds;
+use super::holdings::Portion;
+use super::parallel::Parallel;
+use super::partitions::Partitions;
+use super::sub::{Map, Merger, Sub};
+use crate::client::Result;
+
+/// What holds for all parts.
+#[derive(Default)]
+pub(super) struct Common {
+    pub(super) map: Option<Arc<Map>>,
+    pub(super) merge: Option<Arc<Merger>>,
+    pub(super) bounds: Bounds,
+}
+
+impl Common {
+    /// The servers of so many parts, asked at once.
+    pub(super) fn parallel(&self, partitions: &Arc<Partitions>, of: usize) -> Result<Parallel> {
+        let subs = (0..of).map(|index| {
+            let mut sub = Sub::new(partitions.client(Portion { index, of })?);
+            sub.map = self.map.clone().unwrap_or(sub.map);
+            sub.merge = self.merge.clone().unwrap_or(sub.merge);
+            Ok(sub)
+        });
+        let subs: Vec<_> = subs.collect::<Result<_>>()?;
+        Ok(Parallel::new(subs, self.bounds))
+    }
+}
+
+impl fmt::Debug for Common {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Common").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}

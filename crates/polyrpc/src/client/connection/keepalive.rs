@@ -1,0 +1,69 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Context;
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep};
+
+/// How often the connections to one server ask whether it is there: as the user said, until the server finds it too
+/// often.
+#[derive(Debug, Clone)]
+pub(in crate::client) struct Keepalive(Arc<AtomicU64>);
+
+impl Keepalive {
+    pub(in crate::client) fn every(interval: Duration) -> Self {
+        Self(Arc::new(AtomicU64::new(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(1))))
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Asks half as often from now on, on new connections too (gRPC's proposal A8).
+    pub(super) fn halve(&self) {
+        self.0.store(
+            (self.interval() * 2).min(SELDOM.max(self.interval())).as_millis() as u64,
+            Ordering::Relaxed,
+        );
+    }
+}
+
+/// As seldom as it gets.
+const SELDOM: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// When a connection is to ask next.
+pub(in crate::client) struct Heartbeat {
+    pub(in crate::client) keepalive: Keepalive,
+    next: Pin<Box<Sleep>>,
+}
+
+impl Heartbeat {
+    pub(in crate::client) fn new(keepalive: Keepalive) -> Self {
+        let next = Box::pin(sleep(keepalive.interval()));
+        Self { keepalive, next }
+    }
+
+    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
+        let due = self.next.as_mut().poll(cx).is_ready();
+        if due {
+            self.next.as_mut().reset(Instant::now() + self.keepalive.interval());
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_finds_heartbeats_too_many_gets_half_of_them() {
+        let keepalive = Keepalive::every(Duration::from_secs(10));
+        let of_another_connection = keepalive.clone();
+        keepalive.halve();
+        assert_eq!(of_another_connection.interval(), Duration::from_secs(20));
+        (0..60).for_each(|_| keepalive.halve());
+        assert_eq!(keepalive.interval(), SELDOM);
+    }
+}

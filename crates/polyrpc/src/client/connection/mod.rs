@@ -1,0 +1,843 @@
+//! A connection, from what makes it to what its calls wait for: [`dial`] connects as often as [`connect_gate`] lets it,
+//! [`link`] is a connection with its protocol forgotten, [`pending`] are the calls that wait on one.
+
+pub(super) mod connect_gate;
+mod keepalive;
+
+pub(super) mod backoff;
+pub(super) mod connect_backoff;
+pub(super) mod dial;
+pub(super) mod link;
+pub(super) mod pending;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use polyrpc_core::session::{Answer, Client as Session};
+use polyrpc_core::{Call, CallId, Message, Outbox, Push, Reply, Retry, Scope, Status, Violation};
+use tokio::time::{Sleep, sleep_until};
+
+pub use self::backoff::Backoff;
+pub(super) use self::connect_gate::ConnectGate;
+pub(super) use self::keepalive::Keepalive;
+
+use self::connect_gate::Probation;
+use self::keepalive::Heartbeat;
+use self::link::{Beside, Link, Over, Standing};
+use self::pending::{Arrived, Pending, note};
+use super::hook::Watched;
+use crate::transport::{Inbox, ReadHalf, Stream, WriteHalf};
+
+/// A connection that many callers share.
+///
+/// Callers append to one outbox under one short lock. A lone caller writes at once; where several are at
+/// it, they only append and the connection's task writes for all of them, and while it hands out a batch of
+/// replies it holds writing back until every caller it woke has appended its next call ("corked"). So
+/// batches leave whole, which spares this side and the server as many system calls.
+pub(super) struct Connection<S> {
+    shared: Mutex<Shared<S>>,
+    socket: WriteHalf,
+    /// The task that reads.
+    reader: AtomicWaker,
+    ears: Ears,
+}
+
+/// Who is told what happens on a connection beside its calls.
+#[derive(Default)]
+pub(super) struct Ears {
+    pub(super) push: Option<PushHandler>,
+    pub(super) watched: Option<Watched>,
+    /// Until the first reply.
+    probation: Option<Probation>,
+}
+
+/// Called with each message that no call asked for.
+pub(super) type PushHandler = Arc<dyn Fn(Push) + Send + Sync>;
+
+struct Shared<S> {
+    session: S,
+    out: Outbox,
+    pending: Pending,
+    /// The reader will write: callers only append.
+    corked: bool,
+    /// No call may be sent any more, for this reason.
+    closed: Option<Status>,
+    /// The connection shall end when nothing waits on it.
+    retiring: bool,
+    /// A heartbeat was sent and not answered.
+    listening: bool,
+    /// Opened calls whose messages wait until the outbox is emptier.
+    held: Vec<CallId>,
+    /// Who waits until one more call may be sent.
+    vacancy: Option<Waker>,
+    /// Of the bytes in the outbox, about how many nobody here asked for: the session answers the server by itself.
+    answers: usize,
+}
+
+impl<S: Session + Send + 'static> Connection<S> {
+    /// Takes a socket over: spawns the task that reads from it, in the current runtime. The task ends with the
+    /// connection.
+    pub(super) fn start(
+        stream: Stream,
+        session: S,
+        keepalive: Option<Keepalive>,
+        mut ears: Ears,
+    ) -> Arc<Self> {
+        let (source, socket) = stream.split();
+        let shared = Shared {
+            session,
+            out: Outbox::new(),
+            pending: Pending::default(),
+            corked: false,
+            closed: None,
+            retiring: false,
+            listening: false,
+            held: Vec::new(),
+            vacancy: None,
+            answers: 0,
+        };
+        let probation = ears.probation.take();
+        let connection =
+            Arc::new(Self { shared: Mutex::new(shared), socket, reader: AtomicWaker::new(), ears });
+        let reader = Reader {
+            connection: connection.clone(),
+            source,
+            inbox: Inbox::default(),
+            wanted: 0,
+            held_back: false,
+            pauses: false,
+            wakers: Vec::new(),
+            unwritable: None,
+            alarm: None,
+            heartbeat: keepalive.map(Heartbeat::new),
+            probation,
+        };
+        tokio::spawn(reader.run());
+        connection
+    }
+}
+
+impl<S> Connection<S> {
+    fn lock(&self) -> MutexGuard<'_, Shared<S>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Session + Send + 'static> Link for Connection<S> {
+    fn submit(
+        &self,
+        call: &mut Option<Call<'_>>,
+        deadline: Option<Instant>,
+        waker: &Waker,
+    ) -> Result<Option<CallId>, Status> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        let call = shared.admit(call)?;
+        let alarmed = shared.pending.earliest();
+        let id = shared.pending.insert(waker.clone(), deadline).ok_or_else(too_many)?;
+        let oneway = call.oneway;
+        if let Err(status) = shared.session.send(id, call, &mut shared.out) {
+            shared.pending.forget(id);
+            return Err(status);
+        }
+        if oneway {
+            shared.pending.forget(id);
+        }
+        let sent = self.send(shared);
+        if is_earlier(deadline, alarmed) || !sent {
+            self.reader.wake();
+        }
+        Ok((!oneway).then_some(id))
+    }
+
+    fn submit_beside(
+        &self,
+        call: &mut Option<Call<'_>>,
+        deadline: Option<Instant>,
+        beside: &Beside,
+        waker: &Waker,
+    ) -> Result<(CallId, Vec<CallId>), Status> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        let call = shared.admit(call)?;
+        let alarmed = shared.pending.earliest();
+        let id = shared.pending.insert(waker.clone(), deadline).ok_or_else(too_many)?;
+        let until = deadline.filter(|_| beside.ends_with_call);
+        let streams: Vec<_> = (0..beside.streams).map_while(|_| shared.pending.open(until)).collect();
+        let sent = match streams.len() == beside.streams {
+            true => shared.session.send_beside(id, call, &streams, &beside.options, &mut shared.out),
+            false => Err(too_many()),
+        };
+        if let Err(status) = sent {
+            for id in streams.into_iter().chain([id]) {
+                shared.pending.forget(id);
+            }
+            return Err(status);
+        }
+        if !self.send(shared) || is_earlier(deadline, alarmed) {
+            self.reader.wake();
+        }
+        Ok((id, streams))
+    }
+
+    fn poll_reply(&self, id: CallId, cx: &mut Context<'_>) -> Poll<Result<Reply, Status>> {
+        match self.lock().pending.take(id, cx.waker()) {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        }
+    }
+
+    fn open(&self, call: &mut Option<Call<'_>>, deadline: Option<Instant>) -> Result<CallId, Status> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        let call = shared.admit(call)?;
+        let alarmed = shared.pending.earliest();
+        let id = shared.pending.open(deadline).ok_or_else(too_many)?;
+        if let Err(status) = shared.session.open(id, call, &mut shared.out) {
+            shared.pending.forget(id);
+            return Err(status);
+        }
+        if is_earlier(deadline, alarmed) {
+            self.reader.wake();
+        }
+        Ok(id)
+    }
+
+    fn subscribe(&self, key: &str, token: &str) -> Result<CallId, Status> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        shared.check()?;
+        let id = shared.pending.open(None).ok_or_else(too_many)?;
+        if let Err(status) = shared.session.subscribe(id, key, token, &mut shared.out) {
+            shared.pending.forget(id);
+            return Err(status);
+        }
+        self.flush(shared);
+        Ok(id)
+    }
+
+    fn poll_send(
+        &self,
+        id: CallId,
+        messages: &mut VecDeque<Bytes>,
+        last: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Over>> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        if shared.pending.opened(id).is_none() || !shared.session.writable(id) {
+            return Poll::Ready(Err(Over));
+        }
+        let (mut roomy, mut sent) = (shared.is_roomy(id), false);
+        while roomy {
+            let Some(message) = messages.pop_front() else { break };
+            shared.session.message(id, message, &mut shared.out);
+            roomy = shared.is_roomy(id);
+            sent = true;
+        }
+        if sent && let Some(opened) = shared.pending.opened(id) {
+            opened.stir();
+        }
+        let done = last && messages.is_empty();
+        if done {
+            shared.session.end(id, &mut shared.out);
+        }
+        self.flush(shared);
+        if done || messages.is_empty() && shared.is_roomy(id) {
+            return Poll::Ready(Ok(()));
+        }
+        shared.hold(id, cx.waker());
+        Poll::Pending
+    }
+
+    fn poll_receive(
+        &self,
+        id: CallId,
+        consumed: usize,
+        arrived: &mut Arrived,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        if consumed > 0 {
+            self.take(shared, id, consumed);
+        }
+        shared.pending.receive(id, arrived, cx.waker())
+    }
+
+    fn half_closes(&self) -> bool {
+        self.lock().session.half_closes()
+    }
+
+    fn finish(&self, id: CallId) {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        if shared.pending.opened(id).is_some() {
+            shared.session.close(id, &mut shared.out);
+            self.flush(shared);
+        }
+    }
+
+    fn end_if_idle(&self, id: CallId, idle: Duration) {
+        let mut shared = self.lock();
+        let alarmed = shared.pending.earliest();
+        if is_earlier(shared.pending.end_if_idle(id, idle), alarmed) {
+            self.reader.wake();
+        }
+    }
+
+    fn consumed(&self, id: CallId, bytes: usize) {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        self.take(shared, id, bytes);
+    }
+
+    fn abandon(&self, id: CallId) {
+        let vacancy = {
+            let mut shared = self.lock();
+            let shared = &mut *shared;
+            if !shared.pending.forget(id) {
+                return;
+            }
+            shared.session.cancel(id, &mut shared.out);
+            if shared.retiring || !shared.out.is_empty() {
+                self.reader.wake();
+            }
+            shared.vacate()
+        };
+        vacancy.into_iter().for_each(Waker::wake);
+    }
+
+    fn standing(&self) -> Standing {
+        self.lock().standing()
+    }
+
+    fn poll_vacancy(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut shared = self.lock();
+        if shared.standing() != Standing::Full {
+            return Poll::Ready(());
+        }
+        note(&mut shared.vacancy, cx.waker());
+        Poll::Pending
+    }
+
+    fn close(&self) {
+        self.lock().retiring = true;
+        self.reader.wake();
+    }
+
+    fn watched(&self) -> Option<&Watched> {
+        self.ears.watched.as_ref()
+    }
+}
+
+impl<S: Session> Connection<S> {
+    /// Writes, or leaves it to the reader. Returns whether the reader need not be told.
+    fn send(&self, shared: &mut Shared<S>) -> bool {
+        if shared.corked {
+            return true;
+        }
+        // Opened calls do not count: most of the time they say nothing.
+        if shared.pending.unary() > 1 {
+            // Others wait too: theirs and ours leave together.
+            shared.corked = true;
+            return false;
+        }
+        // What the socket does not take, and its failure, are the reader's to deal with.
+        self.socket.try_flush(&mut shared.out).is_ok() && shared.out.is_empty()
+    }
+
+    /// So many bytes of an opened call were taken.
+    fn take(&self, shared: &mut Shared<S>, id: CallId, bytes: usize) {
+        let held_back = shared.session.holds_back();
+        shared.session.consumed(id, bytes, &mut shared.out);
+        self.flush(shared);
+        if held_back && !shared.session.holds_back() {
+            self.reader.wake();
+        }
+    }
+
+    /// Has what is in the outbox written, by whomever.
+    fn flush(&self, shared: &mut Shared<S>) {
+        if !shared.out.is_empty() && !self.send(shared) {
+            self.reader.wake();
+        }
+    }
+}
+
+impl<S: Session> Shared<S> {
+    /// Takes a call over, or leaves it if this connection takes no more.
+    fn admit<'a>(&mut self, call: &mut Option<Call<'a>>) -> Result<Call<'a>, Status> {
+        self.check()?;
+        let call = call.take().expect("a call is sent once");
+        if self.out.len() >= UNSENT {
+            return Err(overcrowded());
+        }
+        Ok(call)
+    }
+
+    /// Whether one more call may be sent.
+    fn check(&self) -> Result<(), Status> {
+        match &self.closed {
+            Some(status) => Err(status.clone()),
+            None if self.standing() != Standing::Free => Err(no_more_calls()),
+            None => Ok(()),
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        if self.closed.is_some() || self.retiring || !self.session.reusable() {
+            Standing::Ending
+        } else if self.pending.waiting() >= self.session.concurrency() {
+            Standing::Full
+        } else {
+            Standing::Free
+        }
+    }
+
+    /// Who is to be told that there is a place for a call now, or that there never will be one.
+    fn vacate(&mut self) -> Option<Waker> {
+        if self.vacancy.is_none() || self.standing() == Standing::Full {
+            return None;
+        }
+        self.vacancy.take()
+    }
+
+    /// Whether a message of an opened call may be sent now.
+    fn is_roomy(&self, id: CallId) -> bool {
+        self.out.len() < AHEAD && self.session.room(id)
+    }
+
+    /// Notes whom to wake when there is room for an opened call's messages.
+    fn hold(&mut self, id: CallId, waker: &Waker) {
+        let crowded = self.out.len() >= AHEAD;
+        let Some(opened) = self.pending.opened(id) else { return };
+        note(&mut opened.sender, waker);
+        if crowded && !std::mem::replace(&mut opened.held, true) {
+            self.held.push(id);
+        }
+    }
+
+    /// Wakes those who waited for the outbox, once half of it is empty.
+    fn release(&mut self, wakers: &mut Vec<Waker>) {
+        if self.out.len() > AHEAD / 2 {
+            return;
+        }
+        for id in self.held.drain(..) {
+            if let Some(opened) = self.pending.opened(id) {
+                opened.held = false;
+                wakers.extend(opened.sender.take());
+            }
+        }
+    }
+
+    /// Nothing can be written any more: what is in the outbox is dropped.
+    #[cold]
+    fn discard(&mut self) {
+        self.out = Outbox::new();
+        self.answers = 0;
+    }
+
+    /// Hands a message to its call. One that nobody will take counts as taken, so that the server's other messages
+    /// do not wait for its room.
+    fn give(&mut self, id: CallId, message: Message, wakers: &mut Vec<Waker>) {
+        match self.pending.opened(id) {
+            Some(opened) => {
+                if !opened.give(message, wakers) {
+                    let status = Status::resource_exhausted("too many messages wait to be taken");
+                    self.pending.end(id, Err(status), wakers);
+                    self.session.cancel(id, &mut self.out);
+                }
+            }
+            None if message.body.is_empty() => {}
+            None => self.session.consumed(id, message.body.len(), &mut self.out),
+        }
+    }
+}
+
+fn is_earlier(deadline: Option<Instant>, alarmed: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| alarmed.is_none_or(|alarmed| deadline < alarmed))
+}
+
+/// The task that reads from a connection, and writes what callers left to it.
+struct Reader<S> {
+    connection: Arc<Connection<S>>,
+    source: ReadHalf,
+    inbox: Inbox,
+    wanted: usize,
+    /// What is in the inbox is looked at when messages were taken, and nothing is read until then.
+    held_back: bool,
+    /// Nothing is read until the server has read what it was answered.
+    pauses: bool,
+    wakers: Vec<Waker>,
+    /// Nothing can be written any more, for this reason. What the server said before it closed is still read: answers,
+    /// and why it did.
+    unwritable: Option<io::Error>,
+    /// Rings when a call may have waited too long.
+    alarm: Option<Pin<Box<Sleep>>>,
+    heartbeat: Option<Heartbeat>,
+    /// No reply has come yet.
+    probation: Option<Probation>,
+}
+
+impl<S: Session + Send + 'static> Reader<S> {
+    async fn run(mut self) {
+        let ended = poll_fn(|cx| self.poll_read(cx)).await;
+        self.end_probation(ended.as_ref().err().cloned());
+        self.end(ended.err().unwrap_or_else(|| Status::unavailable("the connection was closed")));
+    }
+
+    /// The connection ends: what that says of the server, if no reply ever came.
+    fn end_probation(&mut self, failure: Option<Status>) {
+        let Some(probation) = self.probation.take() else { return };
+        let shared = self.connection.lock();
+        let left = shared.pending.waiting() > 0;
+        let by_us = shared.retiring && !left;
+        drop(shared);
+        probation.end(left, by_us, &failure.unwrap_or_else(no_more_calls));
+    }
+
+    /// Goes on until the connection ends.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        self.connection.reader.register(cx.waker());
+        loop {
+            self.poll_alarm(cx);
+            self.poll_heartbeat(cx)?;
+            if self.unwritable.is_none() {
+                match self.poll_write(cx) {
+                    Poll::Pending => {}
+                    Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+                    Poll::Ready(Err(error)) => {
+                        self.unwritable = Some(error);
+                        self.pauses = false;
+                    }
+                }
+            }
+            if self.pauses {
+                // Woken when the socket takes more.
+                self.inbox.rest();
+                return Poll::Pending;
+            }
+            let filled = match self.held_back {
+                false => self.inbox.poll_fill(&mut self.source, cx, self.wanted),
+                true => Poll::Ready(Ok(usize::MAX)),
+            };
+            match filled {
+                Poll::Pending => {
+                    self.inbox.rest();
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(0)) => {
+                    let last = self.take_last();
+                    return Poll::Ready(self.unwritable.take().map_or(last, |error| Err(broken(error))));
+                }
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(error))),
+            }
+            let corked = match self.take_answers() {
+                Ok(corked) => corked,
+                Err(violation) => {
+                    self.say_why();
+                    return Poll::Ready(Err(violation));
+                }
+            };
+            self.wake();
+            if self.held_back && !corked {
+                return Poll::Pending;
+            }
+            if corked {
+                // Behind every caller that was just woken; then one write takes all they appended.
+                cx.waker().wake_by_ref();
+                self.inbox.rest();
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Writes what callers appended. Ready when the connection is to end.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let connection = &*self.connection;
+        let mut shared = connection.lock();
+        shared.corked = false;
+        loop {
+            connection.socket.try_flush(&mut shared.out)?;
+            if shared.out.is_empty() {
+                break;
+            }
+            match connection.socket.poll_writable(cx) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => break,
+            }
+        }
+        shared.answers = shared.answers.min(shared.out.len());
+        self.pauses = shared.answers >= ANSWERS;
+        if !shared.held.is_empty() {
+            shared.release(&mut self.wakers);
+        }
+        let settled = shared.out.is_empty() && shared.pending.waiting() == 0 && !shared.session.owes();
+        if shared.retiring && settled {
+            return Poll::Ready(Ok(()));
+        }
+        drop(shared);
+        self.wake();
+        Poll::Pending
+    }
+
+    /// The server broke the protocol: what the session has to say of that is sent if the socket takes it at once.
+    fn say_why(&mut self) {
+        let mut shared = self.connection.lock();
+        // The connection ends whether it hears it or not.
+        let _ = self.connection.socket.try_flush(&mut shared.out);
+    }
+
+    /// Takes every answer out of the inbox. Returns whether callers shall only append for now.
+    fn take_answers(&mut self) -> Result<bool, Status> {
+        let mut pushes = Vec::new();
+        let taken = self.take_into(&mut pushes);
+        if let Some(probation) = self.probation.take_if(|probation| probation.is_over()) {
+            probation.pass();
+        }
+        // Outside of the lock: the handler may make calls of its own on this connection.
+        if let Some(on_push) = &self.connection.ears.push {
+            // A handler's panic is no reason to fail the calls of others.
+            pushes.into_iter().for_each(|push| drop(catch_unwind(AssertUnwindSafe(|| on_push(push)))));
+        }
+        taken
+    }
+
+    fn take_into(&mut self, pushes: &mut Vec<Push>) -> Result<bool, Status> {
+        let mut shared = self.connection.lock();
+        let shared = &mut *shared;
+        shared.listening = false;
+        let before = shared.out.len();
+        let taken = loop {
+            match shared.session.next_event(&mut self.inbox.bytes, &mut shared.out) {
+                Ok(Some(Answer::Reply(id, reply))) => {
+                    if let Some(probation) = &mut self.probation {
+                        probation.hear(Some(&reply));
+                    }
+                    shared.pending.end(id, Ok(reply), &mut self.wakers);
+                }
+                Ok(Some(Answer::Message(id, message))) => {
+                    if let Some(probation) = &mut self.probation {
+                        probation.hear(None);
+                    }
+                    shared.give(id, message, &mut self.wakers);
+                }
+                Ok(Some(Answer::Head(id, head))) => {
+                    if let Some(probation) = &mut self.probation {
+                        probation.hear(None);
+                    }
+                    if let Some(opened) = shared.pending.opened(id) {
+                        opened.begin(head, &mut self.wakers);
+                    }
+                }
+                Ok(Some(Answer::Room(id))) => {
+                    self.wakers.extend(shared.pending.opened(id).and_then(|opened| opened.sender.take()));
+                }
+                Ok(Some(Answer::Push(push))) => pushes.push(push),
+                Ok(Some(Answer::Alive)) => {}
+                Ok(Some(Answer::TooManyHeartbeats)) => {
+                    if let Some(heartbeat) = &self.heartbeat {
+                        heartbeat.keepalive.halve();
+                    }
+                }
+                Ok(Some(Answer::GoAway)) => {
+                    shared.retiring = true;
+                    if let Some(probation) = &mut self.probation {
+                        probation.dismiss();
+                    }
+                }
+                Ok(None) => break Ok(()),
+                Err(violation) => {
+                    break Err(broken_protocol(&violation, &shared.session, &self.inbox.bytes));
+                }
+            }
+        };
+        shared.answers += shared.out.len().saturating_sub(before);
+        if self.unwritable.is_some() {
+            shared.discard();
+        }
+        self.wanted = shared.session.wanted();
+        self.held_back = shared.session.holds_back();
+        self.wakers.extend(shared.vacate());
+        shared.corked = self.wakers.len() > 1;
+        taken.map(|()| shared.corked)
+    }
+
+    /// The server closed: a reply that only the end of the connection delimits is complete now.
+    fn take_last(&mut self) -> Result<(), Status> {
+        let mut shared = self.connection.lock();
+        if let Some(Answer::Reply(id, reply)) = shared.session.end_of_stream(&mut self.inbox.bytes) {
+            if let Some(probation) = &mut self.probation {
+                probation.hear(Some(&reply));
+            }
+            shared.pending.end(id, Ok(reply), &mut self.wakers);
+        }
+        Err(closed(&shared.session, &self.inbox.bytes))
+    }
+
+    /// Ends calls that have waited too long.
+    fn poll_alarm(&mut self, cx: &mut Context<'_>) {
+        let mut shared = self.connection.lock();
+        while let Some(earliest) = shared.pending.earliest() {
+            let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(earliest.into())));
+            if alarm.deadline() != earliest.into() {
+                alarm.as_mut().reset(earliest.into());
+            }
+            if alarm.as_mut().poll(cx).is_pending() {
+                break;
+            }
+            // By the clock that the alarm goes by, which a test may have stopped.
+            let now = tokio::time::Instant::now().into_std();
+            let expired = shared.pending.expire(now, &mut self.wakers);
+            let shared = &mut *shared;
+            for id in expired {
+                shared.session.cancel(id, &mut shared.out);
+            }
+            self.wakers.extend(shared.vacate());
+        }
+        drop(shared);
+        self.wake();
+    }
+
+    /// Asks a silent server whether it is there.
+    fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
+        let Some(heartbeat) = &mut self.heartbeat else { return Ok(()) };
+        while heartbeat.poll_due(cx) {
+            let mut shared = self.connection.lock();
+            if std::mem::replace(&mut shared.listening, true) {
+                return Err(gone("the server does not answer heartbeats"));
+            }
+            let shared = &mut *shared;
+            if !shared.session.heartbeat(&mut shared.out) {
+                // The protocol has no word for it, or not now.
+                shared.listening = false;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S> Reader<S> {
+    fn wake(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// Fails every call that still waits.
+    fn end(&mut self, status: Status) {
+        let mut shared = self.connection.lock();
+        if shared.closed.is_some() {
+            return;
+        }
+        tracing::debug!(target: "polyrpc::client", reason = status.message(), "a connection ended");
+        shared.pending.end_all(&status, &mut self.wakers);
+        shared.closed = Some(status.clone().with_retry(Retry::Elsewhere));
+        // A pool may hold the connection for long; the server need not wait until it looks.
+        self.connection.socket.close();
+        self.wakers.extend(shared.vacancy.take());
+        drop(shared);
+        self.wake();
+        if let Some(watched) = &self.connection.ears.watched {
+            watched.closed(&status);
+        }
+    }
+}
+
+impl<S> Drop for Reader<S> {
+    /// The runtime may end before the connection does: without its task no call would ever end.
+    fn drop(&mut self) {
+        self.end(gone("the runtime of the connection has ended"));
+    }
+}
+
+/// How many bytes may wait for a server that does not read. brpc's `socket_max_unwritten_bytes`.
+const UNSENT: usize = 64 << 20;
+
+/// How many bytes of what the session answers by itself may wait, before a server that does not read is not read either.
+/// Honest servers come nowhere near it: acknowledgements and windows for more than a gibibyte of messages.
+const ANSWERS: usize = 1 << 20;
+
+/// How many bytes may wait before messages of opened calls wait themselves. A few writes' worth, so that the
+/// socket never runs dry.
+const AHEAD: usize = 256 << 10;
+
+#[cold]
+fn too_many() -> Status {
+    Status::resource_exhausted("too many calls wait on this connection")
+}
+
+#[cold]
+fn no_more_calls() -> Status {
+    Status::unavailable("the connection takes no more calls")
+        .with_scope(Scope::Connection)
+        .with_retry(Retry::Elsewhere)
+}
+
+#[cold]
+fn overcrowded() -> Status {
+    Status::resource_exhausted("the server does not read what it is sent")
+}
+
+/// The server broke the protocol; `inbox` is what came last and was not understood.
+#[cold]
+pub(super) fn broken_protocol(
+    violation: &Violation,
+    session: &(impl Session + ?Sized),
+    inbox: &[u8],
+) -> Status {
+    if expects_tls(inbox) {
+        return tls_is_expected();
+    }
+    Status::internal(with_hint(format!("the server broke the protocol: {violation}"), session.hint()))
+        .with_scope(Scope::Connection)
+        .with_retry(Retry::IfIdempotent)
+}
+
+/// The server closed the connection; `inbox` is what came last and was not understood.
+#[cold]
+pub(super) fn closed(session: &(impl Session + ?Sized), inbox: &[u8]) -> Status {
+    if expects_tls(inbox) {
+        return tls_is_expected();
+    }
+    gone(with_hint("the server closed the connection".to_owned(), session.hint()))
+}
+
+fn with_hint(text: String, hint: Option<String>) -> String {
+    match hint {
+        Some(hint) => format!("{text}; {hint}"),
+        None => text,
+    }
+}
+
+/// Whether a server that got clear text says that it wants TLS: by an alert (RFC 8446, 5.1), or by HTTP/1 (nginx: "The
+/// plain HTTP request was sent to HTTPS port"; Go: "Client sent an HTTP request to an HTTPS server.").
+fn expects_tls(inbox: &[u8]) -> bool {
+    let says = |words: &[u8]| inbox.windows(words.len()).any(|part| part == words);
+    inbox.starts_with(&[21, 3]) || inbox.starts_with(b"HTTP/1.") && (says(b"HTTPS") || says(b"expects TLS"))
+}
+
+#[cold]
+fn tls_is_expected() -> Status {
+    gone("the server expects TLS: call it by grpcs://, https://, or with +tls behind the protocol")
+}
+
+#[cold]
+fn broken(error: io::Error) -> Status {
+    gone(format!("the connection broke: {error}")).with_source(error)
+}
+
+/// The connection is gone, and how far its calls came is unknown.
+#[cold]
+fn gone(why: impl Into<Cow<'static, str>>) -> Status {
+    Status::unavailable(why).with_scope(Scope::Connection).with_retry(Retry::IfIdempotent)
+}

@@ -1,0 +1,489 @@
+use std::collections::VecDeque;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use polyrpc_core::{CallId, Code, Fault, Head, Message, Reply, Status};
+
+/// The calls of one connection that wait for their replies.
+///
+/// A call's id is its place and how often the place was used, so that a late reply to a call that nobody
+/// waits for any more never reaches another.
+#[derive(Debug, Default)]
+pub(in crate::client) struct Pending {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Unary calls that wait.
+    unary: usize,
+    /// Opened calls that have not ended.
+    opened: usize,
+    /// No waiting call has an earlier deadline than this. It may be too early: calls that end leave it.
+    earliest: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Free,
+    Waiting {
+        waker: Waker,
+        deadline: Option<Instant>,
+    },
+    Ended(Result<Reply, Status>),
+    /// Boxed, so that unary calls do not pay for its size.
+    Opened(Box<Opened>),
+}
+
+/// A call whose messages come and go one by one.
+#[derive(Debug, Default)]
+pub(in crate::client) struct Opened {
+    deadline: Option<Instant>,
+    /// How long no message may come or leave, if that has a limit: the deadline is this long behind the last then.
+    idle: Option<Duration>,
+    arrived: Arrived,
+    /// Whom to wake when more has come.
+    pub(super) taker: Option<Waker>,
+    /// Whom to wake when there is room for more.
+    pub(in crate::client) sender: Option<Waker>,
+    /// The sender waits for the outbox, not for the peer.
+    pub(in crate::client) held: bool,
+}
+
+/// What has come on an opened call and was not taken. The peer sends no more ahead than it was allowed to.
+#[derive(Debug, Default)]
+pub(in crate::client) struct Arrived {
+    pub(in crate::client) head: Option<Head>,
+    pub(in crate::client) messages: VecDeque<Message>,
+    /// How the call ended, behind the messages.
+    pub(in crate::client) end: Option<Reply>,
+}
+
+/// Messages of a call that may wait to be taken, however small they are. Bytes meet the limits of the protocol much
+/// earlier.
+const MOST_WAITING: usize = 1 << 20;
+
+/// Places a connection has for calls: the id's low bits. One more call is refused.
+const PLACES: u32 = 20;
+
+impl Pending {
+    /// Takes on a unary call; `None` when there are too many.
+    pub(in crate::client) fn insert(&mut self, waker: Waker, deadline: Option<Instant>) -> Option<CallId> {
+        let id = self.place(State::Waiting { waker, deadline }, deadline)?;
+        self.unary += 1;
+        Some(id)
+    }
+
+    /// Takes on a call whose messages come one by one; `None` when there are too many.
+    pub(in crate::client) fn open(&mut self, deadline: Option<Instant>) -> Option<CallId> {
+        let opened = Opened { deadline, ..Opened::default() };
+        let id = self.place(State::Opened(Box::new(opened)), deadline)?;
+        self.opened += 1;
+        Some(id)
+    }
+
+    fn place(&mut self, state: State, deadline: Option<Instant>) -> Option<CallId> {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None if self.slots.len() >= 1 << PLACES => return None,
+            None => {
+                self.slots.push(Slot { generation: 0, state: State::Free });
+                u32::try_from(self.slots.len() - 1).ok()?
+            }
+        };
+        let slot = &mut self.slots[place as usize];
+        slot.state = state;
+        self.earliest = match (self.earliest, deadline) {
+            (Some(earliest), Some(deadline)) => Some(earliest.min(deadline)),
+            (earliest, deadline) => earliest.or(deadline),
+        };
+        Some(CallId(slot.generation << PLACES | u64::from(place)))
+    }
+
+    /// How many calls wait.
+    pub(in crate::client) fn waiting(&self) -> usize {
+        self.unary + self.opened
+    }
+
+    /// How many unary calls wait.
+    pub(in crate::client) fn unary(&self) -> usize {
+        self.unary
+    }
+
+    /// When the next call may have waited too long.
+    pub(super) fn earliest(&self) -> Option<Instant> {
+        self.earliest
+    }
+
+    /// An opened call that has not ended.
+    pub(in crate::client) fn opened(&mut self, id: CallId) -> Option<&mut Opened> {
+        match &mut self.slot(id)?.state {
+            State::Opened(opened) if opened.arrived.end.is_none() => Some(opened),
+            _ => None,
+        }
+    }
+
+    /// Has an opened call end when no message has come or left for so long. Returns when that may be first.
+    pub(in crate::client) fn end_if_idle(&mut self, id: CallId, idle: Duration) -> Option<Instant> {
+        let opened = self.opened(id)?;
+        opened.idle = Some(idle);
+        opened.stir();
+        let deadline = opened.deadline;
+        self.earliest = match (self.earliest, deadline) {
+            (Some(earliest), Some(deadline)) => Some(earliest.min(deadline)),
+            (earliest, deadline) => earliest.or(deadline),
+        };
+        deadline
+    }
+
+    /// Ends a call, if anybody waits for it, and tells whom to wake.
+    pub(in crate::client) fn end(
+        &mut self,
+        id: CallId,
+        result: Result<Reply, Status>,
+        wakers: &mut Vec<Waker>,
+    ) {
+        let Some(slot) = self.slot(id) else { return };
+        let result = in_time(result, slot.state.deadline());
+        match &mut slot.state {
+            State::Waiting { .. } => {
+                if let State::Waiting { waker, .. } = std::mem::replace(&mut slot.state, State::Ended(result))
+                {
+                    wakers.push(waker);
+                }
+                self.unary -= 1;
+            }
+            State::Opened(opened) if opened.arrived.end.is_none() => {
+                opened.end(result, wakers);
+                self.opened -= 1;
+            }
+            State::Opened(_) | State::Ended(_) | State::Free => {}
+        }
+    }
+
+    /// Takes a call's result out, or notes whom to wake.
+    pub(in crate::client) fn take(&mut self, id: CallId, waker: &Waker) -> Option<Result<Reply, Status>> {
+        let slot = self.slot(id)?;
+        match &mut slot.state {
+            State::Waiting { waker: known, .. } => {
+                known.clone_from(waker);
+                None
+            }
+            State::Ended(_) => match self.remove(id) {
+                State::Ended(result) => Some(result),
+                _ => None,
+            },
+            State::Opened(_) | State::Free => None,
+        }
+    }
+
+    /// Moves what has come on an opened call behind what is in `into`, or notes whom to wake. A call whose end was
+    /// taken is forgotten.
+    pub(in crate::client) fn receive(&mut self, id: CallId, into: &mut Arrived, waker: &Waker) -> Poll<()> {
+        let Some(Slot { state: State::Opened(opened), .. }) = self.slot(id) else { return Poll::Ready(()) };
+        if opened.arrived.is_empty() {
+            note(&mut opened.taker, waker);
+            return Poll::Pending;
+        }
+        into.extend(&mut opened.arrived);
+        if into.end.is_some() {
+            self.remove(id);
+        }
+        Poll::Ready(())
+    }
+
+    /// Forgets a call. Returns whether it was still waiting.
+    pub(in crate::client) fn forget(&mut self, id: CallId) -> bool {
+        match self.remove(id) {
+            State::Waiting { .. } => {
+                self.unary -= 1;
+                true
+            }
+            State::Opened(opened) if opened.arrived.end.is_none() => {
+                self.opened -= 1;
+                true
+            }
+            State::Opened(_) | State::Ended(_) | State::Free => false,
+        }
+    }
+
+    /// Ends every call that has waited until `now`.
+    pub(super) fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Vec<CallId> {
+        let mut expired = Vec::new();
+        self.earliest = None;
+        for (place, slot) in self.slots.iter().enumerate() {
+            let Some(deadline) = slot.state.deadline() else { continue };
+            if deadline > now {
+                self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
+            } else {
+                expired.push(CallId(slot.generation << PLACES | place as u64));
+            }
+        }
+        for &id in &expired {
+            let status = match self.opened(id) {
+                Some(Opened { idle: Some(_), .. }) => idle_too_long(),
+                _ => too_late(),
+            };
+            self.end(id, Err(status), wakers);
+        }
+        expired
+    }
+
+    /// Ends every call: the connection is gone.
+    pub(super) fn end_all(&mut self, status: &Status, wakers: &mut Vec<Waker>) {
+        for slot in &mut self.slots {
+            match &mut slot.state {
+                State::Waiting { waker, .. } => {
+                    wakers.push(waker.clone());
+                    slot.state = State::Ended(Err(status.clone()));
+                }
+                State::Opened(opened) if opened.arrived.end.is_none() => {
+                    opened.end(Err(status.clone()), wakers);
+                }
+                State::Opened(_) | State::Ended(_) | State::Free => {}
+            }
+        }
+        (self.unary, self.opened) = (0, 0);
+    }
+
+    fn slot(&mut self, id: CallId) -> Option<&mut Slot> {
+        let place = id.0 & ((1 << PLACES) - 1);
+        let slot = self.slots.get_mut(usize::try_from(place).ok()?)?;
+        (slot.generation == id.0 >> PLACES).then_some(slot)
+    }
+
+    fn remove(&mut self, id: CallId) -> State {
+        let Some(slot) = self.slot(id) else { return State::Free };
+        let state = std::mem::replace(&mut slot.state, State::Free);
+        if let State::Free = state {
+            return state;
+        }
+        slot.generation = (slot.generation + 1) & (u64::MAX >> PLACES);
+        self.free.push((id.0 & ((1 << PLACES) - 1)) as u32);
+        state
+    }
+}
+
+impl State {
+    /// Until when the call waits, if it waits.
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Waiting { deadline, .. } => *deadline,
+            Self::Opened(opened) if opened.arrived.end.is_none() => opened.deadline,
+            Self::Opened(_) | Self::Ended(_) | Self::Free => None,
+        }
+    }
+}
+
+impl Opened {
+    /// The answer has begun.
+    pub(in crate::client) fn begin(&mut self, head: Head, wakers: &mut Vec<Waker>) {
+        self.arrived.head = Some(head);
+        wakers.extend(self.taker.take());
+    }
+
+    /// A message has come or left: it is not idle.
+    pub(super) fn stir(&mut self) {
+        if let Some(idle) = self.idle {
+            // By the clock that the alarm goes by, which a test may have stopped.
+            self.deadline = tokio::time::Instant::now().into_std().checked_add(idle);
+        }
+    }
+
+    /// A message has come. `false`: too many wait already.
+    pub(in crate::client) fn give(&mut self, message: Message, wakers: &mut Vec<Waker>) -> bool {
+        self.stir();
+        let taken = self.arrived.messages.len() < MOST_WAITING;
+        if taken {
+            self.arrived.messages.push_back(message);
+            wakers.extend(self.taker.take());
+        }
+        taken
+    }
+
+    fn end(&mut self, result: Result<Reply, Status>, wakers: &mut Vec<Waker>) {
+        self.arrived.end = Some(result.unwrap_or_else(Reply::failure));
+        wakers.extend(self.taker.take());
+        wakers.extend(self.sender.take());
+    }
+}
+
+impl Arrived {
+    fn is_empty(&self) -> bool {
+        self.head.is_none() && self.messages.is_empty() && self.end.is_none()
+    }
+
+    fn extend(&mut self, more: &mut Self) {
+        if let Some(head) = more.head.take() {
+            self.head = Some(head);
+        }
+        if self.messages.is_empty() {
+            // Both queues keep their memory.
+            std::mem::swap(&mut self.messages, &mut more.messages);
+        } else {
+            self.messages.append(&mut more.messages);
+        }
+        self.end = more.end.take();
+    }
+}
+
+/// Notes whom to wake.
+pub(in crate::client) fn note(known: &mut Option<Waker>, waker: &Waker) {
+    match known {
+        Some(known) => known.clone_from(waker),
+        None => *known = Some(waker.clone()),
+    }
+}
+
+/// A server that keeps the deadline by itself may reset the stream without a word of why (grpc-go does); it is the
+/// deadline to whoever waits.
+fn in_time(result: Result<Reply, Status>, deadline: Option<Instant>) -> Result<Reply, Status> {
+    let was_reset = |status: &Status| status.code() == Code::Cancelled && status.fault() == Fault::Peer;
+    match (&result, deadline) {
+        (Ok(Reply { result: Err(status), .. }), Some(deadline))
+            if was_reset(status) && deadline <= Instant::now() =>
+        {
+            Err(too_late())
+        }
+        _ => result,
+    }
+}
+
+#[cold]
+fn too_late() -> Status {
+    Status::deadline_exceeded("no reply in time")
+}
+
+/// The server's words for the same.
+#[cold]
+fn idle_too_long() -> Status {
+    Status::deadline_exceeded("the stream was idle for too long")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use polyrpc_core::Format;
+
+    use super::*;
+
+    fn reply() -> Result<Reply, Status> {
+        Ok(Reply::message(Format::Raw, Bytes::new()))
+    }
+
+    #[test]
+    fn a_reset_behind_the_deadline_is_the_deadline() {
+        let now = Instant::now();
+        let reset = || Status::cancelled("the server reset the stream").with_fault(Fault::Peer);
+        let told = Status::cancelled("the handler's word");
+        let later = now + Duration::from_secs(3600);
+        for (deadline, status, code) in [
+            (Some(now), reset(), Code::DeadlineExceeded),
+            (Some(later), reset(), Code::Cancelled),
+            (None, reset(), Code::Cancelled),
+            (Some(now), told, Code::Cancelled),
+        ] {
+            let mut pending = Pending::default();
+            let id = pending.insert(Waker::noop().clone(), deadline).unwrap();
+            pending.end(id, Ok(Reply::failure(status)), &mut Vec::new());
+            let ended = pending.take(id, Waker::noop()).unwrap().and_then(|reply| reply.result);
+            assert_eq!(ended.unwrap_err().code(), code);
+        }
+    }
+
+    #[test]
+    fn a_late_reply_never_reaches_another_call() {
+        let mut pending = Pending::default();
+        let first = pending.insert(Waker::noop().clone(), None).unwrap();
+        assert!(pending.forget(first));
+        let second = pending.insert(Waker::noop().clone(), None).unwrap();
+        assert_ne!(first, second);
+        let mut wakers = Vec::new();
+        pending.end(first, reply(), &mut wakers);
+        assert!(wakers.is_empty());
+        assert!(pending.take(second, Waker::noop()).is_none());
+        pending.end(second, reply(), &mut wakers);
+        assert_eq!(wakers.len(), 1);
+        assert!(pending.take(second, Waker::noop()).is_some());
+        assert_eq!(pending.waiting(), 0);
+    }
+
+    #[test]
+    fn a_call_is_answered_once() {
+        let mut pending = Pending::default();
+        let id = pending.insert(Waker::noop().clone(), None).unwrap();
+        let mut wakers = Vec::new();
+        pending.end(id, reply(), &mut wakers);
+        pending.end(id, reply(), &mut wakers);
+        assert_eq!((wakers.len(), pending.waiting()), (1, 0));
+    }
+
+    #[test]
+    fn only_calls_past_their_deadline_expire() {
+        let mut pending = Pending::default();
+        let now = Instant::now();
+        let soon = pending.insert(Waker::noop().clone(), Some(now)).unwrap();
+        let later = pending.insert(Waker::noop().clone(), Some(now + Duration::from_secs(1))).unwrap();
+        let never = pending.insert(Waker::noop().clone(), None).unwrap();
+        assert_eq!(pending.earliest(), Some(now));
+        let mut wakers = Vec::new();
+        assert_eq!(pending.expire(now, &mut wakers), [soon]);
+        assert_eq!((wakers.len(), pending.waiting()), (1, 2));
+        assert_eq!(pending.earliest(), Some(now + Duration::from_secs(1)));
+        assert!(pending.take(soon, Waker::noop()).unwrap().is_err());
+        assert!(pending.take(later, Waker::noop()).is_none());
+        assert!(pending.take(never, Waker::noop()).is_none());
+    }
+
+    #[test]
+    fn when_the_connection_is_gone_every_waiting_call_ends() {
+        let mut pending = Pending::default();
+        let ids: Vec<_> = (0..3).map(|_| pending.insert(Waker::noop().clone(), None).unwrap()).collect();
+        let mut wakers = Vec::new();
+        pending.end_all(&Status::unavailable("gone"), &mut wakers);
+        assert_eq!(wakers.len(), 3);
+        for id in ids {
+            assert!(pending.take(id, Waker::noop()).unwrap().is_err());
+        }
+    }
+
+    fn message(text: &'static str) -> Message {
+        Message { body: Bytes::from_static(text.as_bytes()), compression: Default::default() }
+    }
+
+    #[test]
+    fn the_end_of_an_opened_call_comes_behind_its_messages_and_frees_its_place() {
+        let (mut pending, mut wakers, mut arrived) = (Pending::default(), Vec::new(), Arrived::default());
+        let id = pending.open(None).unwrap();
+        assert!(pending.receive(id, &mut arrived, Waker::noop()).is_pending());
+        pending.opened(id).unwrap().give(message("one"), &mut wakers);
+        assert_eq!(wakers.len(), 1);
+        pending.end(id, reply(), &mut wakers);
+        assert!(pending.opened(id).is_none());
+        assert_eq!(pending.waiting(), 0);
+        assert!(pending.receive(id, &mut arrived, Waker::noop()).is_ready());
+        assert_eq!(arrived.messages, [message("one")]);
+        assert!(arrived.end.is_some());
+        assert_ne!(pending.open(None).unwrap(), id);
+    }
+
+    #[test]
+    fn an_opened_call_expires_like_any_other() {
+        let (mut pending, mut wakers, mut arrived) = (Pending::default(), Vec::new(), Arrived::default());
+        let now = Instant::now();
+        let id = pending.open(Some(now)).unwrap();
+        assert_eq!(pending.expire(now, &mut wakers), [id]);
+        assert!(pending.receive(id, &mut arrived, Waker::noop()).is_ready());
+        assert!(arrived.end.unwrap().result.is_err());
+    }
+
+    #[test]
+    fn a_slot_is_not_larger_for_what_streams_need() {
+        assert!(size_of::<State>() <= size_of::<Result<Reply, Status>>() + size_of::<usize>());
+    }
+}

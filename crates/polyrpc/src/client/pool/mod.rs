@@ -1,0 +1,329 @@
+//! The connections to one server: those that are there, and those that are being made ([`dials`]).
+
+mod dials;
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Instant;
+
+use polyrpc_core::session::Client as Session;
+use polyrpc_core::{Retry, Scope, Status};
+
+use self::dials::Dials;
+use crate::client::connection::dial::Dialer;
+use crate::client::connection::link::{Link, Standing};
+use crate::transport::{Address, Stream};
+
+/// How calls share connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// All calls share one connection, many at a time; where a server allows only so many calls on each (HTTP/2),
+    /// further connections are made, up to [a bound](super::Builder::connections). A protocol without correlation
+    /// ids (HTTP/1, rest_rpc since v0.21) uses a pool instead, since one slow call would hold up the rest.
+    #[default]
+    Single,
+    /// Every call has a connection to itself, which goes back to a pool afterwards.
+    Pooled,
+    /// Every call makes a connection and closes it.
+    Short,
+}
+
+/// The connections to one server.
+pub(super) struct Pool {
+    dialer: Option<Arc<Dialer>>,
+    kind: Kind,
+    links: Mutex<Vec<Arc<dyn Link>>>,
+    /// Connections that are being made.
+    dials: Dials,
+    /// Held while a shared connection is made or waited for, so that it is made once and calls wait in order.
+    turn: tokio::sync::Mutex<()>,
+    /// How many calls wait for their turn. While there are any, nobody may overtake them.
+    queued: AtomicUsize,
+    bounds: Bounds,
+    /// The server is not listed any more: no connection is made, and none kept.
+    retired: AtomicBool,
+}
+
+/// How many connections a pool may hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Connections that wait for a call to have them to itself.
+    pub(super) idle: usize,
+    /// Connections that are shared.
+    pub(super) shared: usize,
+}
+
+impl Pool {
+    pub(super) fn new(dialer: Dialer, kind: Kind, bounds: Bounds) -> Self {
+        let kind = match (kind, dialer.url.is_one_at_a_time()) {
+            (Kind::Single, true) => Kind::Pooled,
+            (kind, _) => kind,
+        };
+        Self {
+            dialer: Some(dialer.into()),
+            kind,
+            links: Mutex::default(),
+            // Calls that share connections make one at a time.
+            dials: Dials::new(if kind == Kind::Single { 1 } else { bounds.idle }),
+            turn: tokio::sync::Mutex::default(),
+            queued: AtomicUsize::new(0),
+            bounds,
+            retired: AtomicBool::new(false),
+        }
+    }
+
+    /// A pool of one connection that cannot be made again.
+    pub(super) fn fixed(link: Arc<dyn Link>) -> Self {
+        Self {
+            dialer: None,
+            kind: Kind::Single,
+            links: Mutex::new(vec![link]),
+            dials: Dials::new(0),
+            turn: tokio::sync::Mutex::default(),
+            queued: AtomicUsize::new(0),
+            bounds: Bounds { idle: 1, shared: 1 },
+            retired: AtomicBool::new(false),
+        }
+    }
+
+    /// A connection for one call, if there is one already.
+    pub(super) fn ready(self: &Arc<Self>) -> Option<PooledConnection> {
+        match self.kind {
+            Kind::Single if self.queued.load(Ordering::Relaxed) > 0 => None,
+            Kind::Single => self.shared().map(|link| PooledConnection::new(link, Back::Nowhere)),
+            Kind::Pooled => self.waiting().map(|link| PooledConnection::new(link, Back::Pool(self.clone()))),
+            Kind::Short => None,
+        }
+    }
+
+    /// A connection for one call, made if need be.
+    pub(super) async fn lease(self: &Arc<Self>) -> Result<PooledConnection, Status> {
+        match self.kind {
+            Kind::Single => Ok(PooledConnection::new(self.share().await?, Back::Nowhere)),
+            Kind::Pooled => Ok(PooledConnection::new(self.connect().await?, Back::Pool(self.clone()))),
+            Kind::Short => Ok(PooledConnection::new(self.dial().await?, Back::Close)),
+        }
+    }
+
+    /// A connection that is made now, whatever others there are, and closed afterwards unless the pool is
+    /// [renewed](Self::renew) by it.
+    pub(super) async fn anew(&self) -> Result<PooledConnection, Status> {
+        Ok(PooledConnection::new(self.dial().await?, Back::Close))
+    }
+
+    /// Has this connection take the place of all others; those close when their last call has ended.
+    pub(super) fn renew(&self, connection: PooledConnection) {
+        if self.kind == Kind::Short {
+            return;
+        }
+        let mut links = self.lock();
+        if self.is_retired() {
+            return;
+        }
+        self.dials.clear();
+        links.drain(..).for_each(|link| link.close());
+        links.push(connection.keep());
+    }
+
+    /// A connection that no call takes, and what would speak on it if that may speak first.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub(super) async fn apart(&self) -> io::Result<(Stream, Option<Box<dyn Session + Send>>)> {
+        match &self.dialer {
+            Some(dialer) => dialer.apart().await,
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// The server's name, as HTTP asks for it.
+    pub(super) fn authority(&self) -> String {
+        self.dialer.as_ref().map(|dialer| dialer.url.authority()).unwrap_or_default()
+    }
+
+    /// Where connections lead, if they can be made.
+    pub(super) fn address(&self) -> Option<&Address> {
+        self.dialer.as_ref().map(|dialer| &dialer.url.address)
+    }
+
+    /// When a connection that cannot be made now may be tried again; `None` if it never can.
+    pub(super) fn next_attempt(&self) -> Option<Instant> {
+        self.dialer.as_ref().map(|dialer| dialer.next_attempt())
+    }
+
+    /// Makes no more connections; those there are close when their last call has ended.
+    pub(super) fn retire(&self) {
+        let mut links = self.lock();
+        self.retired.store(true, Ordering::Relaxed);
+        self.dials.end();
+        links.drain(..).for_each(|link| link.close());
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    fn shared(&self) -> Option<Arc<dyn Link>> {
+        let mut links = self.lock();
+        if let Some(link) = links.first().filter(|link| link.available()) {
+            return Some(link.clone());
+        }
+        links.retain(|link| {
+            let ending = link.standing() == Standing::Ending;
+            if ending {
+                // It closes when its last call has ended.
+                link.close();
+            }
+            !ending
+        });
+        links.iter().find(|link| link.available()).cloned()
+    }
+
+    /// Makes a shared connection, unless another caller has just done so, or waits for a place on those there are.
+    async fn share(&self) -> Result<Arc<dyn Link>, Status> {
+        let _queued = Queued::enter(&self.queued);
+        let _turn = self.turn.lock().await;
+        loop {
+            if let Some(link) = self.shared() {
+                return Ok(link);
+            }
+            let full = self.lock().clone();
+            if full.len() < self.bounds.shared {
+                match self.connect().await {
+                    Ok(link) => {
+                        let mut links = self.lock();
+                        if self.is_retired() {
+                            link.close();
+                            return Err(gone());
+                        }
+                        links.push(link.clone());
+                        return Ok(link);
+                    }
+                    Err(status) if full.is_empty() => return Err(status),
+                    // Those there are will do.
+                    Err(_) => {}
+                }
+            }
+            vacancy(&full).await;
+        }
+    }
+
+    fn waiting(&self) -> Option<Arc<dyn Link>> {
+        loop {
+            let link = self.lock().pop()?;
+            if link.available() {
+                return Some(link);
+            }
+            link.close();
+        }
+    }
+
+    /// A connection that no call has had yet. If nobody waits for it any more the next call gets it.
+    async fn connect(&self) -> Result<Arc<dyn Link>, Status> {
+        self.dials.connect(self.dialer()?).await
+    }
+
+    async fn dial(&self) -> Result<Arc<dyn Link>, Status> {
+        self.dialer()?.dial().await
+    }
+
+    fn dialer(&self) -> Result<&Arc<Dialer>, Status> {
+        match &self.dialer {
+            Some(_) if self.is_retired() => Err(gone()),
+            Some(dialer) => Ok(dialer),
+            None => Err(Status::unavailable("the connection is closed")),
+        }
+    }
+
+    fn take_back(&self, link: Arc<dyn Link>) {
+        let mut links = self.lock();
+        if link.available() && links.len() < self.bounds.idle && !self.is_retired() {
+            links.push(link);
+        } else {
+            link.close();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cold]
+fn gone() -> Status {
+    Status::unavailable("the server is not listed any more")
+        .with_scope(Scope::Connection)
+        .with_retry(Retry::Elsewhere)
+}
+
+/// Waits until one of the connections may take a call, or never will.
+async fn vacancy(links: &[Arc<dyn Link>]) {
+    poll_fn(|cx| match links.iter().any(|link| link.poll_vacancy(cx).is_ready()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}
+
+/// A call that waits for its turn.
+struct Queued<'p>(&'p AtomicUsize);
+
+impl<'p> Queued<'p> {
+    fn enter(queued: &'p AtomicUsize) -> Self {
+        queued.fetch_add(1, Ordering::Relaxed);
+        Self(queued)
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for link in self.lock().drain(..) {
+            link.close();
+        }
+    }
+}
+
+/// A connection lent to one call.
+pub(super) struct PooledConnection {
+    pub(super) link: Arc<dyn Link>,
+    back: Back,
+}
+
+impl PooledConnection {
+    fn new(link: Arc<dyn Link>, back: Back) -> Self {
+        Self { link, back }
+    }
+
+    /// The connection, which is not given back.
+    fn keep(mut self) -> Arc<dyn Link> {
+        self.back = Back::Nowhere;
+        self.link.clone()
+    }
+}
+
+/// Where a connection goes after its call.
+enum Back {
+    Nowhere,
+    Pool(Arc<Pool>),
+    Close,
+}
+
+impl Drop for PooledConnection {
+    fn drop(&mut self) {
+        match &self.back {
+            Back::Nowhere => {}
+            Back::Pool(pool) => pool.take_back(self.link.clone()),
+            Back::Close => self.link.close(),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Values of plain types, written in a format that needs nothing of a protocol.
+
+use std::fmt::Display;
+
+use ::serde::Serialize;
+use ::serde::de::DeserializeOwned;
+use bytes::Bytes;
+use polyrpc_core::{Format, Status};
+use polyrpc_payload::gob;
+use polyrpc_payload::struct_pack::{Form, Plan, Type};
+use rmp_serde::config::BytesMode;
+
+use super::buffer::Buffer;
+use super::{finite, unsupported};
+
+/// Writes a value of a plain type.
+pub(crate) fn encode(value: &(impl Serialize + ?Sized), format: Format) -> Result<Bytes, Status> {
+    match format {
+        Format::Json(_) => buffered(|buffer| finite::to_json(buffer, value)),
+        Format::MessagePack => buffered(|buffer| {
+            let writer = rmp_serde::Serializer::new(buffer).with_struct_map();
+            value.serialize(&mut writer.with_bytes(BytesMode::ForceIterables))
+        }),
+        Format::MessagePackArray => buffered(|buffer| {
+            let writer = rmp_serde::Serializer::new(buffer);
+            value.serialize(&mut writer.with_bytes(BytesMode::ForceIterables))
+        }),
+        Format::StructPack => match Type::of_value(value).map_err(|error| unwritable(&error))? {
+            Type::Unit => Ok(Bytes::new()),
+            ty => struct_packed(&Plan::new(ty).map_err(|error| unwritable(&error))?, value),
+        },
+        Format::Gob => gob::to_vec_plain(value).map(Bytes::from).map_err(|error| unwritable(&error)),
+        format => Err(unsupported("a serde type", format)),
+    }
+}
+
+/// A message that is written piece by piece.
+fn buffered<E: Display>(write: impl FnOnce(&mut Buffer) -> Result<(), E>) -> Result<Bytes, Status> {
+    let mut buffer = Buffer::with_capacity(USUAL);
+    write(&mut buffer).map_err(|error| unwritable(&error))?;
+    Ok(buffer.finish())
+}
+
+/// Room for a usual message.
+const USUAL: usize = 64;
+
+/// Writes a value in struct_pack whose type is known from outside.
+pub(super) fn encode_typed<T: Serialize + DeserializeOwned + 'static>(value: &T) -> Result<Bytes, Status> {
+    match Plan::of::<T>().map_err(|error| unwritable(&error))? {
+        plan if *plan.ty() == Type::Unit => Ok(Bytes::new()),
+        plan => struct_packed(&plan, value),
+    }
+}
+
+fn struct_packed(plan: &Plan, value: &(impl Serialize + ?Sized)) -> Result<Bytes, Status> {
+    plan.encode(value, Form::Bare).map(Bytes::from).map_err(|error| unwritable(&error))
+}
+
+#[cold]
+pub(super) fn unreadable(error: &dyn Display) -> Status {
+    Status::invalid_argument(format!("cannot read the value: {error}"))
+}
+
+#[cold]
+pub(super) fn unwritable(error: &dyn Display) -> Status {
+    Status::internal(format!("cannot write the value: {error}"))
+}

@@ -1,0 +1,258 @@
+use std::future::{pending, poll_fn};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use polyrpc_kcp::{MAX_DATAGRAM, Millis, Opened, Session, Settings};
+use tokio::net::{UdpSocket, lookup_host};
+use tokio::time::sleep_until;
+
+use super::alarms::Alarms;
+use super::backlog::Backlog;
+use super::conversation::{Conversation, Outlet};
+use super::members::Members;
+use super::stream::Stream;
+use crate::transport;
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    outlet: Arc<Outlet>,
+    backlog: Arc<Backlog>,
+}
+
+impl Listener {
+    /// Begins to listen. The socket is given back when the listener was dropped and all conversations have ended.
+    pub(crate) async fn bind(address: &str, settings: Arc<Settings>) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address).await?;
+        // As large as the system allows; with less, more is lost and sent again.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVED);
+        let outlet = Outlet { socket, alarms: Alarms::new(), is_connected: false };
+        let outlet = Arc::new(outlet);
+        let backlog = Arc::new(Backlog::new());
+        let endpoint = Endpoint {
+            outlet: outlet.clone(),
+            settings,
+            backlog: Some(backlog.clone()),
+            conversations: Members::default(),
+            swept: None,
+        };
+        // Detached: it ends with the last conversation, none of which outlives its stream for long.
+        tokio::spawn(endpoint.run());
+        Ok(Self { outlet, backlog })
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<(transport::Stream, SocketAddr)> {
+        let conversation = poll_fn(|cx| self.backlog.poll_next(cx)).await?;
+        let peer = conversation.peer();
+        Ok((Stream::over(conversation), peer))
+    }
+
+    /// How many alarms are set.
+    #[cfg(test)]
+    pub(super) fn alarms(&self) -> usize {
+        self.outlet.alarms.len()
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.outlet.socket.local_addr()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        for conversation in self.backlog.close() {
+            conversation.close();
+        }
+        self.outlet.alarms.earlier.notify_one();
+    }
+}
+
+/// Begins a conversation. Nothing is sent before something is written: that nobody is there is noticed then.
+pub(crate) async fn connect(address: &str, settings: Arc<Settings>) -> io::Result<transport::Stream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for peer in lookup_host(address).await? {
+        match connected(peer).await {
+            Ok(socket) => return converse(socket, peer, settings),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn connected(peer: SocketAddr) -> io::Result<UdpSocket> {
+    let any = match peer {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(peer).await?;
+    // As a new socket is not known to take anything, the first datagram would wait to be repeated.
+    socket.writable().await?;
+    Ok(socket)
+}
+
+fn converse(socket: UdpSocket, peer: SocketAddr, settings: Arc<Settings>) -> io::Result<transport::Stream> {
+    let outlet = Arc::new(Outlet { socket, alarms: Alarms::new(), is_connected: true });
+    let conv = getrandom::u32().map_err(io::Error::other)?;
+    let session = Session::new(settings.clone(), conv, seed()?, outlet.alarms.now());
+    let conversation = Conversation::new(outlet.clone(), peer, session);
+    let mut conversations = Members::default();
+    conversations.insert(conv, conversation.clone(), true);
+    // Detached: it ends with its conversation, which does not outlive its stream for long.
+    tokio::spawn(Endpoint { outlet, settings, backlog: None, conversations, swept: None }.run());
+    Ok(Stream::over(conversation))
+}
+
+/// The task that owns a socket.
+struct Endpoint {
+    outlet: Arc<Outlet>,
+    settings: Arc<Settings>,
+    /// Where new conversations go; `None` where none may begin.
+    backlog: Option<Arc<Backlog>>,
+    conversations: Members,
+    /// When room was last made.
+    swept: Option<Millis>,
+}
+
+impl Endpoint {
+    async fn run(mut self) {
+        let outlet = self.outlet.clone();
+        let mut datagram = [0; MAX_DATAGRAM];
+        while !self.is_over() {
+            let next = outlet.alarms.next();
+            tokio::select! {
+                readable = outlet.socket.readable() => match readable {
+                    Ok(()) => self.receive(&mut datagram).await,
+                    Err(error) => return self.break_down(error.kind()),
+                },
+                () = until(next) => {}
+                () = outlet.alarms.earlier.notified() => {}
+            }
+            self.ring();
+        }
+    }
+
+    /// Nobody wants new conversations, and all old ones have ended.
+    fn is_over(&self) -> bool {
+        self.conversations.is_empty() && self.backlog.as_ref().is_none_or(|backlog| backlog.is_closed())
+    }
+
+    /// Takes what has come, but leaves others their turn now and then.
+    async fn receive(&mut self, datagram: &mut [u8; MAX_DATAGRAM]) {
+        for _ in 0..BATCH {
+            match self.outlet.socket.try_recv_from(datagram) {
+                Ok((length, peer)) => self.take(&mut datagram[..length], peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // What the network says of the one peer there is.
+                Err(error) if self.outlet.is_connected => return self.break_down(error.kind()),
+                // Of some peer, or of the socket: the next try might fail at once too.
+                Err(_) => return tokio::time::sleep(BREATH).await,
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+
+    fn take(&mut self, datagram: &mut [u8], peer: SocketAddr) {
+        let settings = self.settings.clone();
+        let Some(opened) = settings.open(datagram) else { return };
+        if let Some(member) = self.conversations.get(&peer) {
+            if opened.conv().is_none_or(|conv| conv == member.conv) {
+                if member.conversation.handle(opened) && !member.is_validated() {
+                    self.conversations.validated(peer);
+                }
+                return;
+            }
+            if !opened.replaces() || self.backlog.is_none() {
+                return;
+            }
+            member.conversation.replace();
+            self.conversations.remove(peer);
+        }
+        self.begin(opened, peer);
+    }
+
+    fn begin(&mut self, opened: Opened<'_>, peer: SocketAddr) {
+        let Some(conv) = opened.conv().filter(|_| opened.begins()) else { return };
+        let Some(backlog) = self.backlog.clone().filter(|backlog| !backlog.is_closed()) else { return };
+        // Too many: its first datagrams are as good as lost, and will come again.
+        if !self.has_room(peer) {
+            return;
+        }
+        let Ok(seed) = seed() else { return };
+        let session = Session::accept(self.settings.clone(), conv, seed, self.outlet.alarms.now());
+        let conversation = Conversation::new(self.outlet.clone(), peer, session);
+        let is_validated = conversation.handle(opened);
+        self.conversations.insert(conv, conversation.clone(), is_validated);
+        if let Some(oldest) = backlog.push(conversation) {
+            oldest.evict();
+            if self.is_of(&oldest) {
+                self.conversations.remove(oldest.peer());
+            }
+        }
+    }
+
+    /// Whether there is room for one more. Those whose address may be forged make it, the oldest first, and those that
+    /// are only borne with.
+    fn has_room(&mut self, newcomer: SocketAddr) -> bool {
+        let most = self.settings.conversations();
+        let now = self.outlet.alarms.now();
+        // Now and then: to look at all of them for each datagram would be a stranger's success.
+        let is_due = self.swept.is_none_or(|swept| now.since(swept) >= SWEEP);
+        if self.conversations.len() >= most && is_due {
+            self.swept = Some(now);
+            self.conversations.retain(|conversation| !conversation.give_up());
+        }
+        let unvalidated = self.settings.unvalidated();
+        if (self.conversations.len() >= most || self.conversations.is_crowded(newcomer, unvalidated))
+            && let Some(oldest) = self.conversations.evict(newcomer, unvalidated)
+        {
+            oldest.evict();
+        }
+        self.conversations.len() < most
+    }
+
+    fn ring(&mut self) {
+        while let Some(conversation) = self.outlet.alarms.ringing() {
+            if conversation.ring() && self.is_of(&conversation) {
+                self.conversations.remove(conversation.peer());
+            }
+        }
+    }
+
+    /// Whether it was not replaced by another one of the same peer.
+    fn is_of(&self, conversation: &Arc<Conversation>) -> bool {
+        let member = self.conversations.get(&conversation.peer());
+        member.is_some_and(|member| Arc::ptr_eq(&member.conversation, conversation))
+    }
+
+    fn break_down(&mut self, error: io::ErrorKind) {
+        self.conversations.drain().for_each(|conversation| conversation.break_down(error));
+        // Nothing more can be accepted: whoever waits for it is told.
+        if let Some(backlog) = &self.backlog {
+            backlog.close();
+        }
+    }
+}
+
+async fn until(alarm: Option<Instant>) {
+    match alarm {
+        Some(at) => sleep_until(at.into()).await,
+        None => pending().await,
+    }
+}
+
+fn seed() -> io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(io::Error::other)?;
+    Ok(seed)
+}
+
+/// How many datagrams are taken before others have their turn.
+const BATCH: usize = 64;
+/// What the system shall keep of what has come, in bytes.
+const RECEIVED: usize = 4 << 20;
+/// Milliseconds between two looks for room.
+const SWEEP: i32 = 1000;
+const BREATH: Duration = Duration::from_millis(50);

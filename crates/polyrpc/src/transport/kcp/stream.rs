@@ -1,0 +1,84 @@
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+
+use super::conversation::Conversation;
+use crate::transport::{self, Carried, CarriedSink, CarriedSource, Source};
+
+/// A conversation as a stream. Dropping it closes the conversation; what was written still is delivered.
+#[derive(Debug)]
+pub(super) struct Stream {
+    hold: Arc<Hold>,
+}
+
+/// Closes the conversation when both halves have gone.
+#[derive(Debug)]
+struct Hold(Arc<Conversation>);
+
+impl Stream {
+    pub(super) fn over(conversation: Arc<Conversation>) -> transport::Stream {
+        transport::Stream::Carried(Box::new(Self { hold: Arc::new(Hold(conversation)) }))
+    }
+
+    fn conversation(&self) -> &Arc<Conversation> {
+        &self.hold.0
+    }
+}
+
+impl Carried for Stream {
+    fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        loop {
+            match self.conversation().try_write(slices) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.conversation().poll_writable(cx))?;
+                }
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+
+    fn poll_shutdown(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // KCP has no word for it.
+        Poll::Ready(Ok(()))
+    }
+
+    fn held(&self) -> usize {
+        self.conversation().held()
+    }
+
+    fn tells_end(&self) -> bool {
+        false
+    }
+
+    fn split(self: Box<Self>) -> (Box<dyn CarriedSource>, Box<dyn CarriedSink>) {
+        (Box::new(Self { hold: self.hold.clone() }), self)
+    }
+}
+
+impl Source for Stream {
+    fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
+        self.conversation().poll_read(cx, inbox)
+    }
+}
+
+impl CarriedSink for Stream {
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.conversation().try_write(slices)
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.conversation().poll_writable(cx)
+    }
+
+    fn close(&self) {
+        self.conversation().close();
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

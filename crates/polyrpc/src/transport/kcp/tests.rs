@@ -1,0 +1,272 @@
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::future::poll_immediate;
+use polyrpc_kcp::Settings;
+use tokio::net::UdpSocket;
+
+use super::{Algorithm, Cipher, Config, Listener, Tuning, connect};
+use crate::transport::{Carried, Stream};
+
+fn settings(config: Config) -> Arc<Settings> {
+    Arc::new(Settings::new(config).unwrap())
+}
+
+fn protected() -> Config {
+    Config::rpcx(Cipher::new(Algorithm::Aes, &[7; 32]).unwrap())
+}
+
+async fn listener(config: Config) -> (Listener, String) {
+    let listener = Listener::bind("127.0.0.1:0", settings(config)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+fn carried(stream: Stream) -> Box<dyn Carried> {
+    match stream {
+        Stream::Carried(carried) => carried,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn write(stream: &mut Box<dyn Carried>, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let written = poll_fn(|cx| stream.poll_write(cx, &[IoSlice::new(bytes)])).await.unwrap();
+        bytes = &bytes[written..];
+    }
+}
+
+async fn read(stream: &mut Box<dyn Carried>, length: usize) -> BytesMut {
+    let mut read = BytesMut::with_capacity(length);
+    while read.len() < length {
+        let count = poll_fn(|cx| stream.poll_read(cx, &mut read)).await.unwrap();
+        assert!(count > 0, "the stream ended");
+    }
+    read
+}
+
+#[tokio::test]
+async fn what_is_written_is_read_on_both_sides() {
+    for config in [Config::default(), protected()] {
+        let (listener, address) = listener(config.clone()).await;
+        let mut client = carried(connect(&address, settings(config)).await.unwrap());
+        let request: Vec<u8> = (0..500_000_u32).map(|place| (place * 7) as u8).collect();
+        let serve = async {
+            let (server, _) = listener.accept().await.unwrap();
+            let mut server = carried(server);
+            let heard = read(&mut server, request.len()).await;
+            write(&mut server, &heard).await;
+            server
+        };
+        let ask = async {
+            write(&mut client, &request).await;
+            read(&mut client, request.len()).await
+        };
+        let (_server, answer) = tokio::join!(serve, ask);
+        assert!(answer == request);
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_is_delivered_though_the_stream_was_dropped() {
+    let (listener, address) = listener(protected()).await;
+    let mut client = carried(connect(&address, settings(protected())).await.unwrap());
+    write(&mut client, b"hello").await;
+    let (server, _) = listener.accept().await.unwrap();
+    let mut server = carried(server);
+    read(&mut server, 5).await;
+    write(&mut server, &[9; 50_000]).await;
+    drop((server, listener));
+    assert_eq!(read(&mut client, 50_000).await.len(), 50_000);
+}
+
+#[tokio::test]
+async fn nobody_there_is_noticed_with_the_first_bytes() {
+    let (listener, address) = listener(Config::default()).await;
+    drop(listener);
+    // The socket is gone when the address can be bound again.
+    while UdpSocket::bind(&address).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
+    write(&mut client, b"hello").await;
+    let mut room = BytesMut::with_capacity(10);
+    let error = poll_fn(|cx| client.poll_read(cx, &mut room)).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn no_more_conversations_are_kept_than_allowed() {
+    let (listener, address) = listener(Config { conversations: 3, ..Config::default() }).await;
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        clients.push(carried(connect(&address, settings(Config::default())).await.unwrap()));
+    }
+    // All at once: the last of them make the others end.
+    for client in &mut clients {
+        stuff(client, b"hello");
+    }
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        let mut server = carried(listener.accept().await.unwrap().0);
+        read(&mut server, 5).await;
+        write(&mut server, b"world").await;
+        servers.push(server);
+    }
+    let mut fourth = pin!(listener.accept());
+    assert!(poll_immediate(fourth.as_mut()).await.is_none());
+    // A place that is given up is taken by one that comes then, at the latest.
+    servers.pop();
+    loop {
+        let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
+        stuff(&mut client, b"hello");
+        if let Ok(accepted) = tokio::time::timeout(Duration::from_millis(500), fourth.as_mut()).await {
+            accepted.unwrap();
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_is_silent_for_long_makes_room_for_others() {
+    let idle = Duration::from_secs(3);
+    let (listener, address) = listener(Config { conversations: 1, idle, ..Config::default() }).await;
+    let mut gone = carried(connect(&address, settings(Config::default())).await.unwrap());
+    write(&mut gone, b"hello").await;
+    let mut first = carried(listener.accept().await.unwrap().0);
+    read(&mut first, 5).await;
+    write(&mut first, b"world").await;
+    read(&mut gone, 5).await;
+    drop(gone);
+    let mut client = carried(connect(&address, settings(Config::default())).await.unwrap());
+    write(&mut client, b"again").await;
+    let accepted = tokio::time::timeout(5 * idle, listener.accept()).await.expect("there is room");
+    assert_eq!(read(&mut carried(accepted.unwrap().0), 5).await, "again");
+    let mut room = BytesMut::with_capacity(10);
+    let error = poll_fn(|cx| first.poll_read(cx, &mut room)).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+}
+
+#[tokio::test]
+async fn datagrams_of_strangers_change_nothing() {
+    let (listener, address) = listener(protected()).await;
+    let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    for length in 0..1600 {
+        stranger.send_to(&vec![length as u8; length], &address).await.unwrap();
+    }
+    let mut client = carried(connect(&address, settings(protected())).await.unwrap());
+    write(&mut client, b"hello").await;
+    let (server, peer) = listener.accept().await.unwrap();
+    assert_eq!(read(&mut carried(server), 5).await, "hello");
+    assert_ne!(peer, stranger.local_addr().unwrap());
+}
+
+/// Writes what the stream takes without waiting.
+fn stuff(stream: &mut Box<dyn Carried>, bytes: &[u8]) {
+    let mut cx = Context::from_waker(Waker::noop());
+    let _ = stream.poll_write(&mut cx, &[IoSlice::new(bytes)]);
+}
+
+/// What ends the reading.
+async fn end(stream: &mut Box<dyn Carried>) -> std::io::Result<usize> {
+    let mut rest = BytesMut::with_capacity(100);
+    loop {
+        match poll_fn(|cx| stream.poll_read(cx, &mut rest)).await {
+            Ok(1..) => rest.clear(),
+            end => return end,
+        }
+    }
+}
+
+/// A segment with data, under this number of a conversation, without a wrapping.
+fn segment(conv: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = conv.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&[81, 0, 255, 255]);
+    bytes.extend_from_slice(&[0; 12]);
+    bytes.extend_from_slice(&(data.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(data);
+    bytes
+}
+
+#[tokio::test]
+async fn forged_address_is_sent_at_most_three_times_what_came_from_it() {
+    let (idle, tuning) = (Duration::from_secs(6), Tuning::fast());
+    let (listener, address) = listener(Config { idle, tuning, ..Config::default() }).await;
+    let victim = UdpSocket::bind("127.0.0.9:0").await.unwrap();
+    let request = segment(7, &[0; 18]);
+    victim.send_to(&request, &address).await.unwrap();
+    let mut server = carried(listener.accept().await.unwrap().0);
+    read(&mut server, 18).await;
+    stuff(&mut server, &[1; 100_000]);
+    // Until it is given up.
+    let error = end(&mut server).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    let (mut sent, mut datagram) = (0, [0; 2000]);
+    while let Ok(length) = victim.try_recv(&mut datagram) {
+        sent += length;
+    }
+    assert!((1..=3 * request.len()).contains(&sent), "{sent} bytes for {}", request.len());
+}
+
+#[tokio::test]
+async fn oldest_conversation_without_a_validated_address_makes_room() {
+    let (listener, address) = listener(Config { unvalidated: 2, ..Config::default() }).await;
+    let mut proven = carried(connect(&address, settings(Config::default())).await.unwrap());
+    write(&mut proven, b"hello").await;
+    let mut kept = carried(listener.accept().await.unwrap().0);
+    read(&mut kept, 5).await;
+    write(&mut kept, b"world").await;
+    read(&mut proven, 5).await;
+    // Its acknowledgement is on its way: what comes behind it is read after it.
+    write(&mut proven, b"again").await;
+    read(&mut kept, 5).await;
+
+    let mut forged = Vec::new();
+    for network in 1..=3 {
+        let socket = UdpSocket::bind(format!("127.0.{network}.1:0")).await.unwrap();
+        socket.send_to(&segment(network, b"forged"), &address).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        assert_eq!(peer, socket.local_addr().unwrap());
+        forged.push(carried(stream));
+    }
+    assert_eq!(end(&mut forged[0]).await.unwrap(), 0, "the oldest has ended");
+    for other in &mut forged[1..] {
+        assert!(poll_immediate(pin!(end(other))).await.is_none());
+    }
+    write(&mut kept, b"still").await;
+    assert_eq!(read(&mut proven, 5).await, "still");
+}
+
+#[tokio::test]
+async fn one_network_has_half_of_the_places_without_a_validated_address() {
+    let (listener, address) = listener(Config { unvalidated: 200, ..Config::default() }).await;
+    // Sockets are kept: a port that is given again would be the same peer.
+    let (mut streams, mut sockets) = (Vec::new(), Vec::new());
+    for conv in 0..=101 {
+        let network = if conv == 0 { 1 } else { 2 };
+        let socket = UdpSocket::bind(format!("127.0.{network}.1:0")).await.unwrap();
+        socket.send_to(&segment(conv, b"forged"), &address).await.unwrap();
+        streams.push(carried(listener.accept().await.unwrap().0));
+        sockets.push(socket);
+    }
+    assert_eq!(end(&mut streams[1]).await.unwrap(), 0, "the oldest of the crowded network has ended");
+    for other in [0, 2, 3, 101] {
+        assert!(poll_immediate(pin!(end(&mut streams[other]))).await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn alarms_of_ended_conversations_are_forgotten() {
+    let (listener, address) = listener(Config { unvalidated: 4, ..Config::default() }).await;
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    for conv in 0..1000 {
+        socket.send_to(&segment(conv, b"forged"), &address).await.unwrap();
+        drop(listener.accept().await.unwrap());
+    }
+    assert!(listener.alarms() < 100, "{} alarms", listener.alarms());
+}

@@ -1,0 +1,166 @@
+use std::io;
+use std::net::SocketAddr;
+#[cfg(feature = "kcp")]
+use std::sync::Arc;
+
+#[cfg(feature = "kcp")]
+use polyrpc_kcp::Settings;
+
+use tokio::net::{TcpListener, lookup_host};
+
+use super::socket::{ACCEPTED, keep_alive};
+use super::unix::UnixSocket;
+use super::{Address, Stream};
+use crate::call::Peer;
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixSocket),
+    #[cfg(feature = "kcp")]
+    Kcp(super::kcp::Listener),
+    #[cfg(feature = "quic")]
+    Quic(super::quic::Listener),
+}
+
+/// How a transport over UDP was set up, where that is not as usual.
+#[derive(Debug, Default)]
+pub(crate) struct Listening {
+    #[cfg(feature = "kcp")]
+    pub(crate) kcp: Option<super::kcp::Config>,
+    #[cfg(feature = "quic")]
+    pub(crate) quic: Option<super::quic::Config>,
+    /// Of which QUIC is made.
+    #[cfg(feature = "quic")]
+    pub(crate) tls: Option<super::tls::Server>,
+    /// Counts the handshakes of QUIC that fail.
+    #[cfg(feature = "quic")]
+    pub(crate) on_failed_handshake: Option<super::quic::OnFailedHandshake>,
+}
+
+impl Listening {
+    /// What was set up says by what to listen where the address does not.
+    #[cfg_attr(
+        not(any(feature = "kcp", feature = "quic")),
+        allow(clippy::match_single_binding, reason = "there is nothing to be set up")
+    )]
+    pub(crate) fn by(&self, address: Address) -> Address {
+        match address {
+            #[cfg(feature = "kcp")]
+            Address::Tcp(place) if self.kcp.is_some() => Address::Kcp(place),
+            #[cfg(feature = "quic")]
+            Address::Tcp(place) if self.quic.is_some() => Address::Quic(place),
+            address => address,
+        }
+    }
+}
+
+impl Listener {
+    /// Begins to listen.
+    #[cfg_attr(
+        not(any(feature = "kcp", feature = "quic")),
+        allow(unused_variables, reason = "there is nothing to be set up")
+    )]
+    pub(crate) async fn bind(address: &Address, listening: Listening) -> io::Result<Self> {
+        match address {
+            #[cfg(feature = "kcp")]
+            Address::Kcp(address) => {
+                let settings = Settings::new(listening.kcp.unwrap_or_default());
+                let settings =
+                    settings.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+                super::kcp::Listener::bind(address, Arc::new(settings)).await.map(Self::Kcp)
+            }
+            #[cfg(not(feature = "kcp"))]
+            Address::Kcp(_) => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without KCP"))
+            }
+            #[cfg(feature = "quic")]
+            Address::Quic(address) => {
+                let tls = listening.tls.ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::InvalidInput, "QUIC needs TLS: Listen::tls")
+                })?;
+                let (config, on_failed) = (listening.quic.unwrap_or_default(), listening.on_failed_handshake);
+                super::quic::Listener::bind(address, config, tls, on_failed).await.map(Self::Quic)
+            }
+            #[cfg(not(feature = "quic"))]
+            Address::Quic(_) => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without QUIC"))
+            }
+            Address::Tcp(address) => bind_tcp(address).await.map(Self::Tcp),
+            Address::Unix(path) => UnixSocket::bind(path).await.map(Self::Unix),
+        }
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<(Stream, Peer)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((Stream::tcp(stream)?, Peer::Tcp(peer)))
+            }
+            Self::Unix(socket) => Ok((Stream::Unix(socket.accept().await?), Peer::Unix)),
+            #[cfg(feature = "kcp")]
+            Self::Kcp(listener) => listener.accept().await.map(|(stream, peer)| (stream, Peer::Udp(peer))),
+            #[cfg(feature = "quic")]
+            Self::Quic(listener) => listener.accept().await,
+        }
+    }
+
+    /// Where it listens, with the port that was really given.
+    pub(crate) fn address(&self) -> io::Result<Address> {
+        match self {
+            Self::Tcp(listener) => Ok(Address::Tcp(listener.local_addr()?.to_string())),
+            Self::Unix(socket) => Ok(Address::Unix(socket.path().to_owned())),
+            #[cfg(feature = "kcp")]
+            Self::Kcp(listener) => Ok(Address::Kcp(listener.local_addr()?.to_string())),
+            #[cfg(feature = "quic")]
+            Self::Quic(listener) => Ok(Address::Quic(listener.local_addr().to_string())),
+        }
+    }
+}
+
+async fn bind_tcp(address: &str) -> io::Result<TcpListener> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in lookup_host(address).await? {
+        match listen(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// A listening socket with a backlog that survives a reconnect storm; the kernel cuts it to `somaxconn`.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    // What is accepted has it from here, at no cost (Linux `net/ipv4/tcp_minisocks.c`).
+    keep_alive(&socket, ACCEPTED)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+const BACKLOG: u32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt;
+
+    use super::super::Socket;
+    use super::*;
+
+    #[tokio::test]
+    async fn the_system_looks_whether_a_silent_peer_is_still_there() {
+        let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), Listening::default()).await.unwrap();
+        let dialled = Socket::connect(&listener.address().unwrap()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        for (socket, seconds) in [(dialled, 60), (accepted.into_socket().unwrap(), 180)] {
+            let Socket::Tcp(stream) = socket else { panic!("it is TCP") };
+            assert!(sockopt::socket_keepalive(&stream).unwrap());
+            assert_eq!(sockopt::tcp_keepidle(&stream).unwrap().as_secs(), seconds);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Where bytes come from: addresses, listening sockets, streams. From bottom to top: what is read from ([`Source`]) and into
+//! ([`Inbox`]), sockets, [`tls`] over any of them, [`Stream`], streams made of datagrams ([`kcp`], [`quic`]), WebSockets, and
+//! what listens and connects.
+
+mod address;
+mod outgoing;
+
+mod inbox;
+pub(crate) mod scratch;
+mod source;
+
+mod carried;
+mod socket;
+mod unix;
+
+#[cfg(not(feature = "tls"))]
+pub(crate) mod no_tls;
+#[cfg(feature = "tls")]
+pub mod tls;
+
+mod stream;
+
+#[cfg(feature = "kcp")]
+pub mod kcp;
+#[cfg(feature = "quic")]
+pub mod quic;
+
+mod behind_http;
+mod tunnel;
+mod upgrade;
+
+mod dialing;
+mod listener;
+
+pub use self::address::Address;
+
+pub(crate) use self::behind_http::connect_behind_http;
+pub(crate) use self::carried::{Carried, CarriedSink, CarriedSource};
+pub(crate) use self::dialing::Dialing;
+pub(crate) use self::inbox::Inbox;
+pub(crate) use self::listener::{Listener, Listening};
+#[cfg(not(feature = "tls"))]
+pub(crate) use self::no_tls as tls;
+pub(crate) use self::outgoing::{outgoing_v4, outgoing_v6};
+pub(crate) use self::socket::{DIALLED, Socket, keep_alive};
+pub(crate) use self::source::Source;
+pub(crate) use self::stream::{ReadHalf, Stream, TlsStream, WriteHalf};
+pub(crate) use self::upgrade::Transport;

@@ -1,0 +1,251 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
+use quinn::{Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
+use rustls::pki_types::CertificateDer;
+use tokio::net::lookup_host;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::Config;
+use super::stream::Stream;
+use super::streamless::{self, Streamless};
+use crate::call::Peer;
+use crate::runtime::Owned;
+use crate::transport::{self, tls};
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    address: SocketAddr,
+    accepted: Mutex<mpsc::Receiver<(transport::Stream, Peer)>>,
+    /// Makes connections of what comes, and ends with the listener. The socket stays for as long as connections do.
+    _accepting: Owned<()>,
+}
+
+/// Called with each failed handshake and the client that began it. An error of the kind `TimedOut` is a handshake that was
+/// not finished in time.
+#[derive(Clone)]
+pub(crate) struct OnFailedHandshake(Arc<dyn Fn(&io::Error, &Peer) + Send + Sync>);
+
+impl OnFailedHandshake {
+    pub(crate) fn new(call: impl Fn(&io::Error, &Peer) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(call))
+    }
+}
+
+impl fmt::Debug for OnFailedHandshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnFailedHandshake")
+    }
+}
+
+impl Listener {
+    pub(crate) async fn bind(
+        address: &str,
+        config: Config,
+        tls: tls::Server,
+        on_failed: Option<OnFailedHandshake>,
+    ) -> io::Result<Self> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in lookup_host(address).await? {
+            match std::net::UdpSocket::bind(address) {
+                Ok(socket) => return Self::over(socket, Admission { config, tls, on_failed }),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn over(socket: std::net::UdpSocket, admission: Admission) -> io::Result<Self> {
+        let server = Some(admission.server()?);
+        let endpoint = Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(TokioRuntime))?;
+        let address = endpoint.local_addr()?;
+        let (sender, accepted) = mpsc::channel(BACKLOG);
+        let accepting = Owned::from(tokio::spawn(accept(endpoint, admission, sender)));
+        Ok(Self { address, accepted: Mutex::new(accepted), _accepting: accepting })
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<(transport::Stream, Peer)> {
+        let accepted =
+            poll_fn(|cx| self.accepted.lock().unwrap_or_else(PoisonError::into_inner).poll_recv(cx));
+        accepted.await.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// What clients are let in by.
+#[derive(Debug)]
+struct Admission {
+    config: Config,
+    tls: tls::Server,
+    on_failed: Option<OnFailedHandshake>,
+}
+
+impl Admission {
+    /// Anew for each connection: certificates may have been reloaded.
+    fn server(&self) -> io::Result<ServerConfig> {
+        let mut crypto = self.tls.config(&[]);
+        crypto.alpn_protocols = self.config.alpn();
+        let crypto = QuicServerConfig::try_from(crypto).map_err(io::Error::other)?;
+        let mut server = ServerConfig::with_crypto(Arc::new(crypto));
+        server.transport_config(self.config.serving());
+        server
+            .max_incoming(INCOMING)
+            .incoming_buffer_size(FIRST_BYTES)
+            .incoming_buffer_size_total(FIRST_BYTES_IN_ALL);
+        Ok(server)
+    }
+
+    #[cold]
+    fn failed(&self, error: &io::Error, address: SocketAddr) {
+        if let Some(OnFailedHandshake(call)) = &self.on_failed {
+            call(error, &Peer::Udp(address));
+        }
+    }
+}
+
+/// Takes what comes, each in a task of its own until it has its stream.
+async fn accept(endpoint: Endpoint, admission: Admission, accepted: mpsc::Sender<(transport::Stream, Peer)>) {
+    let mut handshakes = Handshakes::default();
+    let streamless = Arc::<Streamless>::default();
+    let entry = Entry { streamless, accepted, stream_timeout: admission.config.stream_timeout };
+    // Those that have shaken hands are bounded by `streamless` and by the server.
+    let mut waiting = JoinSet::new();
+    loop {
+        tokio::select! {
+            incoming = endpoint.accept() => match incoming {
+                None => return,
+                Some(incoming) => handshakes.begin(incoming, &admission),
+            },
+            Some(ended) = handshakes.next() => match ended {
+                Ok(connection) => drop(waiting.spawn(entry.clone().enter(connection))),
+                Err((error, address)) => admission.failed(&error, address),
+            },
+            Some(_) = waiting.join_next() => {}
+        }
+    }
+}
+
+/// Handshakes that are going on.
+#[derive(Default)]
+struct Handshakes {
+    tasks: JoinSet<(SocketAddr, io::Result<Connection>)>,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+impl Handshakes {
+    fn begin(&mut self, incoming: Incoming, admission: &Admission) {
+        let address = incoming.remote_address().ip().to_canonical();
+        let own = self.by_address.get(&address).copied().unwrap_or_default();
+        if self.tasks.len() >= HANDSHAKES || own >= HANDSHAKES_OF_ONE {
+            incoming.refuse();
+        } else if self.tasks.len() >= UNPROVEN && incoming.may_retry() && !incoming.remote_address_validated()
+        {
+            // Too many: whoever wants in shows first that he is where he says.
+            let _ = incoming.retry();
+        } else if let Ok(server) = admission.server() {
+            *self.by_address.entry(address).or_default() += 1;
+            let client = incoming.remote_address();
+            self.tasks.spawn(async move { (client, connect(incoming, server).await) });
+        }
+    }
+
+    /// The next that has ended, with its connection or with the error and the client's address; `None` if there are none.
+    async fn next(&mut self) -> Option<Result<Connection, (io::Error, SocketAddr)>> {
+        let (client, connection) = loop {
+            if let Ok(ended) = self.tasks.join_next().await? {
+                break ended;
+            }
+        };
+        let address = client.ip().to_canonical();
+        if let Some(own) = self.by_address.get_mut(&address) {
+            *own -= 1;
+            if *own == 0 {
+                self.by_address.remove(&address);
+            }
+        }
+        Some(connection.map_err(|error| (error, client)))
+    }
+}
+
+async fn connect(incoming: Incoming, server: ServerConfig) -> io::Result<Connection> {
+    let connecting = incoming.accept_with(Arc::new(server)).map_err(failure)?;
+    let connected = timeout(HANDSHAKE, connecting).await;
+    connected.unwrap_or(Err(ConnectionError::TimedOut)).map_err(failure)
+}
+
+/// What either side objects to in the other's TLS is `InvalidData`, as it is over TCP.
+fn failure(error: ConnectionError) -> io::Error {
+    match error {
+        ConnectionError::TransportError(_) | ConnectionError::ConnectionClosed(_) => {
+            io::Error::new(io::ErrorKind::InvalidData, error)
+        }
+        error => error.into(),
+    }
+}
+
+/// Where connections go that have shaken hands.
+#[derive(Clone)]
+struct Entry {
+    streamless: Arc<Streamless>,
+    accepted: mpsc::Sender<(transport::Stream, Peer)>,
+    stream_timeout: Duration,
+}
+
+impl Entry {
+    /// Waits until the client has opened its stream. One that has nothing to say yet has not, as far as can be seen; it
+    /// says that it is still there.
+    async fn enter(self, connection: Connection) {
+        self.streamless.enter(connection.clone());
+        let opened = timeout(self.stream_timeout, connection.accept_bi()).await;
+        self.streamless.leave(&connection);
+        match opened {
+            Ok(Ok((send, receive))) => {
+                let peer = peer(&connection);
+                // Nobody listens any more: it is closed.
+                let _ = self.accepted.send((Stream::over(connection, send, receive), peer)).await;
+            }
+            Ok(Err(_)) => {}
+            Err(_) => streamless::close(&connection),
+        }
+    }
+}
+
+fn peer(connection: &Connection) -> Peer {
+    let data = connection.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
+    let alpn = data.and_then(|data| data.protocol);
+    let identity =
+        connection.peer_identity().and_then(|shown| shown.downcast::<Vec<CertificateDer<'_>>>().ok());
+    let shown = identity.iter().flat_map(|shown| shown.iter());
+    let certificates = shown.map(|certificate| Bytes::copy_from_slice(certificate)).collect();
+    tls::peer(Peer::Udp(connection.remote_address()), "TLS 1.3", alpn.as_deref(), certificates)
+}
+
+/// How many connections may wait to be accepted.
+const BACKLOG: usize = 128;
+/// Handshakes at a time.
+const HANDSHAKES: usize = 4096;
+/// Handshakes of one address at a time.
+const HANDSHAKES_OF_ONE: usize = 1024;
+/// Connections of which the first datagram came and that were not looked at.
+const INCOMING: usize = 1024;
+/// Bytes that may come on one of these before it is looked at.
+const FIRST_BYTES: u64 = 64 << 10;
+/// The same on all of them.
+const FIRST_BYTES_IN_ALL: u64 = 8 << 20;
+/// How many of these may be from an address that has not shown to be theirs.
+const UNPROVEN: usize = 256;
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -1,0 +1,161 @@
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::task::AtomicWaker;
+use quinn::{Connection, RecvStream, SendStream, VarInt};
+use tokio::io::AsyncReadExt;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use crate::transport::{self, Carried, CarriedSink, CarriedSource, Source};
+
+/// A connection with its one stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    send: Sender,
+    receive: Receiver,
+}
+
+impl Stream {
+    pub(super) fn over(connection: Connection, send: SendStream, receive: RecvStream) -> transport::Stream {
+        let send = Sender { send, connection };
+        transport::Stream::Carried(Box::new(Self { send, receive: Receiver(receive) }))
+    }
+}
+
+impl Carried for Stream {
+    fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.send.poll_write(cx, slices)
+    }
+
+    fn poll_shutdown(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.send.finish();
+        Poll::Ready(Ok(()))
+    }
+
+    fn tells_end(&self) -> bool {
+        true
+    }
+
+    fn split(self: Box<Self>) -> (Box<dyn CarriedSource>, Box<dyn CarriedSink>) {
+        let Self { send, receive } = *self;
+        (Box::new(receive), Box::new(Sink { sender: Mutex::new(send), room: Arc::default() }))
+    }
+}
+
+impl Source for Stream {
+    fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
+        self.receive.poll_read(cx, inbox)
+    }
+}
+
+/// The direction that the peer sends in.
+#[derive(Debug)]
+struct Receiver(RecvStream);
+
+impl Source for Receiver {
+    fn poll_read(&mut self, cx: &mut Context<'_>, inbox: &mut BytesMut) -> Poll<io::Result<usize>> {
+        pin!(self.0.read_buf(inbox)).poll(cx)
+    }
+}
+
+/// The direction that we send in, and what keeps the connection open.
+#[derive(Debug)]
+struct Sender {
+    send: SendStream,
+    connection: Connection,
+}
+
+impl Sender {
+    fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let mut written = 0;
+        for slice in slices.iter().filter(|slice| !slice.is_empty()) {
+            match Pin::new(&mut self.send).poll_write(cx, slice) {
+                Poll::Ready(Ok(taken)) => {
+                    written += taken;
+                    if taken < slice.len() {
+                        break;
+                    }
+                }
+                // What went before counts; the rest comes to the same the next time.
+                _ if written > 0 => break,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn finish(&mut self) {
+        // That it was finished before is as good.
+        let _ = self.send.finish();
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.finish();
+        let Ok(runtime) = Handle::try_current() else { return };
+        // To let the connection go would throw away what the peer has not got yet.
+        let (arrived, connection) = (self.send.stopped(), self.connection.clone());
+        runtime.spawn(async move {
+            let _ = timeout(FAREWELL, arrived).await;
+            connection.close(VarInt::from_u32(0), b"");
+        });
+    }
+}
+
+/// The half that any task may write to.
+#[derive(Debug)]
+struct Sink {
+    sender: Mutex<Sender>,
+    room: Arc<Room>,
+}
+
+/// Where the task waits that is to write on. quinn wakes whoever tried last, and that may have been another one.
+#[derive(Debug, Default)]
+struct Room {
+    is_lacking: AtomicBool,
+    waiting: AtomicWaker,
+}
+
+impl CarriedSink for Sink {
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let waker = Waker::from(self.room.clone());
+        // Before the attempt: room may be made right behind it.
+        self.room.is_lacking.store(true, Ordering::Release);
+        match sender.poll_write(&mut Context::from_waker(&waker), slices) {
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+            Poll::Ready(written) => {
+                self.room.is_lacking.store(false, Ordering::Release);
+                written
+            }
+        }
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.room.waiting.register(cx.waker());
+        if self.room.is_lacking.load(Ordering::Acquire) { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    fn close(&self) {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.connection.close(VarInt::from_u32(0), b"");
+    }
+}
+
+impl Wake for Room {
+    fn wake(self: Arc<Self>) {
+        self.is_lacking.store(false, Ordering::Release);
+        self.waiting.wake();
+    }
+}
+
+/// How long what was written is delivered after the end.
+const FAREWELL: Duration = Duration::from_secs(5);

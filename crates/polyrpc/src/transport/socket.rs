@@ -1,0 +1,114 @@
+use std::io;
+use std::os::fd::AsFd;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::net::{Shutdown, sockopt};
+use tokio::io::ReadBuf;
+use tokio::net::{TcpStream, UnixStream};
+
+use super::Address;
+
+/// A connected socket with nothing above it.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Connects.
+    pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect(address.as_str()).await?;
+                stream.set_nodelay(true)?;
+                keep_alive(&stream, DIALLED)?;
+                Ok(Self::Tcp(stream))
+            }
+            Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+            // Those are dialled with what they were set up with.
+            Address::Kcp(_) | Address::Quic(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Reads what has arrived, for one task at a time; 0 at the end of the stream.
+    pub(crate) fn poll_receive(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let read = match self {
+                Self::Tcp(stream) => {
+                    ready!(stream.poll_read_ready(cx))?;
+                    stream.try_read_buf(buffer)
+                }
+                Self::Unix(stream) => {
+                    ready!(stream.poll_read_ready(cx))?;
+                    stream.try_read_buf(buffer)
+                }
+            };
+            if !is_not_yet(&read) {
+                return Poll::Ready(read);
+            }
+        }
+    }
+
+    /// Writes what the socket takes, for one task at a time.
+    pub(crate) fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let written = match self {
+                Self::Tcp(stream) => {
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream.try_write(bytes)
+                }
+                Self::Unix(stream) => {
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream.try_write(bytes)
+                }
+            };
+            if !is_not_yet(&written) {
+                return Poll::Ready(written);
+            }
+        }
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        let ended = match self {
+            Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Write),
+            Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Write),
+        };
+        match ended {
+            // The peer has gone away altogether.
+            Err(rustix::io::Errno::NOTCONN) => Ok(()),
+            ended => Ok(ended?),
+        }
+    }
+
+    /// Lets the peer see that something went wrong, instead of the end of the stream, once it is closed.
+    pub(crate) fn break_off(&self) {
+        if let Self::Tcp(stream) = self {
+            // Where it cannot be done, the peer sees an end.
+            let _ = stream.set_zero_linger();
+        }
+    }
+}
+
+/// The socket seemed to be ready and was not.
+fn is_not_yet(result: &io::Result<usize>) -> bool {
+    matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// Has the system look after so much silence whether the peer is still there: one that lost its power or its network says
+/// nothing, and a caller that only waits would never know.
+pub(crate) fn keep_alive(socket: impl AsFd, silence: Duration) -> io::Result<()> {
+    sockopt::set_socket_keepalive(&socket, true)?;
+    Ok(sockopt::set_tcp_keepidle(&socket, silence)?)
+}
+
+/// rpcx `client/client.go`, `DefaultOption`
+pub(crate) const DIALLED: Duration = Duration::from_secs(60);
+/// rpcx `server/server.go`, `NewServer`
+pub(crate) const ACCEPTED: Duration = Duration::from_secs(180);

@@ -1,0 +1,228 @@
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use polyrpc_core::{Protocol, Status};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use super::identity::Identity;
+use super::named::NamedAuthorities;
+use super::pem::{Pem, Stamp};
+use super::report::Report;
+use super::{alpn, provider};
+
+/// How a client checks who a server is, and proves who it is itself.
+///
+/// By default a server needs a certificate that is for the host in the URL and was issued by an authority that the
+/// system trusts.
+///
+/// ```no_run
+/// # fn main() -> polyrpc::Result<()> {
+/// use polyrpc::Client;
+/// use polyrpc::tls::{self, Identity};
+///
+/// let tls = tls::Client::new().ca("ca.pem").identity(Identity::new("client.pem", "client.key"));
+/// let client = Client::builder("grpcs://10.0.0.1:8443").tls(tls.server_name("echo.example")).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Client {
+    authorities: Vec<Pem>,
+    identity: Option<Identity>,
+    server_name: Option<String>,
+    accepts_any: bool,
+    watch: Option<Duration>,
+    report: Report,
+}
+
+impl Client {
+    /// A client that trusts whom the system trusts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts these authorities, and no more those of the system.
+    #[must_use]
+    pub fn ca(mut self, authorities: impl Into<Pem>) -> Self {
+        self.authorities.push(authorities.into());
+        self
+    }
+
+    /// Shows this certificate to a server that asks for one.
+    #[must_use]
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// Asks for this name, and wants a certificate that is for it, whatever host the URL names.
+    #[must_use]
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    /// Takes any certificate: whoever can come between client and server can read and change everything.
+    #[must_use]
+    pub fn dangerously_accept_any_certificate(mut self) -> Self {
+        self.accepts_any = true;
+        self
+    }
+
+    /// Looks, when a connection is made and at most this often, whether a file has changed, and reads all anew if one
+    /// has: the certificate and its key, and the authorities. Connections that are made from then on get the new ones; those
+    /// there are go on as they are. What is wrong with new files is a `tracing` event of level WARN, or told to
+    /// [`on_reload`](Self::on_reload); the old ones stay until it is mended.
+    #[must_use]
+    pub fn watch(mut self, every: Duration) -> Self {
+        self.watch = Some(every.max(Duration::from_millis(10)));
+        self
+    }
+
+    /// Called when [watched](Self::watch) files were read anew, and when something was wrong with them. It must not
+    /// wait.
+    #[must_use]
+    pub fn on_reload(
+        mut self,
+        report: impl Fn(&crate::error::ClientResult<()>) + Send + Sync + 'static,
+    ) -> Self {
+        self.report = Report::to(report);
+        self
+    }
+
+    /// How often its files are looked at.
+    pub(super) fn watched(&self) -> Option<Duration> {
+        self.watch
+    }
+
+    pub(super) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    pub(super) fn stamps(&self) -> Vec<Option<Stamp>> {
+        let identity = self.identity.iter().flat_map(Identity::stamps);
+        identity.chain(self.authorities.iter().map(Pem::stamp)).collect()
+    }
+
+    /// What rustls is to be given for a connection by HTTP/1.1 to this host: for the project's own crates whose
+    /// transport is another. Not part of the public API.
+    ///
+    /// # Errors
+    ///
+    /// When a certificate or a key cannot be read, or the host is no name.
+    #[doc(hidden)]
+    pub fn prepare(&self, host: &str) -> Result<(Arc<ClientConfig>, ServerName<'static>), Status> {
+        Ok((Arc::new(self.config(Protocol::Http)?), name(self.name(host))?))
+    }
+
+    /// The name that a server's certificate must be for.
+    pub(crate) fn name<'a>(&'a self, host: &'a str) -> &'a str {
+        self.server_name.as_deref().unwrap_or(host)
+    }
+
+    pub(crate) fn config(&self, protocol: Protocol) -> Result<ClientConfig, Status> {
+        let config = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let config = config.map_err(|error| unusable(&error))?;
+        let config = match self.accepts_any {
+            true => config.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider()))),
+            false if self.authorities.is_empty() => config.with_root_certificates(of_the_system()?),
+            false => config.dangerous().with_custom_certificate_verifier(Arc::new(self.named()?)),
+        };
+        let mut config = match &self.identity {
+            None => config.with_no_client_auth(),
+            Some(identity) => {
+                config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity.load()?)))
+            }
+        };
+        // Only where servers that ask for a name are in use.
+        if matches!(protocol, Protocol::Grpc | Protocol::Http) {
+            config.alpn_protocols = vec![alpn(protocol).into()];
+        }
+        Ok(config)
+    }
+
+    /// Trusts the authorities that were named.
+    fn named(&self) -> Result<NamedAuthorities, Status> {
+        let mut certificates = Vec::new();
+        let mut roots = RootCertStore::empty();
+        for pem in &self.authorities {
+            for certificate in pem.certificates()? {
+                roots.add(certificate.clone()).map_err(|error| {
+                    Status::invalid_argument(format!("a certificate in {pem} is no authority: {error}"))
+                })?;
+                certificates.push(certificate);
+            }
+        }
+        NamedAuthorities::new(roots, certificates).map_err(|error| unusable(&error))
+    }
+}
+
+fn of_the_system() -> Result<Arc<RootCertStore>, Status> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    if let Some(roots) = ROOTS.get() {
+        return Ok(roots.clone());
+    }
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // A system's collection may have some that are no good; others are none the worse for it.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+        return Err(Status::failed_precondition(format!(
+            "the system trusts no certificate authority{why}: name one"
+        )));
+    }
+    Ok(ROOTS.get_or_init(|| Arc::new(roots)).clone())
+}
+
+pub(super) fn name(host: &str) -> Result<ServerName<'static>, Status> {
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| Status::invalid_argument(format!("`{host}` is no name that a certificate can be for")))
+}
+
+fn unusable(error: &Error) -> Status {
+    Status::internal(format!("TLS cannot be used: {error}"))
+}
+
+/// Believes whoever answers. That the other end has the key of the certificate it shows is still seen to.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,101 @@
+//! TLS for every protocol that goes over a stream: one port answers clear text and TLS, and tells them apart by the
+//! first bytes.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use polyrpc::server::Listen;
+//! use polyrpc::tls::{self, Identity};
+//!
+//! let tls = tls::Server::new(Identity::new("server.pem", "server.key"))?;
+//! let server = polyrpc::Server::new().bind(Listen::on("0.0.0.0:8443").tls(tls.clone())).await?.start();
+//!
+//! let tls = tls::Client::new().ca("ca.pem");
+//! let client = polyrpc::Client::builder("rpcx+tls://localhost:8443").tls(tls).build()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! TLS 1.2 and 1.3 by [rustls](https://docs.rs/rustls); early data (0-RTT), which could be replayed, is not taken.
+//!
+//! Within: `server` and `client` are what a user settles, `current` is what a client last read, `named` how it judges, `session` is one connection without its socket, `stream`
+//! and `halves` lay it over one, `blocking` does so for the client without a runtime.
+
+mod expiry;
+mod identity;
+mod pem;
+mod report;
+
+mod client;
+mod named;
+mod server;
+
+mod acceptor;
+mod connector;
+mod current;
+mod watch;
+
+mod outgoing;
+mod session;
+
+mod blocking;
+mod carrier;
+mod halves;
+mod plain;
+mod stream;
+
+mod failure;
+
+use std::sync::{Arc, OnceLock};
+
+use polyrpc_core::{Protocol, Status};
+use rustls::crypto::{CryptoProvider, ring};
+
+pub use self::client::Client;
+pub use self::identity::Identity;
+pub use self::pem::Pem;
+pub use self::server::{Builder, Server};
+
+pub(crate) use self::acceptor::Acceptor;
+pub(crate) use self::blocking::{Blocking, Socket};
+pub(crate) use self::carrier::{Carrier, CarrierSink};
+pub(crate) use self::connector::Connector;
+#[cfg(feature = "quic")]
+pub(crate) use self::current::Current;
+pub(crate) use self::halves::{ReadHalf, WriteHalf};
+pub(crate) use self::stream::Stream;
+#[cfg(feature = "quic")]
+pub(crate) use self::stream::peer;
+
+/// What a client's connections are made with; without settings, the usual.
+pub(crate) fn connector(
+    settings: Option<&Client>,
+    protocol: Protocol,
+    host: &str,
+) -> Result<Connector, Status> {
+    match settings {
+        Some(settings) => settings.connector(protocol, host),
+        None => Client::new().connector(protocol, host),
+    }
+}
+
+/// Under which name a subscriber of `tracing` is told.
+const TARGET: &str = "polyrpc::tls";
+
+/// What computes.
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    PROVIDER.get_or_init(|| Arc::new(ring::default_provider())).clone()
+}
+
+/// The name by which a client asks for a protocol in the handshake (ALPN, RFC 7301): the registered one, or else the
+/// protocol's own, as brpc has it (`ssl_options.h`, `alpns`).
+fn alpn(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Grpc => "h2",
+        Protocol::Http => "http/1.1",
+        other => other.as_str(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use polyrpc_core::{Protocol, Status};
+use rustls::crypto::ring::Ticketer;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
+
+use super::identity::Identity;
+use super::pem::{Pem, Stamp};
+use super::report::Report;
+use super::{alpn, provider};
+use crate::error::ClientResult as Result;
+
+/// How a server proves who it is, and whether its clients must. Listeners take it by
+/// [`Listen::tls`](crate::server::Listen::tls).
+///
+/// Clones share their certificates: [`reload`](Self::reload) on any of them takes effect for all.
+///
+/// ```no_run
+/// # fn main() -> polyrpc::Result<()> {
+/// use std::time::Duration;
+/// use polyrpc::tls::{self, Identity};
+///
+/// let tls = tls::Server::builder(Identity::new("server.pem", "server.key"))
+///     .client_ca("clients.pem")
+///     .watch(Duration::from_secs(10))
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+struct Inner {
+    settings: Builder,
+    loaded: RwLock<Arc<Loaded>>,
+}
+
+/// What was in the files.
+struct Loaded {
+    config: ServerConfig,
+    /// The files, just before they were read.
+    stamps: Vec<Option<Stamp>>,
+}
+
+impl Server {
+    /// A server with this certificate, which asks its clients for none.
+    ///
+    /// # Errors
+    ///
+    /// When certificate and key cannot be read or do not belong together.
+    pub fn new(identity: Identity) -> Result<Self> {
+        Self::builder(identity).build()
+    }
+
+    /// A server with this certificate, and what else is to be settled.
+    pub fn builder(identity: Identity) -> Builder {
+        Builder {
+            identities: vec![identity],
+            clients: Clients::Unasked,
+            required: false,
+            watch: None,
+            report: Report::default(),
+        }
+    }
+
+    /// Reads certificates and keys anew. Connections that are made from now on get the new ones; those there are go on
+    /// as they are. Sessions of before cannot be resumed, since a client may have become one that is not trusted.
+    ///
+    /// # Errors
+    ///
+    /// When something is wrong with what was read. Everything stays as it was then.
+    pub fn reload(&self) -> Result<()> {
+        let loaded = Arc::new(self.0.settings.load()?);
+        *self.0.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        Ok(())
+    }
+
+    /// What the TLS of a listener goes by that speaks these protocols.
+    pub(crate) fn config(&self, protocols: &[Protocol]) -> ServerConfig {
+        let mut config = self.loaded().config.clone();
+        config.alpn_protocols = protocols.iter().map(|protocol| alpn(*protocol).into()).collect();
+        config
+    }
+
+    /// Whether a file is not as it was when it was read.
+    pub(super) fn is_stale(&self) -> bool {
+        self.0.settings.stamps() != self.loaded().stamps
+    }
+
+    /// Whether clear text is refused.
+    pub(super) fn is_required(&self) -> bool {
+        self.0.settings.required
+    }
+
+    /// How often its files are looked at.
+    pub(super) fn watched(&self) -> Option<Duration> {
+        self.0.settings.watch
+    }
+
+    pub(super) fn report(&self) -> &Report {
+        &self.0.settings.report
+    }
+
+    fn loaded(&self) -> Arc<Loaded> {
+        self.0.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0.settings, f)
+    }
+}
+
+/// A [`Server`] to be.
+#[derive(Debug)]
+pub struct Builder {
+    identities: Vec<Identity>,
+    clients: Clients,
+    required: bool,
+    watch: Option<Duration>,
+    report: Report,
+}
+
+/// What is asked of clients.
+#[derive(Debug)]
+enum Clients {
+    Unasked,
+    Asked { authorities: Pem, required: bool },
+}
+
+impl Builder {
+    /// Adds a certificate. A client gets the first one that is for the name it asks for, and the very first one if
+    /// there is none.
+    #[must_use]
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identities.push(identity);
+        self
+    }
+
+    /// Takes only clients that have a certificate of one of these authorities.
+    /// [`Context::peer`](crate::Context::peer) tells whose it is.
+    #[must_use]
+    pub fn client_ca(mut self, authorities: impl Into<Pem>) -> Self {
+        self.clients = Clients::Asked { authorities: authorities.into(), required: true };
+        self
+    }
+
+    /// Also takes clients without a certificate; one that is shown must be of one of these authorities.
+    #[must_use]
+    pub fn optional_client_ca(mut self, authorities: impl Into<Pem>) -> Self {
+        self.clients = Clients::Asked { authorities: authorities.into(), required: false };
+        self
+    }
+
+    /// Takes no clear text.
+    #[must_use]
+    pub fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    /// Looks this often whether a file has changed, and [reloads](Server::reload) all if one has. What is wrong with
+    /// new files is a `tracing` event of level WARN, or told to [`on_reload`](Self::on_reload); the old ones stay until it is mended.
+    #[must_use]
+    pub fn watch(mut self, every: Duration) -> Self {
+        self.watch = Some(every.max(Duration::from_millis(10)));
+        self
+    }
+
+    /// Called when [watched](Self::watch) files were read anew, and when something was wrong with them. It must not
+    /// wait.
+    #[must_use]
+    pub fn on_reload(mut self, report: impl Fn(&Result<()>) + Send + Sync + 'static) -> Self {
+        self.report = Report::to(report);
+        self
+    }
+
+    /// Reads the files.
+    ///
+    /// # Errors
+    ///
+    /// When certificates and keys cannot be read or do not belong together.
+    pub fn build(self) -> Result<Server> {
+        let loaded = self.load()?;
+        Ok(Server(Arc::new(Inner { settings: self, loaded: RwLock::new(Arc::new(loaded)) })))
+    }
+
+    fn load(&self) -> Result<Loaded, Status> {
+        let stamps = self.stamps();
+        let identities = self.identities.iter().map(Identity::load).collect::<Result<_, _>>()?;
+        let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let mut config = config
+            .map_err(|error| unusable(&error))?
+            .with_client_cert_verifier(self.clients.verifier()?)
+            .with_cert_resolver(Arc::new(Certificates::new(identities)));
+        config.ticketer = Ticketer::new().map_err(|error| unusable(&error))?;
+        Ok(Loaded { config, stamps })
+    }
+
+    fn stamps(&self) -> Vec<Option<Stamp>> {
+        let identities = self.identities.iter().flat_map(Identity::stamps);
+        let authorities = match &self.clients {
+            Clients::Unasked => None,
+            Clients::Asked { authorities, .. } => Some(authorities.stamp()),
+        };
+        identities.chain(authorities).collect()
+    }
+}
+
+impl Clients {
+    fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, Status> {
+        let Self::Asked { authorities, required } = self else {
+            return Ok(WebPkiClientVerifier::no_client_auth());
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in authorities.certificates()? {
+            roots.add(certificate).map_err(|error| {
+                Status::invalid_argument(format!("a certificate in {authorities} is no authority: {error}"))
+            })?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        let verifier = if *required { verifier } else { verifier.allow_unauthenticated() };
+        verifier.build().map_err(|error| Status::invalid_argument(format!("{authorities}: {error}")))
+    }
+}
+
+fn unusable(error: &rustls::Error) -> Status {
+    Status::internal(format!("TLS cannot be used: {error}"))
+}
+
+/// The certificates of a server and the names they are for.
+#[derive(Debug)]
+struct Certificates(Vec<Certificate>);
+
+#[derive(Debug)]
+struct Certificate {
+    key: Arc<CertifiedKey>,
+    names: Vec<String>,
+}
+
+impl Certificates {
+    fn new(keys: Vec<Arc<CertifiedKey>>) -> Self {
+        let with_names = |key: Arc<CertifiedKey>| Certificate { names: names(&key), key };
+        Self(keys.into_iter().map(with_names).collect())
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    /// One that is for the name and that the client can check; the first one it can check if none is for the name.
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let asked = hello.server_name();
+        let named = self.0.iter().filter(|each| asked.is_some_and(|name| covers(&each.names, name)));
+        let mut candidates = named.chain(&self.0).map(|each| &each.key);
+        candidates.find(|key| key.key.choose_scheme(hello.signature_schemes()).is_some()).cloned()
+    }
+}
+
+/// Whether one of a certificate's names is this one.
+fn covers(names: &[String], name: &str) -> bool {
+    names.iter().any(|own| match own.strip_prefix("*.") {
+        None => own.eq_ignore_ascii_case(name),
+        // A star stands for one label (RFC 6125, section 6.4.3).
+        Some(own) => name.split_once('.').is_some_and(|(_, rest)| own.eq_ignore_ascii_case(rest)),
+    })
+}
+
+/// The names of the certificate; none if they cannot be told, which makes it one for whoever asks for no other.
+fn names(key: &CertifiedKey) -> Vec<String> {
+    let certificate = key.end_entity_cert().ok().and_then(|der| webpki::EndEntityCert::try_from(der).ok());
+    certificate.iter().flat_map(|certificate| certificate.valid_dns_names()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_one_label() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let is_for = |own: &[&str], name: &str| covers(&names(own), name);
+        assert!(is_for(&["a.example"], "A.example"));
+        assert!(is_for(&["b.example", "*.a.example"], "x.a.example"));
+        assert!(!is_for(&["*.a.example"], "a.example"));
+        assert!(!is_for(&["*.a.example"], "y.x.a.example"));
+        assert!(!is_for(&[], "a.example"));
+    }
+}
